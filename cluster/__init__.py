@@ -1,0 +1,1 @@
+"""Processes, the wire and people: remoting, name server, broker, clients, command line."""
