@@ -1,0 +1,119 @@
+"""The store's configuration: one frozen class, every option declared once.
+
+Names and defaults are RocketMQ's (MessageStoreConfig, 4.9.8), so that a broker.conf means the same to both.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen, validators
+
+
+def option(default: Any, *, key: str, doc: str, validator: Callable[..., Any] | None = None) -> Any:
+    """A configuration field: `key` is its name in broker.conf, `doc` its line in the reference.
+
+    Whole numbers must not be negative unless the caller brings a validator of its own.
+    """
+    if validator is None and isinstance(default, int) and not isinstance(default, bool):
+        validator = validators.ge(0)
+    return field(default=default, validator=validator, metadata={"key": key, "doc": doc})
+
+
+class BrokerRole(Enum):
+    """What a broker does with its log: take messages, or follow another's."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+class FlushDiskType(Enum):
+    """When a producer is answered: at once, or after fdatasync."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+CONSUME_QUEUE_UNIT = 20  # Bytes of one consume queue entry.
+
+
+def _record_fits(_instance: object, attribute: Any, value: int) -> None:
+    if value < 4096:
+        raise ValueError(f"'{attribute.name}' must be >= 4096: {value}")
+
+
+@frozen(kw_only=True)
+class StoreConfig:
+    """Everything the store needs to know. Sizes in bytes, times in milliseconds, unless the name says otherwise."""
+
+    root: Path = option(Path("~/store"), key="storePathRootDir", doc="the store's root directory")
+    commit_log_dir: Path | None = option(None, key="storePathCommitLog", doc="commit log directory; none: ROOT/commitlog")
+    mapped_file_size_commit_log: int = option(
+        1 << 30, key="mappedFileSizeCommitLog", doc="bytes of one commit log file", validator=_record_fits
+    )
+    mapped_file_size_consume_queue: int = option(
+        300_000 * CONSUME_QUEUE_UNIT,
+        key="mappedFileSizeConsumeQueue",
+        doc="bytes of one consume queue file, rounded up to a multiple of 20",
+        validator=validators.ge(CONSUME_QUEUE_UNIT),
+    )
+    max_message_size: int = option(4 << 20, key="maxMessageSize", doc="largest body, bytes")
+    check_crc_on_recover: bool = option(True, key="checkCRCOnRecover", doc="verify body CRCs while recovering")
+    broker_role: BrokerRole = option(
+        BrokerRole.ASYNC_MASTER, key="brokerRole", doc="ASYNC_MASTER, SYNC_MASTER or SLAVE"
+    )
+    flush_disk_type: FlushDiskType = option(
+        FlushDiskType.ASYNC_FLUSH, key="flushDiskType", doc="ASYNC_FLUSH, or SYNC_FLUSH: answer after fdatasync"
+    )
+    sync_flush_timeout_ms: int = option(5_000, key="syncFlushTimeout", doc="longest wait for a synchronous flush")
+    flush_interval_commit_log_ms: int = option(
+        500, key="flushIntervalCommitLog", doc="pause between two flushes of the commit log", validator=validators.ge(1)
+    )
+    flush_commit_log_least_pages: int = option(
+        4, key="flushCommitLogLeastPages", doc="4 KiB pages that must be dirty for a flush"
+    )
+    flush_commit_log_thorough_interval_ms: int = option(
+        10_000, key="flushCommitLogThoroughInterval", doc="after this long anything dirty is flushed"
+    )
+    flush_interval_consume_queue_ms: int = option(
+        1_000,
+        key="flushIntervalConsumeQueue",
+        doc="pause between two flushes of the consume queues",
+        validator=validators.ge(1),
+    )
+    flush_consume_queue_thorough_interval_ms: int = option(
+        60_000, key="flushConsumeQueueThoroughInterval", doc="how often all queues and the checkpoint are flushed"
+    )
+    max_transfer_bytes_on_message_in_memory: int = option(
+        262_144, key="maxTransferBytesOnMessageInMemory", doc="bytes in one pull answer"
+    )
+    max_transfer_count_on_message_in_memory: int = option(
+        32, key="maxTransferCountOnMessageInMemory", doc="messages in one pull answer"
+    )
+    max_transfer_bytes_on_message_in_disk: int = option(
+        65_536, key="maxTransferBytesOnMessageInDisk", doc="the same for messages that are not in memory"
+    )
+    max_transfer_count_on_message_in_disk: int = option(
+        8, key="maxTransferCountOnMessageInDisk", doc="the same for messages that are not in memory"
+    )
+    access_message_in_memory_max_ratio: int = option(
+        40, key="accessMessageInMemoryMaxRatio", doc="percent of RAM that counts as memory", validator=validators.le(100)
+    )
+    offset_check_in_slave: bool = option(False, key="offsetCheckInSlave", doc="correct bad pull offsets on a slave too")
+    message_delay_level: str = option(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        key="messageDelayLevel",
+        doc="delays of levels 1, 2, ...; units s m h d",
+    )
+
+    @property
+    def commit_log_path(self) -> Path:
+        """Where the commit log files lie."""
+        return self.commit_log_dir or self.root / "commitlog"
+
+    @property
+    def consume_queue_file_size(self) -> int:
+        """Bytes of one consume queue file: the configured size rounded up to whole units."""
+        return -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT) * CONSUME_QUEUE_UNIT

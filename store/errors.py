@@ -1,0 +1,25 @@
+"""What can go wrong in a store, for its callers to tell apart."""
+
+
+class StoreError(Exception):
+    """Parent of everything the store raises."""
+
+
+class MessageFormatError(StoreError):
+    """Bytes that are no message record. `reason` says what is wrong with them."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class StoreDirectoryError(StoreError):
+    """The directory cannot be opened as it lies; nothing was changed in it."""
+
+
+class StoreLockedError(StoreDirectoryError):
+    """Another process holds the store's lock."""
+
+
+class StoreNotWritableError(StoreError):
+    """The store takes no more bytes until it is opened anew; the message says why."""

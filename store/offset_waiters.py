@@ -1,0 +1,93 @@
+"""Producers that wait until an offset is safe: on disk, or on a replica. A queue in offset order, no task per waiter."""
+
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from attrs import define, field
+
+
+class PutStatus(Enum):
+    """What became of a message. The first four are stored. Source: PutMessageStatus."""
+
+    PUT_OK = "PUT_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
+    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
+    OS_PAGECACHE_BUSY = "OS_PAGECACHE_BUSY"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+
+
+class AckSink(Protocol):
+    """Where answers go: a connection, or an internal put that waits."""
+
+    def answer(self, frames: list[bytes]) -> None:
+        """The messages are as safe as was asked; `frames` are the ready-made answers, in order."""
+
+    def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
+        """They are stored, but not as safe as was asked; `reason` is for a person."""
+
+
+class Waiter(NamedTuple):
+    """One message that waits for `end_offset` (bytes) until `deadline` (seconds, monotonic)."""
+
+    end_offset: int
+    deadline: float
+    sink: AckSink
+    frame: bytes
+
+
+@define(eq=False)
+class OffsetWaiters:
+    """Waiters in the order of their offsets, which is the order of their deadlines, too."""
+
+    _queue: deque[Waiter] = field(factory=deque, init=False)
+
+    def add(self, end_offset: int, deadline: float, sink: AckSink, frame: bytes) -> None:
+        """Let `sink` wait for `end_offset`; offsets must not fall from call to call."""
+        self._queue.append(Waiter(end_offset, deadline, sink, frame))
+
+    def release(self, up_to: int) -> list[Waiter]:
+        """Take those whose message ends at or below `up_to`, oldest first."""
+        queue, released = self._queue, []
+        while queue and queue[0].end_offset <= up_to:
+            released.append(queue.popleft())
+        return released
+
+    def expire(self, now: float) -> list[Waiter]:
+        """Take those whose deadline is reached, oldest first. Ask for releases before."""
+        queue, expired = self._queue, []
+        while queue and queue[0].deadline <= now:
+            expired.append(queue.popleft())
+        return expired
+
+    def drain(self) -> list[Waiter]:
+        """Take all of them."""
+        waiters = list(self._queue)
+        self._queue.clear()
+        return waiters
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the oldest waiter gives up; None when nobody waits."""
+        return self._queue[0].deadline if self._queue else None
+
+
+def by_sink(waiters: Iterable[Waiter]) -> list[tuple[AckSink, list[bytes]]]:
+    """Their frames, gathered for one call per sink; order within a sink is kept."""
+    gathered: dict[int, tuple[AckSink, list[bytes]]] = {}
+    for waiter in waiters:
+        key = id(waiter.sink)
+        if key in gathered:
+            gathered[key][1].append(waiter.frame)
+        else:
+            gathered[key] = (waiter.sink, [waiter.frame])
+    return list(gathered.values())
