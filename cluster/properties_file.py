@@ -1,0 +1,60 @@
+"""The grammar of Java's properties files: text in, entries out. Source: java.util.Properties.load."""
+
+import re
+from collections.abc import Iterable
+
+from attrs import frozen
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANKS = " \t\f"
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+
+
+@frozen
+class Entry:
+    """One `key=value` of a properties file and the line on which it starts, counted from 1."""
+
+    key: str
+    value: str
+    line: int
+
+
+def parse_properties(text: str) -> list[Entry]:
+    """The entries of a properties file in their order, doubles included.
+
+    `#` and `!` open a comment line; `=`, `:` or a blank end the key; a backslash at a line's end joins the next line.
+    Never fails: as in Java every text is a properties file. Blanks at the end of a value are dropped, unlike in Java,
+    where they make a number unreadable.
+    """
+    entries = []
+    for number, line in _logical_lines(text):
+        key, value = _KEY.fullmatch(line).groups()  # type: ignore[union-attr]  # matches any text
+        entries.append(Entry(_unescape(key), _unescape(value.rstrip(_BLANKS)), number))
+    return entries
+
+
+def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
+    joined, start = "", 0
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")), 1):
+        line = raw.lstrip(_BLANKS)
+        if not joined:
+            if not line or line[0] in "#!":
+                continue
+            start = number
+        line = joined + line
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            joined = line[:-1] or " "  # A lone backslash still opens a line that goes on.
+            continue
+        joined = ""
+        yield start, line.lstrip(_BLANKS)
+    if joined.strip(_BLANKS):
+        yield start, joined.lstrip(_BLANKS)
+
+
+def _unescape(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        what = match[1]
+        return chr(int(what[1:], 16)) if len(what) == 5 else _ESCAPES.get(what, what)
+
+    return _ESCAPE.sub(one, text)
