@@ -1,0 +1,1 @@
+"""The remoting wire: frames, headers, codes, client and server."""

@@ -1,0 +1,53 @@
+"""What can go wrong on the remoting wire. Source: org.apache.rocketmq.remoting.exception (RocketMQ 4.9.8)."""
+
+from cluster.remoting.codes import ResponseCode
+
+
+class RemotingError(Exception):
+    """Parent of everything that remoting raises."""
+
+
+class RemotingProtocolError(RemotingError):
+    """The peer broke the framing or the header format. Ends that connection, never the service."""
+
+
+class RemotingConnectError(RemotingError):
+    """No connection to the address, or it was lost before the answer came. Try again, or another address."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class RemotingTimeoutError(RemotingError):
+    """Connected, but no answer in time. The request may or may not have been carried out."""
+
+    def __init__(self, address: str, code: int, timeout_ms: int) -> None:
+        super().__init__(f"{address}: no answer to request {code} within {timeout_ms} ms")
+        self.address = address
+        self.code = code
+        self.timeout_ms = timeout_ms
+
+
+class RequestError(RemotingError):
+    """A request that is answered with an error code: handlers raise it, callers meet it for unexpected codes."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(f"{_name(code)}: {remark}")
+        self.code = code
+        self.remark = remark
+
+
+class HeaderError(RequestError):
+    """A field of the request header is missing or malformed. Answered with code 1; the connection stays."""
+
+    def __init__(self, remark: str) -> None:
+        super().__init__(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _name(code: int) -> str:
+    try:
+        return f"{ResponseCode(code).name} ({int(code)})"
+    except ValueError:
+        return f"response code {code}"
