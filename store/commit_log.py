@@ -1,0 +1,286 @@
+"""The commit log: all messages of all topics, one after the other, in files of one size.
+
+Source: CommitLog, RocketMQ 4.9.8. Encoding happens here, into one buffer per batch, because this is the path that every message
+takes: no object and no system call per message.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from attrs import define, field
+
+from store.errors import MessageFormatError
+from store.mapped_file import MappedFile
+from store.mapped_file_queue import MappedFileQueue
+from store.message import (
+    BORN_HOST_V6,
+    END_OF_FILE_RESERVE,
+    FIXED_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    RECORD_V4,
+    SIZE_AND_MAGIC,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    Message,
+    body_crc,
+    decode_message,
+    encode_message,
+)
+from store.offset_waiters import PutStatus
+from store.record_scan import DispatchEntry
+
+_I16 = Struct(">h")
+_QUEUELESS = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)  # Records that enter no consume queue.
+
+
+class PutMessage(NamedTuple):
+    """A message on its way into the log. `properties` is what is stored, `tags_code` what its consume queue unit shows."""
+
+    topic: str
+    queue_id: int
+    body: bytes | memoryview
+    properties: bytes
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    tags_code: int = 0
+
+
+class PutResult(NamedTuple):
+    """Where a message went: bytes `phy_offset` to `end_offset` of the log, message `queue_offset` of its queue."""
+
+    status: PutStatus
+    phy_offset: int = -1
+    size: int = 0
+    queue_offset: int = -1
+    store_timestamp: int = 0
+
+    @property
+    def end_offset(self) -> int:
+        """The first byte behind the record."""
+        return self.phy_offset + self.size
+
+
+class Chunk(NamedTuple):
+    """Bytes that lie in one file, for sendfile: `size` of them from `position` of the file behind `fd`."""
+
+    fd: int
+    position: int
+    size: int
+
+
+@define(eq=False)
+class CommitLog:
+    """The files, the end of the log, and the next queue offset of each queue."""
+
+    files: MappedFileQueue
+    next_queue_offsets: dict[tuple[str, int], int] = field(factory=dict, init=False)
+    spare: MappedFile | None = field(default=None, init=False)  # The next file, made ahead.
+    _topics: dict[str, bytes] = field(factory=dict, init=False)
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of one file."""
+        return self.files.file_size
+
+    @property
+    def min_offset(self) -> int:
+        """The first byte of the log that is still there."""
+        return self.files.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """The end of the log: where the next byte goes."""
+        return self.files.max_offset
+
+    def append(
+        self, messages: Sequence[PutMessage], store_timestamp: int, *, together: bool = False
+    ) -> tuple[list[PutResult], list[DispatchEntry]]:
+        """Write the messages at the end of the log, with one system call per file that they reach.
+
+        `together`: all of them go into one file, as RocketMQ does with the messages of one batch request.
+        Raises OSError; nothing is counted as written then, and the caller must not append again.
+        """
+        results: list[PutResult] = []
+        entries: list[DispatchEntry] = []
+        offsets: dict[tuple[str, int], int] = {}
+        pieces: list[bytes | memoryview] = []
+        file = self._file_to_append()
+        at = file.wrote
+        room = self.file_size - END_OF_FILE_RESERVE
+        if together and at + sum(map(self._record_size, messages)) > room:
+            file, at = self._roll(file, at, pieces)
+        for message in messages:
+            topic, queue_id, body, properties, flag, sys_flag, born_timestamp, born_host, store_host = message[:9]
+            reconsume_times, prepared_offset, code = message[9:]
+            topic_part = self._topic_part(topic)
+            size = FIXED_SIZE - 1 + len(body) + len(topic_part) + len(properties)
+            sys_flag &= ~(BORN_HOST_V6 | STORE_HOST_V6)
+            if len(born_host) != 8 or len(store_host) != 8:
+                size += len(born_host) + len(store_host) - 16
+                sys_flag |= (len(born_host) == 20) * BORN_HOST_V6 | (len(store_host) == 20) * STORE_HOST_V6
+            if at + size > room:
+                file, at = self._roll(file, at, pieces)
+            phy_offset = file.start + at
+            key = (topic, queue_id)
+            queue_offset = offsets.get(key)
+            if queue_offset is None:
+                queue_offset = self.next_queue_offsets.get(key, 0)
+            if sys_flag & TRANSACTION_MASK in _QUEUELESS:
+                queue_offset = 0
+            else:
+                offsets[key] = queue_offset + 1
+            if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+                pieces.append(_encode_ipv6(message, sys_flag, queue_offset, phy_offset, store_timestamp))
+            else:
+                pieces.append(
+                    RECORD_V4.pack(
+                        size,
+                        MAGIC_V1,
+                        crc32(body) & 0x7FFFFFFF,
+                        queue_id,
+                        flag,
+                        queue_offset,
+                        phy_offset,
+                        sys_flag,
+                        born_timestamp,
+                        born_host,
+                        store_timestamp,
+                        store_host,
+                        reconsume_times,
+                        prepared_offset,
+                        len(body),
+                    )
+                )
+                pieces += (body, topic_part, _I16.pack(len(properties)), properties)
+            results.append(PutResult(PutStatus.PUT_OK, phy_offset, size, queue_offset, store_timestamp))
+            entries.append(
+                DispatchEntry(topic, queue_id, queue_offset, phy_offset, size, code, store_timestamp, sys_flag)
+            )
+            at += size
+        file.append(b"".join(pieces))
+        self.next_queue_offsets.update(offsets)
+        return results, entries
+
+    def fits(self, message: PutMessage) -> bool:
+        """Whether a file is large enough for the record of this message."""
+        return self._record_size(message) + END_OF_FILE_RESERVE <= self.file_size
+
+    def _record_size(self, message: PutMessage) -> int:
+        hosts = len(message.born_host) + len(message.store_host) - 16
+        return FIXED_SIZE + hosts + len(message.body) + len(message.topic.encode()) + len(message.properties)
+
+    def _topic_part(self, topic: str) -> bytes:
+        part = self._topics.get(topic)
+        if part is None:
+            raw = topic.encode()
+            part = self._topics[topic] = bytes([len(raw)]) + raw
+        return part
+
+    def _file_to_append(self) -> MappedFile:
+        if self.files.files and self.files.files[-1].wrote < self.file_size:
+            return self.files.files[-1]
+        return self._next_file(self.max_offset)
+
+    def _roll(self, file: MappedFile, at: int, pieces: list[bytes | memoryview]) -> tuple[MappedFile, int]:
+        """Write what is gathered and a blank, and go on in the next file."""
+        pieces.append(SIZE_AND_MAGIC.pack(self.file_size - at, MAGIC_BLANK))
+        file.append(b"".join(pieces))
+        file.wrote = self.file_size
+        pieces.clear()
+        return self._next_file(file.start + self.file_size), 0
+
+    def _next_file(self, start: int) -> MappedFile:
+        spare, self.spare = self.spare, None
+        if spare is not None and spare.start == start:
+            self.files.files.append(spare)
+            return spare
+        if spare is not None:
+            spare.delete()
+        return self.files.create(start)
+
+    def append_raw(self, data: bytes | memoryview) -> None:
+        """Write replicated bytes at the end of the log; they may cross the end of a file. Raises OSError."""
+        done = 0
+        while done < len(data):
+            file = self._file_to_append()
+            size = min(self.file_size - file.wrote, len(data) - done)
+            file.append(data[done : done + size] if size < len(data) else data)
+            done += size
+
+    def start_at(self, phy_offset: int) -> None:
+        """Let an empty log begin at the start of a file other than the first. Raises OSError."""
+        assert not self.files.files
+        if phy_offset:
+            self.files.create(phy_offset)
+
+    def chunk(self, offset: int, size_max: int) -> Chunk | None:
+        """What can be sent from `offset` on, in one file; None at the end of the log and outside of it."""
+        file = self.files.file_at(offset)
+        if file is None:
+            return None
+        size = min(file.end - offset, size_max)
+        return Chunk(file.fd, offset - file.start, size) if size > 0 else None
+
+    def read(self, offset: int, size: int) -> memoryview | None:
+        """The bytes at `offset` without a copy; None unless all of them are in the log, and in one file."""
+        file = self.files.file_at(offset)
+        if file is None or offset < file.start or offset + size > file.end:
+            return None
+        return file.view(offset - file.start, size)
+
+    def close(self) -> None:
+        """Close the files; one that was made ahead is deleted, as RocketMQ does."""
+        if self.spare is not None:
+            self.spare.delete()
+            self.spare = None
+        self.files.close()
+
+
+def _encode_ipv6(
+    message: PutMessage, sys_flag: int, queue_offset: int, phy_offset: int, store_timestamp: int
+) -> bytes:
+    return encode_message(
+        Message(
+            topic=message.topic,
+            queue_id=message.queue_id,
+            body=bytes(message.body),
+            properties_raw=message.properties,
+            flag=message.flag,
+            sys_flag=sys_flag,
+            queue_offset=queue_offset,
+            phy_offset=phy_offset,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            store_timestamp=store_timestamp,
+            store_host=message.store_host,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
+            body_crc=body_crc(message.body),
+        )
+    )
+
+
+def record_at(log: CommitLog, phy_offset: int) -> memoryview | None:
+    """The whole record at `phy_offset`, as it is stored; None when there is none. Source: code 33, VIEW_MESSAGE_BY_ID."""
+    head = log.read(phy_offset, SIZE_AND_MAGIC.size)
+    if head is None:
+        return None
+    size, magic = SIZE_AND_MAGIC.unpack_from(head)
+    record = log.read(phy_offset, size) if size >= FIXED_SIZE and magic != MAGIC_BLANK else None
+    if record is None:
+        return None
+    try:
+        decode_message(record, check_crc=False)
+    except MessageFormatError:
+        return None
+    return record

@@ -1,0 +1,148 @@
+"""One queue of a topic: where its messages lie in the commit log.
+
+A unit is 20 bytes: i64 physical offset | i32 size of the record | i64 tags code. Unit n belongs to message n of the queue.
+A queue whose early units are gone starts with blanks (0, 0x7FFFFFFF, 0). Source: ConsumeQueue, RocketMQ 4.9.8.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from attrs import define, field
+
+from store.config import CONSUME_QUEUE_UNIT
+from store.mapped_file_queue import MappedFileQueue
+from store.record_scan import DispatchEntry
+
+UNIT = Struct(">qiq")
+assert UNIT.size == CONSUME_QUEUE_UNIT
+_BLANK = UNIT.pack(0, 0x7FFFFFFF, 0)
+_RECOVER_FILES = 3  # As RocketMQ: older files were complete before anything could crash.
+
+
+class Unit(NamedTuple):
+    """One entry: bytes `phy_offset` to `phy_offset + size` of the log."""
+
+    phy_offset: int
+    size: int
+    tags_code: int
+
+
+@define(eq=False)
+class ConsumeQueue:
+    """The units of one queue. Queue offsets count messages; `max_phy_offset` is the end of the last message here, bytes."""
+
+    topic: str
+    queue_id: int
+    files: MappedFileQueue
+    min_offset: int = field(default=0, init=False)
+    max_phy_offset: int = field(default=-1, init=False)
+    _staged: list[bytes] = field(factory=list, init=False)
+    _next: int | None = field(default=None, init=False)  # The offset behind the staged units.
+
+    @property
+    def max_offset(self) -> int:
+        """The offset of the next message."""
+        return self.files.max_offset // CONSUME_QUEUE_UNIT
+
+    def stage(self, entry: DispatchEntry) -> bool:
+        """Take a unit for the next write(). False when the queue has it already.
+
+        Gaps are not repaired: like RocketMQ's, the unit goes to the end; an empty queue starts at the unit's own offset.
+        """
+        if entry.phy_offset + entry.size <= self.max_phy_offset:
+            return False
+        if self._next is None:
+            self._next = self._prepare(entry.queue_offset)
+        if entry.queue_offset < self._next:
+            return False
+        self._staged.append(UNIT.pack(entry.phy_offset, entry.size, entry.tags_code))
+        self._next += 1
+        self.max_phy_offset = entry.phy_offset + entry.size
+        return True
+
+    def _prepare(self, queue_offset: int) -> int:
+        """Where the next unit goes. A queue without files begins at `queue_offset`, behind blanks."""
+        if self.files.files or queue_offset == 0:
+            return self.max_offset
+        at = queue_offset * CONSUME_QUEUE_UNIT
+        file = self.files.create(at - at % self.files.file_size)
+        file.append(_BLANK * ((at - file.start) // CONSUME_QUEUE_UNIT))
+        self.min_offset = queue_offset
+        return queue_offset
+
+    def write(self) -> None:
+        """Write what was staged: one system call, two where a file ends. Raises OSError."""
+        data = b"".join(self._staged)
+        self._staged.clear()
+        self._next = None
+        done = 0
+        while done < len(data):
+            files = self.files.files
+            file = files[-1] if files and files[-1].wrote < files[-1].size else self.files.create(self.files.max_offset)
+            part = data[done : done + file.size - file.wrote]
+            file.append(part)
+            done += len(part)
+
+    def read(self, queue_offset: int, count: int) -> bytes:
+        """Up to `count` units from `queue_offset` on, raw; at most to the end of the file that holds the first one."""
+        at = queue_offset * CONSUME_QUEUE_UNIT
+        file = self.files.file_at(at)
+        if file is None or queue_offset < self.min_offset:
+            return b""
+        return file.read(at - file.start, min(count * CONSUME_QUEUE_UNIT, max(0, file.end - at)))
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """The unit of one message, if it is here."""
+        raw = self.read(queue_offset, 1)
+        return Unit(*UNIT.unpack(raw)) if raw else None
+
+    def next_file_offset(self, queue_offset: int) -> int:
+        """The first queue offset of the file after the one that would hold `queue_offset`."""
+        per_file = self.files.file_size // CONSUME_QUEUE_UNIT
+        return (queue_offset // per_file + 1) * per_file
+
+    def recover(self) -> None:
+        """Find the end after a start: the first unit that is none. Source: ConsumeQueue.recover."""
+        for index in range(max(0, len(self.files.files) - _RECOVER_FILES), len(self.files.files)):
+            file = self.files.files[index]
+            file.wrote = file.flushed = 0
+            for unit in _units(file.read(0, file.size)):
+                if unit.phy_offset < 0 or unit.size <= 0:
+                    break
+                file.wrote += CONSUME_QUEUE_UNIT
+                if unit != (0, 0x7FFFFFFF, 0):
+                    self.max_phy_offset = unit.phy_offset + unit.size
+            file.flushed = file.wrote
+            if file.wrote < file.size:
+                self.files.cut(file.end)
+                break
+
+    def truncate(self, phy_offset: int) -> None:
+        """Drop the units of messages at or behind `phy_offset`. Source: ConsumeQueue.truncateDirtyLogicFiles."""
+        keep = self.max_offset
+        while keep > 0:
+            unit = self.unit(keep - 1)
+            if unit is None or unit.phy_offset < phy_offset:
+                break
+            keep -= 1
+        if keep < self.max_offset:
+            self.files.cut(keep * CONSUME_QUEUE_UNIT)
+        self.max_phy_offset = min(self.max_phy_offset, phy_offset)
+
+    def correct_min_offset(self, min_phy_offset: int) -> None:
+        """Find the first message that the log still has. Source: ConsumeQueue.correctMinOffset (5.3.3: also when none is left)."""
+        low, high = max(self.min_offset, self.files.min_offset // CONSUME_QUEUE_UNIT), self.max_offset
+        self.min_offset = low
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(middle)
+            if unit is not None and (unit.phy_offset < min_phy_offset or unit == (0, 0x7FFFFFFF, 0)):
+                low = middle + 1
+            else:
+                high = middle
+        self.min_offset = low
+
+
+def _units(raw: bytes) -> Iterator[Unit]:
+    return (Unit(*fields) for fields in UNIT.iter_unpack(raw[: len(raw) - len(raw) % CONSUME_QUEUE_UNIT]))

@@ -1,0 +1,102 @@
+"""One file of fixed length: written with pwrite, read through a map, flushed with fdatasync in a thread."""
+
+import mmap
+import os
+from pathlib import Path
+
+from attrs import define, field
+
+
+@define(eq=False)
+class MappedFile:
+    """A file that holds bytes `start` up to `start + size` of an endless queue. Its length on disk is `size` from the first.
+
+    `wrote` and `flushed` are positions in the file: what holds data, and what is known to be on disk.
+    """
+
+    path: Path
+    start: int
+    size: int
+    fd: int
+    wrote: int = 0
+    flushed: int = 0
+    _view: memoryview | None = field(default=None, init=False)
+
+    @classmethod
+    def create(cls, path: Path, start: int, size: int, *, preallocate: bool) -> "MappedFile":
+        """Make an all-zero file of full length. `preallocate` takes its disk blocks now, so that no later write lacks room.
+
+        Raises OSError, and leaves no file behind then.
+        """
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            if preallocate:
+                os.posix_fallocate(fd, 0, size)
+            else:
+                os.ftruncate(fd, size)
+        except OSError:
+            os.close(fd)
+            path.unlink()
+            raise
+        return cls(path, start, size, fd)
+
+    @classmethod
+    def open(cls, path: Path, start: int, size: int) -> "MappedFile":
+        """Open an existing file, taken to be full until recovery knows better."""
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return cls(path, start, size, fd, wrote=size, flushed=size)
+
+    @property
+    def end(self) -> int:
+        """Where the written data ends, counted in the endless queue."""
+        return self.start + self.wrote
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Write at the end of the data. Raises OSError; the position stays then."""
+        self.write_at(self.wrote, data)
+        self.wrote += len(data)
+
+    def write_at(self, position: int, data: bytes | memoryview) -> None:
+        """Write at a position of the file, moving none of the marks."""
+        done = os.pwrite(self.fd, data, position)
+        while done < len(data):  # The kernel may stop short, at a signal or a full disk.
+            done += os.pwrite(self.fd, memoryview(data)[done:], position + done)
+
+    def view(self, position: int, size: int) -> memoryview:
+        """The bytes from a position on, without a copy; they stay readable while the view lives."""
+        if self._view is None:
+            self._view = memoryview(mmap.mmap(self.fd, self.size, prot=mmap.PROT_READ))
+        return self._view[position : position + size]
+
+    def read(self, position: int, size: int) -> bytes:
+        """A copy of the bytes from a position on."""
+        return os.pread(self.fd, size, position)
+
+    def clear_from(self, position: int) -> None:
+        """Make all bytes from a position on zero, durably, so that what was cut there cannot be read again.
+
+        Nobody may hold a view of that part: the file is short for a moment.
+        """
+        os.ftruncate(self.fd, position)
+        os.ftruncate(self.fd, self.size)
+        os.fsync(self.fd)
+        self.wrote = self.flushed = position
+
+    def close(self) -> None:
+        """Give the descriptor back. Views that are still held stay valid."""
+        self._view = None
+        os.close(self.fd)
+
+    def delete(self) -> None:
+        """Close the file and remove it from its directory."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+
+def sync_directory(path: Path) -> None:
+    """Make names that were added to or removed from a directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

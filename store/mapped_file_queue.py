@@ -1,0 +1,107 @@
+"""Files of one size that make up an endless sequence of bytes. Names are the start offset in 20 digits.
+
+Source: MappedFileQueue, RocketMQ 4.9.8.
+"""
+
+import os
+from pathlib import Path
+
+import structlog
+from attrs import define, field
+
+from store.errors import StoreDirectoryError
+from store.mapped_file import MappedFile, sync_directory
+
+log = structlog.get_logger()
+
+
+@define(eq=False)
+class MappedFileQueue:
+    """The files of one directory in order; bytes `min_offset` to `max_offset` of the sequence are in them."""
+
+    directory: Path
+    file_size: int
+    size_key: str  # The configuration key of file_size, for messages.
+    preallocate: bool = False
+    files: list[MappedFile] = field(factory=list, init=False)
+
+    def load(self) -> None:
+        """Open what lies in the directory; a missing one is an empty queue.
+
+        Raises StoreDirectoryError when the files cannot be a queue of this file size. Foreign names are left alone, with one
+        line in the log. A last file of length 0, left by a crash while it was made, is removed.
+        """
+        found = []
+        for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
+            if path.is_file() and len(path.name) == 20 and path.name.isdecimal():
+                found.append(path)
+            else:
+                log.warning("a foreign entry in the store is ignored; RocketMQ 4.9 would not start over it", path=str(path))
+        if found and found[-1].stat().st_size == 0:
+            log.warning("an empty last file, left by a crash, is removed", path=str(found[-1]))
+            found.pop().unlink()
+        for path in found:
+            self._check(path, expected_start=int(found[0].name) + self.file_size * len(self.files))
+            self.files.append(MappedFile.open(path, int(path.name), self.file_size))
+
+    def _check(self, path: Path, expected_start: int) -> None:
+        size = path.stat().st_size
+        if size != self.file_size:
+            raise StoreDirectoryError(
+                f"{path} has {size} bytes, but {self.size_key} is {self.file_size}. "
+                f"Set {self.size_key} to the size that this store was made with."
+            )
+        if int(path.name) != expected_start or expected_start % self.file_size:
+            raise StoreDirectoryError(
+                f"{path} should be the file that starts at {expected_start}. A file before it is missing, or was made with "
+                f"another {self.size_key}. Put the missing file back, or move this and the later files away."
+            )
+
+    @property
+    def min_offset(self) -> int:
+        """The first byte of the first file; 0 without files."""
+        return self.files[0].start if self.files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """The end of the written data; 0 without files."""
+        return self.files[-1].end if self.files else 0
+
+    def file_at(self, offset: int) -> MappedFile | None:
+        """The file that byte `offset` belongs to, if there is one."""
+        if not self.files:
+            return None
+        index = (offset - self.files[0].start) // self.file_size
+        return self.files[index] if 0 <= index < len(self.files) else None
+
+    def path_of(self, start: int) -> Path:
+        """The path of the file that starts at `start`."""
+        return self.directory / f"{start:020d}"
+
+    def create(self, start: int) -> MappedFile:
+        """Make the file that starts at `start` and put it at the end. Raises OSError."""
+        assert start % self.file_size == 0
+        if not self.directory.is_dir():
+            self.directory.mkdir(parents=True)
+        file = MappedFile.create(self.path_of(start), start, self.file_size, preallocate=self.preallocate)
+        self.files.append(file)
+        return file
+
+    def cut(self, offset: int) -> None:
+        """Forget everything from `offset` on: later files are deleted, the rest of the last one becomes zero, durably."""
+        removed = False
+        while self.files and self.files[-1].start >= offset:
+            self.files.pop().delete()
+            removed = True
+        if self.files and self.files[-1].end > offset:
+            self.files[-1].clear_from(offset - self.files[-1].start)
+            if self.preallocate:
+                os.posix_fallocate(self.files[-1].fd, 0, self.file_size)
+        if removed:
+            sync_directory(self.directory)
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self.files:
+            file.close()
+        self.files.clear()
