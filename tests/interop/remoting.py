@@ -1,0 +1,81 @@
+"""A remoting client of a few lines, for what the harness asks of any cluster, real or ours, without a JVM.
+
+It is kept apart from our own codec on purpose: a mistake there must not be able to hide here.
+"""
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+GET_BROKER_RUNTIME_INFO, UPDATE_AND_CREATE_TOPIC, GET_ROUTE, GET_CLUSTER = 28, 17, 105, 106
+VERSION = 407  # V4_9_7
+
+
+def request(
+    address: str, code: int, fields: dict[str, str] | None = None, *, timeout_s: float = 5
+) -> tuple[Any, bytes]:
+    """Send one request over a connection of its own; return the answer's header and body."""
+    header = {"code": code, "language": "JAVA", "version": VERSION, "opaque": 1, "flag": 0, "extFields": fields or {}}
+    encoded = json.dumps(header).encode()
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+        connection.sendall(struct.pack(">ii", 4 + len(encoded), len(encoded)) + encoded)
+        (size,) = struct.unpack(">i", _receive(connection, 4))
+        frame = _receive(connection, size)
+    header_size = struct.unpack(">i", frame[:4])[0] & 0xFFFFFF
+    return json.loads(frame[4 : 4 + header_size]), frame[4 + header_size :]
+
+
+def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
+    """Create a topic on one broker, as mqadmin updateTopic does. A broker answers once the name server knows it."""
+    fields = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
+    header, _ = request(broker, UPDATE_AND_CREATE_TOPIC, fields)
+    if header["code"] != 0:
+        raise RuntimeError(f"{broker} did not create {topic}: {header}")
+
+
+def is_registered(namesrv: str, address: str) -> bool:
+    """Say whether the name server lists this broker address, as master or slave."""
+    try:
+        _, body = request(namesrv, GET_CLUSTER)
+    except OSError:
+        return False
+    return f'"{address}"'.encode() in body
+
+
+def runtime_info(broker: str) -> dict[str, str]:
+    """Return what the broker tells of itself (getBrokerRuntimeInfo)."""
+    _, body = request(broker, GET_BROKER_RUNTIME_INFO)
+    table: dict[str, str] = json.loads(body)["table"]
+    return table
+
+
+def wait_for(condition: Callable[[], bool], what: str, *, timeout_s: float = 30) -> None:
+    """Poll until the condition holds; TimeoutError names what did not come true."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
+        time.sleep(0.05)
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise ConnectionError("closed in the middle of an answer")
+        data += piece
+    return bytes(data)

@@ -1,0 +1,94 @@
+"""The real RocketMQ as child processes: a name server and brokers, each with a home and a Java user home of its own.
+
+Nothing is written outside the given root: RocketMQ's defaults lie below ${user.home}, so that is pointed there too.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.interop import jars
+from tests.interop.member import TEST_SETTINGS, BrokerProcess, NameServerProcess
+
+SMALL_HEAP = ("-Xms256m", "-Xmx512m")
+
+# RocketMQ reads ${ROCKETMQ_HOME}/conf/logback_*.xml itself and does not start without them.
+LOGBACK = """<configuration>
+  <appender name="FILE" class="ch.qos.logback.core.FileAppender">
+    <file>{log}</file>
+    <encoder><pattern>%d{{HH:mm:ss.SSS}} %-5p %c{{0}} [%t] %m%n</pattern></encoder>
+  </appender>
+  <root level="{level}"><appender-ref ref="FILE"/></root>
+</configuration>
+"""
+
+
+class NameServer(NameServerProcess):
+    """org.apache.rocketmq.namesrv.NamesrvStartup of the given release."""
+
+    slow_to_stop = True
+
+    def __init__(
+        self, root: Path, *, version: str = jars.VERSION, port: int | None = None, heap: Sequence[str] = SMALL_HEAP
+    ) -> None:
+        self._version, self._heap = version, heap
+        super().__init__("real name server", root, port=port)
+        _make_home(root)
+        (root / "namesrv.conf").write_text(f"listenPort={self.port}\nkvConfigPath={root}/kvConfig.json\n")
+
+    def command(self) -> Sequence[str]:
+        main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+        return [*_java(self.root, self._version, self._heap), main, "-c", str(self.root / "namesrv.conf")]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"ROCKETMQ_HOME": str(self.root)}
+
+
+class Broker(BrokerProcess):
+    """org.apache.rocketmq.broker.BrokerStartup of the given release."""
+
+    slow_to_stop = True
+
+    def __init__(
+        self,
+        root: Path,
+        namesrv: str,
+        *,
+        role: str = "ASYNC_MASTER",
+        broker_id: int | None = None,
+        broker_name: str = "broker-a",
+        port: int | None = None,
+        settings: Mapping[str, str] = TEST_SETTINGS,
+        version: str = jars.VERSION,
+        heap: Sequence[str] = SMALL_HEAP,
+        log_level: str = "INFO",
+    ) -> None:
+        self._version, self._heap = version, heap
+        super().__init__(
+            root, namesrv, role=role, broker_id=broker_id, broker_name=broker_name, port=port, settings=settings
+        )
+        _make_home(root, log_level)
+
+    def command(self) -> Sequence[str]:
+        main = "org.apache.rocketmq.broker.BrokerStartup"
+        return [*_java(self.root, self._version, self._heap), main, "-c", str(self.conf)]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"ROCKETMQ_HOME": str(self.root)}
+
+    def tail(self, lines: int = 40) -> str:
+        log = self.root / "server.log"
+        text = log.read_text(errors="replace") if log.exists() else ""
+        return "\n".join([super().tail(lines), f"--- last lines of {log}", *text.splitlines()[-lines:]])
+
+
+def _java(root: Path, version: str, heap: Sequence[str]) -> list[str]:
+    path = os.pathsep.join(jars.class_path(version))
+    return ["java", "-server", *heap, *jars.OPEN_MODULES, f"-Duser.home={root}", "-cp", path]
+
+
+def _make_home(root: Path, level: str = "INFO") -> None:
+    conf = root / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    for name in ("logback_namesrv.xml", "logback_broker.xml", "logback_tools.xml"):
+        (conf / name).write_text(LOGBACK.format(log=root / "server.log", level=level))
