@@ -1,0 +1,1 @@
+"""One broker: the tables clients work with, the requests they send, and the services that run beside the store."""

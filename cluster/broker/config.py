@@ -1,0 +1,76 @@
+"""The broker's own configuration; names and defaults are RocketMQ's (BrokerConfig, NettyServerConfig, 4.9.8)."""
+
+import platform
+from typing import Any
+
+from attrs import frozen, validators
+
+from store.config import option
+
+_PORT = validators.and_(validators.ge(0), validators.le(65535))
+
+
+def _at_least_1(default: int, *, key: str, doc: str) -> Any:
+    return option(default, key=key, doc=doc, validator=validators.ge(1))
+
+
+@frozen(kw_only=True)
+class BrokerConfig:
+    """Who this broker is and what it allows. Times in milliseconds unless the name says otherwise."""
+
+    broker_cluster_name: str = option("DefaultCluster", key="brokerClusterName", doc="the cluster it belongs to")
+    broker_name: str = option(
+        platform.node() or "DEFAULT_BROKER", key="brokerName", doc="the name that a master and its slaves share"
+    )
+    broker_id: int = option(0, key="brokerId", doc="0: master; slaves have other numbers")
+    broker_ip1: str | None = option(None, key="brokerIP1", doc="the address clients are told; none: this machine's own")
+    broker_ip2: str | None = option(None, key="brokerIP2", doc="the address slaves are told; none: brokerIP1's")
+    listen_host: str = option("0.0.0.0", key="bindAddress", doc="the address to listen on")
+    listen_port: int = option(10911, key="listenPort", doc="TCP port; two below it the fast port", validator=_PORT)
+    namesrv_addr: str | None = option(None, key="namesrvAddr", doc="name servers, host:port joined by ;")
+    broker_permission: int = option(6, key="brokerPermission", doc="4 read + 2 write", validator=validators.le(7))
+    default_topic_queues: int = _at_least_1(8, key="defaultTopicQueueNums", doc="queues of TBW102")
+    auto_create_topic_enable: bool = option(True, key="autoCreateTopicEnable", doc="a message may create its topic")
+    auto_create_subscription_group: bool = option(
+        True, key="autoCreateSubscriptionGroup", doc="a consumer may create its group"
+    )
+    cluster_topic_enable: bool = option(True, key="clusterTopicEnable", doc="the cluster's own topic may be used")
+    broker_topic_enable: bool = option(True, key="brokerTopicEnable", doc="the broker's own topic may be used")
+    trace_topic_enable: bool = option(False, key="traceTopicEnable", doc="create the message trace topic")
+    msg_trace_topic_name: str = option("RMQ_SYS_TRACE_TOPIC", key="msgTraceTopicName", doc="the message trace topic")
+    trace_on: bool = option(True, key="traceOn", doc="TRACE_ON in answers to producers")
+    region_id: str = option("DefaultRegion", key="regionId", doc="MSG_REGION in answers to producers")
+    reject_transaction_message: bool = option(
+        False, key="rejectTransactionMessage", doc="refuse the first half of transactions"
+    )
+    start_accept_send_request_timestamp: int = option(
+        0, key="startAcceptSendRequestTimeStamp", doc="no sends before this time, ms since 1970"
+    )
+    flush_consumer_offset_interval_ms: int = _at_least_1(
+        5_000, key="flushConsumerOffsetInterval", doc="how often consumerOffset.json is written"
+    )
+    flush_delay_offset_interval_ms: int = _at_least_1(
+        10_000, key="flushDelayOffsetInterval", doc="how often delayOffset.json is written"
+    )
+    long_polling_enable: bool = option(True, key="longPollingEnable", doc="hold pulls for as long as the client asks")
+    short_polling_time_ms: int = option(
+        1_000, key="shortPollingTimeMills", doc="how long pulls are held without longPollingEnable"
+    )
+    slave_read_enable: bool = option(False, key="slaveReadEnable", doc="send consumers that are far behind to a slave")
+    register_name_server_period_ms: int = option(
+        30_000, key="registerNameServerPeriod", doc="how often to register; 10 to 60 s"
+    )
+    register_broker_timeout_ms: int = _at_least_1(
+        6_000, key="registerBrokerTimeoutMills", doc="longest wait for a name server's answer"
+    )
+
+    @property
+    def register_period_seconds(self) -> float:
+        """RocketMQ keeps it between 10 and 60 s."""
+        return max(10_000, min(self.register_name_server_period_ms, 60_000)) / 1000
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The name servers' addresses, each once, in the order given."""
+        addresses = (address.strip() for address in (self.namesrv_addr or "").split(";"))
+        return tuple(dict.fromkeys(address for address in addresses if address))

@@ -1,0 +1,159 @@
+"""Which clients are there: consumers and producers by group, each known by its connection. Pure tables.
+
+Sources: ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java, ClientChannelInfo.java (RocketMQ 4.9.8).
+A client shows itself by heartbeats; one that is silent for 120 s is gone, and so is one whose connection closes.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+import structlog
+from attrs import define, field, frozen
+
+from cluster.broker.filter.tags import SubscriptionData
+
+log = structlog.get_logger(__name__)
+
+CLIENT_SILENCE_SECONDS_MAX = 120.0
+
+C = TypeVar("C", bound=Hashable)  # A connection; tables only need it as a key.
+
+
+@frozen
+class ClientInfo(Generic[C]):
+    connection: C
+    client_id: str
+    language: str
+    version: int
+    last_seen: float  # Seconds, monotonic.
+
+
+@define(kw_only=True, eq=False)
+class ConsumerGroupInfo(Generic[C]):
+    group: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    clients: dict[C, ClientInfo[C]] = field(factory=dict, init=False)
+    subscriptions: dict[str, SubscriptionData] = field(factory=dict, init=False)
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model == "BROADCASTING"
+
+    @property
+    def client_ids(self) -> list[str]:
+        return [client.client_id for client in self.clients.values()]
+
+    def update_client(self, client: ClientInfo[C]) -> bool:
+        """Whether its connection is new."""
+        old = self.clients.get(client.connection)
+        if old is not None and old.client_id != client.client_id:
+            log.warning(
+                "a connection changed its client id", group=self.group, before=old.client_id, now=client.client_id
+            )
+        self.clients[client.connection] = client
+        return old is None
+
+    def update_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """A later version replaces; topics no longer listed go. Whether topics came or went."""
+        listed = {subscription.topic: subscription for subscription in subscriptions}
+        before = self.subscriptions
+        self.subscriptions = {
+            topic: new if (old := before.get(topic)) is None or new.sub_version > old.sub_version else old
+            for topic, new in listed.items()
+        }
+        if topics_changed := before.keys() != listed.keys():
+            log.info("a consumer group changed its topics", group=self.group, topics=len(listed))
+        return topics_changed
+
+
+@define(eq=False)
+class ConsumerManager(Generic[C]):
+    """`notify` is called with a group and its connections when members or topics changed (request 40)."""
+
+    now: Callable[[], float]
+    notify: Callable[[str, list[C]], None] = lambda _group, _connections: None
+    groups: dict[str, ConsumerGroupInfo[C]] = field(factory=dict, init=False)
+
+    def find(self, group: str) -> ConsumerGroupInfo[C] | None:
+        return self.groups.get(group)
+
+    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        info = self.groups.get(group)
+        return info.subscriptions.get(topic) if info else None
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        return [info.group for info in self.groups.values() if topic in info.subscriptions]
+
+    def register(
+        self,
+        group: str,
+        client: ClientInfo[C],
+        subscriptions: Iterable[SubscriptionData],
+        *,
+        consume_type: str,
+        message_model: str,
+        consume_from_where: str,
+        notify: bool = True,
+    ) -> bool:
+        """Take a heartbeat's word for one group; whether members or topics changed."""
+        info = self.groups.setdefault(group, ConsumerGroupInfo(group=group))
+        info.consume_type, info.message_model = consume_type, message_model
+        info.consume_from_where = consume_from_where
+        is_new = info.update_client(client)
+        changed = info.update_subscriptions(subscriptions) or is_new
+        if changed and notify:
+            self.notify(group, list(info.clients))
+        return changed
+
+    def unregister(self, group: str, connection: C, *, notify: bool = True) -> None:
+        info = self.groups.get(group)
+        if info is not None and info.clients.pop(connection, None) is not None:
+            self._left(info, notify)
+
+    def connection_closed(self, connection: C) -> None:
+        for info in list(self.groups.values()):
+            if info.clients.pop(connection, None) is not None:
+                self._left(info, True)
+
+    def _left(self, info: ConsumerGroupInfo[C], notify: bool) -> None:
+        if not info.clients:
+            del self.groups[info.group]
+        elif notify:
+            self.notify(info.group, list(info.clients))
+
+    def silent(self) -> list[C]:
+        """Connections whose heartbeats stopped: close them, then connection_closed() does the rest."""
+        return _silent((info.clients for info in self.groups.values()), self.now())
+
+
+@define(eq=False)
+class ProducerManager(Generic[C]):
+    now: Callable[[], float]
+    groups: dict[str, dict[C, ClientInfo[C]]] = field(factory=dict, init=False)
+
+    def register(self, group: str, client: ClientInfo[C]) -> None:
+        self.groups.setdefault(group, {})[client.connection] = client
+
+    def unregister(self, group: str, connection: C) -> None:
+        clients = self.groups.get(group)
+        if clients is not None and clients.pop(connection, None) is not None and not clients:
+            del self.groups[group]
+
+    def connection_closed(self, connection: C) -> None:
+        for group in list(self.groups):
+            self.unregister(group, connection)
+
+    def silent(self) -> list[C]:
+        """Connections whose heartbeats stopped: close them, then connection_closed() does the rest."""
+        return _silent(self.groups.values(), self.now())
+
+
+def _silent(tables: Iterable[dict[C, ClientInfo[C]]], now: float) -> list[C]:
+    """A connection counts as alive as long as one of its groups shows signs of life."""
+    last_seen: dict[C, float] = {}
+    for clients in tables:
+        for connection, client in clients.items():
+            last_seen[connection] = max(client.last_seen, last_seen.get(connection, client.last_seen))
+    return [connection for connection, seen in last_seen.items() if now - seen > CLIENT_SILENCE_SECONDS_MAX]

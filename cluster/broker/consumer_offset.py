@@ -1,0 +1,73 @@
+"""How far each consumer group has consumed each queue: a pure table.
+
+Source: ConsumerOffsetManager.java (RocketMQ 4.9.8). Keys are `topic@group`; an offset is the next one to consume.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from attrs import define, field
+
+from cluster.broker import names
+
+log = structlog.get_logger(__name__)
+
+NOT_STORED = -1
+
+
+@define(eq=False)
+class ConsumerOffsetManager:
+    table: dict[str, dict[int, int]] = field(factory=dict, init=False)
+    dirty: bool = field(default=False, init=False)  # Since the file was written.
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Smaller values are taken too: a reset is just that. The names are valid, the numbers not negative."""
+        queues = self.table.setdefault(f"{topic}@{group}", {})
+        if queues.get(queue_id) != offset:
+            queues[queue_id] = offset
+            self.dirty = True
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The stored offset, or NOT_STORED."""
+        queues = self.table.get(f"{topic}@{group}")
+        return NOT_STORED if queues is None else queues.get(queue_id, NOT_STORED)
+
+    def topics_of(self, group: str) -> list[str]:
+        return [topic for topic, at, name in (key.rpartition("@") for key in self.table) if at and name == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        return [group for name, at, group in (key.rpartition("@") for key in self.table) if at and name == topic]
+
+    def remove_group(self, group: str) -> None:
+        for topic in self.topics_of(group):
+            del self.table[f"{topic}@{group}"]
+            self.dirty = True
+
+    def plain(self) -> dict[str, Any]:
+        """consumerOffset.json, and the body of 43."""
+        return {"offsetTable": {key: dict(queues) for key, queues in self.table.items()}}
+
+    def merge(self, value: Mapping[str, Any]) -> None:
+        """Replace key by key, as a RocketMQ slave does; keys that `value` lacks stay. Raises ValueError."""
+        entries = read_offsets(value)
+        if any(self.table.get(key) != queues for key, queues in entries.items()):
+            self.table.update(entries)
+            self.dirty = True
+
+
+def read_offsets(value: Mapping[str, Any]) -> dict[str, dict[int, int]]:
+    """Entries whose names cannot be are left out, and logged once. Raises ValueError for what is no such table."""
+    table = value.get("offsetTable") or {}
+    if not isinstance(table, dict):
+        raise ValueError("offsetTable is no table")
+    entries, refused = {}, []
+    for key, queues in table.items():
+        topic, _, group = key.rpartition("@")
+        if names.topic_fault(topic) or names.group_fault(group) or not isinstance(queues, dict):
+            refused.append(key[:80])
+            continue
+        entries[key] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
+    if refused:
+        log.warning("consumer offsets with impossible names were left out", count=len(refused), first=refused[0])
+    return entries

@@ -1,0 +1,65 @@
+"""Which client of a group may consume which queue in order. A pure table; gone with the process.
+
+Source: RebalanceLockManager.java (RocketMQ 4.9.8).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from attrs import define, field
+
+LOCK_SECONDS_MAX = 60.0
+
+
+class MessageQueue(NamedTuple):
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def plain(self) -> dict[str, str | int]:
+        return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
+
+
+class _Lock(NamedTuple):
+    client_id: str
+    renewed: float
+
+
+@define(eq=False)
+class RebalanceLockManager:
+    now: Callable[[], float]  # Seconds, monotonic.
+    _locks: dict[str, dict[MessageQueue, _Lock]] = field(factory=dict, init=False)
+
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        """Those of `queues` that the client now holds: free, its own, or held by one that let its lock run out."""
+        now = self.now()
+        held = self._locks.setdefault(group, {})
+        granted = []
+        for queue in queues:
+            lock = held.get(queue)
+            if lock is None or lock.client_id == client_id or now - lock.renewed > LOCK_SECONDS_MAX:
+                held[queue] = _Lock(client_id, now)
+                granted.append(queue)
+        return granted
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Gives back what is the client's own; the rest is left alone."""
+        held = self._locks.get(group, {})
+        for queue in queues:
+            lock = held.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del held[queue]
+        if not held:
+            self._locks.pop(group, None)
+
+    def expire(self) -> None:
+        """Forget locks that ran out, so that groups which went away leave nothing behind."""
+        now = self.now()
+        for group, held in list(self._locks.items()):
+            for queue in [queue for queue, lock in held.items() if now - lock.renewed > LOCK_SECONDS_MAX]:
+                del held[queue]
+            if not held:
+                del self._locks[group]
+
+    def __len__(self) -> int:
+        return sum(len(held) for held in self._locks.values())

@@ -1,0 +1,77 @@
+"""Names that come over the wire: what they may look like, and those that RocketMQ keeps for itself.
+
+Sources: TopicValidator.java, Validators.java, MixAll.java, TransactionalMessageUtil.java (RocketMQ 4.9.8).
+"""
+
+import re
+
+TOPIC_LENGTH_MAX = 127
+GROUP_LENGTH_MAX = 255
+_ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        HALF_TOPIC,
+        TRACE_TOPIC,
+        OP_HALF_TOPIC,
+        CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    }
+)
+
+FORBIDDEN_TO_SEND = frozenset(
+    {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+)
+
+
+def topic_fault(topic: str) -> str | None:
+    """What is wrong with this topic name, in RocketMQ's words; None: nothing."""
+    if not topic or topic.isspace():
+        return "The specified topic is blank."
+    if not _ALLOWED.fullmatch(topic):
+        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(topic) > TOPIC_LENGTH_MAX:
+        return f"The specified topic is longer than topic max length {TOPIC_LENGTH_MAX}."
+    return None
+
+
+def group_fault(group: str) -> str | None:
+    """What is wrong with this group name; None: nothing."""
+    if not group or group.isspace():
+        return "the specified group is blank"
+    if not _ALLOWED.fullmatch(group):
+        return f"the specified group[{group[:40]}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(group) > GROUP_LENGTH_MAX:
+        return f"the specified group is longer than group max length {GROUP_LENGTH_MAX}"
+    return None
+
+
+def is_system_topic(topic: str) -> bool:
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    return DLQ_PREFIX + group

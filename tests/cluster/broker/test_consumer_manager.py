@@ -1,0 +1,84 @@
+"""Who is there, and whom the others are told of."""
+
+import pytest
+
+from cluster.broker.consumer_manager import ClientInfo, ConsumerManager, ProducerManager
+from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
+from store.properties import java_hash
+
+HEARTBEAT = {
+    "consume_type": "CONSUME_PASSIVELY",
+    "message_model": "CLUSTERING",
+    "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
+}
+
+
+def client(connection, now=0.0):
+    return ClientInfo(connection, f"id-{connection}", "JAVA", 409, now)
+
+
+def managed():
+    told = []
+    clock = [0.0]
+    return ConsumerManager(lambda: clock[0], lambda group, connections: told.append((group, connections))), told, clock
+
+
+def subscription(topic="T", version=1):
+    return SubscriptionData(topic=topic, sub_version=version)
+
+
+def test_members_are_told_when_one_comes_or_goes_or_topics_change():
+    consumers, told, _ = managed()
+    consumers.register("G", client("a"), [subscription()], **HEARTBEAT)
+    consumers.register("G", client("a"), [subscription(version=2)], **HEARTBEAT)
+    assert told == [("G", ["a"])], "a new version of the same topic is no change of membership"
+    consumers.register("G", client("b"), [subscription(version=2)], **HEARTBEAT)
+    consumers.register("G", client("b"), [subscription(version=2), subscription("T2")], **HEARTBEAT)
+    consumers.connection_closed("a")
+    consumers.unregister("G", "b")
+    assert told[1:] == [("G", ["a", "b"]), ("G", ["a", "b"]), ("G", ["b"])]
+    assert consumers.find("G") is None
+
+
+def test_only_a_later_subscription_replaces_and_unlisted_topics_go():
+    consumers, _, _ = managed()
+    consumers.register("G", client("a"), [subscription(version=5), subscription("T2")], **HEARTBEAT)
+    consumers.register("G", client("a"), [subscription(version=4)], **HEARTBEAT)
+    assert consumers.find_subscription("G", "T").sub_version == 5
+    assert consumers.find_subscription("G", "T2") is None
+
+
+def test_silence_of_120_seconds_in_all_groups_ends_a_client():
+    consumers, _, clock = managed()
+    consumers.register("G", client("a"), [], **HEARTBEAT)
+    consumers.register("H", client("a", 30.0), [], **HEARTBEAT)
+    clock[0] = 150.0
+    assert consumers.silent() == []
+    clock[0] = 151.0
+    assert consumers.silent() == ["a"]
+
+
+def test_producers_go_with_their_connection():
+    producers = ProducerManager(lambda: 121.0)
+    producers.register("P", client("a"))
+    producers.register("Q", client("a"))
+    assert producers.silent() == ["a"]
+    producers.connection_closed("a")
+    assert producers.groups == {}
+
+
+@pytest.mark.parametrize("expression", [None, "", "*"])
+def test_everything_is_wanted_without_an_expression(expression):
+    assert build_subscription("T", expression).wanted is None
+
+
+def test_tags_are_compared_by_their_java_hash():
+    built = build_subscription("T", "TagA || TagC|| TagA")
+    assert built.tags == ("TagA", "TagC")
+    assert built.wanted == {2598919, 2598921} == {java_hash("TagA"), java_hash("TagC")}
+    assert SubscriptionData.read(built.plain()) == built
+
+
+def test_an_expression_without_any_tag_is_an_error():
+    with pytest.raises(SubscriptionError):
+        build_subscription("T", "||")
