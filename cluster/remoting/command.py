@@ -24,7 +24,8 @@ VERSION = 409  # V4_9_8. Peers of 4.9 then take their 4.9 branch everywhere, and
 FRAME_SIZE_MAX = 16_777_216  # With the length word, as com.rocketmq.remoting.frameMaxLength counts.
 HEADER_SIZE_MAX = 262_144  # The longest header of a message that RocketMQ stores: 32,767 property bytes, each escaped.
 
-LANGUAGES = tuple("JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP OMS RUST NODE_JS".split())
+LANGUAGES = ["JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST"]
+LANGUAGES += ["NODE_JS"]  # 5.x. The number of a language is its place.
 _LANGUAGE_NUMBERS = {name: number for number, name in enumerate(LANGUAGES)}
 
 _WORD, _FRAME_HEAD = Struct(">I"), Struct(">II")
@@ -251,7 +252,7 @@ class FrameReader:
     frame_size_max: int = FRAME_SIZE_MAX
     header_size_max: int = HEADER_SIZE_MAX
     _part: bytearray = field(
-        factory=bytearray, init=False, repr=len
+        factory=bytearray, init=False, repr=_repr_size
     )  # Start of the frame under way, length word included.
     _part_size: int = field(default=0, init=False)  # What that frame needs in all; 0 while its head is incomplete.
 
