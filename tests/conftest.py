@@ -1,13 +1,22 @@
-"""What this machine allows: tests that need Java or the super-user are skipped without it, never with CI=true."""
+"""What this machine allows, and how long a test may take.
 
+Tests that need Java or the super-user are skipped where it is missing, never with CI=true.
+"""
+
+import inspect
 import os
 import re
 import shutil
 import subprocess
-from functools import cache
+import threading
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import cache, wraps
 from pathlib import Path
 
 import pytest
+import trio
 from hypothesis import settings
 
 INTEROP = Path(__file__).parent / "interop"
@@ -30,13 +39,74 @@ def missing_java_tools() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    on_ci = os.environ.get("CI") == "true"
     for item in items:
-        if INTEROP in item.path.parents and (reason := missing_java_tools()):
-            if on_ci:
-                raise pytest.UsageError(f"tests/interop {reason}")
-            item.add_marker(pytest.mark.skip(reason=reason))
-        if item.get_closest_marker("root") and os.geteuid() != 0:
-            if on_ci:
-                raise pytest.UsageError(f"{item.nodeid} needs the super-user")
-            item.add_marker(pytest.mark.skip(reason="needs the super-user"))
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.obj = cancelled_when_late(item.obj, limit_s=time_limit_s(item) * 0.95)
+        if os.environ.get("CI") == "true" and (reason := missing_for(item)):
+            raise pytest.UsageError(f"{item.nodeid} {reason}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if reason := missing_for(item):
+        pytest.skip(reason)  # From here, not by a mark: pytest folds what is skipped at one place into one line.
+
+
+def missing_for(item: pytest.Item) -> str:
+    """Say what a test needs and this machine lacks; empty: nothing."""
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        return "needs the super-user"
+    return missing_java_tools() if INTEROP in item.path.parents else ""
+
+
+def time_limit_s(item: pytest.Item) -> float:
+    """Read what pytest-timeout goes by: the mark, else the setting in pyproject.toml."""
+    mark = item.get_closest_marker("timeout")
+    return float(mark.args[0] if mark and mark.args else item.config.getini("timeout"))
+
+
+def cancelled_when_late(test: Callable[..., Awaitable[None]], *, limit_s: float) -> Callable[..., Awaitable[None]]:
+    """Cancel a test that waits for something that does not come, and show where each of its tasks waits.
+
+    pytest-timeout raises out of a signal handler, which is right where the loop itself is stuck, but breaks trio where
+    it is idle. A little before that, and in real time also under autojump_clock, this ends the test the ordinary way.
+    """
+
+    @wraps(test)
+    async def limited(*args: object, **kwargs: object) -> None:
+        stacks: list[str] = []
+
+        def give_up() -> None:
+            stacks.extend(task_stacks(trio.lowlevel.current_root_task()))
+            scope.cancel()
+
+        def wake_loop() -> None:
+            with suppress(trio.RunFinishedError):  # The test may end in this very moment.
+                token.run_sync_soon(give_up)
+
+        token = trio.lowlevel.current_trio_token()
+        timer = threading.Timer(limit_s, wake_loop)
+        timer.daemon = True
+        timer.start()
+        try:
+            with trio.CancelScope() as scope:
+                await test(*args, **kwargs)
+        finally:
+            timer.cancel()
+        if scope.cancelled_caught:
+            pytest.fail(f"still waiting after {limit_s:.0f} s\n" + "\n".join(stacks), pytrace=False)
+
+    return limited
+
+
+def task_stacks(task: trio.lowlevel.Task | None) -> list[str]:
+    """Format where a task and all that descend from it wait, oldest first, without trio's own service tasks."""
+    if task is None:
+        return []
+    frames = traceback.StackSummary.extract(task.iter_await_frames())
+    ours = [frame for frame in frames if f"{os.sep}site-packages{os.sep}" not in frame.filename]
+    stacks = [f"task {task.name}\n" + "".join(traceback.format_list(ours))] if ours else []
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            stacks += task_stacks(child)
+    return stacks
