@@ -32,6 +32,7 @@ _WORD, _FRAME_HEAD = Struct(">I"), Struct(">II")
 _FIXED, _SIZE, _KEY_SIZE = Struct(">hbhiii"), Struct(">i"), Struct(">h")
 assert (_FRAME_HEAD.size, _FIXED.size, _SIZE.size, _KEY_SIZE.size) == (8, 17, 4, 2)
 _WORD_SIZE = 4
+_loads, _join = orjson.loads, "".join
 _BINARY_CODE_MAX = 32_767
 
 
@@ -100,29 +101,41 @@ def decode(frame: memoryview | bytes | bytearray) -> RemotingCommand:
 
 def _decode_json(data: memoryview | bytes | bytearray, body: Any) -> RemotingCommand:
     try:
-        header = orjson.loads(data)
+        header = _loads(data)
+        get = header.get
+        code, opaque, flag, version = get("code", 0), get("opaque", 0), get("flag", 0), get("version", 0)
+        ext, remark, language = get("extFields"), get("remark"), get("language", "OTHER")
+        if (code | opaque | flag | version) >> 31:  # One is negative, or no int32.
+            raise TypeError
+        if ext is not None:
+            _join(ext.values())  # The quickest proof that all of them are strings.
+        if type(language) is not str or not (remark is None or type(remark) is str):
+            raise TypeError
     except orjson.JSONDecodeError as error:
         raise RemotingProtocolError(f"header is not JSON: {error}") from None
-    if type(header) is not dict:
-        raise RemotingProtocolError(f"header is a JSON {type(header).__name__}, not an object")
-    get = header.get
-    code, opaque, flag, version = get("code", 0), get("opaque", 0), get("flag", 0), get("version", 0)
-    ext, remark, language = get("extFields"), get("remark"), get("language", "OTHER")
-    if not (
-        type(code) is type(opaque) is type(flag) is type(version) is int
-        and type(language) is str
-        and not (code | opaque | flag | version) >> 31  # All are in 0..2^31-1, as nearly always.
-    ):
-        code, opaque, flag, version = (_int32(header, key) for key in ("code", "opaque", "flag", "version"))
-        language = language if isinstance(language, str) else "OTHER"
-    if ext is not None:
-        try:
-            "".join(ext.values())  # The quickest proof that all of them are strings.
-        except (TypeError, AttributeError):
-            ext = _texts(ext)
-    if remark is not None and type(remark) is not str:
-        raise RemotingProtocolError(f"header's remark is not a string: {remark!r:.80}")
+    except (TypeError, AttributeError):
+        return _decode_odd_json(header, body)
     return RemotingCommand(code, opaque, flag, ext, body, remark, version, language, JSON)
+
+
+def _decode_odd_json(header: object, body: Any) -> RemotingCommand:
+    """What is not quite as Java writes it: read with care, or refused."""
+    if not isinstance(header, dict):
+        raise RemotingProtocolError(f"header is a JSON {type(header).__name__}, not an object")
+    remark, language, ext = header.get("remark"), header.get("language"), header.get("extFields")
+    if not (remark is None or isinstance(remark, str)):
+        raise RemotingProtocolError(f"header's remark is not a string: {remark!r:.80}")
+    return RemotingCommand(
+        _int32(header, "code"),
+        _int32(header, "opaque"),
+        _int32(header, "flag"),
+        None if ext is None else _texts(ext),
+        body,
+        remark,
+        _int32(header, "version"),
+        language if isinstance(language, str) else "OTHER",
+        JSON,
+    )
 
 
 def _int32(header: dict[str, Any], key: str) -> int:
@@ -130,9 +143,9 @@ def _int32(header: dict[str, Any], key: str) -> int:
     value = header.get(key)
     if value is None:
         return 0
-    if type(value) is not int or not -0x80000000 <= value <= 0x7FFFFFFF:
+    if not isinstance(value, int) or not -0x80000000 <= value <= 0x7FFFFFFF:
         raise RemotingProtocolError(f"header's {key} is not a 32-bit integer: {value!r:.80}")
-    return value
+    return int(value)
 
 
 def _texts(ext: object) -> dict[str, str]:
@@ -159,7 +172,7 @@ def _decode_binary(data: bytes, body: Any) -> RemotingCommand:
         if ext_size < 0 or at + ext_size > len(data):
             raise RemotingProtocolError(f"extFields of {ext_size} bytes in a header of {len(data)}")
         ext = _decode_binary_ext(data, at, at + ext_size) if ext_size else None
-    except struct.error:
+    except (struct.error, IndexError):
         raise RemotingProtocolError(f"binary header of {len(data)} bytes ends early") from None
     except UnicodeDecodeError as error:
         raise RemotingProtocolError(f"binary header is not UTF-8: {error}") from None
@@ -168,16 +181,15 @@ def _decode_binary(data: bytes, body: Any) -> RemotingCommand:
 
 
 def _decode_binary_ext(data: bytes, at: int, end: int) -> dict[str, str]:
-    key_size_at, value_size_at = _KEY_SIZE.unpack_from, _SIZE.unpack_from
+    size_at = _SIZE.unpack_from
     ext = {}
     while at < end:
-        key_at = at + 2
-        key_end = key_at + key_size_at(data, at)[0]
-        value_at = key_end + 4
-        value_end = value_at + value_size_at(data, key_end)[0]
-        if not (key_at <= key_end and value_at <= value_end <= end):
+        key_end = at + 2 + (data[at] << 8 | data[at + 1])  # A negative size is too large this way.
+        (size,) = size_at(data, key_end)
+        value_end = key_end + 4 + size
+        if size < 0 or value_end > end:
             raise RemotingProtocolError(f"field at byte {at} of a header does not fit the {end} bytes of its fields")
-        ext[data[key_at:key_end].decode()] = data[value_at:value_end].decode()
+        ext[data[at + 2 : key_end].decode()] = data[key_end + 4 : value_end].decode()
         at = value_end
     return ext
 

@@ -40,15 +40,16 @@ def wire(name: str) -> dict[str, str]:
 
 
 class _Field(NamedTuple):
+    attribute: str
     wire: str
-    default: Any  # Taken when the field is missing; of a required one it is never used.
-    convert: Callable[[str], Any] | None  # None: text, taken as it is.
+    required: bool
+    convert: str | None  # Name of the function below that makes the value; None: text, taken as it is.
+    default: str | None  # What a missing field is read as, in its wire form.
 
 
 class _Table(NamedTuple):
     fields: tuple[_Field, ...]
-    required: frozenset[str]
-    names: tuple[tuple[str, str], ...]  # Attribute and wire name.
+    build: Callable[[Mapping[str, str]], Any]
 
 
 def decode_header(cls: type[H], ext: Mapping[str, str] | None) -> H:
@@ -57,37 +58,26 @@ def decode_header(cls: type[H], ext: Mapping[str, str] | None) -> H:
     Raises HeaderError for a required field that is missing (`the custom field <topic> is null`) or a number that is
     not plain decimal or too large.
     """
-    fields, required, _ = _table(cls)
-    if ext is None:
-        ext = {}
-    if not required <= ext.keys():
-        missing = next(field.wire for field in fields if field.wire in required and field.wire not in ext)
-        raise HeaderError(f"the custom field <{missing}> is null")
-    get = ext.get
+    fields, build = _table(cls)
     try:
-        return cls(
-            *[
-                get(name, default) if convert is None or name not in ext else convert(ext[name])
-                for name, default, convert in fields
-            ]
-        )
-    except ValueError:
-        raise _fault(fields, ext) from None
+        return build(ext or {})  # type: ignore[no-any-return]
+    except (KeyError, ValueError):
+        raise _fault(fields, ext or {}) from None
 
 
 def encode_header_fields(header: object) -> dict[str, str]:
     """The extFields of a header; fields that are None are left out."""
     ext = {}
-    for attribute, name in _table(type(header)).names:
-        value = getattr(header, attribute)
+    for field in _table(type(header)).fields:
+        value = getattr(header, field.attribute)
         if value is not None:
-            ext[name] = value if type(value) is str else _text(value)
+            ext[field.wire] = value if type(value) is str else _text(value)
     return ext
 
 
 def wire_names(cls: type) -> dict[str, str]:
     """Attribute name to wire name, in the order of the class."""
-    return dict(_table(cls).names)
+    return {field.attribute: field.wire for field in _table(cls).fields}
 
 
 def _text(value: object) -> str:
@@ -103,16 +93,25 @@ def _table(cls: type) -> _Table:
 
 def _compile(cls: type) -> _Table:
     hints = get_type_hints(cls, include_extras=True)
-    fields, required, names = [], set(), []
+    fields = []
     for attribute in attrs.fields(cls):
+        required = attribute.default is attrs.NOTHING
+        default = None if required or attribute.default is None else _text(attribute.default)
         name = attribute.metadata.get("wire") or _camel_case(attribute.name)
-        is_required = attribute.default is attrs.NOTHING
-        kind, optional = _without_none(hints[attribute.name])
-        fields.append(_Field(name, None if is_required else attribute.default, _converter(kind, optional=optional)))
-        names.append((attribute.name, name))
-        if is_required:
-            required.add(name)
-    return _Table(tuple(fields), frozenset(required), tuple(names))
+        fields.append(_Field(attribute.name, name, required, _converter(hints[attribute.name]), default))
+    return _Table(tuple(fields), _builder(cls, fields))
+
+
+def _builder(cls: type, fields: list[_Field]) -> Callable[[Mapping[str, str]], Any]:
+    """Make `lambda ext: cls(ext["topic"], _int32(ext["queueId"]), ...)`: on the produce path a loop is half as fast."""
+    arguments = []
+    for field in fields:
+        value = f"ext[{field.wire!r}]" if field.required else f"ext.get({field.wire!r}, {field.default!r})"
+        arguments.append(f"{field.convert}({value})" if field.convert else value)
+    build: Callable[[Mapping[str, str]], Any] = eval(
+        f"lambda ext: cls({', '.join(arguments)})", {**_CONVERT, "cls": cls}
+    )
+    return build
 
 
 def _camel_case(name: str) -> str:
@@ -120,20 +119,12 @@ def _camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _without_none(kind: Any) -> tuple[Any, bool]:
-    if get_origin(kind) in (Union, UnionType):
+def _converter(kind: Any) -> str | None:
+    if get_origin(kind) in (Union, UnionType):  # `I32 | None`
         (inner,) = (member for member in get_args(kind) if member is not NoneType)
-        return inner, True
-    return kind, False
-
-
-def _converter(kind: Any, *, optional: bool) -> Callable[[str], Any] | None:
-    if kind is str:
-        return None
-    if kind is bool:
-        return _boolean
-    integer = {I32: _int32, I64: _int64}[kind]
-    return (lambda text: integer(text) if text else None) if optional else integer  # Go sends what is unset as "".
+        name = _converter(inner)
+        return name and f"optional_{name}"
+    return {str: None, bool: "boolean", I32: "int32", I64: "int64"}[kind]
 
 
 def _boolean(text: str) -> bool:
@@ -168,12 +159,23 @@ def _plain_int(text: str) -> int:
     return int(text)
 
 
+def _optional(convert: Callable[[str], Any]) -> Callable[[str | None], Any]:
+    return lambda text: convert(text) if text else None  # Go sends what is unset as "".
+
+
+_CONVERT: dict[str, Callable[..., Any]] = {"boolean": _boolean, "int32": _int32, "int64": _int64}
+_CONVERT |= {f"optional_{name}": _optional(convert) for name, convert in _CONVERT.items()}
+
+
 def _fault(fields: tuple[_Field, ...], ext: Mapping[str, str]) -> HeaderError:
-    """Find the field that would not convert."""
-    for name, _, convert in fields:
-        if convert is not None and name in ext:
+    """Find the first field that is missing, else the one that would not convert."""
+    for field in fields:
+        if field.required and field.wire not in ext:
+            return HeaderError(f"the custom field <{field.wire}> is null")
+    for field in fields:
+        if field.convert and field.wire in ext:
             try:
-                convert(ext[name])
+                _CONVERT[field.convert](ext[field.wire])
             except ValueError:
-                return HeaderError(f'the custom field <{name}> is not a number in range: "{ext[name]:.40}"')
+                return HeaderError(f'the custom field <{field.wire}> is not a number in range: "{ext[field.wire]:.40}"')
     raise AssertionError("a header did not decode, yet each of its fields does")
