@@ -26,11 +26,16 @@ class Checkpoint:
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
 
-    @classmethod
-    def load(cls, path: Path) -> "Checkpoint":
+    def load(self) -> None:
         """Read the file; all zero when it is missing or short."""
-        raw = path.read_bytes()[: _LAYOUT.size] if path.is_file() else b""
-        return cls(path, *_LAYOUT.unpack(raw.ljust(_LAYOUT.size, b"\0")))
+        raw = self.path.read_bytes()[: _LAYOUT.size] if self.path.is_file() else b""
+        (
+            self.physic_msg_timestamp,
+            self.logics_msg_timestamp,
+            self.index_msg_timestamp,
+            self.master_flushed_offset,
+            self.confirm_phy_offset,
+        ) = _LAYOUT.unpack(raw.ljust(_LAYOUT.size, b"\0"))
 
     def save(self) -> None:
         """Write and fdatasync the file in place, as RocketMQ does. Raises OSError."""

@@ -84,7 +84,7 @@ class CommitLog:
 
     files: MappedFileQueue
     next_queue_offsets: dict[tuple[str, int], int] = field(factory=dict, init=False)
-    spare: MappedFile | None = field(default=None, init=False)  # The next file, made ahead.
+    spare: MappedFile | None = field(default=None, init=False)  # A file made ahead; lies outside the log's directory.
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 
     @property
@@ -200,13 +200,11 @@ class CommitLog:
         return self._next_file(file.start + self.file_size), 0
 
     def _next_file(self, start: int) -> MappedFile:
-        spare, self.spare = self.spare, None
-        if spare is not None and spare.start == start:
-            self.files.files.append(spare)
-            return spare
-        if spare is not None:
-            spare.delete()
-        return self.files.create(start)
+        if self.spare is None:
+            return self.files.create(start)
+        file, self.spare = self.spare, None
+        self.files.adopt(file, start)
+        return file
 
     def append_raw(self, data: bytes | memoryview) -> None:
         """Write replicated bytes at the end of the log; they may cross the end of a file. Raises OSError."""
@@ -239,7 +237,7 @@ class CommitLog:
         return file.view(offset - file.start, size)
 
     def close(self) -> None:
-        """Close the files; one that was made ahead is deleted, as RocketMQ does."""
+        """Close the files; one that was made ahead is deleted."""
         if self.spare is not None:
             self.spare.delete()
             self.spare = None

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from attrs import define, field
 
 from store.config import CONSUME_QUEUE_UNIT
+from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue
 from store.record_scan import DispatchEntry
 
 UNIT = Struct(">qiq")
 assert UNIT.size == CONSUME_QUEUE_UNIT
-_BLANK = UNIT.pack(0, 0x7FFFFFFF, 0)
 _RECOVER_FILES = 3  # As RocketMQ: older files were complete before anything could crash.
 
 
@@ -26,6 +26,9 @@ class Unit(NamedTuple):
     phy_offset: int
     size: int
     tags_code: int
+
+
+_BLANK_UNIT = Unit(0, 0x7FFFFFFF, 0)
 
 
 @define(eq=False)
@@ -67,7 +70,7 @@ class ConsumeQueue:
             return self.max_offset
         at = queue_offset * CONSUME_QUEUE_UNIT
         file = self.files.create(at - at % self.files.file_size)
-        file.append(_BLANK * ((at - file.start) // CONSUME_QUEUE_UNIT))
+        file.append(UNIT.pack(*_BLANK_UNIT) * ((at - file.start) // CONSUME_QUEUE_UNIT))
         self.min_offset = queue_offset
         return queue_offset
 
@@ -104,19 +107,24 @@ class ConsumeQueue:
 
     def recover(self) -> None:
         """Find the end after a start: the first unit that is none. Source: ConsumeQueue.recover."""
-        for index in range(max(0, len(self.files.files) - _RECOVER_FILES), len(self.files.files)):
-            file = self.files.files[index]
-            file.wrote = file.flushed = 0
-            for unit in _units(file.read(0, file.size)):
+        for file in self.files.files[-_RECOVER_FILES:]:
+            file.wrote = 0
+            for unit in self._stored_units(file):
                 if unit.phy_offset < 0 or unit.size <= 0:
                     break
                 file.wrote += CONSUME_QUEUE_UNIT
-                if unit != (0, 0x7FFFFFFF, 0):
+                if unit != _BLANK_UNIT:
                     self.max_phy_offset = unit.phy_offset + unit.size
             file.flushed = file.wrote
             if file.wrote < file.size:
                 self.files.cut(file.end)
                 break
+
+    def _stored_units(self, file: MappedFile) -> Iterator[Unit]:
+        per_read = 4096 * CONSUME_QUEUE_UNIT
+        for position in range(0, file.size, per_read):
+            raw = file.read(position, min(per_read, file.size - position))
+            yield from (Unit(*fields) for fields in UNIT.iter_unpack(raw))
 
     def truncate(self, phy_offset: int) -> None:
         """Drop the units of messages at or behind `phy_offset`. Source: ConsumeQueue.truncateDirtyLogicFiles."""
@@ -137,12 +145,9 @@ class ConsumeQueue:
         while low < high:
             middle = (low + high) // 2
             unit = self.unit(middle)
-            if unit is not None and (unit.phy_offset < min_phy_offset or unit == (0, 0x7FFFFFFF, 0)):
+            if unit is not None and (unit.phy_offset < min_phy_offset or unit == _BLANK_UNIT):
                 low = middle + 1
             else:
                 high = middle
         self.min_offset = low
 
-
-def _units(raw: bytes) -> Iterator[Unit]:
-    return (Unit(*fields) for fields in UNIT.iter_unpack(raw[: len(raw) - len(raw) % CONSUME_QUEUE_UNIT]))

@@ -1,5 +1,6 @@
 """One file of fixed length: written with pwrite, read through a map, flushed with fdatasync in a thread."""
 
+import errno
 import mmap
 import os
 from pathlib import Path
@@ -72,6 +73,21 @@ class MappedFile:
         """A copy of the bytes from a position on."""
         return os.pread(self.fd, size, position)
 
+    def is_clear_from(self, position: int) -> bool:
+        """Whether all bytes from a position on are zero; holes in the file cost nothing to look at."""
+        while position < self.size:
+            try:
+                position = os.lseek(self.fd, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # No data behind the position.
+                    return True
+                raise
+            piece = os.pread(self.fd, 1 << 20, position)
+            if piece.count(0) != len(piece):
+                return False
+            position += len(piece)
+        return True
+
     def clear_from(self, position: int) -> None:
         """Make all bytes from a position on zero, durably, so that what was cut there cannot be read again.
 
@@ -81,6 +97,11 @@ class MappedFile:
         os.ftruncate(self.fd, self.size)
         os.fsync(self.fd)
         self.wrote = self.flushed = position
+
+    def move(self, path: Path, start: int) -> None:
+        """Give the file another name and another place in the queue. Raises OSError."""
+        self.path.rename(path)
+        self.path, self.start = path, start
 
     def close(self) -> None:
         """Give the descriptor back. Views that are still held stay valid."""

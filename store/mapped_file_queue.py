@@ -87,16 +87,26 @@ class MappedFileQueue:
         self.files.append(file)
         return file
 
+    def adopt(self, file: MappedFile, start: int) -> None:
+        """Put an all-zero file that was made elsewhere at the end, as the one that starts at `start`. Raises OSError."""
+        assert start % self.file_size == 0
+        file.move(self.path_of(start), start)
+        self.files.append(file)
+
     def cut(self, offset: int) -> None:
-        """Forget everything from `offset` on: later files are deleted, the rest of the last one becomes zero, durably."""
+        """Forget everything from `offset` on: later files are deleted, the rest of the last one is zero afterwards, durably."""
         removed = False
         while self.files and self.files[-1].start >= offset:
             self.files.pop().delete()
             removed = True
-        if self.files and self.files[-1].end > offset:
-            self.files[-1].clear_from(offset - self.files[-1].start)
-            if self.preallocate:
-                os.posix_fallocate(self.files[-1].fd, 0, self.file_size)
+        if self.files:
+            last, position = self.files[-1], min(offset - self.files[-1].start, self.file_size)
+            if not last.is_clear_from(position):
+                last.clear_from(position)
+                if self.preallocate:
+                    os.posix_fallocate(last.fd, 0, self.file_size)
+            last.wrote = min(last.wrote, position)
+            last.flushed = min(last.flushed, position)
         if removed:
             sync_directory(self.directory)
 

@@ -1,0 +1,97 @@
+"""All consume queues of a store, and the dispatch of records into them.
+
+On disk: consumequeue/<topic>/<queue id>/. Source: DefaultMessageStore.consumeQueueTable, RocketMQ 4.9.8.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import structlog
+from attrs import define, field
+
+from store.consume_queue import ConsumeQueue
+from store.mapped_file_queue import MappedFileQueue
+from store.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from store.record_scan import DispatchEntry
+
+log = structlog.get_logger()
+
+_QUEUELESS = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+
+@define(eq=False)
+class ConsumeQueueTable:
+    """The queues by topic and queue id."""
+
+    directory: Path
+    file_size: int
+    _queues: dict[tuple[str, int], ConsumeQueue] = field(factory=dict, init=False)
+
+    def load(self) -> None:
+        """Open every queue in the directory and find its end. Raises StoreDirectoryError as MappedFileQueue.load does."""
+        for topic in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
+            for queue in sorted(topic.iterdir()) if topic.is_dir() else ():
+                if not queue.name.isdecimal() or not queue.is_dir():
+                    log.warning("a foreign entry among the consume queues is ignored", path=str(queue))
+                    continue
+                found = self.get(topic.name, int(queue.name))
+                found.files.load()
+                found.recover()
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue; one that does not exist yet has no messages and no file."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            directory = self.directory / topic / str(queue_id)
+            files = MappedFileQueue(directory, self.file_size, "mappedFileSizeConsumeQueue")
+            queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
+        return queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def put(self, entries: Iterable[DispatchEntry]) -> dict[ConsumeQueue, list[int]]:
+        """Append a unit for each record that belongs into a queue; the queues that grew, with the new tags codes.
+
+        Units that are there already are left out. Raises OSError.
+        """
+        grown: dict[ConsumeQueue, list[int]] = {}
+        queues = self._queues
+        for entry in entries:
+            if entry.sys_flag & TRANSACTION_MASK in _QUEUELESS:
+                continue
+            queue = queues.get((entry.topic, entry.queue_id)) or self.get(entry.topic, entry.queue_id)
+            if queue.stage(entry):
+                codes = grown.get(queue)
+                if codes is None:
+                    grown[queue] = [entry.tags_code]
+                else:
+                    codes.append(entry.tags_code)
+        for queue in grown:
+            queue.write()
+        return grown
+
+    @property
+    def max_phy_offset(self) -> int:
+        """The end of the last record that any queue knows of; -1 when there is none."""
+        return max((queue.max_phy_offset for queue in self._queues.values()), default=-1)
+
+    def truncate(self, phy_offset: int) -> None:
+        """Drop the units of records at or behind `phy_offset`."""
+        for queue in self:
+            queue.truncate(phy_offset)
+
+    def correct_min_offsets(self, min_phy_offset: int) -> None:
+        """Let each queue begin at the first record that the log still has."""
+        for queue in self:
+            queue.correct_min_offset(min_phy_offset)
+
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """The next queue offset of each queue, for the commit log."""
+        return {(queue.topic, queue.queue_id): queue.max_offset for queue in self}
+
+    def close(self) -> None:
+        """Close all files."""
+        for queue in self:
+            queue.files.close()
+        self._queues.clear()

@@ -1,0 +1,160 @@
+"""Brings written bytes to the disk, in threads, and answers producers that wait for that.
+
+The first fdatasync that fails ends it: pages that could not be written may be dropped by the kernel and a second call may
+claim success, so nothing is retried. Sources: CommitLog.GroupCommitService and FlushRealTimeService, RocketMQ 4.9.8.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+from attrs import define, field
+
+from store.checkpoint import Checkpoint
+from store.commit_log import CommitLog
+from store.config import FlushDiskType, StoreConfig
+from store.consume_queue_table import ConsumeQueueTable
+from store.mapped_file import MappedFile, sync_directory
+from store.offset_waiters import AckSink, OffsetWaiters, PutStatus, by_sink
+from store.wakeup import Wakeup
+
+_PAGE = 4096
+_CONSUME_QUEUE_LEAST_PAGES = 2
+
+
+@define(eq=False)
+class FlushService:
+    """Flushes the commit log; `wait` is group commit: one fdatasync answers all who came before it."""
+
+    log: CommitLog
+    config: StoreConfig
+    checkpoint: Checkpoint
+    fail: Callable[[str], None]  # Told once, with the reason, when the disk refuses.
+    flushed_offset: int = 0
+    last_store_timestamp: int = 0  # Of the newest message in the log, ms.
+    _synced_directory_end: int = field(default=-1, init=False)
+    _waiters: OffsetWaiters = field(factory=OffsetWaiters, init=False)
+    _wakeup: Wakeup = field(factory=Wakeup, init=False)
+    _expiry: Wakeup = field(factory=Wakeup, init=False)
+    failure: str | None = field(default=None, init=False)  # Why nothing is flushed any more.
+
+    def wait(self, end_offset: int, sink: AckSink, frame: bytes) -> None:
+        """Answer `sink` with `frame` once all bytes below `end_offset` are on disk; refuse it after syncFlushTimeout."""
+        if self.failure is not None:
+            sink.refuse([frame], PutStatus.FLUSH_DISK_TIMEOUT, self.failure)
+        elif end_offset <= self.flushed_offset:
+            sink.answer([frame])
+        else:
+            if not self._waiters:
+                self._expiry.set()
+            deadline = trio.current_time() + self.config.sync_flush_timeout_ms / 1000
+            self._waiters.add(end_offset, deadline, sink, frame)
+            self._wakeup.set()
+
+    async def run(self) -> None:
+        """Flush until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._expire)
+            last_thorough = trio.current_time()
+            while self.failure is None:
+                with trio.move_on_after(self.config.flush_interval_commit_log_ms / 1000):
+                    await self._wakeup.wait()
+                thorough = (trio.current_time() - last_thorough) * 1000 >= self.config.flush_commit_log_thorough_interval_ms
+                if self._waiters or thorough or self._dirty_pages() >= self.config.flush_commit_log_least_pages:
+                    last_thorough = trio.current_time() if thorough else last_thorough
+                    await self.flush()
+
+    def _dirty_pages(self) -> int:
+        return (self.log.max_offset - self.flushed_offset) // _PAGE
+
+    async def flush(self) -> None:
+        """One fdatasync of everything written so far."""
+        end, timestamp = self.log.max_offset, self.last_store_timestamp
+        dirty = [(file, file.wrote) for file in self.log.files.files if file.flushed < file.wrote]
+        if not dirty:
+            return
+        new_files = self._synced_directory_end < dirty[-1][0].start
+        try:
+            await trio.to_thread.run_sync(_sync_files, dirty, self.log.files.directory if new_files else None)
+        except OSError as error:
+            self._give_up(f"fdatasync of the commit log failed: {error}")
+            return
+        for file, wrote in dirty:
+            file.flushed = wrote
+        self._synced_directory_end = dirty[-1][0].start
+        self.flushed_offset = end
+        self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, timestamp)
+        for sink, frames in by_sink(self._waiters.release(end)):
+            sink.answer(frames)
+
+    def _give_up(self, reason: str) -> None:
+        self.failure = reason
+        self.fail(reason)
+        for sink, frames in by_sink(self._waiters.drain()):
+            sink.refuse(frames, PutStatus.FLUSH_DISK_TIMEOUT, reason)
+
+    async def _expire(self) -> None:
+        while True:
+            deadline = self._waiters.next_deadline
+            if deadline is None:
+                await self._expiry.wait()
+                continue
+            await trio.sleep_until(deadline)
+            reason = f"not on disk after syncFlushTimeout={self.config.sync_flush_timeout_ms} ms"
+            for sink, frames in by_sink(self._waiters.expire(trio.current_time())):
+                sink.refuse(frames, PutStatus.FLUSH_DISK_TIMEOUT, reason)
+
+    @property
+    def is_synchronous(self) -> bool:
+        """Whether producers wait for the disk."""
+        return self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+
+@define(eq=False)
+class FlushConsumeQueueService:
+    """Flushes the consume queues and, on its thorough rounds, the checkpoint that vouches for them."""
+
+    queues: ConsumeQueueTable
+    config: StoreConfig
+    checkpoint: Checkpoint
+    fail: Callable[[str], None]
+    last_dispatched_timestamp: int = 0  # Store time of the newest message that the queues have, ms.
+
+    async def run(self) -> None:
+        """Flush until cancelled."""
+        last_thorough = trio.current_time()
+        while True:
+            await trio.sleep(self.config.flush_interval_consume_queue_ms / 1000)
+            interval_ms = self.config.flush_consume_queue_thorough_interval_ms
+            thorough = (trio.current_time() - last_thorough) * 1000 >= interval_ms
+            if thorough:
+                last_thorough = trio.current_time()
+            if not await self.flush(thorough=thorough):
+                return
+
+    async def flush(self, *, thorough: bool) -> bool:
+        """Sync what is dirty; `thorough` leaves nothing out and saves the checkpoint. False when the disk refused."""
+        timestamp = self.last_dispatched_timestamp
+        least = 1 if thorough else _CONSUME_QUEUE_LEAST_PAGES * _PAGE
+        files = (file for queue in self.queues for file in queue.files.files)
+        dirty = [(file, file.wrote) for file in files if file.wrote - file.flushed >= least]
+        try:
+            if dirty:
+                await trio.to_thread.run_sync(_sync_files, dirty, None)
+                for file, wrote in dirty:
+                    file.flushed = wrote
+            if thorough:
+                self.checkpoint.logics_msg_timestamp = max(self.checkpoint.logics_msg_timestamp, timestamp)
+                await trio.to_thread.run_sync(self.checkpoint.save)
+        except OSError as error:
+            self.fail(f"flushing the consume queues failed: {error}")
+            return False
+        return True
+
+
+def _sync_files(files: list[tuple[MappedFile, int]], directory: Path | None) -> None:
+    for file, _ in files:
+        os.fdatasync(file.fd)
+    if directory is not None:
+        sync_directory(directory)

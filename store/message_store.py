@@ -1,0 +1,376 @@
+"""The one way into a store directory: put, read, replicate, and everything that goes on behind.
+
+Source: DefaultMessageStore, RocketMQ 4.9.8. All methods run on the event loop's thread, except load().
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import structlog
+import trio
+from attrs import define, field, frozen
+
+from store.checkpoint import Checkpoint
+from store.commit_log import CommitLog, PutMessage, PutResult, record_at
+from store.config import BrokerRole, StoreConfig
+from store.consume_queue import ConsumeQueue
+from store.consume_queue_table import ConsumeQueueTable
+from store.delay_level import parse_delay_levels
+from store.errors import StoreNotWritableError
+from store.flush import FlushConsumeQueueService, FlushService
+from store.get_message import GetResult, get_message, offset_by_time, store_timestamp
+from store.lock_file import take_lock
+from store.mapped_file import MappedFile
+from store.mapped_file_queue import MappedFileQueue
+from store.offset_waiters import PutStatus
+from store.record_scan import DispatchEntry
+from store.recovery import recover
+from store.wakeup import Wakeup
+
+log = structlog.get_logger()
+
+TOPIC_LENGTH_MAX, PROPERTIES_SIZE_MAX = 127, 32767
+_DISPATCH_BATCH = 4096
+
+ArrivalListener = Callable[[str, int, int, list[int]], None]
+
+
+@frozen
+class StoreStatistics:
+    """A snapshot for people and metrics. Offsets and sizes in bytes."""
+
+    min_offset: int
+    max_offset: int
+    flushed_offset: int
+    dispatched_offset: int
+    put_messages: int
+    put_bytes: int
+    get_messages: int
+    writable: bool
+    why_not_writable: str
+
+
+@define(eq=False)
+class MessageStore:
+    """A store directory that is open.
+
+    `load()` opens it, `run()` serves it, `close()` leaves it as a clean stop does. Listeners in `on_arrival` are told (topic,
+    queue id, new end of the queue, tags codes of the new units) after dispatch; each Wakeup in `appended` is set after bytes
+    were added to the log.
+    """
+
+    config: StoreConfig
+    now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000, kw_only=True)
+    on_arrival: list[ArrivalListener] = field(factory=list, init=False)
+    appended: list[Wakeup] = field(factory=list, init=False)
+    commit_log: CommitLog = field(init=False)
+    flusher: FlushService = field(init=False)
+    delays_ms: tuple[int, ...] = field(init=False)
+    dispatched_offset: int = field(default=0, init=False)
+    why_not_writable: str = field(default="the store is not open", init=False)
+    _root: Path = field(init=False)
+    _spare_path: Path = field(init=False)
+    _queues: ConsumeQueueTable = field(init=False)
+    _queue_flusher: FlushConsumeQueueService = field(init=False)
+    _checkpoint: Checkpoint = field(init=False)
+    _lock_fd: int = field(default=-1, init=False)
+    _pending: list[DispatchEntry] = field(factory=list, init=False)  # Written, not yet in the queues.
+    _dispatch: Wakeup = field(factory=Wakeup, init=False)
+    _roll: Wakeup = field(factory=Wakeup, init=False)
+    _puts: int = field(default=0, init=False)
+    _put_bytes: int = field(default=0, init=False)
+    _gets: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        config = self.config
+        self._root = config.root.expanduser()
+        self.delays_ms = parse_delay_levels(config.message_delay_level)
+        directory = (config.commit_log_dir or self._root / "commitlog").expanduser()
+        files = MappedFileQueue(
+            directory, config.mapped_file_size_commit_log, "mappedFileSizeCommitLog", preallocate=True
+        )
+        self.commit_log = CommitLog(files)
+        # Beside commitlog/, never in it: RocketMQ 4.9 does not start over a file that it does not know.
+        self._spare_path = directory.parent / "twinlog" / "spare"
+        self._queues = ConsumeQueueTable(self._root / "consumequeue", config.consume_queue_file_size)
+        self._checkpoint = Checkpoint(self._root / "checkpoint")
+        self.flusher = FlushService(self.commit_log, config, self._checkpoint, self.fail)
+        self._queue_flusher = FlushConsumeQueueService(self._queues, config, self._checkpoint, self.fail)
+
+    # Opening and closing
+
+    def load(self) -> None:
+        """Open the directory and recover what a crash left. May block for seconds: run it in a thread.
+
+        Raises StoreDirectoryError when the directory cannot be opened as it lies, OSError when the disk refuses.
+        """
+        for directory in (self._root, self.commit_log.files.directory, self._queues.directory):
+            directory.mkdir(parents=True, exist_ok=True)
+        self._lock_fd = take_lock(self._root / "lock")
+        try:
+            self._load()
+        except BaseException:
+            self._release()
+            raise
+
+    def _load(self) -> None:
+        after_crash = (self._root / "abort").exists()
+        self.commit_log.files.load()
+        self._queues.load()
+        self._checkpoint.load()
+        self._spare_path.unlink(missing_ok=True)
+        started = time.monotonic()
+        recovered = recover(
+            self.commit_log,
+            self._queues,
+            self._checkpoint,
+            after_crash=after_crash,
+            check_crc=self.config.check_crc_on_recover,
+            delays_ms=self.delays_ms,
+        )
+        log.info(
+            "store recovered" if after_crash else "store opened",
+            root=str(self._root),
+            log=f"{self.commit_log.min_offset}..{recovered.end_offset}",
+            walked=recovered.records,
+            dispatched=recovered.dispatched,
+            seconds=round(time.monotonic() - started, 3),
+        )
+        if recovered.cut_bytes:
+            log.warning(
+                "bytes behind the last whole record were cut",
+                offset=recovered.end_offset,
+                bytes=recovered.cut_bytes,
+                found=recovered.error or "an unfinished record",
+            )
+        self.dispatched_offset = recovered.end_offset
+        self.flusher.last_store_timestamp = recovered.last_store_timestamp
+        self._queue_flusher.last_dispatched_timestamp = recovered.last_store_timestamp
+        # After a crash what was read may still be in memory only.
+        self.flusher.flushed_offset = self.commit_log.min_offset if after_crash else recovered.end_offset
+        if after_crash:
+            for file in self.commit_log.files.files:
+                file.flushed = 0
+        (self._root / "abort").touch()
+        self.why_not_writable = ""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Dispatch, flush and make files ahead until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._dispatch_task)
+            nursery.start_soon(self.flusher.run)
+            nursery.start_soon(self._queue_flusher.run)
+            nursery.start_soon(self._allocate_task)
+            task_status.started()
+
+    async def close(self) -> None:
+        """Stop taking messages, bring everything to the disk and leave the marks of a clean stop."""
+        was_well = not self.why_not_writable
+        self.why_not_writable = self.why_not_writable or "the store is closed"
+        self.dispatch_pending()
+        await self.flusher.flush()
+        queues_are_flushed = await self._queue_flusher.flush(thorough=True)
+        if was_well and queues_are_flushed and self.flusher.failure is None:
+            (self._root / "abort").unlink(missing_ok=True)
+        self._release()
+
+    def _release(self) -> None:
+        self.commit_log.close()
+        self._queues.close()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    # Writing
+
+    @property
+    def writable(self) -> bool:
+        """Whether producers may write here."""
+        return not self.why_not_writable and self.config.broker_role is not BrokerRole.SLAVE
+
+    def fail(self, reason: str) -> None:
+        """Take no more bytes: the disk refused some, and what it holds now is not known."""
+        if not self.why_not_writable:
+            self.why_not_writable = reason
+            log.error("the store takes no more messages; restart the broker once the disk is well", reason=reason)
+
+    def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
+        """Append messages with one system call; each has its own status. Never waits: flush and replicas come after.
+
+        `together`: these are one batch request and go into one file.
+        """
+        if not self.writable:
+            return [PutResult(PutStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
+        if not messages:
+            return []
+        statuses = [self._check(message) for message in messages]
+        if statuses.count(PutStatus.PUT_OK) == len(statuses):
+            return self._append(messages, together=together)
+        if together:  # All or none.
+            worst = next(status for status in statuses if status is not PutStatus.PUT_OK)
+            return [PutResult(worst)] * len(messages)
+        good = iter(self._append([m for m, s in zip(messages, statuses, strict=True) if s is PutStatus.PUT_OK]))
+        return [next(good) if status is PutStatus.PUT_OK else PutResult(status) for status in statuses]
+
+    def _append(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
+        if not messages:
+            return []
+        now_ms = self.now_ms()
+        before = self.commit_log.max_offset
+        try:
+            results, entries = self.commit_log.append(messages, now_ms, together=together)
+        except OSError as error:
+            self.fail(f"writing the commit log failed: {error}")
+            return [PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)] * len(messages)
+        self._puts += len(results)
+        self._put_bytes += self.commit_log.max_offset - before
+        self._after_append(entries, now_ms)
+        return results
+
+    def _check(self, message: PutMessage) -> PutStatus:
+        """The limits of one message. Source: DefaultMessageStore.checkMessage, MessageExtEncoder."""
+        if len(message.properties) > PROPERTIES_SIZE_MAX:
+            return PutStatus.PROPERTIES_SIZE_EXCEEDED
+        if len(message.body) > self.config.max_message_size or len(message.topic) > TOPIC_LENGTH_MAX:
+            return PutStatus.MESSAGE_ILLEGAL
+        return PutStatus.PUT_OK if self.commit_log.fits(message) else PutStatus.MESSAGE_ILLEGAL
+
+    def append_replicated(self, data: bytes | memoryview, entries: list[DispatchEntry]) -> None:
+        """Append whole, verified records of the master at the end of a slave's log.
+
+        Raises StoreNotWritableError; nothing of `data` counts as written then.
+        """
+        if self.why_not_writable:
+            raise StoreNotWritableError(self.why_not_writable)
+        try:
+            self.commit_log.append_raw(data)
+        except OSError as error:
+            self.fail(f"writing the commit log failed: {error}")
+            raise StoreNotWritableError(self.why_not_writable) from error
+        self._after_append(entries, entries[-1].store_timestamp if entries else 0)
+
+    def start_at(self, phy_offset: int) -> None:
+        """Let the log of a fresh slave begin at the start of a file. Raises StoreNotWritableError."""
+        try:
+            self.commit_log.start_at(phy_offset)
+        except OSError as error:
+            self.fail(f"creating the first commit log file failed: {error}")
+            raise StoreNotWritableError(self.why_not_writable) from error
+        self.dispatched_offset = self.flusher.flushed_offset = phy_offset
+
+    def _after_append(self, entries: list[DispatchEntry], timestamp: int) -> None:
+        self.flusher.last_store_timestamp = timestamp or self.flusher.last_store_timestamp
+        self._pending += entries
+        self._dispatch.set()
+        for wakeup in self.appended:
+            wakeup.set()
+        if self.commit_log.spare is None and self._wants_spare():
+            self._roll.set()
+
+    # Reading
+
+    @property
+    def min_offset(self) -> int:
+        """The first byte of the log that is still there."""
+        return self.commit_log.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """The end of the log."""
+        return self.commit_log.max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """All bytes below are on disk."""
+        return self.flusher.flushed_offset
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue; one that nobody wrote to is empty."""
+        return self._queues.get(topic, queue_id)
+
+    def queues(self) -> Iterator[tuple[str, int, ConsumeQueue]]:
+        """All queues that are known."""
+        return ((queue.topic, queue.queue_id, queue) for queue in self._queues)
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, count_max: int, tags_codes: frozenset[int] | None
+    ) -> GetResult:
+        """Answer a pull; see store.get_message."""
+        queue = self._queues.get(topic, queue_id)
+        result = get_message(queue, self.commit_log, self.config, offset, count_max, tags_codes)
+        self._gets += result.count
+        return result
+
+    def message_at(self, phy_offset: int) -> memoryview | None:
+        """The record at a physical offset, as it is stored; None when none starts there."""
+        return record_at(self.commit_log, phy_offset)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """The message of the queue that was stored nearest to `timestamp`, ms."""
+        return offset_by_time(self.queue(topic, queue_id), self.commit_log, timestamp)
+
+    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When a message was stored, ms; -1 when it is not there."""
+        return store_timestamp(self.queue(topic, queue_id), self.commit_log, queue_offset)
+
+    def statistics(self) -> StoreStatistics:
+        """A snapshot."""
+        return StoreStatistics(
+            min_offset=self.min_offset,
+            max_offset=self.max_offset,
+            flushed_offset=self.flushed_offset,
+            dispatched_offset=self.dispatched_offset,
+            put_messages=self._puts,
+            put_bytes=self._put_bytes,
+            get_messages=self._gets,
+            writable=self.writable,
+            why_not_writable=self.why_not_writable,
+        )
+
+    # Tasks
+
+    def dispatch_pending(self) -> None:
+        """Bring the queues level with the log and tell the listeners."""
+        while self._pending:
+            batch, self._pending = self._pending[:_DISPATCH_BATCH], self._pending[_DISPATCH_BATCH:]
+            try:
+                grown = self._queues.put(batch)
+            except OSError as error:
+                self.fail(f"writing a consume queue failed: {error}")
+                return
+            self.dispatched_offset = batch[-1].phy_offset + batch[-1].size
+            self._queue_flusher.last_dispatched_timestamp = batch[-1].store_timestamp
+            for queue, codes in grown.items():
+                for listener in self.on_arrival:
+                    listener(queue.topic, queue.queue_id, queue.max_offset, codes)
+        if not self._pending:
+            self.dispatched_offset = self.commit_log.max_offset
+
+    async def _dispatch_task(self) -> None:
+        while True:
+            await self._dispatch.wait()
+            self.dispatch_pending()
+
+    def _wants_spare(self) -> bool:
+        files = self.commit_log.files.files
+        return bool(files) and files[-1].wrote * 2 > files[-1].size
+
+    async def _allocate_task(self) -> None:
+        """Make the next file once the last one is half full, so that no producer waits for it."""
+        while True:
+            await self._roll.wait()
+            files = self.commit_log.files
+            if self.commit_log.spare is not None or not self._wants_spare():
+                continue
+            try:
+                self.commit_log.spare = await trio.to_thread.run_sync(_make_file, self._spare_path, files.file_size)
+            except OSError as error:
+                log.warning("the next commit log file cannot be made ahead", error=str(error))
+                await trio.sleep(1)
+
+
+def _make_file(path: Path, size: int) -> MappedFile:
+    path.parent.mkdir(exist_ok=True)
+    return MappedFile.create(path, 0, size, preallocate=True)
