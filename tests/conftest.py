@@ -38,6 +38,7 @@ def missing_java_tools() -> str:
     return f"needs {', '.join(missing)}: apt install openjdk-17-jdk-headless maven" if missing else ""
 
 
+@pytest.hookimpl(trylast=True)  # After the conftest files below, which may set time limits.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
