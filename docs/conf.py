@@ -17,7 +17,6 @@ source_suffix = {".md": "markdown"}
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nitpicky = True
-suppress_warnings = ["toc.empty_glob"]  # benchmarks/ has no page before the first result.
 
 html_theme = "furo"
 html_title = "twinlog"

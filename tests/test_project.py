@@ -13,7 +13,7 @@ SCRIPTS = [ROOT / ".ci/run", *sorted(file for file in (ROOT / "scripts").iterdir
 
 # Brackets, so that this file does not hold what it looks for. Accounts of containers and examples are fine.
 MACHINE = re.compile(
-    r"/[w]ork/|/[r]oot/|/[o]pt/wheels|/[h]ome/(?!(?:USER|rocketmq)\b)\w|--(?:(?:extra-)?[i]ndex-url|[f]ind-links)\b"
+    r"/[w]ork/|/[r]oot/|/[o]pt/wheels|/[h]ome/(?!(?:USER|me|rocketmq)\b)\w|--(?:(?:extra-)?[i]ndex-url|[f]ind-links)\b"
 )
 # Registries reached through a mirror would show as hosts in lock files; these need no host at all.
 LOCK_HOST = re.compile(r"https?://|\bfile:/|@ ")
