@@ -36,6 +36,7 @@ class Process:
         self._command = list(command)
         self._environment = dict(environment or {})
         self._popen: subprocess.Popen[bytes] | None = None
+        self._log_start = 0  # Where the lines of this start begin: the log goes on after a restart.
         self._family: list[psutil.Process] = []  # Children seen while it ran: a killed parent leaves them behind.
 
     def __enter__(self) -> Self:
@@ -65,6 +66,7 @@ class Process:
         assert not self.running, f"{self.name} runs already"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
+            self._log_start = log.tell()
             self._popen = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -110,6 +112,12 @@ class Process:
             if time.monotonic() > deadline:
                 raise ProcessFailedError(f"{self.name}: {what} did not come true in {timeout_s:.0f} s\n{self.tail()}")
             time.sleep(0.05)
+
+    def printed(self, start_of_line: str) -> bool:
+        """Say whether it wrote such a line since it was started last."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return any(line.startswith(start_of_line.encode()) for line in log)
 
     def tail(self, lines: int = 40) -> str:
         """Return the last lines that it wrote."""

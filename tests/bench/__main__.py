@@ -1,0 +1,99 @@
+"""scripts/bench: measure, and write the tables.
+
+Each system runs alone, started fresh, and the rounds go through the systems in turn (every second round backwards), so
+that what changes on the machine meanwhile hits all of them alike.
+"""
+
+import datetime
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tests.bench import table
+from tests.bench.load import TOPIC, Load, measure
+from tests.bench.machine import facts
+from tests.bench.systems import QUEUES, candidates
+
+KINDS = ("rocketmq", "twinlog", "answer-only")
+
+
+@click.group()
+def main() -> None:
+    """Benchmarks of twinlog beside the real RocketMQ."""
+
+
+@main.command()
+@click.option("--rounds", default=3, show_default=True, help="How often each system is measured.")
+@click.option("--seconds", default=10, show_default=True, help="Length of one measurement.")
+@click.option("--first-warm-up", default=20, show_default=True, help="Seconds of load on a system just started.")
+@click.option("--warm-up", default=5, show_default=True, help="Seconds of load before each measurement.")
+@click.option("--threads", multiple=True, type=int, default=(64, 1), show_default=True, help="Client threads.")
+@click.option("--slaves", default=1, show_default=True, help="Slaves of every master, RocketMQ's and ours.")
+@click.option("--only", multiple=True, type=click.Choice(KINDS), help="Measure these systems alone.")
+@click.option("--out", type=click.Path(path_type=Path), help="Raw results. Default: docs/benchmarks/produce-DATE.json.")
+def produce(
+    rounds: int,
+    seconds: int,
+    first_warm_up: int,
+    warm_up: int,
+    threads: tuple[int, ...],
+    slaves: int,
+    only: tuple[str, ...],
+    out: Path | None,
+) -> None:
+    """Measure sync sends of 1 KiB messages: rate, latency and CPU time, at several numbers of client threads."""
+    load = Load(threads=threads, first_warm_up_s=first_warm_up, warm_up_s=warm_up, seconds=seconds)
+    chosen = [candidate for candidate in candidates(slaves) if candidate.kind in (only or KINDS)]
+    now = datetime.datetime.now(datetime.UTC)
+    path = out or table.DIRECTORY / f"produce-{now:%Y-%m-%d}.json"
+    report: dict[str, Any] = {
+        "benchmark": "produce",
+        "date": now.isoformat(timespec="seconds"),
+        "command": f"scripts/bench {' '.join(sys.argv[1:])}",
+        "machine": facts(),
+        "setup": {
+            "body_bytes": load.body_size,
+            "queues": QUEUES,
+            "slaves": slaves,
+            "seconds": seconds,
+            "first_warm_up_s": first_warm_up,
+            "warm_up_s": warm_up,
+        },
+        "results": [],
+    }
+    for number in range(1, rounds + 1):
+        for candidate in chosen if number % 2 else reversed(chosen):
+            os.sync()  # What the last one left to write is not charged to this one.
+            with candidate.running(TOPIC) as system, tempfile.TemporaryDirectory() as client:
+                for row in measure(system, load, Path(client)):
+                    result = {"round": number, "system": candidate.kind, "role": candidate.role, **row}
+                    report["results"].append(result)
+                    _show(result)
+                    path.write_text(json.dumps(report, indent=1) + "\n")
+    click.echo(f"raw results: {path}", err=True)
+
+
+@main.command("table")
+@click.argument("raw", required=False, type=click.Path(exists=True, path_type=Path))
+def write_table(raw: Path | None) -> None:
+    """Generate docs/benchmarks/produce.md from raw results (default: the newest)."""
+    click.echo(f"tables: {table.write(raw)}", err=True)
+
+
+def _show(result: dict[str, Any]) -> None:
+    name = f"{result['system']} {result['role'] or ''}"
+    cpu = " ".join(f"{who} {us:.1f}" for who, us in result["cpu_us_per_message"].items())
+    click.echo(
+        f"round {result['round']}  {name:23} {result['threads']:3} threads {result['messages_per_s']:9.0f}/s"
+        f"  p50 {result['p50_ms']:.3f} p99 {result['p99_ms']:.3f} max {result['max_ms']:.1f} ms"
+        f"  CPU us: {cpu}  {result['outcomes']}"
+    )
+
+
+if __name__ == "__main__":
+    main(prog_name="scripts/bench")

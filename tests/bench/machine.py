@@ -1,0 +1,41 @@
+"""What a number depends on besides the code: the machine, the versions, the commit."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.interop import jars
+
+ROOT = Path(__file__).parents[2]
+
+
+def facts() -> dict[str, Any]:
+    """Return the facts that every raw result carries. `load_average_1m` shows whether the machine was ours alone."""
+    return {
+        "cpu_model": _cpu_model(),
+        "cpu_count": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "java": _output("java", "-version").splitlines()[0],
+        "rocketmq": jars.VERSION,
+        "commit": _output("git", "rev-parse", "HEAD"),
+        "changed_files": len(_output("git", "status", "--porcelain", "--untracked-files=no").splitlines()),
+        "load_average_1m": round(os.getloadavg()[0], 2),
+    }
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.stdout.strip()
