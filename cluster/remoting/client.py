@@ -1,0 +1,257 @@
+"""Requests to brokers and name servers: one connection per address, many requests in flight on each.
+
+A request waits in its own task for the answer with its opaque number; one task per connection reads, one writes. What
+callers hand over while a send is under way goes out in the next one, so nobody's cancellation can cut a frame.
+Source: NettyRemotingClient.java, NettyRemotingAbstract.java (RocketMQ 4.9.8).
+"""
+
+from collections.abc import Awaitable, Callable
+
+import attrs
+import structlog
+import trio
+from attrs import define, field
+
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import ONEWAY, FrameReader, RemotingCommand, decode, encode
+from cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
+
+CONNECT_TIMEOUT_MS = 3_000
+IDLE_MS = 120_000  # A connection without bytes either way is closed, as RocketMQ's clients and servers do.
+OUTBOX_SIZE_MAX = 1024 * 1024  # Bytes not yet sent on one connection, above which callers wait.
+_READ_SIZE = 256 * 1024
+_OPAQUE_MASK = 0x7FFFFFFF
+
+log = structlog.get_logger(__name__)
+
+OnRequest = Callable[[RemotingCommand], RemotingCommand | None]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split "host:port"; an IPv6 host stands in brackets. Raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):
+        raise ValueError(f"{address!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+async def connect_tcp(address: str) -> trio.abc.Stream:
+    """Raises OSError, or ValueError for what is no address."""
+    host, port = split_address(address)
+    return await trio.open_tcp_stream(host, port)
+
+
+@define(eq=False)
+class _Waiter:
+    """One request that waits for its answer, or for the reason why there will be none."""
+
+    done: trio.Event = field(factory=trio.Event)
+    answer: RemotingCommand | None = None
+    lost: str = ""
+
+
+@define(eq=False)
+class _Connection:
+    """One stream and the requests in flight on it."""
+
+    address: str
+    stream: trio.abc.Stream
+    on_request: OnRequest | None
+    lost: str = field(default="", init=False)  # Why it is over; empty while it lives.
+    _waiters: dict[int, _Waiter] = field(factory=dict, init=False)
+    _outbox: list[bytes] = field(factory=list, init=False)
+    _outbox_size: int = field(default=0, init=False)
+    _filled: trio.Event = field(factory=trio.Event, init=False)
+    _emptied: trio.Event = field(factory=trio.Event, init=False)
+    _last_used: float = field(factory=trio.current_time, init=False)
+
+    async def run(self) -> None:
+        """Read and write until the peer leaves, breaks the protocol, or nothing happens for IDLE_MS."""
+        reason = "the connection was closed"
+        try:
+            async with self.stream, trio.open_nursery() as nursery:
+                nursery.start_soon(self._write_task)
+                await self._read()
+                nursery.cancel_scope.cancel()
+        except* trio.BrokenResourceError as group:
+            reason = f"the connection was lost: {group.exceptions[0].__cause__ or group.exceptions[0]}"
+        except* RemotingProtocolError as group:
+            reason = f"the server broke the protocol: {group.exceptions[0]}"
+            log.warning("a server broke the protocol", address=self.address, error=str(group.exceptions[0]))
+        finally:
+            self._end(reason)
+
+    async def request(self, command: RemotingCommand) -> RemotingCommand:
+        """Send and wait for the answer; the caller's cancel scope bounds both. Raises RemotingConnectError."""
+        waiter = self._waiters[command.opaque] = _Waiter()
+        try:
+            await self.send(command)
+            await waiter.done.wait()
+        finally:
+            self._waiters.pop(command.opaque, None)
+        if waiter.answer is None:
+            raise RemotingConnectError(self.address, waiter.lost)
+        return waiter.answer
+
+    async def send(self, command: RemotingCommand) -> None:
+        """Hand one frame to the write task; wait while too much is unsent. Raises RemotingConnectError."""
+        frame = encode(command)
+        while self._outbox_size > OUTBOX_SIZE_MAX and not self.lost:
+            await self._emptied.wait()
+        if self.lost:
+            raise RemotingConnectError(self.address, self.lost)
+        self._put(frame)
+
+    def _put(self, frame: bytes) -> None:
+        self._outbox.append(frame)
+        self._outbox_size += len(frame)
+        self._filled.set()
+
+    async def _write_task(self) -> None:
+        while True:
+            await self._filled.wait()
+            self._filled = trio.Event()
+            data, self._outbox = b"".join(self._outbox), []
+            await self.stream.send_all(data)
+            self._last_used = trio.current_time()
+            self._outbox_size -= len(data)
+            self._emptied.set()
+            self._emptied = trio.Event()
+
+    async def _read(self) -> None:
+        reader = FrameReader()
+        while True:
+            with trio.move_on_at(self._last_used + IDLE_MS / 1000) as scope:
+                data = await self.stream.receive_some(_READ_SIZE)
+                if not data:
+                    return
+                self._last_used = trio.current_time()
+                for frame in reader.feed(data):
+                    self._take(decode(frame))
+            if scope.cancelled_caught:
+                if self._waiters:  # Long polls: their own time limits count.
+                    self._last_used = trio.current_time()
+                elif trio.current_time() >= self._last_used + IDLE_MS / 1000:  # Not written meanwhile.
+                    return
+
+    def _take(self, command: RemotingCommand) -> None:
+        if not command.is_response:
+            self._serve(command)
+        elif waiter := self._waiters.pop(command.opaque, None):
+            waiter.answer = command
+            waiter.done.set()
+        # Else whoever asked has given up since.
+
+    def _serve(self, request: RemotingCommand) -> None:
+        """Let `on_request` answer what the server asks on its own account."""
+        try:
+            answer = self.on_request(request) if self.on_request else _not_supported(request)
+            frame = encode(answer) if answer else b""
+        except Exception as error:  # A handler's fault must not end the connection.
+            log.exception("a request of the server failed", address=self.address, code=request.code)
+            remark = f"{type(error).__name__}: {error}"
+            frame = encode(RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=remark))
+        if frame and not request.is_oneway and self._outbox_size <= OUTBOX_SIZE_MAX:
+            self._put(frame)
+
+    def _end(self, reason: str) -> None:
+        self.lost = reason
+        for waiter in self._waiters.values():
+            waiter.lost = reason
+            waiter.done.set()
+        self._waiters.clear()
+        self._emptied.set()
+
+
+def _not_supported(request: RemotingCommand) -> RemotingCommand:
+    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    return RemotingCommand.response_to(request, code, remark=f" request type {request.code} not supported")
+
+
+@define(eq=False)
+class RemotingClient:
+    """Asks servers by their address. `run` carries the connections; requests work while it runs.
+
+    on_request answers what servers ask on their own account (40, 220, ...): synchronously, None for no answer.
+    """
+
+    on_request: OnRequest | None = None
+    connect: Callable[[str], Awaitable[trio.abc.Stream]] = field(default=connect_tcp, kw_only=True)
+    _connections: dict[str, _Connection] = field(factory=dict, init=False)
+    _connecting: dict[str, trio.Lock] = field(factory=dict, init=False)
+    _nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
+    _opaque: int = field(default=0, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; then every connection closes and whoever waits gets RemotingConnectError."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """Where connections are open now."""
+        return frozenset(self._connections)
+
+    async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> RemotingCommand:
+        """Send and wait for the answer, whatever its code; connects first where needed. `command` is not changed.
+
+        Raises RemotingConnectError when there is no connection or it ends before the answer, RemotingTimeoutError when
+        the answer is late, and RemotingProtocolError for a command that cannot be encoded.
+        """
+        connection = None
+        with trio.move_on_after(timeout_ms / 1000):
+            connection = await self._connection(address)
+            return await connection.request(attrs.evolve(command, opaque=self._next_opaque()))
+        if connection is None:
+            raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
+        raise RemotingTimeoutError(address, command.code, round(timeout_ms))
+
+    async def oneway(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> None:
+        """Send without asking for an answer; returns when the frame is queued. Raises RemotingConnectError."""
+        with trio.move_on_after(timeout_ms / 1000):
+            connection = await self._connection(address)
+            flag = command.flag | ONEWAY
+            return await connection.send(attrs.evolve(command, opaque=self._next_opaque(), flag=flag))
+        raise RemotingConnectError(address, f"not sent within {timeout_ms:g} ms")
+
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & _OPAQUE_MASK
+        return self._opaque
+
+    async def _connection(self, address: str) -> _Connection:
+        if connection := self._connections.get(address):
+            return connection
+        async with self._connecting.setdefault(address, trio.Lock()):  # One connects, the others wait for that one.
+            return self._connections.get(address) or await self._open(address)
+
+    async def _open(self, address: str) -> _Connection:
+        if self._nursery is None:
+            raise RemotingConnectError(address, "the client is not running")
+        try:
+            with trio.fail_after(CONNECT_TIMEOUT_MS / 1000):
+                stream = await self.connect(address)
+        except trio.TooSlowError:
+            raise RemotingConnectError(address, f"not connected within {CONNECT_TIMEOUT_MS} ms") from None
+        except (OSError, ValueError) as error:
+            raise RemotingConnectError(address, _connect_reason(error)) from error
+        connection = self._connections[address] = _Connection(address, stream, self.on_request)
+        self._nursery.start_soon(self._carry, connection)
+        return connection
+
+    async def _carry(self, connection: _Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            if self._connections.get(connection.address) is connection:
+                del self._connections[connection.address]
+
+
+def _connect_reason(error: Exception) -> str:
+    """trio reports all addresses that a name has failed at; the first one's reason says most."""
+    causes = getattr(error.__cause__, "exceptions", None) or (error.__cause__ or error,)
+    return getattr(causes[0], "strerror", None) or str(causes[0])
