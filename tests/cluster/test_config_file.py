@@ -21,15 +21,15 @@ class Sample:
     port: int = option(10911, key="listenPort", doc="a port", validator=[validators.ge(0), validators.le(65535)])
     ratio: float = option(0.5, key="ratio", doc="a share")
     enabled: bool = option(True, key="enabled", doc="a switch")
-    colour: Colour = option(Colour.RED, key="colour", doc="a word")  # noqa: RUF009
-    place: Path | None = option(None, key="place", doc="a directory")  # noqa: RUF009
+    colour: Colour = option(Colour.RED, key="colour", doc="a word")
+    place: Path | None = option(None, key="place", doc="a directory")
     peers: tuple[str, ...] = option((), key="peers", doc="addresses")
     inner: int = field(default=7)  # No key: not an option.
 
 
 @frozen(kw_only=True)
 class Other:
-    role: BrokerRole = option(BrokerRole.ASYNC_MASTER, key="brokerRole", doc="the role")  # noqa: RUF009
+    role: BrokerRole = option(BrokerRole.ASYNC_MASTER, key="brokerRole", doc="the role")
 
 
 def sample(text: str, **kwargs) -> Sample:

@@ -1,0 +1,170 @@
+"""Every operation a person can ask for, as typed async functions on frozen results; CLI and HTTP only render them.
+
+What is not known is None, never 0. Offsets and sizes in bytes unless the name says messages; times in seconds.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from attrs import evolve, frozen
+
+from cluster.client.api import ClientApi, QueueOffsets, addresses_of
+from cluster.client.consumer import Consumer, From, ReceivedMessage
+from cluster.client.parallel import in_parallel
+from cluster.client.producer import OutgoingMessage, Producer, SendResult
+from cluster.client.route import BrokerAddresses, MessageQueue, QueueData
+from cluster.members import Member, MemberList, issues_of, member_of_runtime_info, member_of_status, with_lag
+from cluster.remoting.errors import RemotingError, RequestError
+
+# Topics that RocketMQ makes for itself. Source: TopicValidator, MixAll (4.9.8).
+SYSTEM_TOPICS = frozenset(
+    {
+        "TBW102",
+        "SELF_TEST_TOPIC",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+SYSTEM_PREFIXES = ("rmq_sys_", "%RETRY%", "%DLQ%")
+
+
+@frozen(kw_only=True)
+class TopicSummary:
+    """One topic over all broker groups. Offsets count messages, summed over queues; None: no answer."""
+
+    name: str
+    brokers: tuple[str, ...]
+    read_queues: int
+    write_queues: int
+    perm: str
+    min_offset_sum: int | None
+    max_offset_sum: int | None
+    messages: int | None
+    last_update_ms: int | None  # When the last message was stored.
+
+
+@frozen
+class Admin:
+    """The operations, over one client."""
+
+    api: ClientApi
+
+    async def list_members(self) -> MemberList:
+        """Ask the name server who there is, then each of them how it is. Raises RemotingError without a name server."""
+        groups = await self.api.cluster()
+        found = await in_parallel(partial(self._member, *each) for each in addresses_of(groups))
+        members = tuple(with_lag(found))
+        return MemberList(members, tuple(issues_of(groups, members)))
+
+    async def _member(self, group: BrokerAddresses, broker_id: int, address: str) -> tuple[Member, Mapping[str, Any]]:
+        member = Member(
+            name=f"{group.broker_name}-{broker_id}",
+            cluster=group.cluster,
+            group=group.broker_name,
+            broker_id=broker_id,
+            address=address,
+            role="slave" if broker_id else "master",
+            state="unreachable",
+        )
+        try:
+            status = await self.api.member_status(address)
+            if status is not None:
+                return member_of_status(member, status), status
+            return member_of_runtime_info(member, await self.api.runtime_info(address)), {}
+        except RequestError as error:
+            return evolve(member, state="failing", reason=str(error)), {}
+        except RemotingError as error:
+            return evolve(member, reason=str(error)), {}
+
+    async def list_topics(self, *, all_topics: bool = False) -> tuple[TopicSummary, ...]:
+        """Every topic, those of RocketMQ itself only with `all_topics`. Raises RemotingError without a name server."""
+        groups = await self.api.cluster()
+        own = {name for group in groups for name in (group.cluster, group.broker_name)}
+        names = [name for name in await self.api.topics() if all_topics or not is_system_topic(name, own)]
+        found = await in_parallel(partial(self._topic, name) for name in names)
+        return tuple(topic for topic in found if topic is not None)
+
+    async def _topic(self, name: str) -> TopicSummary | None:
+        route = await self.api.topic_route(name)
+        if route is None:
+            return None
+        addresses = [broker.find(0) for broker in route.brokers.values()]
+        tables = await in_parallel(partial(self._stats, address, name) for address in addresses if address)
+        return summary_of(name, route.queue_data, tables)
+
+    async def _stats(self, address: str, topic: str) -> Mapping[MessageQueue, QueueOffsets] | None:
+        try:
+            return await self.api.topic_stats(address, topic)
+        except RemotingError:
+            return None
+
+    async def send(self, messages: "AsyncIterator[OutgoingMessage]", on_sent: Callable[[SendResult], None]) -> int:
+        """Send them one after the other, report each answer, return how many there were. Raises RemotingError."""
+        producer, count = Producer(self.api), 0
+        async for message in messages:
+            on_sent(await producer.send(message))
+            count += 1
+        return count
+
+    async def consume(
+        self,
+        topic: str,
+        deliver: Callable[[ReceivedMessage], bool],
+        *,
+        tags: str = "*",
+        group: str | None = None,
+        start: From | int | None = None,
+        follow: bool = False,
+    ) -> None:
+        """Deliver the topic's messages until `deliver` returns False or, without `follow`, all are read."""
+        await Consumer(self.api, topic, deliver, tags=tags, group=group, start=start).run(follow=follow)
+
+
+@asynccontextmanager
+async def open_admin(namesrv: tuple[str, ...], *, timeout_ms: int = 3000) -> AsyncIterator[Admin]:
+    """An Admin with a client of its own, for as long as the block lasts."""
+    import trio
+
+    from cluster.remoting.client import RemotingClient
+
+    client = RemotingClient()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(client.run)
+        yield Admin(ClientApi(client, namesrv, timeout_ms))
+        nursery.cancel_scope.cancel()
+
+
+def summary_of(
+    name: str, queue_data: tuple[QueueData, ...], tables: list[Mapping[MessageQueue, QueueOffsets] | None]
+) -> TopicSummary:
+    """One line of `topic list`, from the route and each broker's offsets (None: no answer)."""
+    offsets = [each for table in tables if table is not None for each in table.values()]
+    known = None not in tables
+    return TopicSummary(
+        name=name,
+        brokers=tuple(data.broker_name for data in queue_data),
+        read_queues=sum(data.read_queues for data in queue_data),
+        write_queues=sum(data.write_queues for data in queue_data),
+        perm="/".join(sorted({data.perm_text for data in queue_data})),
+        min_offset_sum=sum(each.min_offset for each in offsets) if known else None,
+        max_offset_sum=sum(each.max_offset for each in offsets) if known else None,
+        messages=sum(each.max_offset - each.min_offset for each in offsets) if known else None,
+        last_update_ms=max((each.last_update_ms for each in offsets if each.last_update_ms), default=None),
+    )
+
+
+def is_system_topic(name: str, own_names: set[str]) -> bool:
+    """Made by RocketMQ itself: fixed names, retry and dead letter topics, one named like each broker and cluster."""
+    return (
+        name in SYSTEM_TOPICS
+        or name in own_names
+        or name.startswith(SYSTEM_PREFIXES)
+        or (name.endswith("_REPLY_TOPIC") and name.removesuffix("_REPLY_TOPIC") in own_names)
+    )

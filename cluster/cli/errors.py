@@ -1,0 +1,55 @@
+"""What a person is told when something fails: one sentence what, one why, one next step; never a traceback.
+
+Exit status: 0 done, 1 failed, 2 usage or configuration, 3 not reachable.
+"""
+
+from typing import IO, Any
+
+import click
+
+FAILED, USAGE, UNREACHABLE = 1, 2, 3
+
+
+class CliError(click.ClickException):
+    """Ends the command. Words go to stderr, `exit_code` to the shell."""
+
+    def __init__(self, what: str, why: str = "", next_step: str = "", *, exit_code: int = FAILED) -> None:
+        super().__init__(what)
+        self.lines = [line for line in (what, why, next_step) if line]
+        self.exit_code = exit_code
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the three lines."""
+        first, *rest = self.lines
+        click.echo(f"Error: {first}", err=True)
+        for line in rest:
+            click.echo(f"  {line}", err=True)
+
+
+def explain(error: BaseException, namesrv: str) -> CliError | None:
+    """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
+    from cluster.client.producer import NoRouteError
+    from cluster.config_file import ConfigError
+    from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
+
+    error = _innermost(error)
+    if isinstance(error, ConfigError):
+        first, *rest = str(error).splitlines()
+        return CliError(first, "\n  ".join(rest), exit_code=USAGE)
+    if isinstance(error, NoRouteError):
+        return CliError(str(error), next_step="See what there is with: twinlog list; twinlog topic list")
+    if isinstance(error, (RemotingConnectError, RemotingTimeoutError)):
+        which = "The name server" if error.address in namesrv else "A broker"
+        step = "Is it running? Start one with: twinlog up. Name another with -n HOST:PORT or NAMESRV_ADDR."
+        return CliError(f"{which} cannot be reached.", str(error), step, exit_code=UNREACHABLE)
+    if isinstance(error, RequestError):
+        return CliError("The request was refused.", str(error))
+    if isinstance(error, RemotingError):
+        return CliError("The answer could not be understood.", str(error), "Is a RocketMQ or twinlog listening there?")
+    return None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    return error

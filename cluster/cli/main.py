@@ -1,0 +1,57 @@
+"""The `twinlog` command. Modules of commands import what they need when they run, so that each starts quickly."""
+
+import os
+import sys
+
+import click
+
+from cluster.cli.consume import consume
+from cluster.cli.data import send, topic_group
+from cluster.cli.look import list_members
+from cluster.cli.run import broker, namesrv, up
+
+
+class InOrder(click.Group):
+    """Lists its commands in the order of COMMANDS: what one needs first comes first."""
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(
+    cls=InOrder,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="\b\nExamples:\n  twinlog up                       a name server, a master and a slave on this machine\n"
+    '  twinlog send orders "hello"      then: twinlog consume orders\n'
+    "  twinlog list                     how everybody is",
+)
+@click.version_option(package_name="twinlog", message="%(prog)s %(version)s")
+def cli() -> None:
+    """A message broker, name server and replica that RocketMQ's clients, brokers and tools know how to talk to."""
+
+
+COMMANDS = (up, namesrv, broker, list_members, topic_group, send, consume)
+for command in COMMANDS:
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line; leaves with its exit status."""
+    try:
+        status = cli(standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        status = 130
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except KeyboardInterrupt:
+        status = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `twinlog consume orders | head` is no failure.
+        status = 0
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What several commands share: options, the help with examples at its end, and running an operation of `Admin`."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cluster.cli.errors import explain
+
+if TYPE_CHECKING:
+    from cluster.admin import Admin
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+FORMATS = ("pretty", "wide", "json", "tsv")
+
+
+def namesrv_option(function: F) -> F:
+    """-n/--namesrv, as RocketMQ's own tools have it."""
+    return click.option(
+        "-n",
+        "--namesrv",
+        metavar="HOST:PORT",
+        envvar="NAMESRV_ADDR",
+        default=DEFAULT_NAMESRV,
+        show_default=True,
+        show_envvar=True,
+        help="Name servers, joined by ;",
+    )(function)
+
+
+def format_option(function: F) -> F:
+    """-o/--output."""
+    return click.option(
+        "-o",
+        "--output",
+        "fmt",
+        type=click.Choice(FORMATS),
+        default="pretty",
+        show_default=True,
+        help="Form of the answer.",
+    )(function)
+
+
+def examples(*lines: str) -> dict[str, Any]:
+    """Keyword arguments for a command: its help ends with these examples."""
+    return {"epilog": "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)}
+
+
+def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
+    """Run one operation to its end, with a client of its own. Raises CliError for what a person can mend."""
+    import trio
+
+    from cluster.admin import open_admin
+    from cluster.client.api import name_servers
+
+    addresses = name_servers(namesrv)
+    if not addresses:
+        raise click.UsageError("--namesrv is empty: allowed is HOST:PORT, or several joined by ;")
+
+    async def main() -> T:
+        async with open_admin(addresses) as admin:
+            return await operation(admin)
+
+    try:
+        return trio.run(main)
+    except Exception as error:
+        told = explain(error, namesrv)
+        if told is None:
+            raise
+        raise told from error

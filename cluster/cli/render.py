@@ -1,0 +1,163 @@
+"""Rows into tables, JSON or TSV. On a terminal rich draws, in a pipe it is plain text in columns.
+
+An unknown value is "-" in tables and TSV, null in JSON. JSON and TSV have plain numbers: bytes, seconds, ms since 1970.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any
+
+import click
+import orjson
+from attrs import asdict, frozen
+
+SCHEMA = 1  # Grows when a field of any JSON answer changes its meaning or goes away.
+UNKNOWN = "-"
+
+
+@frozen
+class Column:
+    """One column: `read` takes the value from a row, `show` puts a known value into words for a person."""
+
+    title: str
+    read: Callable[[Any], Any]
+    show: Callable[[Any], str] = str
+    right: bool = False
+    wide: bool = False  # Only with -o wide, and in TSV.
+
+
+def table(columns: Sequence[Column], rows: Iterable[Any], fmt: str) -> None:
+    """Print the rows as a table (pretty, wide) or as TSV with the titles in its first line."""
+    if fmt == "tsv":
+        click.echo("\t".join(column.title.lower().replace(" ", "_") for column in columns))
+        for row in rows:
+            click.echo("\t".join(_tsv(column.read(row)) for column in columns))
+        return
+    shown = [column for column in columns if fmt == "wide" or not column.wide]
+    cells = [[_cell(column, row) for column in shown] for row in rows]
+    if sys.stdout.isatty():
+        _rich(shown, cells)
+    else:
+        click.echo(plain(shown, cells))
+
+
+def plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
+    """Columns two blanks apart, without lines or colour."""
+    lines = [[column.title for column in columns], *cells]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if column.right else text.ljust(width)
+            for column, text, width in zip(columns, line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Any:
+    """The same as a rich table; a row whose cells say that something is wrong stands out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        drawn.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
+    for line in cells:
+        drawn.add_row(*(Text(text, style=STATE_STYLES.get(text, "")) for text in line))
+    return drawn
+
+
+STATE_STYLES = {
+    "serving": "green",
+    "streaming": "green",
+    "catching up": "yellow",
+    "connecting": "yellow",
+    "starting": "yellow",
+    "unreachable": "bold red",
+    "failing": "bold red",
+    "ahead": "bold red",
+    "diverged": "bold red",
+}
+
+
+def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+
+    Console().print(rich_table(columns, cells))
+
+
+def json_document(**parts: Any) -> None:
+    """Print one JSON document with its schema number."""
+    click.echo(_dumps({"schema": SCHEMA, **parts}, indent=sys.stdout.isatty()))
+
+
+def json_line(part: Any) -> None:
+    """Print one JSON object on one line."""
+    click.echo(_dumps({"schema": SCHEMA, **_plain_object(part)}, indent=False))
+
+
+def _dumps(value: Any, *, indent: bool) -> bytes:
+    return orjson.dumps(value, default=_plain_object, option=orjson.OPT_INDENT_2 if indent else None)
+
+
+def _plain_object(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, Enum):
+        return value.name
+    return asdict(value, recurse=False)
+
+
+def _cell(column: Column, row: Any) -> str:
+    value = column.read(row)
+    return UNKNOWN if value is None or value == "" else column.show(value)
+
+
+def _tsv(value: Any) -> str:
+    if value is None or value == "":
+        return UNKNOWN
+    return str(value).translate({9: "\\t", 10: "\\n", 13: "\\r"})
+
+
+# ---- Values in words
+
+
+def count(value: int) -> str:
+    """41203882 -> 41 203 882 on a terminal, without blanks in a pipe."""
+    return f"{value:,}".replace(",", " ") if sys.stdout.isatty() else str(value)
+
+
+def size(value: float) -> str:
+    """Bytes with a unit: 0 B, 812 B, 1.2 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(value) < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def rate(value: float) -> str:
+    """Bytes a second."""
+    return f"{size(value)}/s"
+
+
+def seconds(value: float) -> str:
+    """0.0 s, 12.5 s, 4m12s, 3h05m."""
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(int(value), 60)
+    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
+
+
+def moment(milliseconds: int) -> str:
+    """Local time of ms since 1970."""
+    from datetime import datetime
+
+    return datetime.fromtimestamp(milliseconds / 1000).isoformat(" ", "milliseconds")
+
+
+def style(text: str, **how: Any) -> str:
+    """Colour on a terminal, unless NO_COLOR says otherwise."""
+    return click.style(text, **how) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text

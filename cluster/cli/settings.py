@@ -1,0 +1,74 @@
+"""The configuration of one process: its file, its options, its environment; what is odd is told on stderr.
+
+Precedence: --set, then options, then the file, then NAMESRV_ADDR (as RocketMQ's brokers read it), then defaults.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from cluster import rocketmq_keys
+from cluster.cli.errors import USAGE, CliError
+from cluster.config_file import ConfigError, Configuration, Setting, configure, setting_of, settings_of
+
+
+def load_broker(config: Path | None, overrides: Sequence[str], *, namesrv: str | None) -> Configuration:
+    """Raises CliError, exit status 2, for a value that cannot be."""
+    from cluster.broker.config import BrokerConfig
+    from cluster.remoting.config import ServerConfig
+    from ha.config import HAConfig
+    from store.config import StoreConfig
+
+    first, last = [], []
+    if address := os.environ.get("NAMESRV_ADDR"):
+        first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
+    if namesrv is not None:
+        last.append(Setting("namesrvAddr", namesrv, "--namesrv"))
+    classes = (BrokerConfig, StoreConfig, HAConfig, ServerConfig)
+    return _load(classes, config, first, last, overrides, rocketmq_keys.BROKER_FILE)
+
+
+def load_namesrv(config: Path | None, overrides: Sequence[str], *, port: int | None) -> Configuration:
+    """Raises CliError, exit status 2, for a value that cannot be."""
+    from cluster.namesrv.config import NamesrvConfig
+    from cluster.remoting.config import ServerConfig
+
+    last = [] if port is None else [Setting("listenPort", str(port), "--port")]
+    return _load((NamesrvConfig, ServerConfig), config, [], last, overrides, rocketmq_keys.NAMESRV_FILE)
+
+
+def _load(
+    classes: Sequence[type],
+    config: Path | None,
+    first: Sequence[Setting],
+    last: Sequence[Setting],
+    overrides: Sequence[str],
+    also_known: frozenset[str],
+) -> Configuration:
+    from_file = settings_of(_read(config), str(config)) if config else []
+    try:
+        settings = [*first, *from_file, *last, *map(setting_of, overrides)]
+        configuration = configure(classes, settings, also_known=also_known, properties=_properties())
+    except ConfigError as error:
+        lines = str(error).splitlines()
+        raise CliError(lines[0], "\n  ".join(lines[1:]), exit_code=USAGE) from error
+    for sentence in configuration.unknown:
+        click.echo(f"warning: {sentence}", err=True)
+    if configuration.without_effect:
+        click.echo(f"note: without effect here: {', '.join(configuration.without_effect)}", err=True)
+    return configuration
+
+
+def _properties() -> dict[str, str]:
+    """What `${...}` in a value may name: Java's user.home and user.dir, and the environment."""
+    return {**os.environ, "user.home": str(Path.home()), "user.dir": os.getcwd()}
+
+
+def _read(path: Path) -> str:
+    data = path.read_bytes()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")  # What java.util.Properties reads.

@@ -1,0 +1,180 @@
+"""What `twinlog up` will run, decided before anything runs: members, ports, directories, configuration files.
+
+Broker k counts group by group: broker-a-0 is the first master, broker-a-1 its first slave, then broker-b-0, ...
+A member keeps its name for ever, whatever its brokerId becomes; its store root is the directory of that name.
+
+             name server   its HTTP   dashboard   broker k: remoting   fast   HA   HTTP
+  default    9876          9878       9877        10911+10k            -2     +1   +3
+  base N     N             N+2        N+1         N+11+10k             -2     +1   +3
+HTTP and dashboard ports are kept free for what will listen there.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import field, frozen
+
+LOOPBACK = "127.0.0.1"
+CLUSTER = "DefaultCluster"
+PORT_MAX = 65535
+
+
+class PlanError(Exception):
+    """What was asked for cannot be planned; the message says why. Exit status 2."""
+
+
+@frozen
+class Port:
+    """A port, and what it is for in words."""
+
+    number: int
+    purpose: str
+
+
+@frozen(kw_only=True)
+class NamesrvPlan:
+    """The name server of the plan."""
+
+    name: str = "namesrv"
+    port: int
+    http_port: int
+    dashboard_port: int
+    directory: Path
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def listens(self) -> tuple[Port, ...]:
+        return (Port(self.port, self.name),)
+
+
+@frozen(kw_only=True)
+class BrokerPlan:
+    """One broker of the plan."""
+
+    group: str
+    broker_id: int
+    role: str
+    port: int
+    directory: Path
+    namesrv: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}-{self.broker_id}"
+
+    @property
+    def store_root(self) -> Path:
+        return self.directory / self.name
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def http_port(self) -> int:
+        return self.port + 3
+
+    @property
+    def listens(self) -> tuple[Port, ...]:
+        return (
+            Port(self.port, self.name),
+            Port(self.port - 2, f"{self.name}'s fast port"),
+            Port(self.port + 1, f"{self.name}'s HA port"),
+        )
+
+    def settings(self) -> dict[str, str]:
+        """Its broker.conf, before `--set`."""
+        return {
+            "brokerClusterName": CLUSTER,
+            "brokerName": self.group,
+            "brokerId": str(self.broker_id),
+            "brokerRole": self.role,
+            "namesrvAddr": self.namesrv,
+            "bindAddress": LOOPBACK,
+            "brokerIP1": LOOPBACK,
+            "brokerIP2": LOOPBACK,
+            "listenPort": str(self.port),
+            "haListenHost": LOOPBACK,
+            "haListenPort": str(self.port + 1),
+            "storePathRootDir": str(self.store_root),
+        }
+
+
+@frozen(kw_only=True)
+class UpPlan:
+    """Everything that `up` runs."""
+
+    directory: Path
+    namesrv: NamesrvPlan
+    brokers: tuple[BrokerPlan, ...] = field()
+
+    @property
+    def members(self) -> tuple[NamesrvPlan | BrokerPlan, ...]:
+        return (self.namesrv, *self.brokers)
+
+    def conf_path(self, member: NamesrvPlan | BrokerPlan) -> Path:
+        return self.directory / "conf" / f"{member.name}.conf"
+
+    def log_path(self, member: NamesrvPlan | BrokerPlan) -> Path:
+        return self.directory / "logs" / f"{member.name}.log"
+
+
+def plan_up(
+    directory: Path, *, masters: int = 1, slaves: int = 1, is_async: bool = False, port_base: int | None = None
+) -> UpPlan:
+    """Plan a name server and `masters` groups of one master and `slaves` slaves each.
+
+    Masters are SYNC_MASTER; with `is_async`, or when there is no slave that could acknowledge, ASYNC_MASTER.
+    Raises PlanError when the ports do not fit.
+    """
+    first, step = (10911, 9876) if port_base is None else (port_base + 11, port_base)
+    namesrv = NamesrvPlan(port=step, dashboard_port=step + 1, http_port=step + 2, directory=directory)
+    master_role = "ASYNC_MASTER" if is_async or not slaves else "SYNC_MASTER"
+    brokers = tuple(
+        BrokerPlan(
+            group=group_name(group),
+            broker_id=broker_id,
+            role="SLAVE" if broker_id else master_role,
+            port=first + 10 * (group * (slaves + 1) + broker_id),
+            directory=directory,
+            namesrv=namesrv.address,
+        )
+        for group in range(masters)
+        for broker_id in range(slaves + 1)
+    )
+    if namesrv.port < 1 or (highest := brokers[-1].http_port) > PORT_MAX:
+        raise PlanError(
+            f"--port-base {port_base}: allowed is 1 to {PORT_MAX - (highest - step)} for {len(brokers)} brokers"
+            if namesrv.port >= 1
+            else f"--port-base {port_base}: allowed is 1 and above"
+        )
+    return UpPlan(directory=directory, namesrv=namesrv, brokers=brokers)
+
+
+def group_name(number: int) -> str:
+    """broker-a, ..., broker-z, broker-aa, ...: RocketMQ's own example names go on like columns of a spreadsheet."""
+    letters = ""
+    number += 1
+    while number:
+        number, digit = divmod(number - 1, 26)
+        letters = chr(ord("a") + digit) + letters
+    return f"broker-{letters}"
+
+
+def broker_conf(plan: BrokerPlan, overrides: Sequence[tuple[str, str]]) -> str:
+    """The text of a member's broker.conf: what the plan says, then what `--set` says about the same or other keys."""
+    lines = ["# Written by `twinlog up` at each start: changes made here are lost. Use --set KEY=VALUE instead."]
+    settings = plan.settings()
+    lines += [f"{key}={escape(value)}" for key, value in settings.items() if key not in dict(overrides)]
+    if overrides:
+        lines += ["# From --set:", *(f"{key}={escape(value)}" for key, value in dict(overrides).items())]
+    return "\n".join(lines) + "\n"
+
+
+def escape(value: str) -> str:
+    """A value as java.util.Properties reads it back."""
+    value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "\\" + value if value.startswith(" ") else value

@@ -1,0 +1,1 @@
+"""Producer and consumer on trio, over `cluster/remoting/client.py`."""

@@ -1,0 +1,250 @@
+"""Reads a topic's queues by pulling: once over what is there, or on and on.
+
+No rebalance and no retry topics: it is the reader behind `twinlog consume` and behind tests. A group's offsets are used
+and moved when a group is named. Source: DefaultMQPullConsumerImpl, MessageDecoder (RocketMQ 4.9.8).
+"""
+
+import heapq
+import zlib
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from functools import partial
+
+import trio
+from attrs import define, field, frozen
+
+from cluster.client.api import TOOLS_GROUP, ClientApi, PullStatus
+from cluster.client.parallel import in_parallel
+from cluster.client.producer import NoRouteError
+from cluster.client.route import MASTER_ID, MessageQueue, TopicRoute
+from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError
+from store.message import Message, decode_message, host_text
+
+HOLD_MS = 15_000  # How long a broker may keep a pull that finds nothing; RocketMQ's clients say the same.
+COMMIT_SECONDS, RETRY_SECONDS = 5.0, 1.0
+COMPRESSED, COMPRESSION_TYPE = 0x1, 0x700  # Bits of sysFlag.
+ZLIB_TYPES = (0, 0x300)
+
+
+class From(Enum):
+    """Where to begin in a queue that says nothing else."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
+@frozen
+class ReceivedMessage:
+    """A message as a consumer sees it. Times in ms since 1970."""
+
+    queue: MessageQueue
+    queue_offset: int
+    message_id: str
+    offset_message_id: str
+    tags: str
+    keys: str
+    properties: dict[str, str]
+    body: bytes
+    born_timestamp: int
+    born_host: str
+    store_timestamp: int
+    reconsume_times: int
+
+
+@define(eq=False)
+class _Cursor:
+    """How far one queue has been read."""
+
+    queue: MessageQueue
+    offset: int  # Of the next message to deliver.
+    end: int  # Where a bounded read stops.
+    broker_id: int = MASTER_ID
+    pulled_to: int = field(init=False)
+    waiting: deque[ReceivedMessage] = field(factory=deque, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.pulled_to = self.offset
+
+    @property
+    def exhausted(self) -> bool:
+        return not self.waiting and self.pulled_to >= self.end
+
+
+@define(eq=False)
+class Consumer:
+    """Reads one topic. `deliver` is called for each message and says whether more are wanted."""
+
+    api: ClientApi
+    topic: str
+    deliver: Callable[[ReceivedMessage], bool]
+    tags: str = "*"
+    group: str | None = None
+    start: From | int | None = None  # None: where the group stands, else at the first message.
+    _cursors: list[_Cursor] = field(factory=list, init=False)
+    _route: TopicRoute = field(init=False)
+
+    async def run(self, *, follow: bool = False) -> None:
+        """Deliver what is there, in the order of store times over all queues; with `follow`, then what comes.
+
+        Ends when `deliver` returns False. Raises NoRouteError and other RemotingErrors; while following, a broker that
+        cannot be reached is asked again every second.
+        """
+        route = await self.api.topic_route(self.topic)
+        if route is None or not route.read_queues():
+            raise NoRouteError(f"no broker has a readable queue of the topic {self.topic}")
+        self._route = route
+        self._cursors = await in_parallel(partial(self._open, queue) for queue in route.read_queues())
+        try:
+            if await self._deliver_present() and follow:
+                await self._follow()
+        finally:
+            with trio.move_on_after(2, shield=True):
+                await self._commit()
+
+    # ---- Where to begin
+
+    async def _open(self, queue: MessageQueue) -> _Cursor:
+        address = self._address(queue)
+        end = await self.api.max_offset(address, queue)
+        return _Cursor(queue, await self._begin(address, queue, end), end)
+
+    async def _begin(self, address: str, queue: MessageQueue, end: int) -> int:
+        start = self.start
+        if start is None and self.group is not None:
+            stored = await self.api.committed_offset(address, queue, self.group)
+            if stored is not None:
+                return stored
+        if start is From.LAST:
+            return end
+        first = await self.api.min_offset(address, queue)
+        return max(first, start) if isinstance(start, int) else first
+
+    # ---- Reading
+
+    async def _deliver_present(self) -> bool:
+        """Merge the queues by store time up to where they ended when we began. False: no more is wanted."""
+        while True:
+            await in_parallel(partial(self._fill, cursor) for cursor in self._cursors)
+            heap = [(c.waiting[0].store_timestamp, i) for i, c in enumerate(self._cursors) if c.waiting]
+            if not heap:
+                return True
+            heapq.heapify(heap)
+            while heap:
+                _, i = heapq.heappop(heap)
+                cursor = self._cursors[i]
+                if not self._deliver_next(cursor):
+                    return False
+                if cursor.waiting:
+                    heapq.heappush(heap, (cursor.waiting[0].store_timestamp, i))
+                elif not cursor.exhausted:
+                    break  # Its next message may be older than what the others hold: pull before going on.
+
+    async def _fill(self, cursor: _Cursor) -> None:
+        while not cursor.waiting and not cursor.exhausted:
+            await self._pull(cursor, suspend_ms=0)
+
+    async def _follow(self) -> None:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                for cursor in self._cursors:
+                    nursery.start_soon(self._follow_queue, cursor, scope)
+                if self.group is not None:
+                    nursery.start_soon(self._commit_often)
+
+    async def _follow_queue(self, cursor: _Cursor, enough: trio.CancelScope) -> None:
+        while True:
+            try:
+                await self._pull(cursor, suspend_ms=HOLD_MS)
+            except (RemotingConnectError, RemotingTimeoutError):
+                await trio.sleep(RETRY_SECONDS)
+                await self._refresh_route()
+            while cursor.waiting:
+                if not self._deliver_next(cursor):
+                    enough.cancel()
+                    return
+
+    async def _refresh_route(self) -> None:
+        with suppress(RemotingConnectError, RemotingTimeoutError):
+            self._route = await self.api.topic_route(self.topic) or self._route
+
+    def _deliver_next(self, cursor: _Cursor) -> bool:
+        message = cursor.waiting.popleft()
+        cursor.offset = message.queue_offset + 1
+        return self.deliver(message)
+
+    async def _pull(self, cursor: _Cursor, *, suspend_ms: int) -> None:
+        pulled = await self.api.pull(
+            self._address(cursor.queue, cursor.broker_id),
+            cursor.queue,
+            cursor.pulled_to,
+            group=self.group or TOOLS_GROUP,
+            expression=self.tags,
+            suspend_ms=suspend_ms,
+        )
+        cursor.broker_id = pulled.suggested_broker_id
+        if pulled.status is PullStatus.FOUND:
+            cursor.waiting.extend(m for m in _received(pulled.records, cursor.queue) if _matches(m.tags, self.tags))
+        elif pulled.status is PullStatus.NO_NEW_MSG:
+            cursor.end = min(cursor.end, pulled.next_offset)  # A slave, or a cut log, has less than was promised.
+        cursor.pulled_to = pulled.next_offset
+        if not cursor.waiting:
+            cursor.offset = cursor.pulled_to  # What no filter lets through counts as read.
+
+    def _address(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
+        address = self._route.brokers[queue.broker_name].find(broker_id)
+        assert address is not None, "a route has no broker without an address"
+        return address
+
+    # ---- The group's offsets
+
+    async def _commit_often(self) -> None:
+        while True:
+            await trio.sleep(COMMIT_SECONDS)
+            await self._commit()
+
+    async def _commit(self) -> None:
+        if self.group is None:
+            return
+        for cursor in self._cursors:
+            await self.api.commit_offset(self._address(cursor.queue), cursor.queue, self.group, cursor.offset)
+
+
+def _received(records: bytes | memoryview, queue: MessageQueue) -> list[ReceivedMessage]:
+    at, messages = 0, []
+    while at < len(records):
+        message = decode_message(records, at)
+        messages.append(_as_received(message, queue))
+        at += message.size
+    return messages
+
+
+def _as_received(message: Message, queue: MessageQueue) -> ReceivedMessage:
+    properties = message.properties
+    return ReceivedMessage(
+        queue=queue,
+        queue_offset=message.queue_offset,
+        message_id=properties.get("UNIQ_KEY", message.message_id),
+        offset_message_id=message.message_id,
+        tags=properties.get("TAGS", ""),
+        keys=properties.get("KEYS", ""),
+        properties=properties,
+        body=_body(message),
+        born_timestamp=message.born_timestamp,
+        born_host=host_text(message.born_host),
+        store_timestamp=message.store_timestamp,
+        reconsume_times=message.reconsume_times,
+    )
+
+
+def _body(message: Message) -> bytes:
+    """The body as its producer gave it, when it is packed in a way that Python unpacks; otherwise as stored."""
+    if message.sys_flag & COMPRESSED and message.sys_flag & COMPRESSION_TYPE in ZLIB_TYPES:
+        return zlib.decompress(message.body)
+    return message.body
+
+
+def _matches(tags: str, expression: str) -> bool:
+    """The broker compared hashes; this compares words. Source: PullAPIWrapper.processPullResult."""
+    return expression.strip() in ("", "*") or tags in {part.strip() for part in expression.split("||")}

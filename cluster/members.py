@@ -1,0 +1,147 @@
+"""How the members of a cluster are, out of what each of them says. Pure: answers in, frozen results out.
+
+What is not known is None, never 0. Offsets and sizes in bytes, times in seconds.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from attrs import evolve, frozen
+
+from cluster.client.route import BrokerAddresses
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=True)
+class Member:
+    """One broker process as it is now. `state` says in a word what it does."""
+
+    name: str
+    cluster: str
+    group: str
+    broker_id: int
+    address: str
+    role: str  # master, slave
+    state: str
+    ha_address: str | None = None
+    ack_policy: str | None = None
+    min_offset: int | None = None
+    written_offset: int | None = None
+    flushed_offset: int | None = None
+    confirmed_offset: int | None = None
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    rate_bytes_per_second: float | None = None
+    reason: str | None = None  # Why it is unreachable, or what else there is to say.
+
+
+@frozen
+class MemberList:
+    """Every member that the name server knows, masters first in each group, and what is wrong in sentences."""
+
+    members: tuple[Member, ...]
+    issues: tuple[str, ...]
+
+
+def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
+    """A twinlog member, by its answer to TWINLOG_MEMBER_STATUS."""
+    role = str(status.get("role") or member.role)
+    return evolve(
+        member,
+        name=status.get("name") or member.name,
+        role=ROLE_WORDS.get(role, role.lower()),
+        state=status.get("state") or "unknown",
+        ha_address=status.get("haAddress"),
+        ack_policy=status.get("ackPolicy"),
+        min_offset=status.get("minOffset"),
+        written_offset=status.get("maxOffset"),
+        flushed_offset=status.get("flushedOffset"),
+        confirmed_offset=status.get("confirmedOffset"),
+        rate_bytes_per_second=status.get("rateBytesPerSecond"),
+    )
+
+
+ROLE_WORDS = {"SYNC_MASTER": "master", "ASYNC_MASTER": "master", "SLAVE": "slave"}
+
+
+def member_of_runtime_info(member: Member, table: Mapping[str, str]) -> Member:
+    """A RocketMQ broker, by its runtime info (28): it tells its log's ends, and nothing about replication."""
+    version = table.get("brokerVersionDesc", "").removeprefix("V").replace("_", ".") or "of unknown version"
+    return evolve(
+        member,
+        state="serving" if member.role == "master" else "answering",
+        min_offset=_number(table.get("commitLogMinOffset")),
+        written_offset=_number(table.get("commitLogMaxOffset")),
+        reason=f"RocketMQ {version}: it does not tell what is confirmed",
+    )
+
+
+def with_lag(found: list[tuple[Member, Mapping[str, Any]]]) -> list[Member]:
+    """Give each slave its lag: what its master says of it or, failing that, the difference of the two logs' ends.
+
+    The master's own figures win: they are of one moment, and by one clock.
+    """
+    masters = {member.group: (member, status) for member, status in found if member.role == "master"}
+    return [_with_lag(member, *masters.get(member.group, (None, {}))) for member, _ in found]
+
+
+def _with_lag(member: Member, master: Member | None, status: Mapping[str, Any]) -> Member:
+    if member.role != "slave" or master is None:
+        return member
+    connection = slave_connection(member, master, status)
+    if connection is not None:
+        return evolve(
+            member,
+            lag_bytes=connection.get("lagBytes"),
+            lag_seconds=connection.get("lagSeconds"),
+            rate_bytes_per_second=_first(connection.get("rateBytesPerSecond"), member.rate_bytes_per_second),
+        )
+    if member.written_offset is None or master.written_offset is None:
+        return member
+    lag = max(0, master.written_offset - member.written_offset)
+    return evolve(member, lag_bytes=lag, lag_seconds=0.0 if lag == 0 else None)
+
+
+def slave_connection(slave: Member, master: Member, status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The master's view of this slave, when it can be told: by name, or because its host has but one connection."""
+    connections = [each for each in status.get("slaves") or () if each.get("ackOffset") is not None]
+    named = [each for each in connections if each.get("name") == slave.name]
+    if named:
+        return dict(named[-1])
+    host = slave.address.rpartition(":")[0]
+    same_host = [each for each in connections if str(each.get("address", "")).rpartition(":")[0] == host]
+    return dict(same_host[0]) if len(same_host) == 1 else None
+
+
+def issues_of(groups: tuple[BrokerAddresses, ...], members: tuple[Member, ...]) -> list[str]:
+    """What a person should look at, one sentence each with a next step."""
+    issues = []
+    for group in groups:
+        if group.master is None:
+            issues.append(
+                f"{group.broker_name} has no master: nothing can be written to it. Start one, or look at its log"
+            )
+    for member in members:
+        if member.state in ("unreachable", "failing"):
+            issues.append(f"{member.name} is {member.state}: {member.reason}. Look at its log, or start it again")
+        elif member.role == "slave" and member.state in SLAVE_STATES_TO_LOOK_AT:
+            issues.append(f"{member.name} {SLAVE_STATES_TO_LOOK_AT[member.state]}")
+    if not groups:
+        issues.append("no broker is registered at the name server. Start one with: twinlog broker -n HOST:PORT")
+    return issues
+
+
+SLAVE_STATES_TO_LOOK_AT = {
+    "connecting": "is not connected to its master. Is the master up, and its HA port reachable?",
+    "ahead": "has more in its log than its master: they have diverged. Do not let it serve",
+    "diverged": "differs from its master. Do not let it serve",
+}
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.lstrip("-").isdigit() else None
+
+
+def _first(*values: T | None) -> T | None:
+    return next((value for value in values if value is not None), None)
