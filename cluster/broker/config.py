@@ -25,7 +25,6 @@ class BrokerConfig:
     broker_id: int = option(0, key="brokerId", doc="0: master; slaves have other numbers")
     broker_ip1: str | None = option(None, key="brokerIP1", doc="the address clients are told; none: this machine's own")
     broker_ip2: str | None = option(None, key="brokerIP2", doc="the address slaves are told; none: brokerIP1's")
-    listen_host: str = option("0.0.0.0", key="bindAddress", doc="the address to listen on")
     listen_port: int = option(10911, key="listenPort", doc="TCP port; two below it the fast port", validator=_PORT)
     namesrv_addr: str | None = option(None, key="namesrvAddr", doc="name servers, host:port joined by ;")
     broker_permission: int = option(6, key="brokerPermission", doc="4 read + 2 write", validator=validators.le(7))

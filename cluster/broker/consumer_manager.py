@@ -4,7 +4,7 @@ Sources: ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java, Cli
 A client shows itself by heartbeats; one that is silent for 120 s is gone, and so is one whose connection closes.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 import structlog
@@ -123,9 +123,15 @@ class ConsumerManager(Generic[C]):
         elif notify:
             self.notify(info.group, list(info.clients))
 
-    def silent(self) -> list[C]:
-        """Connections whose heartbeats stopped: close them, then connection_closed() does the rest."""
-        return _silent((info.clients for info in self.groups.values()), self.now())
+    def expire(self) -> set[C]:
+        """Drop those whose heartbeats for a group stopped; their connections."""
+        expired = _silent({info.group: info.clients for info in self.groups.values()}, self.now())
+        for group, connection in expired:
+            self.unregister(group, connection)
+        return {connection for _, connection in expired}
+
+    def has(self, connection: C) -> bool:
+        return any(connection in info.clients for info in self.groups.values())
 
 
 @define(eq=False)
@@ -145,15 +151,21 @@ class ProducerManager(Generic[C]):
         for group in list(self.groups):
             self.unregister(group, connection)
 
-    def silent(self) -> list[C]:
-        """Connections whose heartbeats stopped: close them, then connection_closed() does the rest."""
-        return _silent(self.groups.values(), self.now())
+    def expire(self) -> set[C]:
+        """Drop those whose heartbeats for a group stopped; their connections."""
+        expired = _silent(self.groups, self.now())
+        for group, connection in expired:
+            self.unregister(group, connection)
+        return {connection for _, connection in expired}
+
+    def has(self, connection: C) -> bool:
+        return any(connection in clients for clients in self.groups.values())
 
 
-def _silent(tables: Iterable[dict[C, ClientInfo[C]]], now: float) -> list[C]:
-    """A connection counts as alive as long as one of its groups shows signs of life."""
-    last_seen: dict[C, float] = {}
-    for clients in tables:
-        for connection, client in clients.items():
-            last_seen[connection] = max(client.last_seen, last_seen.get(connection, client.last_seen))
-    return [connection for connection, seen in last_seen.items() if now - seen > CLIENT_SILENCE_SECONDS_MAX]
+def _silent(groups: Mapping[str, Mapping[C, ClientInfo[C]]], now: float) -> list[tuple[str, C]]:
+    return [
+        (group, connection)
+        for group, clients in groups.items()
+        for connection, client in clients.items()
+        if now - client.last_seen > CLIENT_SILENCE_SECONDS_MAX
+    ]

@@ -1,15 +1,13 @@
 """The broker's small tables as files, readable and writable by RocketMQ too.
 
 A table lies in `<name>.json`; the text before the last change in `<name>.json.bak`. Whoever finds the first
-missing or broken takes the second. Sources: ConfigManager.java, MixAll.string2File, fastjson's PrettyFormat.
+missing or broken takes the second. Sources: ConfigManager.java, MixAll.string2File (RocketMQ 4.9.8).
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
 import structlog
 from attrs import frozen
 
@@ -64,27 +62,3 @@ class JsonFile:
             os.replace(self.path, self.backup)
         os.replace(scratch, self.path)
 
-
-def pretty(value: Mapping[str, Any]) -> str:
-    """The text that fastjson's PrettyFormat makes: tabs, no blanks, maps with integer keys on one line and unquoted."""
-    parts: list[str] = []
-    _write(value, "", parts)
-    return "".join(parts)
-
-
-def _write(value: Any, indent: str, parts: list[str]) -> None:
-    if not isinstance(value, Mapping):
-        parts.append(orjson.dumps(value).decode())
-    elif not value:
-        parts.append("{}")
-    elif isinstance(next(iter(value)), int):
-        parts.append("{" + ",".join(f"{key}:{orjson.dumps(item).decode()}" for key, item in value.items()))
-        parts.append(f"\n{indent}}}")
-    else:
-        inner = indent + "\t"
-        separator = "{\n"
-        for key, item in value.items():
-            parts.append(f"{separator}{inner}{orjson.dumps(key).decode()}:")
-            _write(item, inner, parts)
-            separator = ",\n"
-        parts.append(f"\n{indent}}}")

@@ -48,23 +48,30 @@ def test_only_a_later_subscription_replaces_and_unlisted_topics_go():
     assert consumers.find_subscription("G", "T2") is None
 
 
-def test_silence_of_120_seconds_in_all_groups_ends_a_client():
-    consumers, _, clock = managed()
+def test_silence_of_120_seconds_ends_a_membership():
+    """Of that group only: a client may have left it without a word, and its queues need another owner."""
+    consumers, told, clock = managed()
     consumers.register("G", client("a"), [], **HEARTBEAT)
+    consumers.register("G", client("b", 30.0), [], **HEARTBEAT)
     consumers.register("H", client("a", 30.0), [], **HEARTBEAT)
-    clock[0] = 150.0
-    assert consumers.silent() == []
-    clock[0] = 151.0
-    assert consumers.silent() == ["a"]
+    told.clear()
+    clock[0] = 120.0
+    assert consumers.expire() == set()
+    clock[0] = 121.0
+    assert consumers.expire() == {"a"}
+    assert told == [("G", ["b"])]
+    assert consumers.has("a"), "still in H"
 
 
 def test_producers_go_with_their_connection():
     producers = ProducerManager(lambda: 121.0)
     producers.register("P", client("a"))
     producers.register("Q", client("a"))
-    assert producers.silent() == ["a"]
     producers.connection_closed("a")
     assert producers.groups == {}
+    producers.register("P", client("b"))
+    assert producers.expire() == {"b"}
+    assert not producers.has("b")
 
 
 @pytest.mark.parametrize("expression", [None, "", "*"])

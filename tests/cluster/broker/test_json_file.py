@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from cluster.broker.consumer_offset import ConsumerOffsetManager
-from cluster.broker.json_file import JsonFile, pretty
+from cluster.broker.json_file import JsonFile
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.topic_config import TopicConfigManager
+from cluster.remoting.fastjson import pretty
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config"
 

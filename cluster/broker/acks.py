@@ -1,0 +1,96 @@
+"""Answers to producers, ready-made when their message is appended and sent when it is as safe as was asked.
+
+Source: SendMessageProcessor.handlePutMessageResult; RocketMQ 4.9.8. Other than there, an answer that is not SEND_OK says why in
+its remark.
+"""
+
+from typing import Protocol
+
+from attrs import define, field
+
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import decode, encode
+from cluster.remoting.connection import Connection
+from store.offset_waiters import AckSink, PutStatus
+
+_WORD = 4  # The length word that decode() does without.
+
+CODES = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
+    PutStatus.OS_PAGECACHE_BUSY: ResponseCode.SYSTEM_ERROR,
+    PutStatus.UNKNOWN_ERROR: ResponseCode.SYSTEM_ERROR,
+}
+
+
+class WaitService(Protocol):
+    """FlushService and GroupTransferService, as far as a put is concerned."""
+
+    def wait(self, end_offset: int, sink: AckSink, frame: bytes) -> None:
+        """Answer the sink once the log is safe up to `end_offset`, or refuse it."""
+
+
+def _refused(frame: bytes, status: PutStatus, reason: str) -> bytes:
+    """The same answer with another code and the reason as its remark."""
+    response = decode(frame[_WORD:])
+    response.code, response.remark = CODES[status], reason
+    return encode(response)
+
+
+@define(eq=False)
+class ProducerAcks:
+    """Sends answers down one connection."""
+
+    connection: Connection
+
+    def answer(self, frames: list[bytes]) -> None:
+        """All is well: one write for all of them."""
+        self.connection.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
+        """Stored, but not as safe as was asked."""
+        self.connection.write(b"".join(_refused(frame, status, reason) for frame in frames))
+
+
+@define(eq=False)
+class BothAcks:
+    """One message of a synchronous master with synchronous flush: waits for both, and the replica's word counts more."""
+
+    sink: AckSink
+    frame: bytes
+    _missing: int = field(default=2, init=False)
+    _flush_refusal: tuple[PutStatus, str] | None = field(default=None, init=False)
+    _replica_refusal: tuple[PutStatus, str] | None = field(default=None, init=False)
+
+    def start(self, end_offset: int, flush: WaitService, transfer: WaitService) -> None:
+        """Ask both at once."""
+        flush.wait(end_offset, self, self.frame)
+        transfer.wait(end_offset, self, self.frame)
+
+    def answer(self, frames: list[bytes]) -> None:
+        """One of the two is done."""
+        self._settle()
+
+    def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
+        """One of the two gave up."""
+        if status is PutStatus.FLUSH_DISK_TIMEOUT:
+            self._flush_refusal = (status, reason)
+        else:
+            self._replica_refusal = (status, reason)
+        self._settle()
+
+    def _settle(self) -> None:
+        self._missing -= 1
+        if self._missing:
+            return
+        refusal = self._replica_refusal or self._flush_refusal
+        if refusal is None:
+            self.sink.answer([self.frame])
+        else:
+            self.sink.refuse([self.frame], *refusal)

@@ -1,0 +1,118 @@
+"""34, 35, 38, 46: clients say that they are there, that they leave, and ask who else is there.
+
+Sources: ClientManageProcessor.java, ConsumerManageProcessor.java (RocketMQ 4.9.8).
+"""
+
+from typing import Any
+
+from cluster.broker import names
+from cluster.broker.broker import Broker
+from cluster.broker.consumer_manager import ClientInfo
+from cluster.broker.filter.tags import TAG, SubscriptionData
+from cluster.broker.processors import body
+from cluster.broker.topic_config import UNIT_SUBSCRIPTION
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers import CheckClientConfig, GetConsumerListByGroup, HeartBeat, UnregisterClient
+from cluster.remoting.server import Connection, Reply, Request
+
+CLIENT_ID_LENGTH_MAX = 1024
+
+
+def heart_beat(broker: Broker, header: HeartBeat, request: Request) -> Reply:
+    """Refreshes the client in each of its groups; consumers get their retry topic."""
+    beat = body.json_object(request)
+    command = request.command
+    client = ClientInfo(
+        request.connection,
+        body.text(beat, "clientID")[:CLIENT_ID_LENGTH_MAX],
+        command.language,
+        command.version,
+        broker.consumers.now(),
+    )
+    consumers = [(_group(data), data, _subscriptions(data)) for data in body.objects(beat, "consumerDataSet")]
+    producers = [_group(data) for data in body.objects(beat, "producerDataSet")]
+    for group, data, subscriptions in consumers:
+        _register_consumer(broker, group, data, subscriptions, client)
+    for group in producers:
+        broker.producers.register(group, client)
+    broker.watch(request.connection)
+    return Reply(ext=None)
+
+
+def _group(data: dict[str, Any]) -> str:
+    group = body.text(data, "groupName")
+    if fault := names.group_fault(group):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    return group
+
+
+def _subscriptions(data: dict[str, Any]) -> list[SubscriptionData]:
+    try:
+        subscriptions = [SubscriptionData.read(item) for item in body.objects(data, "subscriptionDataSet")]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"a subscription cannot be understood: {error!r}") from None
+    for subscription in subscriptions:
+        if fault := names.topic_fault(subscription.topic):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    return subscriptions
+
+
+def _register_consumer(
+    broker: Broker,
+    group: str,
+    data: dict[str, Any],
+    subscriptions: list[SubscriptionData],
+    client: ClientInfo[Connection],
+) -> None:
+    config = broker.groups.find(group)
+    if config is not None and not broker.is_slave:  # A slave's topics are its master's.
+        sys_flag = UNIT_SUBSCRIPTION if data.get("unitMode") is True else 0
+        broker.topics.create_in_send_back(names.retry_topic(group), config.retry_queues, sys_flag=sys_flag)
+    broker.consumers.register(
+        group,
+        client,
+        subscriptions,
+        consume_type=str(data.get("consumeType") or "CONSUME_PASSIVELY"),
+        message_model=str(data.get("messageModel") or "CLUSTERING"),
+        consume_from_where=str(data.get("consumeFromWhere") or "CONSUME_FROM_LAST_OFFSET"),
+        notify=config is None or config.notify_consumer_ids_changed_enable,
+    )
+
+
+def unregister_client(broker: Broker, header: UnregisterClient, request: Request) -> Reply:
+    """The client leaves a group; the others of a consumer group are told."""
+    if header.producer_group:
+        broker.producers.unregister(header.producer_group, request.connection)
+    if header.consumer_group:
+        config = broker.groups.table.get(header.consumer_group)
+        broker.consumers.unregister(
+            header.consumer_group,
+            request.connection,
+            notify=config is None or config.notify_consumer_ids_changed_enable,
+        )
+    return Reply.success()
+
+
+def get_consumer_list_by_group(broker: Broker, header: GetConsumerListByGroup, request: Request) -> Reply:
+    """The client ids of a group, among which its members share the queues."""
+    info = broker.consumers.find(header.consumer_group)
+    if info is None:
+        group = header.consumer_group[: names.GROUP_LENGTH_MAX]
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+    return Reply.success(fastjson.dumps({"consumerIdList": info.client_ids}))
+
+
+def check_client_config(broker: Broker, header: CheckClientConfig, request: Request) -> Reply:
+    """Consumers ask before they start whether their filter is understood; only tags are."""
+    subscription = body.json_object(request).get("subscriptionData")
+    kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
+    if kind and kind != TAG:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {str(kind)[:40]}"
+        )
+    return Reply(ext=None)
+
+
+HANDLERS = (heart_beat, unregister_client, get_consumer_list_by_group, check_client_config)

@@ -1,0 +1,46 @@
+"""41, 42: consumers that take messages in order own their queues. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
+
+from typing import Any
+
+from cluster.broker import names
+from cluster.broker.broker import Broker
+from cluster.broker.lock_manager import MessageQueue
+from cluster.broker.processors import body
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers import LockBatchMq, UnlockBatchMq
+from cluster.remoting.server import Reply, Request
+
+
+def lock_batch_mq(broker: Broker, header: LockBatchMq, request: Request) -> Reply:
+    """The answer lists those queues that the client now owns."""
+    group, client_id, queues = _read(request)
+    granted = broker.locks.lock(group, client_id, queues)
+    return Reply(ext=None, body=fastjson.dumps({"lockOKMQSet": [queue.plain() for queue in granted]}))
+
+
+def unlock_batch_mq(broker: Broker, header: UnlockBatchMq, request: Request) -> Reply:
+    """Gives back what the client owns."""
+    broker.locks.unlock(*_read(request))
+    return Reply(ext=None)
+
+
+def _read(request: Request) -> tuple[str, str, list[MessageQueue]]:
+    value = body.json_object(request)
+    group, client_id = body.text(value, "consumerGroup"), body.text(value, "clientId")
+    if fault := names.group_fault(group):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    return group, client_id, [_queue(item) for item in body.objects(value, "mqSet")]
+
+
+def _queue(item: dict[str, Any]) -> MessageQueue:
+    topic, queue_id = body.text(item, "topic"), item.get("queueId")
+    if fault := names.topic_fault(topic):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    if not isinstance(queue_id, int):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "queueId is no number")
+    return MessageQueue(topic, body.text(item, "brokerName"), queue_id)
+
+
+HANDLERS = (lock_batch_mq, unlock_batch_mq)

@@ -1,0 +1,172 @@
+"""11 and 361: consumers fetch messages, and wait for them.
+
+Source: PullMessageProcessor.java (RocketMQ 4.9.8). Records leave as views of the log; nothing copies a body.
+"""
+
+from cluster.broker import names
+from cluster.broker.broker import Broker
+from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
+from cluster.broker.long_polling import HeldPull
+from cluster.broker.subscription_group import SubscriptionGroupConfig
+from cluster.broker.topic_config import PERM_READ
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers import LitePullMessage, PullMessage
+from cluster.remoting.server import Reply, Request
+from store.get_message import GetResult, GetStatus
+
+COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of sys_flag.
+SUSPEND_MS_MAX = 10 * 60_000  # Ours: nobody is held longer, whatever the request says.
+MASTER_ID = 0
+
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+def pull_message(broker: Broker, header: PullMessage, request: Request) -> Reply | None:
+    """None: nothing new; the request is held until a message comes or its time is up."""
+    return _pull(broker, header, request, may_hold=True)
+
+
+def lite_pull_message(broker: Broker, header: LitePullMessage, request: Request) -> Reply | None:
+    """The same under another code."""
+    return _pull(broker, header, request, may_hold=True)
+
+
+def _pull(broker: Broker, header: PullMessage, request: Request, *, may_hold: bool) -> Reply | None:
+    group, subscription = _check(broker, header)
+    result = broker.store.get_message(
+        header.topic, header.queue_id, header.queue_offset, max(1, header.max_msg_nums), subscription.wanted
+    )
+    if may_hold and header.sys_flag & COMMIT_OFFSET and not broker.is_slave and header.commit_offset >= 0:
+        broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+    code = code_of(result.status, header.queue_offset)
+    if code == ResponseCode.PULL_NOT_FOUND and may_hold and header.sys_flag & SUSPEND:
+        _hold(broker, header, request, subscription)
+        return None
+    suggested = suggested_broker(result, group, slave_read_enable=broker.config.slave_read_enable)
+    if code == ResponseCode.PULL_OFFSET_MOVED and broker.is_slave and not broker.store.config.offset_check_in_slave:
+        # A consumer that is ahead of this slave goes back to the master instead of being reset.
+        code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
+    broker.pulls.count(result.count)
+    return Reply(
+        code=code,
+        remark=result.status.value,
+        ext={
+            "suggestWhichBrokerId": str(suggested),
+            "nextBeginOffset": str(result.next_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+        },
+        body=result.buffers if code == ResponseCode.SUCCESS else b"",
+    )
+
+
+def code_of(status: GetStatus, requested: int) -> ResponseCode:
+    """An empty queue is `nothing new` for those who ask for its beginning and `moved` for others."""
+    code = _CODES.get(status)
+    if code is None:
+        return ResponseCode.PULL_OFFSET_MOVED if requested else ResponseCode.PULL_NOT_FOUND
+    return code
+
+
+def suggested_broker(result: GetResult, group: SubscriptionGroupConfig, *, slave_read_enable: bool) -> int:
+    """The broker id that the next pull of this queue should go to."""
+    if not slave_read_enable:
+        return MASTER_ID
+    return group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
+
+
+def _check(broker: Broker, header: PullMessage) -> tuple[SubscriptionGroupConfig, SubscriptionData]:
+    """All that can be wrong with a pull, in RocketMQ's order. Raises RequestError."""
+    if not broker.config.broker_permission & PERM_READ:
+        raise RequestError(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] pulling message is forbidden"
+        )
+    group = broker.groups.find(header.consumer_group)
+    if group is None:
+        raise RequestError(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group [{header.consumer_group[: names.GROUP_LENGTH_MAX]}] does not exist",
+        )
+    if not group.consume_enable:
+        raise RequestError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}")
+    topic = broker.topics.select(header.topic)
+    if topic is None:
+        name = header.topic[: names.TOPIC_LENGTH_MAX]
+        raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
+    if not topic.perm & PERM_READ:
+        raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+    if not 0 <= header.queue_id < topic.read_queues:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+            f"[{topic.read_queues}] consumer:[{header.consumer_group}]",
+        )
+    subscription = _subscription(broker, header, group)
+    if not subscription.is_tag:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {subscription.expression_type[:40]}",
+        )
+    return group, subscription
+
+
+def _subscription(broker: Broker, header: PullMessage, group: SubscriptionGroupConfig) -> SubscriptionData:
+    if header.sys_flag & SUBSCRIPTION:
+        try:
+            return build_subscription(header.topic, header.subscription, header.expression_type)
+        except SubscriptionError:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
+            ) from None
+    info = broker.consumers.find(header.consumer_group)
+    if info is None:
+        raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+    if info.is_broadcasting and not group.consume_broadcast_enable:
+        raise RequestError(
+            ResponseCode.NO_PERMISSION,
+            f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
+        )
+    subscription = info.subscriptions.get(header.topic)
+    if subscription is None:
+        raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+    if subscription.sub_version < header.sub_version:
+        raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+    return subscription
+
+
+def _hold(broker: Broker, header: PullMessage, request: Request, subscription: SubscriptionData) -> None:
+    def run_again() -> None:
+        try:
+            reply = _pull(broker, header, request, may_hold=False)
+        except RequestError as error:  # The topic or the group changed meanwhile.
+            reply = Reply(code=error.code, remark=error.remark)
+        assert reply is not None
+        request.reply(reply)
+
+    config = broker.config
+    wait_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_ms
+    connection = request.connection
+    pull = HeldPull(
+        topic=header.topic,
+        queue_id=header.queue_id,
+        offset=header.queue_offset,
+        wanted=subscription.wanted,
+        deadline=broker.held_pulls.now() + max(0, min(wait_ms, SUSPEND_MS_MAX)) / 1000,
+        connection=connection,
+        run_again=run_again,
+    )
+    broker.held_pulls.hold(pull)
+    broker.watch(connection)
+
+
+HANDLERS = (pull_message,)
+LITE_HANDLERS = (lite_pull_message,)

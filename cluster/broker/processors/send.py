@@ -1,0 +1,316 @@
+"""Requests that bring messages: 10, 310 and, for batches, 320. The path that every message takes.
+
+All sends that one read brought are appended together and answered together. Sources: SendMessageProcessor,
+AbstractSendMessageProcessor; RocketMQ 4.9.8.
+"""
+
+import random
+from typing import TYPE_CHECKING, NamedTuple
+
+from attrs import define, field
+
+from cluster.broker import names
+from cluster.broker.acks import CODES, BothAcks, ProducerAcks
+from cluster.broker.batch_body import split_batch
+from cluster.broker.delay import delayed
+from cluster.broker.send_properties import SendProperties
+from cluster.broker.topic_config import PERM_WRITE, TopicConfig
+from cluster.remoting.codes import RequestCode, ResponseCode
+from cluster.remoting.command import JSON, RemotingCommand, encode
+from cluster.remoting.connection import Connection
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers import SendBatchMessage, SendMessage, SendMessageV2, decode_header
+from store.commit_log import PutMessage
+from store.config import BrokerRole
+from store.message import TRANSACTION_MASK, host_bytes, message_id
+from store.offset_waiters import PutStatus
+from store.properties import CLUSTER, DELAY, PROPERTY_SEPARATOR, WAIT, format_properties, parse_properties, tags_code
+from store.record_scan import properties_tags_code
+
+if TYPE_CHECKING:
+    from cluster.broker.broker import Broker
+
+SEND_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+
+_HEADERS: dict[int, type[SendMessage | SendMessageV2]] = {
+    RequestCode.SEND_MESSAGE: SendMessage,
+    RequestCode.SEND_MESSAGE_V2: SendMessageV2,
+    RequestCode.SEND_BATCH_MESSAGE: SendBatchMessage,
+}
+_MULTI_TAG = 2  # sys_flag bit.
+_RETRY_MAX_SINCE_VERSION = 121  # V3_4_9: older clients' maxReconsumeTimes means nothing.
+_REMARKS = {
+    PutStatus.MESSAGE_ILLEGAL: "the message is illegal, maybe msg body or properties length not matched.",
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: "the message is illegal, its properties are longer than 32767 bytes.",
+    PutStatus.CREATE_MAPPED_FILE_FAILED: "create mapped file failed, server is busy or broken.",
+    PutStatus.SERVICE_NOT_AVAILABLE: "service not available now",
+    PutStatus.OS_PAGECACHE_BUSY: "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
+}
+
+
+class _Send(NamedTuple):
+    """A request that may be appended."""
+
+    command: RemotingCommand
+    message: PutMessage
+    queue_id: int  # As the client knows it: a delayed message lies in another one.
+    wait: bool
+
+
+@define(eq=False)
+class SendProcessor:
+    """Takes messages for one broker."""
+
+    broker: "Broker"
+    _properties: SendProperties = field(init=False)
+    _store_host: bytes = field(init=False)
+    _id_prefix: str = field(init=False)  # Of offsetMsgIds.
+    _ok: str = field(init=False)  # The success answer with JSON header, to be filled in.
+    _answer_fields: dict[str, str] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        config = self.broker.config
+        self._properties = SendProperties(config.broker_cluster_name)
+        self._store_host = host_bytes(self.broker.address)
+        self._id_prefix = message_id(self._store_host, 0)[:-16]
+        self._answer_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
+        self._ok = _ok_template(self._answer_fields)
+
+    def process(self, connection: Connection, commands: list[RemotingCommand]) -> None:
+        """Append, and see to the answers. Never waits."""
+        sends: list[_Send] = []
+        for command in commands:
+            try:
+                if command.code == RequestCode.SEND_BATCH_MESSAGE:
+                    self._finish(connection, sends)
+                    sends = []
+                    self._process_batch(connection, command)
+                else:
+                    sends.append(self._prepare(connection, command))
+            except RequestError as error:
+                self._refuse(connection, command, error.code, error.remark)
+        self._finish(connection, sends)
+
+    def _prepare(self, connection: Connection, command: RemotingCommand) -> _Send:
+        """Everything before the store. Raises RequestError."""
+        header = decode_header(_HEADERS[command.code], command.ext)
+        topic = self.broker.topics.table.get(header.topic)
+        if topic is None or header.topic in names.FORBIDDEN_TO_SEND or not 0 <= header.queue_id < topic.write_queues:
+            topic = self._admit(connection, header)
+        name, queue_id, reconsume_times = topic.name, header.queue_id, header.reconsume_times or 0
+        if queue_id < 0:
+            queue_id = random.randrange(max(1, topic.write_queues))
+        self._check_broker(topic)
+        if name.startswith(names.RETRY_PREFIX):
+            topic, queue_id, given_up = self._retry_target(topic, queue_id, header, command.version)
+            name = topic.name
+        else:
+            given_up = False
+        stored = self._properties.rewrite(header.properties or "")
+        raw, code, asked_queue = stored.raw, stored.tags_code, queue_id
+        if stored.special:
+            name, queue_id, raw, code = self._special(name, queue_id, header.properties or "", given_up)
+        sys_flag = header.sys_flag | _MULTI_TAG if topic.filter_type == "MULTI_TAG" else header.sys_flag
+        message = PutMessage(
+            name,
+            queue_id,
+            command.body,
+            raw,
+            header.flag,
+            sys_flag,
+            header.born_timestamp,
+            connection.remote_host,
+            self._store_host,
+            reconsume_times,
+            0,
+            code,
+        )
+        return _Send(command, message, asked_queue, stored.wait)
+
+    def _check_broker(self, topic: TopicConfig) -> None:
+        config = self.broker.config
+        if (
+            config.start_accept_send_request_timestamp
+            and self.broker.now_ms() < config.start_accept_send_request_timestamp
+        ):
+            remark = f"broker unable to service, until {config.start_accept_send_request_timestamp} (ms since 1970)"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        if topic.order and not config.broker_permission & PERM_WRITE:
+            remark = f"the broker[{self.broker.address}] sending message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+
+    def _admit(self, connection: Connection, header: SendMessage | SendMessageV2) -> TopicConfig:
+        """The topic of a request that is not the plain case; created when that is allowed."""
+        if fault := names.topic_fault(header.topic):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+        if header.topic in names.FORBIDDEN_TO_SEND:
+            remark = f"Sending message to topic[{header.topic}] is forbidden."
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+        topic = self.broker.topics.create_in_send(
+            header.topic,
+            header.default_topic,
+            header.default_topic_queue_nums,
+            header.unit_mode,
+            connection.remote_address,
+        )
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please! See `twinlog topic` or mqadmin updateTopic."
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if header.queue_id >= max(topic.read_queues, topic.write_queues):
+            remark = (
+                f"request queueId[{header.queue_id}] is illegal, topic {topic.name} has {topic.write_queues} write and "
+                f"{topic.read_queues} read queues on this broker, producer: {connection.remote_address}"
+            )
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        return topic
+
+    def _retry_target(
+        self, topic: TopicConfig, queue_id: int, header: SendMessage | SendMessageV2, version: int
+    ) -> tuple[TopicConfig, int, bool]:
+        """Where a retried message goes: its topic, or the dead letters once it was tried often enough."""
+        group = topic.name.removeprefix(names.RETRY_PREFIX)
+        config = self.broker.groups.find(group)
+        if config is None:
+            remark = f"subscription group not exist, {group}"
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        times_max = config.retry_times_max
+        if version >= _RETRY_MAX_SINCE_VERSION and header.max_reconsume_times is not None:
+            times_max = header.max_reconsume_times
+        if (header.reconsume_times or 0) < times_max:
+            return topic, queue_id, False
+        dead = self.broker.topics.create_in_send_back(names.dlq_topic(group), 1)
+        if dead is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"there can be no dead letter topic for group {group}")
+        return dead, 0, True
+
+    def _special(self, topic: str, queue_id: int, text: str, given_up: bool) -> tuple[str, int, bytes, int]:
+        """Topic, queue, properties and tags code of a message with a delay or of a transaction."""
+        properties = parse_properties(text)
+        if properties.get("TRAN_MSG", "").lower() == "true":
+            remark = f"the broker[{self.broker.address}] sending transaction message is forbidden: not supported yet"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+        wait = properties.pop(WAIT, None)
+        properties[CLUSTER] = self.broker.config.broker_cluster_name
+        if given_up:
+            properties.pop(DELAY, None)
+        store = self.broker.store
+        try:
+            with_wait = properties if wait is None else {**properties, WAIT: wait}
+            late = delayed(topic, queue_id, with_wait, store.delays_ms, store.now_ms())
+        except ValueError as error:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"DELAY is no level: {error}") from error
+        if late is not None:
+            return late.topic, late.queue_id, format_properties(late.properties).encode(), late.tags_code
+        code = tags_code(properties.get("TAGS", ""))
+        return topic, queue_id, format_properties(properties).encode(), code
+
+    def _finish(self, connection: Connection, sends: list[_Send]) -> None:
+        if not sends:
+            return
+        acks = ProducerAcks(connection)
+        results = self.broker.store.put([send.message for send in sends])
+        for send, result in zip(sends, results, strict=True):
+            command = send.command
+            if result.status is not PutStatus.PUT_OK:
+                self._refuse_put(connection, command, result.status)
+            elif not command.is_oneway:
+                offset_id = f"{self._id_prefix}{result.phy_offset:016X}"
+                frame = self._success(command, offset_id, send.queue_id, result.queue_offset)
+                self._answer(acks, result.phy_offset + result.size, frame, send.wait)
+
+    def _process_batch(self, connection: Connection, command: RemotingCommand) -> None:
+        """A batch request: one record for each of its messages, one answer. Raises RequestError."""
+        header = decode_header(SendBatchMessage, command.ext)
+        topic = self._admit(connection, header)
+        self._check_broker(topic)
+        properties = parse_properties(header.properties or "")
+        if header.sys_flag & TRANSACTION_MASK or properties.get(DELAY, "0") != "0":
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be a transaction")
+        if len(command.body) > self.broker.store.config.max_message_size:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _REMARKS[PutStatus.MESSAGE_ILLEGAL])
+        try:
+            inner = split_batch(command.body)
+        except ValueError as error:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        if not inner:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
+        queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(max(1, topic.write_queues))
+        properties[CLUSTER] = self.broker.config.broker_cluster_name
+        shared = format_properties(properties).encode()
+        messages = []
+        for item in inner:
+            own = item.properties
+            separator = PROPERTY_SEPARATOR.encode() if own and not own.endswith(b"\x02") else b""
+            raw = own + separator + shared
+            messages.append(
+                PutMessage(
+                    topic.name,
+                    queue_id,
+                    item.body,
+                    raw,
+                    item.flag,
+                    header.sys_flag | _MULTI_TAG if topic.filter_type == "MULTI_TAG" else header.sys_flag,
+                    header.born_timestamp,
+                    connection.remote_host,
+                    self._store_host,
+                    header.reconsume_times or 0,
+                    0,
+                    properties_tags_code(raw),
+                )
+            )
+        results = self.broker.store.put(messages, together=True)
+        if results[0].status is not PutStatus.PUT_OK:
+            self._refuse_put(connection, command, results[0].status)
+        elif not command.is_oneway:
+            wait = properties.get(WAIT, "true").lower() == "true"
+            ids = ",".join(f"{self._id_prefix}{result.phy_offset:016X}" for result in results)
+            frame = self._success(command, ids, queue_id, results[0].queue_offset)
+            self._answer(ProducerAcks(connection), results[-1].end_offset, frame, wait)
+
+    def _answer(self, acks: ProducerAcks, end_offset: int, frame: bytes, wait: bool) -> None:
+        """Send the answer now, or when disk and replicas are as far as the producer wants."""
+        broker = self.broker
+        synchronous = wait and broker.store.config.broker_role is BrokerRole.SYNC_MASTER
+        if wait and broker.store.flusher.is_synchronous:
+            if synchronous:
+                BothAcks(acks, frame).start(end_offset, broker.store.flusher, broker.ha.group_transfer)
+            else:
+                broker.store.flusher.wait(end_offset, acks, frame)
+        elif synchronous:
+            broker.ha.group_transfer.wait(end_offset, acks, frame)
+        else:
+            acks.connection.write(frame)
+
+    def _success(self, command: RemotingCommand, offset_id: str, queue_id: int, queue_offset: int) -> bytes:
+        if command.serialize_type == JSON:
+            header = self._ok % (offset_id, queue_id, queue_offset, command.opaque)
+            size = len(header)
+            return b"%b%b%b" % ((size + 4).to_bytes(4), size.to_bytes(4), header.encode())
+        fields = {**self._answer_fields, "msgId": offset_id, "queueId": str(queue_id), "queueOffset": str(queue_offset)}
+        return encode(RemotingCommand.response_to(command, ResponseCode.SUCCESS, ext=fields))
+
+    def _refuse_put(self, connection: Connection, command: RemotingCommand, status: PutStatus) -> None:
+        remark = _REMARKS.get(status, status.name)
+        if status in (PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.CREATE_MAPPED_FILE_FAILED):
+            remark = f"{remark}: {self._why_not_available()}"
+        self._refuse(connection, command, CODES[status], remark)
+
+    def _why_not_available(self) -> str:
+        store = self.broker.store
+        if store.config.broker_role is BrokerRole.SLAVE:
+            return "this broker is a slave; producers write to the master"
+        return store.why_not_writable or "the store takes no messages"
+
+    def _refuse(self, connection: Connection, command: RemotingCommand, code: int, remark: str) -> None:
+        if not command.is_oneway:
+            # The map must be there: the Java client reads it without looking.
+            response = RemotingCommand.response_to(command, code, remark=remark, ext=dict(self._answer_fields))
+            connection.send(response)
+
+
+def _ok_template(fields: dict[str, str]) -> str:
+    """The JSON header of a success with %s for offsetMsgId and %d for queue id, queue offset and opaque."""
+    marks = {"msgId": "@id", "queueId": "@queue", "queueOffset": "@offset"}
+    sample = encode(RemotingCommand(ResponseCode.SUCCESS, 0, 1, {**fields, **marks}))[8:].decode()
+    template = sample.replace("%", "%%").replace("@id", "%s").replace("@queue", "%d").replace("@offset", "%d")
+    return template.replace('"opaque":0', '"opaque":%d')

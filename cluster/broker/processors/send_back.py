@@ -1,0 +1,116 @@
+"""36: a consumer hands back what it could not consume; it comes again later, or goes to the dead letters.
+
+Source: SendMessageProcessor.asyncConsumerSendMsgBack, AbstractSendMessageProcessor (RocketMQ 4.9.8).
+"""
+
+import random
+from collections.abc import Mapping
+
+from cluster.broker import names
+from cluster.broker.broker import Broker
+from cluster.broker.delay import delayed
+from cluster.broker.subscription_group import SubscriptionGroupConfig
+from cluster.broker.topic_config import PERM_WRITE, UNIT_SUBSCRIPTION
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers import ConsumerSendMsgBack
+from cluster.remoting.server import Reply, Request
+from store.commit_log import PutMessage
+from store.errors import MessageFormatError
+from store.message import Message, decode_message
+from store.offset_waiters import PutStatus
+from store.properties import DELAY, WAIT, format_properties, tags_code
+
+RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
+FIRST_RETRY_LEVEL = 3  # 10 s; each further time one level more.
+VERSION_WITH_MAX = 121  # V3_4_9: older clients' maxReconsumeTimes is not looked at.
+
+
+def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBack, request: Request) -> Reply:
+    """Answered when the new record is stored; replicas are not waited for."""
+    group = _check_group(broker, header)
+    if group.retry_queues <= 0:
+        return Reply(ext=None)  # The group wants no retries: the message is gone.
+    message = _look_up(broker, header.offset)
+    if is_dead(message, header, group, request.command.version):
+        topic, queues, level = names.dlq_topic(header.group), 1, 0
+    else:
+        topic, queues = names.retry_topic(header.group), group.retry_queues
+        level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+    _create(broker, topic, queues, UNIT_SUBSCRIPTION if header.unit_mode else 0)
+    copy = sent_back(message, topic, random.randrange(queues), level, broker.store.delays_ms, broker.now_ms())
+    status = broker.store.put([copy])[0].status
+    if status is not PutStatus.PUT_OK:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, status.value)
+    return Reply(ext=None)
+
+
+def _check_group(broker: Broker, header: ConsumerSendMsgBack) -> SubscriptionGroupConfig:
+    group = broker.groups.find(header.group)
+    if group is None:
+        name = header.group[: names.GROUP_LENGTH_MAX]
+        raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}")
+    if not broker.config.broker_permission & PERM_WRITE:
+        raise RequestError(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] sending message is forbidden"
+        )
+    return group
+
+
+def _create(broker: Broker, topic: str, queues: int, sys_flag: int) -> None:
+    config = broker.topics.create_in_send_back(topic, queues, sys_flag=sys_flag)
+    if config is None:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{topic[:40]}...] not exist")
+    if not config.perm & PERM_WRITE:
+        raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
+
+
+def _look_up(broker: Broker, phy_offset: int) -> Message:
+    record = broker.store.message_at(phy_offset)
+    try:
+        if record is not None:
+            return decode_message(record, check_crc=False)
+    except MessageFormatError:
+        pass
+    raise RequestError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}")
+
+
+def is_dead(message: Message, header: ConsumerSendMsgBack, group: SubscriptionGroupConfig, version: int) -> bool:
+    """Whether it was tried often enough, or the consumer does not want to see it again."""
+    times_max = group.retry_times_max
+    if header.max_reconsume_times is not None and version >= VERSION_WITH_MAX:
+        times_max = header.max_reconsume_times
+    return message.reconsume_times >= times_max or header.delay_level < 0
+
+
+def sent_back(
+    message: Message, topic: str, queue_id: int, level: int, delays_ms: tuple[int, ...], now_ms: int
+) -> PutMessage:
+    """The new record: the old one with its history in the properties, delayed when `level` says so."""
+    old = message.properties
+    properties: Mapping[str, str] = {
+        **old,
+        RETRY_TOPIC: old.get(RETRY_TOPIC) or message.topic,
+        WAIT: "false",
+        DELAY: str(level),
+        ORIGIN_MESSAGE_ID: old.get(ORIGIN_MESSAGE_ID) or message.message_id,
+    }
+    code = tags_code(old.get("TAGS", ""))
+    if later := delayed(topic, queue_id, properties, delays_ms, now_ms):
+        topic, queue_id, properties, code = later
+    return PutMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=message.body,
+        properties=format_properties(properties).encode(),
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_timestamp,
+        born_host=message.born_host,
+        store_host=message.store_host,
+        reconsume_times=message.reconsume_times + 1,
+        tags_code=code,
+    )
+
+
+HANDLERS = (consumer_send_msg_back,)

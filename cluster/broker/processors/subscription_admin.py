@@ -1,0 +1,55 @@
+"""43, 45, 200, 201: groups and offsets, shown and changed. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
+
+from cluster.broker.broker import Broker
+from cluster.broker.processors import body
+from cluster.broker.processors.topic_admin import NOT_ON_A_SLAVE
+from cluster.broker.subscription_group import SubscriptionGroupConfig
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers import (
+    GetAllConsumerOffset,
+    GetAllDelayOffset,
+    GetAllSubscriptionGroupConfig,
+    UpdateAndCreateSubscriptionGroup,
+)
+from cluster.remoting.server import Reply, Request
+
+
+def update_and_create_subscription_group(
+    broker: Broker, header: UpdateAndCreateSubscriptionGroup, request: Request
+) -> Reply:
+    """Answered when the group is saved."""
+    if broker.is_slave:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, NOT_ON_A_SLAVE)
+    try:
+        config = SubscriptionGroupConfig.read(body.json_object(request))
+    except (TypeError, ValueError) as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    broker.groups.update(config)
+    return Reply(ext=None)
+
+
+def get_all_subscription_group_config(
+    broker: Broker, header: GetAllSubscriptionGroupConfig, request: Request
+) -> Reply:
+    """The whole table; slaves ask for it."""
+    return Reply(ext=None, body=fastjson.dumps(broker.groups.plain()))
+
+
+def get_all_consumer_offset(broker: Broker, header: GetAllConsumerOffset, request: Request) -> Reply:
+    """The whole table; slaves ask for it."""
+    return Reply(ext=None, body=fastjson.dumps(broker.offsets.plain()))
+
+
+def get_all_delay_offset(broker: Broker, header: GetAllDelayOffset, request: Request) -> Reply:
+    """How far delayed messages are delivered, by level; slaves ask for it."""
+    return Reply(ext=None, body=fastjson.dumps(broker.schedule.plain()))
+
+
+HANDLERS = (
+    update_and_create_subscription_group,
+    get_all_subscription_group_config,
+    get_all_consumer_offset,
+    get_all_delay_offset,
+)

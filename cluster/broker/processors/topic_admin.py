@@ -1,0 +1,104 @@
+"""17, 21, 202, 215, 351: topics made, shown and removed. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
+
+import trio
+
+from cluster.broker import names
+from cluster.broker.broker import Broker
+from cluster.broker.topic_config import QUEUES_MAX, TopicConfig
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers import (
+    DeleteTopicInBroker,
+    GetAllTopicConfig,
+    GetTopicConfig,
+    GetTopicStatsInfo,
+    UpdateAndCreateTopic,
+)
+from cluster.remoting.server import Reply, Request
+
+NOT_ON_A_SLAVE = (
+    "Can't modify topic or subscription group from slave broker, please execute it from master broker."
+)
+REGISTRATION_SECONDS_MAX = 3.0  # mqadmin waits 5 s.
+
+
+async def update_and_create_topic(broker: Broker, header: UpdateAndCreateTopic, request: Request) -> Reply:
+    """Answered when the topic is saved and the name servers know it, or do not answer."""
+    _refuse_unless_changeable(broker, header.topic)
+    for count in (header.read_queue_nums, header.write_queue_nums):
+        if not 0 <= count <= QUEUES_MAX:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{count} queues; 0 to {QUEUES_MAX} are possible")
+    broker.topics.update(
+        TopicConfig(
+            header.topic,
+            header.read_queue_nums,
+            header.write_queue_nums,
+            header.perm & 0xF,
+            "MULTI_TAG" if header.topic_filter_type == "MULTI_TAG" else "SINGLE_TAG",
+            sys_flag=header.topic_sys_flag or 0,
+        )
+    )
+    with trio.move_on_after(REGISTRATION_SECONDS_MAX):
+        await broker.registration.register_all()
+    return Reply(ext=None)
+
+
+async def delete_topic_in_broker(broker: Broker, header: DeleteTopicInBroker, request: Request) -> Reply:
+    """Forgets the topic's configuration; success, too, when there is none. Consumers' offsets stay."""
+    _refuse_unless_changeable(broker, header.topic)
+    broker.topics.delete(header.topic)
+    return Reply(ext=None)
+
+
+def _refuse_unless_changeable(broker: Broker, topic: str) -> None:
+    if broker.is_slave:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, NOT_ON_A_SLAVE)
+    if fault := names.topic_fault(topic):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    if broker.topics.is_system(topic):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")
+
+
+def get_all_topic_config(broker: Broker, header: GetAllTopicConfig, request: Request) -> Reply:
+    """The whole table: slaves ask for it every 10 s."""
+    return Reply.success(fastjson.dumps(broker.topics.plain()))
+
+
+def get_topic_config(broker: Broker, header: GetTopicConfig, request: Request) -> Reply:
+    """One topic, for mqadmin of 5.x."""
+    return Reply(ext=None, body=fastjson.dumps({"attributes": {}, **_find(broker, header.topic).plain()}))
+
+
+def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfo, request: Request) -> Reply:
+    """Where each queue begins and ends, and when its last message was stored."""
+    topic = _find(broker, header.topic)
+    table = {}
+    for queue_id in range(topic.write_queues):
+        queue = broker.store.queue(topic.name, queue_id)
+        stored = broker.store.store_timestamp(topic.name, queue_id, queue.max_offset - 1) if queue.max_offset else 0
+        key = fastjson.ObjectKey.of(
+            {"brokerName": broker.config.broker_name, "queueId": queue_id, "topic": topic.name}
+        )
+        table[key] = {
+            "lastUpdateTimestamp": max(stored, 0),
+            "maxOffset": queue.max_offset,
+            "minOffset": queue.min_offset,
+        }
+    return Reply(ext=None, body=fastjson.dumps({"offsetTable": table}))
+
+
+def _find(broker: Broker, name: str) -> TopicConfig:
+    topic = broker.topics.select(name)
+    if topic is None:
+        raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name[: names.TOPIC_LENGTH_MAX]}] not exist")
+    return topic
+
+
+HANDLERS = (
+    update_and_create_topic,
+    delete_topic_in_broker,
+    get_all_topic_config,
+    get_topic_config,
+    get_topic_stats_info,
+)

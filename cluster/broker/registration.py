@@ -1,0 +1,262 @@
+"""Keeps this broker known to its name servers, and learns from them who else belongs to its group.
+
+    register (103): at start until it works, 1 s and 10 s later, then each period; at each topic change; when the
+                    connection was lost, because a name server drops a broker with its connection
+    slave:  the answers name the master; while they do not, it asks each second
+    master: asks (106) who its slaves are: each 5 s, each 0.5 s while a stranger replicates, whose IP may be new
+
+Each name server has its own task, so one that is down holds up nobody. Sources: BrokerController.registerBrokerAll,
+BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
+"""
+
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import structlog
+import trio
+from attrs import define, field, frozen
+
+from cluster.broker.config import BrokerConfig
+from cluster.broker.topic_config import PERM_READ, PERM_WRITE, TopicConfigManager
+from cluster.remoting import fastjson
+from cluster.remoting.client import RemotingClient
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingError, RequestError
+from cluster.remoting.headers import (
+    GetBrokerClusterInfo,
+    RegisterBroker,
+    RegisterBrokerResponse,
+    RequestHeader,
+    UnregisterBroker,
+    decode_header,
+    encode_header_fields,
+)
+from store.wakeup import Wakeup
+
+log = structlog.get_logger(__name__)
+
+MASTER_ID = 0
+RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.1, 1.0
+EARLY_REPEATS_SECONDS = (1.0, 10.0)  # After the first success.
+COALESCE_SECONDS = 0.01
+CONNECTION_CHECK_SECONDS = 1.0
+MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS = 5.0, 0.5
+UNREGISTER_MS_MAX = 1_000
+
+
+@frozen
+class Master:
+    """What a name server says to a slave. None: it knows no master."""
+
+    address: str | None
+    ha_address: str | None
+
+
+def registration_body(topics: TopicConfigManager, broker_permission: int) -> bytes:
+    """RegisterBrokerBody. A broker that forbids reading or writing says so for all its topics."""
+    wrapper = topics.plain()
+    if broker_permission != PERM_READ | PERM_WRITE:
+        for config in wrapper["topicConfigTable"].values():
+            config["perm"] = broker_permission
+    return fastjson.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper})
+
+
+def slaves_of(broker_name: str, cluster_info: Mapping[str, Any]) -> set[tuple[int, str]]:
+    """Id and IP of each slave of a group in the body of 106."""
+    group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
+    addresses = group.get("brokerAddrs") or {}
+    return {
+        (int(broker_id), address.rpartition(":")[0].strip("[]"))
+        for broker_id, address in addresses.items()
+        if int(broker_id) != MASTER_ID
+    }
+
+
+def next_pause(successes: int, failures: int, period: float) -> float:
+    """Seconds until the next registration, after so many successes in all and failures since the last one."""
+    if failures:
+        return float(min(RETRY_SECONDS_FIRST * 2 ** (min(failures, 10) - 1), RETRY_SECONDS_MAX))
+    return EARLY_REPEATS_SECONDS[successes - 1] if successes <= len(EARLY_REPEATS_SECONDS) else period
+
+
+@define(kw_only=True, eq=False)
+class RegistrationService:
+    """`address` and `ha_address` are what others are told to connect to."""
+
+    config: BrokerConfig
+    client: RemotingClient
+    topics: TopicConfigManager
+    address: str
+    ha_address: str
+    is_slave: bool
+    master_changed: Callable[[Master], None] = lambda _master: None
+    members_changed: Callable[[list[str]], None] = lambda _ips: None
+    has_strangers: Callable[[], bool] = lambda: False
+    registered: trio.Event = field(factory=trio.Event, init=False)  # With at least one name server.
+    master: Master = field(default=Master(None, None), init=False)
+    members: list[str] = field(factory=list, init=False)
+    _masters: dict[str, Master] = field(factory=dict, init=False)  # By name server.
+    _wakeups: dict[str, Wakeup] = field(init=False)
+    _ask: Wakeup = field(factory=Wakeup, init=False)
+    _failing: set[str] = field(factory=set, init=False)  # So that each trouble is logged once.
+
+    @_wakeups.default
+    def _one_each(self) -> dict[str, Wakeup]:
+        return {address: Wakeup() for address in self.config.name_servers}
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for name_server in self._wakeups:
+                nursery.start_soon(self._keep_registered, name_server)
+            if not self.is_slave and self._wakeups:
+                nursery.start_soon(self._watch_members)
+
+    def topics_changed(self) -> None:
+        """Register soon; changes that come together go out together."""
+        for wakeup in self._wakeups.values():
+            wakeup.set()
+
+    def ask_members(self) -> None:
+        """Ask for the registered slaves soon."""
+        self._ask.set()
+
+    async def register_all(self) -> None:
+        """Register with all name servers at once and wait for their answers; failures are logged, and retried later."""
+        async with trio.open_nursery() as nursery:
+            for name_server in self._wakeups:
+                nursery.start_soon(self._register, name_server)
+
+    async def unregister_all(self) -> None:
+        """Tell all name servers that this broker goes; those that do not answer find out by themselves."""
+        header = UnregisterBroker(
+            broker_name=self.config.broker_name,
+            broker_addr=self.address,
+            cluster_name=self.config.broker_cluster_name,
+            broker_id=self.config.broker_id,
+        )
+
+        async def unregister(name_server: str) -> None:
+            try:
+                await self._call(name_server, header, timeout_ms=UNREGISTER_MS_MAX)
+            except RemotingError as error:
+                log.debug("not unregistered", name_server=name_server, error=str(error))
+
+        async with trio.open_nursery() as nursery:
+            for name_server in self._wakeups:
+                nursery.start_soon(unregister, name_server)
+
+    async def _keep_registered(self, name_server: str) -> None:
+        wakeup = self._wakeups[name_server]
+        successes = failures = 0
+        while True:
+            if await self._register(name_server):
+                successes, failures = successes + 1, 0
+            else:
+                failures += 1
+            pause = next_pause(successes, failures, self.config.register_period_seconds)
+            if self.is_slave and self.master.address is None:
+                pause = min(pause, RETRY_SECONDS_MAX)
+            if await self._woken(wakeup, name_server, pause):
+                await trio.sleep(COALESCE_SECONDS)
+
+    async def _woken(self, wakeup: Wakeup, name_server: str, pause: float) -> bool:
+        """Wait for a change, `pause` seconds, or the loss of a connection that was there."""
+        until = trio.current_time() + pause
+        connected = name_server in self.client.addresses
+        while trio.current_time() < until:
+            with trio.move_on_at(min(until, trio.current_time() + CONNECTION_CHECK_SECONDS)):
+                await wakeup.wait()
+                return True
+            if connected and name_server not in self.client.addresses:
+                return False
+        return False
+
+    async def _register(self, name_server: str) -> bool:
+        body = registration_body(self.topics, self.config.broker_permission)
+        header = RegisterBroker(
+            broker_name=self.config.broker_name,
+            broker_addr=self.address,
+            cluster_name=self.config.broker_cluster_name,
+            ha_server_addr=self.ha_address,
+            broker_id=self.config.broker_id,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        try:
+            answer = await self._call(name_server, header, body, timeout_ms=self.config.register_broker_timeout_ms)
+            self._take(name_server, answer)
+        except (RemotingError, ValueError) as error:
+            self._failed(name_server, "registration failed", error)
+            return False
+        self._failing.discard(name_server)
+        if not self.registered.is_set():
+            log.info("registered", name_server=name_server, address=self.address, ha_address=self.ha_address)
+        self.registered.set()
+        return True
+
+    def _take(self, name_server: str, answer: RemotingCommand) -> None:
+        response = decode_header(RegisterBrokerResponse, answer.ext)
+        self._masters[name_server] = Master(response.master_addr or None, response.ha_server_addr or None)
+        if self.is_slave:
+            self._choose_master()
+        elif answer.body:
+            ordered = fastjson.loads(answer.body).get("table")
+            if isinstance(ordered, dict):
+                self.topics.set_order(ordered)
+
+    def _choose_master(self) -> None:
+        """The first name server that knows one is believed."""
+        known = (self._masters.get(name_server) for name_server in self._wakeups)
+        master = next((each for each in known if each and each.address), Master(None, None))
+        if master != self.master:
+            log.info("the master is another one", master=master.address, ha=master.ha_address)
+            self.master = master
+            self.master_changed(master)
+
+    async def _watch_members(self) -> None:
+        await self.registered.wait()
+        while True:
+            answers = await self._ask_all()
+            if answers:
+                self._set_members(answers)
+            pause = MEMBERS_SECONDS_WITH_STRANGERS if self.has_strangers() else MEMBERS_SECONDS
+            with trio.move_on_after(pause):
+                await self._ask.wait()
+
+    async def _ask_all(self) -> list[set[tuple[int, str]]]:
+        answers: list[set[tuple[int, str]]] = []
+
+        async def ask(name_server: str) -> None:
+            try:
+                answer = await self._call(name_server, GetBrokerClusterInfo())
+                answers.append(slaves_of(self.config.broker_name, fastjson.loads(answer.body)))
+            except (RemotingError, ValueError, TypeError, AttributeError) as error:
+                self._failed(name_server, "the registered slaves are not known", error)
+
+        async with trio.open_nursery() as nursery:
+            for name_server in self._wakeups:
+                nursery.start_soon(ask, name_server)
+        return answers
+
+    def _set_members(self, answers: Collection[Iterable[tuple[int, str]]]) -> None:
+        members = sorted(ip for _, ip in set().union(*answers))
+        if members != self.members:
+            log.info("the registered slaves are others", before=self.members, now=members)
+            self.members = members
+            self.members_changed(members)
+
+    async def _call(
+        self, name_server: str, header: RequestHeader, body: bytes = b"", *, timeout_ms: float = 3_000
+    ) -> RemotingCommand:
+        """Raises RemotingError, RequestError for any code but 0."""
+        command = RemotingCommand(header.code, ext=encode_header_fields(header), body=body)
+        answer = await self.client.request(name_server, command, timeout_ms=timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestError(answer.code, answer.remark or "")
+        return answer
+
+    def _failed(self, name_server: str, what: str, error: Exception) -> None:
+        if name_server not in self._failing:
+            self._failing.add(name_server)
+            log.warning(what, name_server=name_server, error=str(error))

@@ -1,0 +1,121 @@
+"""A slave's copy of its master's tables: topics, consumer offsets, delay offsets, groups, in this order.
+
+The first time at once, then each 10 s; a step that fails does not keep the others from being taken.
+Source: SlaveSynchronize.java (RocketMQ 4.9.8), also for the odd fact that topics are asked for at the fast port.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+import trio
+from attrs import define, field
+
+from cluster.broker.consumer_offset import ConsumerOffsetManager
+from cluster.broker.delay import ScheduleMessageService, read_delay_offsets
+from cluster.broker.json_file import JsonFile
+from cluster.broker.subscription_group import SubscriptionGroupManager
+from cluster.broker.topic_config import TopicConfigManager
+from cluster.remoting import fastjson
+from cluster.remoting.client import RemotingClient
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingError, RequestError
+from cluster.remoting.headers import (
+    GetAllConsumerOffset,
+    GetAllDelayOffset,
+    GetAllSubscriptionGroupConfig,
+    GetAllTopicConfig,
+    RequestHeader,
+)
+from store.wakeup import Wakeup
+
+log = structlog.get_logger(__name__)
+
+PERIOD_SECONDS = 10.0
+TIMEOUT_MS = 3_000
+
+
+def fast_address(address: str) -> str:
+    """The fast port of the broker whose main port is in `address`."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) - 2}"
+
+
+@define(kw_only=True, eq=False)
+class SlaveSynchronize:
+    client: RemotingClient
+    topics: TopicConfigManager
+    topics_file: JsonFile
+    groups: SubscriptionGroupManager
+    groups_file: JsonFile
+    offsets: ConsumerOffsetManager
+    schedule: ScheduleMessageService
+    master_address: str | None = field(default=None, init=False)
+    _failing: set[str] = field(factory=set, init=False)  # Steps, so that each trouble is logged once.
+    _wakeup: Wakeup = field(factory=Wakeup, init=False)
+
+    def set_master(self, address: str | None) -> None:
+        """The master's main address; None: there is none to copy from."""
+        if address != self.master_address:
+            self.master_address = address
+            self._wakeup.set()
+
+    async def run(self) -> None:
+        while True:
+            if self.master_address is not None:
+                await self.synchronize(self.master_address)
+            with trio.move_on_after(PERIOD_SECONDS):
+                await self._wakeup.wait()
+
+    async def synchronize(self, address: str) -> None:
+        """Copy all four tables once."""
+        steps: tuple[tuple[str, Callable[[str], Awaitable[None]]], ...] = (
+            ("topics", self._topics),
+            ("consumer offsets", self._offsets),
+            ("delay offsets", self._delay_offsets),
+            ("subscription groups", self._groups),
+        )
+        for name, step in steps:
+            try:
+                await step(address)
+            except (RemotingError, ValueError, TypeError, AttributeError, OSError) as error:
+                if name not in self._failing:
+                    log.warning("could not copy from the master", what=name, master=address, error=str(error))
+                    self._failing.add(name)
+            else:
+                self._failing.discard(name)
+
+    async def _topics(self, address: str) -> None:
+        if self.topics.replace(_object(await self._ask(fast_address(address), GetAllTopicConfig()))):
+            await trio.to_thread.run_sync(self.topics_file.save, fastjson.pretty(self.topics.plain()))
+            log.info("topics copied from the master", count=len(self.topics.table))
+
+    async def _offsets(self, address: str) -> None:
+        self.offsets.merge(_object(await self._ask(address, GetAllConsumerOffset())))  # Saved with our own.
+
+    async def _delay_offsets(self, address: str) -> None:
+        body = await self._ask(address, GetAllDelayOffset())
+        table = read_delay_offsets(_object(body))
+        if table != self.schedule.table or not self.schedule.file.path.exists():
+            await trio.to_thread.run_sync(self.schedule.file.save, body.decode())
+            self.schedule.table = table
+
+    async def _groups(self, address: str) -> None:
+        if self.groups.replace(_object(await self._ask(address, GetAllSubscriptionGroupConfig()))):
+            await trio.to_thread.run_sync(self.groups_file.save, fastjson.pretty(self.groups.plain()))
+            log.info("subscription groups copied from the master", count=len(self.groups.table))
+
+    async def _ask(self, address: str, header: RequestHeader) -> bytes:
+        """Raises RemotingError, RequestError for any code but 0."""
+        answer = await self.client.request(address, RemotingCommand(header.code), timeout_ms=TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestError(answer.code, answer.remark or "")
+        return bytes(answer.body)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    value = fastjson.loads(body)
+    if not isinstance(value, dict):
+        raise ValueError("no JSON object")
+    return value
