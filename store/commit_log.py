@@ -244,9 +244,7 @@ class CommitLog:
         self.files.close()
 
 
-def _encode_ipv6(
-    message: PutMessage, sys_flag: int, queue_offset: int, phy_offset: int, store_timestamp: int
-) -> bytes:
+def _encode_ipv6(message: PutMessage, sys_flag: int, queue_offset: int, phy_offset: int, store_timestamp: int) -> bytes:
     return encode_message(
         Message(
             topic=message.topic,

@@ -49,7 +49,9 @@ class StoreConfig:
     """Everything the store needs to know. Sizes in bytes, times in milliseconds, unless the name says otherwise."""
 
     root: Path = option(Path("~/store"), key="storePathRootDir", doc="the store's root directory")
-    commit_log_dir: Path | None = option(None, key="storePathCommitLog", doc="commit log directory; none: ROOT/commitlog")
+    commit_log_dir: Path | None = option(
+        None, key="storePathCommitLog", doc="commit log directory; none: ROOT/commitlog"
+    )
     mapped_file_size_commit_log: int = option(
         1 << 30, key="mappedFileSizeCommitLog", doc="bytes of one commit log file", validator=_record_fits
     )
@@ -99,7 +101,10 @@ class StoreConfig:
         8, key="maxTransferCountOnMessageInDisk", doc="the same for messages that are not in memory"
     )
     access_message_in_memory_max_ratio: int = option(
-        40, key="accessMessageInMemoryMaxRatio", doc="percent of RAM that counts as memory", validator=validators.le(100)
+        40,
+        key="accessMessageInMemoryMaxRatio",
+        doc="percent of RAM that counts as memory",
+        validator=validators.le(100),
     )
     offset_check_in_slave: bool = option(False, key="offsetCheckInSlave", doc="correct bad pull offsets on a slave too")
     message_delay_level: str = option(

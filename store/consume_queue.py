@@ -139,7 +139,7 @@ class ConsumeQueue:
         self.max_phy_offset = min(self.max_phy_offset, phy_offset)
 
     def correct_min_offset(self, min_phy_offset: int) -> None:
-        """Find the first message that the log still has. Source: ConsumeQueue.correctMinOffset (5.3.3: also when none is left)."""
+        """Find the first message that the log still has. As ConsumeQueue.correctMinOffset of 5.3.3."""
         low, high = max(self.min_offset, self.files.min_offset // CONSUME_QUEUE_UNIT), self.max_offset
         self.min_offset = low
         while low < high:
@@ -150,4 +150,3 @@ class ConsumeQueue:
             else:
                 high = middle
         self.min_offset = low
-

@@ -60,7 +60,9 @@ class FlushService:
             while self.failure is None:
                 with trio.move_on_after(self.config.flush_interval_commit_log_ms / 1000):
                     await self._wakeup.wait()
-                thorough = (trio.current_time() - last_thorough) * 1000 >= self.config.flush_commit_log_thorough_interval_ms
+                thorough = (
+                    trio.current_time() - last_thorough
+                ) * 1000 >= self.config.flush_commit_log_thorough_interval_ms
                 if self._waiters or thorough or self._dirty_pages() >= self.config.flush_commit_log_least_pages:
                     last_thorough = trio.current_time() if thorough else last_thorough
                     await self.flush()

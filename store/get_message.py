@@ -39,7 +39,7 @@ class GetResult(NamedTuple):
     max_offset: int
     buffers: list[memoryview]
     size: int = 0
-    count: int = 0
+    message_count: int = 0
     suggest_slave: bool = False
 
 
@@ -156,7 +156,7 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
             high = middle
     here = store_timestamp(queue, log, low)
     before = store_timestamp(queue, log, low - 1) if low > queue.min_offset else -1
-    return low - 1 if here > timestamp and 0 <= before and timestamp - before <= here - timestamp else low
+    return low - 1 if here > timestamp and before >= 0 and timestamp - before <= here - timestamp else low
 
 
 _STORE_TIME_AT, _STORE_TIME_AT_V6, _SYS_FLAG_AT = 56, 68, 36

@@ -36,7 +36,9 @@ class MappedFileQueue:
             if path.is_file() and len(path.name) == 20 and path.name.isdecimal():
                 found.append(path)
             else:
-                log.warning("a foreign entry in the store is ignored; RocketMQ 4.9 would not start over it", path=str(path))
+                log.warning(
+                    "a foreign entry in the store is ignored; RocketMQ 4.9 would not start over it", path=str(path)
+                )
         if found and found[-1].stat().st_size == 0:
             log.warning("an empty last file, left by a crash, is removed", path=str(found[-1]))
             found.pop().unlink()

@@ -8,7 +8,7 @@ Big endian, signed; times are ms; a host is an address of 4 or 16 bytes and an i
 i32 bytes to the end of the file | i32 BLANK_MAGIC. Sources: CommitLog, MessageExtEncoder, MessageDecoder; RocketMQ 4.9.8, 5.3.3.
 """
 
-import socket
+from ipaddress import ip_address
 from struct import Struct
 from struct import error as StructError
 from zlib import crc32
@@ -82,17 +82,13 @@ def message_id(store_host: bytes, phy_offset: int) -> str:
 def host_bytes(address: str) -> bytes:
     """`1.2.3.4:10911` or `[::1]:10911` as records keep it: 8 bytes, or 20 for IPv6."""
     host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.inet_pton(family, host) + int(port).to_bytes(4)
+    return ip_address(host.strip("[]")).packed + int(port).to_bytes(4)
 
 
 def host_text(host: bytes) -> str:
     """The reverse of host_bytes."""
-    port = int.from_bytes(host[-4:])
-    if len(host) == 8:
-        return f"{socket.inet_ntop(socket.AF_INET, host[:4])}:{port}"
-    return f"[{socket.inet_ntop(socket.AF_INET6, host[:16])}]:{port}"
+    address, port = ip_address(host[:-4]), int.from_bytes(host[-4:])
+    return f"{address}:{port}" if len(host) == 8 else f"[{address}]:{port}"
 
 
 def decode_message(buffer: bytes | memoryview, at: int = 0, *, check_crc: bool = True) -> Message:

@@ -300,7 +300,7 @@ class MessageStore:
         """Answer a pull; see store.get_message."""
         queue = self._queues.get(topic, queue_id)
         result = get_message(queue, self.commit_log, self.config, offset, count_max, tags_codes)
-        self._gets += result.count
+        self._gets += result.message_count
         return result
 
     def message_at(self, phy_offset: int) -> memoryview | None:

@@ -133,9 +133,7 @@ def _entry(
     return DispatchEntry(topic, fields[3], fields[5], phy_offset, size, code, fields[_STORE_TIME_AT], fields[7])
 
 
-def _careful_entry(
-    record: bytes, phy_offset: int, check_crc: bool, delays_ms: tuple[int, ...]
-) -> DispatchEntry | str:
+def _careful_entry(record: bytes, phy_offset: int, check_crc: bool, delays_ms: tuple[int, ...]) -> DispatchEntry | str:
     """The same for the rarer layouts, field by field."""
     try:
         message = decode_message(record, check_crc=check_crc)

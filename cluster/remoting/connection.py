@@ -1,0 +1,154 @@
+"""One client's connection, as handlers see it: answers go out at once, or as soon as the socket takes them.
+
+write() never waits and never fails: a peer that is gone is noticed by the read side. One connection carries many requests at a
+time; answers go out in any order.
+"""
+
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import trio
+from attrs import define, field
+
+from cluster.remoting.command import RemotingCommand, encode
+from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError
+from store.message import host_bytes
+
+_BUFFERS_MAX = 512  # In one sendmsg; the kernel takes 1024.
+
+
+@define(eq=False)
+class _Call:
+    """A request of ours that waits for the client's answer."""
+
+    done: trio.Event = field(factory=trio.Event)
+    answer: RemotingCommand | None = None
+
+
+@define(eq=False)
+class Connection:
+    """A connected peer. `remote_address` is `ip:port`, `remote_host` the same as records keep it."""
+
+    _socket: socket.socket
+    _start_soon: Callable[[Callable[[], Awaitable[None]]], None]  # For the task that waits for a full socket.
+    _unsent_bytes_max: int
+    remote_address: str = field(init=False)
+    remote_host: bytes = field(init=False)
+    on_close: "list[Callable[[Connection], None]]" = field(factory=list, init=False)
+    closed: bool = field(default=False, init=False)
+    last_active: float = field(factory=trio.current_time, init=False)
+    unsent_bytes: int = field(default=0, init=False)
+    _unsent: "deque[bytes | memoryview]" = field(factory=deque, init=False)
+    _corked: "list[bytes | memoryview] | None" = field(default=None, init=False)
+    _calls: dict[int, _Call] = field(factory=dict, init=False)
+    _opaque: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        host, port = self._socket.getpeername()[:2]
+        self.remote_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.remote_host = host_bytes(self.remote_address)
+
+    def cork(self) -> None:
+        """Gather what is written from now on."""
+        self._corked = []
+
+    def uncork(self) -> None:
+        """Send what was gathered, in one system call."""
+        gathered, self._corked = self._corked, None
+        if gathered:
+            self.write(*gathered)
+
+    def write(self, *buffers: bytes | memoryview) -> None:
+        """Send these bytes, in order, behind all that were written before. What is written to a dead peer is dropped."""
+        if self._corked is not None:
+            self._corked += buffers
+            return
+        if self.closed:
+            return
+        queue = deque(buffers)
+        if not self._unsent:
+            if self._send_now(queue) and queue:
+                self._unsent = queue
+                self.unsent_bytes = sum(map(len, queue))
+                self._start_soon(self._send_rest)
+            return
+        self._unsent += queue
+        self.unsent_bytes += sum(map(len, queue))
+        if self.unsent_bytes > self._unsent_bytes_max:
+            self.close()
+
+    def send(self, command: RemotingCommand) -> None:
+        """Send a whole command."""
+        self.write(encode(command))
+
+    def _send_now(self, queue: "deque[bytes | memoryview]") -> bool:
+        """Give the socket as much of the queue as it takes; False when the peer is gone."""
+        try:
+            while queue:
+                if len(queue) == 1:
+                    sent = self._socket.send(queue[0])
+                else:
+                    sent = self._socket.sendmsg([queue[i] for i in range(min(len(queue), _BUFFERS_MAX))])
+                self.last_active = trio.current_time()
+                while queue and sent >= len(queue[0]):
+                    sent -= len(queue.popleft())
+                if queue and sent:
+                    queue[0] = memoryview(queue[0])[sent:]
+        except BlockingIOError:
+            return True
+        except OSError:
+            self.close()
+            return False
+        return True
+
+    async def _send_rest(self) -> None:
+        while self._unsent and not self.closed:
+            try:
+                await trio.lowlevel.wait_writable(self._socket)
+            except (trio.ClosedResourceError, OSError):
+                return
+            if not self._send_now(self._unsent):
+                return
+            self.unsent_bytes = sum(map(len, self._unsent))
+
+    async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Ask the client something and wait for its answer.
+
+        Raises RemotingTimeoutError, or RemotingConnectError when the connection ends first.
+        """
+        self._opaque += 1
+        command.opaque = self._opaque
+        call = self._calls[command.opaque] = _Call()
+        try:
+            if self.closed:
+                raise RemotingConnectError(self.remote_address, "the connection is closed")
+            self.send(command)
+            with trio.move_on_after(timeout_ms / 1000):
+                await call.done.wait()
+                if call.answer is None:
+                    raise RemotingConnectError(self.remote_address, "the connection ended before the answer came")
+                return call.answer
+            raise RemotingTimeoutError(self.remote_address, command.code, timeout_ms)
+        finally:
+            del self._calls[command.opaque]
+
+    def answered(self, command: RemotingCommand) -> None:
+        """Hand over a response that came in; one that nobody waits for is dropped."""
+        call = self._calls.get(command.opaque)
+        if call is not None:
+            call.answer = command
+            call.done.set()
+
+    def close(self) -> None:
+        """End the connection and tell those who asked to know."""
+        if self.closed:
+            return
+        self.closed = True
+        self._unsent.clear()
+        trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
+        for call in self._calls.values():
+            call.done.set()
+        for callback in self.on_close:
+            callback(self)
