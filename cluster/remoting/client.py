@@ -12,6 +12,7 @@ import structlog
 import trio
 from attrs import define, field
 
+from cluster.remoting.address import split_address
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import ONEWAY, FrameReader, RemotingCommand, decode, encode
 from cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
@@ -25,14 +26,6 @@ _OPAQUE_MASK = 0x7FFFFFFF
 log = structlog.get_logger(__name__)
 
 OnRequest = Callable[[RemotingCommand], RemotingCommand | None]
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Split "host:port"; an IPv6 host stands in brackets. Raises ValueError."""
-    host, colon, port = address.rpartition(":")
-    if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):
-        raise ValueError(f"{address!r} is not host:port")
-    return host.strip("[]"), int(port)
 
 
 async def connect_tcp(address: str) -> trio.abc.Stream:
@@ -251,7 +244,10 @@ class RemotingClient:
                 del self._connections[connection.address]
 
 
-def _connect_reason(error: Exception) -> str:
-    """trio reports all addresses that a name has failed at; the first one's reason says most."""
-    causes = getattr(error.__cause__, "exceptions", None) or (error.__cause__ or error,)
-    return getattr(causes[0], "strerror", None) or str(causes[0])
+def _connect_reason(error: BaseException) -> str:
+    """trio wraps what the kernel said, and may have tried several addresses: the first one's reason will do."""
+    if isinstance(error, BaseExceptionGroup):
+        return _connect_reason(error.exceptions[0])
+    if error.__cause__ is not None:
+        return _connect_reason(error.__cause__)
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,1 @@
+"""The name server: which brokers are there, and which of them has which topic."""

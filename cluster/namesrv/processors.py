@@ -1,0 +1,185 @@
+"""The name server's requests: one handler each. Source: DefaultRequestProcessor.java (RocketMQ 4.9.8)."""
+
+import attrs
+import structlog
+
+from cluster.namesrv.controller import NamesrvController
+from cluster.namesrv.kv_config import ORDER_TOPIC_CONFIG
+from cluster.namesrv.registration import read_data_version, read_registration
+from cluster.namesrv.route_info import UNIT, UNIT_SUBSCRIPTION
+from cluster.remoting import fastjson
+from cluster.remoting import headers as h
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.server import Reply, Request
+
+log = structlog.get_logger(__name__)
+
+STANDARD_JSON_VERSION = 401  # V4_9_4. Older clients expect broker ids as bare keys, or strip quotes by hand.
+
+
+def register_broker(namesrv: NamesrvController, header: h.RegisterBroker, request: Request) -> Reply:
+    """103. A slave is told where its master is; every broker is told the ordered topics."""
+    new = read_registration(header, request.body, request.command.version)
+    told = namesrv.routes.register(new, request.connection, namesrv.clock())
+    if told.is_new:
+        log.info("broker registered", broker=new.broker_name, id=new.broker_id, address=new.address)
+    ordered = namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
+    body = fastjson.dumps({"table": dict(ordered)}) if ordered else b""
+    return Reply.success(body, haServerAddr=told.ha_server_addr, masterAddr=told.master_addr)
+
+
+def unregister_broker(namesrv: NamesrvController, header: h.UnregisterBroker, request: Request) -> Reply:
+    """104. Leaves alone what another broker has registered meanwhile under the same name and id."""
+    if namesrv.routes.unregister(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr):
+        log.info("broker left", broker=header.broker_name, id=header.broker_id, address=header.broker_addr)
+    return Reply()
+
+
+def query_data_version(namesrv: NamesrvController, header: h.QueryDataVersion, request: Request) -> Reply:
+    """322. An equal version counts as a sign of life."""
+    version = read_data_version(request.body)
+    known = namesrv.routes.data_version(header.broker_addr)
+    changed = namesrv.routes.is_changed(header.broker_addr, version)
+    if not changed:
+        namesrv.routes.touch(header.broker_addr, namesrv.clock())
+    return Reply.success(fastjson.dumps(known.plain()) if known else b"", changed=changed)
+
+
+def get_route_info_by_topic(namesrv: NamesrvController, header: h.GetRouteInfoByTopic, request: Request) -> Reply:
+    """105"""
+    route = namesrv.routes.route(header.topic)
+    if route is None:
+        remark = f"No topic route info in name server for the topic: {header.topic}"
+        return Reply(ResponseCode.TOPIC_NOT_EXIST, remark)
+    if namesrv.config.order_message_enable:
+        order = namesrv.kv.get(ORDER_TOPIC_CONFIG, header.topic)
+        route |= {"orderTopicConf": order} if order else {}
+    standard = header.accept_standard_json_only or request.command.version >= STANDARD_JSON_VERSION
+    return Reply(body=fastjson.dumps_ascii(route) if standard else fastjson.dumps(route))
+
+
+def get_broker_cluster_info(namesrv: NamesrvController, header: h.GetBrokerClusterInfo, request: Request) -> Reply:
+    """106. Bare keys for every client."""
+    return Reply(body=fastjson.dumps(namesrv.routes.cluster_info()))
+
+
+def wipe_write_perm_of_broker(namesrv: NamesrvController, header: h.WipeWritePermOfBroker, request: Request) -> Reply:
+    """205. Producers keep away from the group."""
+    count = namesrv.routes.set_write_perm(header.broker_name, allowed=False)
+    log.info("write permission wiped", broker=header.broker_name, topics=count)
+    return Reply.success(wipeTopicCount=count)
+
+
+def add_write_perm_of_broker(namesrv: NamesrvController, header: h.AddWritePermOfBroker, request: Request) -> Reply:
+    """327"""
+    count = namesrv.routes.set_write_perm(header.broker_name, allowed=True)
+    log.info("write permission added", broker=header.broker_name, topics=count)
+    return Reply.success(addTopicCount=count)
+
+
+def get_all_topic_list(namesrv: NamesrvController, header: h.GetAllTopicListFromNameserver, request: Request) -> Reply:
+    """206"""
+    return _topic_list(namesrv.routes.topics())
+
+
+def delete_topic(namesrv: NamesrvController, header: h.DeleteTopicInNamesrv, request: Request) -> Reply:
+    """216. Brokers keep the topic: mqadmin asks them with 215."""
+    namesrv.routes.delete_topic(header.topic, header.cluster_name)
+    return Reply()
+
+
+def get_topics_by_cluster(namesrv: NamesrvController, header: h.GetTopicsByCluster, request: Request) -> Reply:
+    """224"""
+    return _topic_list(namesrv.routes.topics(header.cluster))
+
+
+def get_system_topic_list(namesrv: NamesrvController, header: h.GetSystemTopicListFromNs, request: Request) -> Reply:
+    """304. Clusters and groups have topics of their name; mqadmin asks the one address for the others with 305."""
+    routes = namesrv.routes
+    names = [*routes.clusters, *(name for names in routes.clusters.values() for name in names)]
+    address = next((address for group in routes.brokers.values() for address in group.addresses.values()), None)
+    return Reply(body=fastjson.dumps(({"brokerAddr": address} if address else {}) | {"topicList": names}))
+
+
+def get_unit_topics(namesrv: NamesrvController, header: h.GetUnitTopicList, request: Request) -> Reply:
+    """311"""
+    return _topic_list(namesrv.routes.unit_topics(flags=UNIT, mask=UNIT))
+
+
+def get_unit_sub_topics(namesrv: NamesrvController, header: h.GetHasUnitSubTopicList, request: Request) -> Reply:
+    """312"""
+    return _topic_list(namesrv.routes.unit_topics(flags=UNIT_SUBSCRIPTION, mask=UNIT_SUBSCRIPTION))
+
+
+def get_unit_sub_ununit_topics(
+    namesrv: NamesrvController, header: h.GetHasUnitSubUnunitTopicList, request: Request
+) -> Reply:
+    """313"""
+    return _topic_list(namesrv.routes.unit_topics(flags=UNIT_SUBSCRIPTION, mask=UNIT | UNIT_SUBSCRIPTION))
+
+
+def put_kv_config(namesrv: NamesrvController, header: h.PutKVConfig, request: Request) -> Reply:
+    """100"""
+    namesrv.kv.put(header.namespace, header.key, header.value)
+    return Reply()
+
+
+def get_kv_config(namesrv: NamesrvController, header: h.GetKVConfig, request: Request) -> Reply:
+    """101"""
+    value = namesrv.kv.get(header.namespace, header.key)
+    if value is None:
+        remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+        return Reply(ResponseCode.QUERY_NOT_FOUND, remark)
+    return Reply.success(value=value)
+
+
+def delete_kv_config(namesrv: NamesrvController, header: h.DeleteKVConfig, request: Request) -> Reply:
+    """102"""
+    namesrv.kv.delete(header.namespace, header.key)
+    return Reply()
+
+
+def get_kv_list_by_namespace(namesrv: NamesrvController, header: h.GetKVListByNamespace, request: Request) -> Reply:
+    """219"""
+    table = namesrv.kv.namespace(header.namespace)
+    if not table:
+        return Reply(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
+    return Reply(body=fastjson.dumps({"table": dict(table)}))
+
+
+def get_namesrv_config(namesrv: NamesrvController, header: h.GetNamesrvConfig, request: Request) -> Reply:
+    """319"""
+    options = {}
+    for configuration in namesrv.configurations:
+        for option in attrs.fields(type(configuration)):
+            value = getattr(configuration, option.name)
+            text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+            options[option.metadata["key"]] = text
+    return Reply(body="".join(f"{key}={value}\n" for key, value in sorted(options.items())).encode())
+
+
+def _topic_list(topics: list[str]) -> Reply:
+    return Reply(body=fastjson.dumps({"topicList": topics}))
+
+
+HANDLERS = (
+    register_broker,
+    unregister_broker,
+    query_data_version,
+    get_route_info_by_topic,
+    get_broker_cluster_info,
+    wipe_write_perm_of_broker,
+    add_write_perm_of_broker,
+    get_all_topic_list,
+    delete_topic,
+    get_topics_by_cluster,
+    get_system_topic_list,
+    get_unit_topics,
+    get_unit_sub_topics,
+    get_unit_sub_ununit_topics,
+    put_kv_config,
+    get_kv_config,
+    delete_kv_config,
+    get_kv_list_by_namespace,
+    get_namesrv_config,
+)

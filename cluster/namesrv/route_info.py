@@ -1,0 +1,236 @@
+"""The name server's tables: clusters, brokers, queues, and who is alive. Pure: the clock is fed in, nothing is sent.
+
+    clusters   cluster -> names of its broker groups
+    brokers    broker name -> its cluster and the address of each id (0 is the master)
+    queues     topic -> broker name -> how many queues, with which permissions
+    live       address -> when it registered last, over which connection
+
+A route to a topic needs an entry in `queues` and an address in `brokers`. Only masters fill `queues`, and only with a
+table that is new; entries outlive what the broker says later and go with the group's last address, or on request.
+Every method first checks, then changes. Source: RouteInfoManager.java (RocketMQ 4.9.8).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from cluster.broker.data_version import DataVersion
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+
+MASTER_ID = 0
+PERM_WRITE, PERM_READ_WRITE = 2, 6
+UNIT, UNIT_SUBSCRIPTION = 1, 2  # Bits of topic_sys_flag.
+
+
+@frozen
+class QueueData:
+    """One broker group's share of a topic."""
+
+    broker_name: str
+    read_queues: int
+    write_queues: int
+    perm: int
+    topic_sys_flag: int = 0
+
+    def plain(self) -> dict[str, Any]:
+        """As routes show it."""
+        return {
+            "brokerName": self.broker_name,
+            "perm": self.perm,
+            "readQueueNums": self.read_queues,
+            "topicSysFlag": self.topic_sys_flag,
+            "writeQueueNums": self.write_queues,
+        }
+
+
+@frozen
+class BrokerData:
+    """A broker group: a master and its slaves."""
+
+    cluster: str
+    broker_name: str
+    addresses: Mapping[int, str] = field(factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """As routes and the cluster table show it; the ids are int keys."""
+        addresses = dict(sorted(self.addresses.items()))
+        return {"brokerAddrs": addresses, "brokerName": self.broker_name, "cluster": self.cluster}
+
+
+@frozen
+class LiveBroker:
+    """An address that registered not long ago."""
+
+    registered_at: float  # Seconds of the clock that is fed in.
+    data_version: DataVersion
+    connection: object  # Whose end is the broker's end.
+    ha_server_addr: str
+
+
+@frozen
+class Registration:
+    """What a broker says of itself. `topics` are those it tells of this time, perhaps one only."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_server_addr: str
+    data_version: DataVersion
+    topics: Mapping[str, QueueData]
+
+
+@frozen
+class Registered:
+    """The answer to a registration: for a slave, where its master is."""
+
+    is_new: bool
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+
+
+@define(eq=False)
+class RouteInfoManager:
+    """The tables, and every change that can happen to them."""
+
+    clusters: dict[str, dict[str, None]] = field(factory=dict, init=False)  # Names as keys: a set that keeps order.
+    brokers: dict[str, BrokerData] = field(factory=dict, init=False)
+    queues: dict[str, dict[str, QueueData]] = field(factory=dict, init=False)
+    live: dict[str, LiveBroker] = field(factory=dict, init=False)
+
+    def register(self, new: Registration, connection: object, now: float) -> Registered:
+        """Take a broker in, or refresh it. Raises RequestError when another cluster has a group of that name."""
+        group = self.brokers.get(new.broker_name) or BrokerData(new.cluster, new.broker_name)
+        if group.cluster != new.cluster and set(group.addresses.values()) - {new.address}:
+            remark = f"broker {new.broker_name} is registered in cluster {group.cluster}, not {new.cluster}"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        if group.cluster != new.cluster:
+            self._leave_cluster(group)
+            group = evolve(group, cluster=new.cluster)
+        is_new = new.broker_id not in group.addresses
+        # The same address under another id: a slave has become master, or the other way round.
+        addresses = {number: address for number, address in group.addresses.items() if address != new.address}
+        addresses[new.broker_id] = new.address
+        self.brokers[new.broker_name] = evolve(group, addresses=addresses)
+        self.clusters.setdefault(new.cluster, {})[new.broker_name] = None
+        if new.broker_id == MASTER_ID and (is_new or self.is_changed(new.address, new.data_version)):
+            for topic, queue in new.topics.items():
+                self.queues.setdefault(topic, {})[new.broker_name] = queue
+        self.live[new.address] = LiveBroker(now, new.data_version, connection, new.ha_server_addr)
+        master = addresses.get(MASTER_ID)
+        if new.broker_id == MASTER_ID or master not in self.live:
+            return Registered(is_new)
+        return Registered(is_new, master, self.live[master].ha_server_addr)
+
+    def unregister(self, cluster: str, broker_name: str, broker_id: int, address: str) -> bool:
+        """A broker leaves of its own accord; False when there is no such one, and nothing changes."""
+        group = self.brokers.get(broker_name)
+        if group is None or group.cluster != cluster or group.addresses.get(broker_id) != address:
+            return False
+        self._remove(address)
+        return True
+
+    def drop(self, connection: object) -> list[str]:
+        """The connection is gone: so are the brokers that registered over it. Returns their addresses."""
+        return self._remove_all(a for a, broker in self.live.items() if broker.connection is connection)
+
+    def expire(self, now: float, timeout: float) -> dict[str, object]:
+        """Drop who has been silent for longer than `timeout` seconds; returns their addresses and connections."""
+        silent = {a: broker.connection for a, broker in self.live.items() if now - broker.registered_at > timeout}
+        self._remove_all(silent)
+        return silent
+
+    def is_changed(self, address: str, version: DataVersion) -> bool:
+        """Whether that broker's topics are unknown here as of `version`."""
+        known = self.data_version(address)
+        return known is None or known != version
+
+    def data_version(self, address: str) -> DataVersion | None:
+        """The version of the broker's topics as it registered last."""
+        broker = self.live.get(address)
+        return broker.data_version if broker else None
+
+    def touch(self, address: str, now: float) -> None:
+        """A sign of life."""
+        if broker := self.live.get(address):
+            self.live[address] = evolve(broker, registered_at=now)
+
+    def set_write_perm(self, broker_name: str, *, allowed: bool) -> int:
+        """Open or close every queue of the group for producers; returns how many topics that touched.
+
+        As in RocketMQ it holds until the broker registers a changed table, and opening drops the inherit bit.
+        """
+        touched = 0
+        for shares in self.queues.values():
+            if share := shares.get(broker_name):
+                perm = PERM_READ_WRITE if allowed else share.perm & ~PERM_WRITE
+                shares[broker_name] = evolve(share, perm=perm)
+                touched += 1
+        return touched
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic's queues, all or those of one cluster."""
+        shares = self.queues.get(topic, {})
+        for name in list(shares):
+            if not cluster or name in self.clusters.get(cluster, {}):
+                del shares[name]
+        if not shares:
+            self.queues.pop(topic, None)
+
+    def route(self, topic: str) -> dict[str, Any] | None:
+        """TopicRouteData with int keys for the broker ids; None without a queue or a live broker for it."""
+        shares = self.queues.get(topic, {})
+        groups = [self.brokers[name].plain() for name in shares if name in self.brokers]
+        if not groups:
+            return None
+        queues = [share.plain() for share in shares.values()]
+        return {"brokerDatas": groups, "filterServerTable": {}, "queueDatas": queues}
+
+    def cluster_info(self) -> dict[str, Any]:
+        """ClusterInfo with int keys for the broker ids."""
+        return {
+            "brokerAddrTable": {name: group.plain() for name, group in self.brokers.items()},
+            "clusterAddrTable": {cluster: list(names) for cluster, names in self.clusters.items()},
+        }
+
+    def topics(self, cluster: str | None = None) -> list[str]:
+        """All topics, or those with queues in a cluster."""
+        if cluster is None:
+            return list(self.queues)
+        names = self.clusters.get(cluster, {}).keys()
+        return [topic for topic, shares in self.queues.items() if names & shares.keys()]
+
+    def unit_topics(self, *, flags: int, mask: int) -> list[str]:
+        """Topics whose sys flag, masked, is `flags`; the first broker's word counts."""
+        return [
+            topic for topic, shares in self.queues.items() if next(iter(shares.values())).topic_sys_flag & mask == flags
+        ]
+
+    def _remove_all(self, addresses: Iterable[str]) -> list[str]:
+        gone = list(addresses)
+        for address in gone:
+            self._remove(address)
+        return gone
+
+    def _remove(self, address: str) -> None:
+        """Take an address out of its group; a group without addresses goes, with its queues."""
+        self.live.pop(address, None)
+        for group in [group for group in self.brokers.values() if address in group.addresses.values()]:
+            left = {number: other for number, other in group.addresses.items() if other != address}
+            if left:
+                self.brokers[group.broker_name] = evolve(group, addresses=left)
+                continue
+            del self.brokers[group.broker_name]
+            self._leave_cluster(group)
+            for topic in [topic for topic, shares in self.queues.items() if group.broker_name in shares]:
+                del self.queues[topic][group.broker_name]
+                if not self.queues[topic]:
+                    del self.queues[topic]
+
+    def _leave_cluster(self, group: BrokerData) -> None:
+        names = self.clusters.get(group.cluster, {})
+        names.pop(group.broker_name, None)
+        if not names:
+            self.clusters.pop(group.cluster, None)

@@ -1,0 +1,74 @@
+"""The name server as a service: a port, the handlers, and the watch over brokers that go silent or away.
+
+Source: NamesrvController.java, BrokerHousekeepingService.java (RocketMQ 4.9.8).
+"""
+
+import structlog
+import trio
+from attrs import define, field
+
+from cluster.namesrv.config import NamesrvConfig
+from cluster.namesrv.controller import NamesrvController
+from cluster.namesrv.kv_config import KVConfigManager
+from cluster.namesrv.processors import HANDLERS
+from cluster.namesrv.route_info import RouteInfoManager
+from cluster.remoting.config import ServerConfig
+from cluster.remoting.connection import Connection
+from cluster.remoting.server import RemotingServer, dispatch_table, open_listener
+
+log = structlog.get_logger(__name__)
+
+
+@define(eq=False)
+class NameServer:
+    """One name server. `run` serves until it is cancelled; name servers know nothing of one another."""
+
+    config: NamesrvConfig = field(factory=NamesrvConfig)
+    server_config: ServerConfig = field(factory=ServerConfig)
+    controller: NamesrvController = field(init=False)
+
+    @controller.default
+    def _make_controller(self) -> NamesrvController:
+        path = self.config.kv_config_path
+        kv = KVConfigManager(path.expanduser() if path else None)
+        return NamesrvController(self.config, kv, trio.current_time, (self.config, self.server_config))
+
+    @property
+    def routes(self) -> RouteInfoManager:
+        return self.controller.routes
+
+    async def run(
+        self,
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Listen and serve; started() gives the port. None: as configured; port 0: any free one.
+
+        Raises OSError when the port cannot be had, ValueError for an unreadable KV configuration.
+        """
+        self.controller.kv.load()
+        listener = open_listener(
+            self.server_config.bind_address if host is None else host, self.config.listen_port if port is None else port
+        )
+        server = RemotingServer(dispatch_table(self.controller, HANDLERS), self.server_config)
+        server.on_connect.append(lambda connection: connection.on_close.append(self._closed))
+        async with trio.open_nursery() as nursery:
+            bound = listener.getsockname()[1]
+            await nursery.start(server.serve, listener)
+            nursery.start_soon(self._scan_not_active_brokers)
+            task_status.started(bound)
+
+    async def _scan_not_active_brokers(self) -> None:
+        while True:
+            await trio.sleep(self.config.scan_not_active_broker_interval_ms / 1000)
+            timeout = self.config.broker_not_active_timeout_ms / 1000
+            for address, connection in self.routes.expire(trio.current_time(), timeout).items():
+                log.warning("broker dropped: it has gone silent", address=address, seconds=timeout)
+                if isinstance(connection, Connection):
+                    connection.close()
+
+    def _closed(self, connection: Connection) -> None:
+        for address in self.routes.drop(connection):
+            log.warning("broker dropped: its connection was closed", address=address)
