@@ -114,16 +114,30 @@ class CommitLog:
         entries: list[DispatchEntry] = []
         offsets: dict[tuple[str, int], int] = {}
         pieces: list[bytes | memoryview] = []
+        topics, new, pack_record, pack_size = self._topics, tuple.__new__, RECORD_V4.pack, _I16.pack
         file = self._file_to_append()
         at = file.wrote
         room = self.file_size - END_OF_FILE_RESERVE
         if together and at + sum(map(self._record_size, messages)) > room:
             file, at = self._roll(file, at, pieces)
         for message in messages:
-            topic, queue_id, body, properties, flag, sys_flag, born_timestamp, born_host, store_host = message[:9]
-            reconsume_times, prepared_offset, code = message[9:]
-            topic_part = self._topic_part(topic)
-            size = FIXED_SIZE - 1 + len(body) + len(topic_part) + len(properties)
+            (
+                topic,
+                queue_id,
+                body,
+                properties,
+                flag,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                store_host,
+                reconsume_times,
+                prepared_offset,
+                code,
+            ) = message
+            topic_part = topics.get(topic) or self._topic_part(topic)
+            body_size, properties_size = len(body), len(properties)
+            size = FIXED_SIZE - 1 + body_size + len(topic_part) + properties_size
             sys_flag &= ~(BORN_HOST_V6 | STORE_HOST_V6)
             if len(born_host) != 8 or len(store_host) != 8:
                 size += len(born_host) + len(store_host) - 16
@@ -132,9 +146,7 @@ class CommitLog:
                 file, at = self._roll(file, at, pieces)
             phy_offset = file.start + at
             key = (topic, queue_id)
-            queue_offset = offsets.get(key)
-            if queue_offset is None:
-                queue_offset = self.next_queue_offsets.get(key, 0)
+            queue_offset = offsets[key] if key in offsets else self.next_queue_offsets.get(key, 0)
             if sys_flag & TRANSACTION_MASK in _QUEUELESS:
                 queue_offset = 0
             else:
@@ -143,7 +155,7 @@ class CommitLog:
                 pieces.append(_encode_ipv6(message, sys_flag, queue_offset, phy_offset, store_timestamp))
             else:
                 pieces.append(
-                    RECORD_V4.pack(
+                    pack_record(
                         size,
                         MAGIC_V1,
                         crc32(body) & 0x7FFFFFFF,
@@ -158,14 +170,14 @@ class CommitLog:
                         store_host,
                         reconsume_times,
                         prepared_offset,
-                        len(body),
+                        body_size,
                     )
                 )
-                pieces += (body, topic_part, _I16.pack(len(properties)), properties)
-            results.append(PutResult(PutStatus.PUT_OK, phy_offset, size, queue_offset, store_timestamp))
-            entries.append(
-                DispatchEntry(topic, queue_id, queue_offset, phy_offset, size, code, store_timestamp, sys_flag)
-            )
+                pieces += (body, topic_part, pack_size(properties_size), properties)
+            # tuple's own constructor takes half the time of the generated one.
+            results.append(new(PutResult, (PutStatus.PUT_OK, phy_offset, size, queue_offset, store_timestamp)))
+            entry = (topic, queue_id, queue_offset, phy_offset, size, code, store_timestamp, sys_flag)
+            entries.append(new(DispatchEntry, entry))
             at += size
         file.append(b"".join(pieces))
         self.next_queue_offsets.update(offsets)

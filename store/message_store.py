@@ -32,6 +32,7 @@ from store.wakeup import Wakeup
 log = structlog.get_logger()
 
 TOPIC_LENGTH_MAX, PROPERTIES_SIZE_MAX = 127, 32767
+RECORD_OVERHEAD_MAX = 115 + TOPIC_LENGTH_MAX * 3 + PROPERTIES_SIZE_MAX + 8  # With IPv6 hosts and the room for a blank.
 _DISPATCH_BATCH = 4096
 
 ArrivalListener = Callable[[str, int, int, list[int]], None]
@@ -72,6 +73,7 @@ class MessageStore:
     why_not_writable: str = field(default="the store is not open", init=False)
     _root: Path = field(init=False)
     _spare_path: Path = field(init=False)
+    _body_size_unchecked: int = field(init=False)  # A record with a body up to this size fits any file.
     _queues: ConsumeQueueTable = field(init=False)
     _queue_flusher: FlushConsumeQueueService = field(init=False)
     _checkpoint: Checkpoint = field(init=False)
@@ -92,6 +94,8 @@ class MessageStore:
             directory, config.mapped_file_size_commit_log, "mappedFileSizeCommitLog", preallocate=True
         )
         self.commit_log = CommitLog(files)
+        room = config.mapped_file_size_commit_log - RECORD_OVERHEAD_MAX
+        self._body_size_unchecked = min(config.max_message_size, room)
         # Beside commitlog/, never in it: RocketMQ 4.9 does not start over a file that it does not know.
         self._spare_path = directory.parent / "twinlog" / "spare"
         self._queues = ConsumeQueueTable(self._root / "consumequeue", config.consume_queue_file_size)
@@ -205,13 +209,20 @@ class MessageStore:
             return [PutResult(PutStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
         if not messages:
             return []
+        body_max = self._body_size_unchecked
+        for topic, _, body, properties, *_ in messages:
+            if len(body) > body_max or len(properties) > PROPERTIES_SIZE_MAX or len(topic) > TOPIC_LENGTH_MAX:
+                return self._put_some(messages, together=together)
+        return self._append(messages, together=together)
+
+    def _put_some(self, messages: Sequence[PutMessage], *, together: bool) -> list[PutResult]:
+        """As put(), when some of them may be too large."""
         statuses = [self._check(message) for message in messages]
-        if statuses.count(PutStatus.PUT_OK) == len(statuses):
-            return self._append(messages, together=together)
-        if together:  # All or none.
-            worst = next(status for status in statuses if status is not PutStatus.PUT_OK)
-            return [PutResult(worst)] * len(messages)
-        good = iter(self._append([m for m, s in zip(messages, statuses, strict=True) if s is PutStatus.PUT_OK]))
+        refused = [status for status in statuses if status is not PutStatus.PUT_OK]
+        if together and refused:  # All or none.
+            return [PutResult(refused[0])] * len(messages)
+        fitting = [m for m, status in zip(messages, statuses, strict=True) if status is PutStatus.PUT_OK]
+        good = iter(self._append(fitting, together=together))
         return [next(good) if status is PutStatus.PUT_OK else PutResult(status) for status in statuses]
 
     def _append(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:

@@ -5,7 +5,7 @@ AbstractSendMessageProcessor; RocketMQ 4.9.8.
 """
 
 import random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import define, field
 
@@ -16,7 +16,7 @@ from cluster.broker.delay import delayed
 from cluster.broker.send_properties import SendProperties
 from cluster.broker.topic_config import PERM_WRITE, TopicConfig
 from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import JSON, RemotingCommand, encode
+from cluster.remoting.command import JSON, ONEWAY, RemotingCommand, encode
 from cluster.remoting.connection import Connection
 from cluster.remoting.errors import RequestError
 from cluster.remoting.headers import SendBatchMessage, SendMessage, SendMessageV2, decode_header
@@ -38,6 +38,11 @@ _HEADERS: dict[int, type[SendMessage | SendMessageV2]] = {
     RequestCode.SEND_BATCH_MESSAGE: SendBatchMessage,
 }
 _MULTI_TAG = 2  # sys_flag bit.
+_SEND_V2 = int(RequestCode.SEND_MESSAGE_V2)
+_QUEUE_IDS = {str(number): number for number in range(1024)}
+_SYS_FLAGS = {str(number): number for number in range(1 << 11)}
+_BORN_DIGITS_MAX = 18  # Of an i64 there are more, of a time in ms there are not.
+_new_tuple: Any = tuple.__new__  # Makes a NamedTuple in half the time that its own constructor takes.
 _RETRY_MAX_SINCE_VERSION = 121  # V3_4_9: older clients' maxReconsumeTimes means nothing.
 _REMARKS = {
     PutStatus.MESSAGE_ILLEGAL: "the message is illegal, maybe msg body or properties length not matched.",
@@ -49,11 +54,11 @@ _REMARKS = {
 
 
 class _Send(NamedTuple):
-    """A request that may be appended."""
+    """A request that may be appended. Queue ids are as the client knows them: a delayed message lies in another one."""
 
     command: RemotingCommand
     message: PutMessage
-    queue_id: int  # As the client knows it: a delayed message lies in another one.
+    queue_id: int
     wait: bool
 
 
@@ -67,6 +72,7 @@ class SendProcessor:
     _id_prefix: str = field(init=False)  # Of offsetMsgIds.
     _ok: str = field(init=False)  # The success answer with JSON header, to be filled in.
     _answer_fields: dict[str, str] = field(init=False)
+    _restricted: bool = field(init=False)  # This broker does not take everything.
 
     def __attrs_post_init__(self) -> None:
         config = self.broker.config
@@ -75,6 +81,7 @@ class SendProcessor:
         self._id_prefix = message_id(self._store_host, 0)[:-16]
         self._answer_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
         self._ok = _ok_template(self._answer_fields)
+        self._restricted = bool(config.start_accept_send_request_timestamp) or not config.broker_permission & PERM_WRITE
 
     def process(self, connection: Connection, commands: list[RemotingCommand]) -> None:
         """Append, and see to the answers. Never waits."""
@@ -86,10 +93,56 @@ class SendProcessor:
                     sends = []
                     self._process_batch(connection, command)
                 else:
-                    sends.append(self._prepare(connection, command))
+                    sends.append(self._prepare_plain(connection, command) or self._prepare(connection, command))
             except RequestError as error:
                 self._refuse(connection, command, error.code, error.remark)
         self._finish(connection, sends)
+
+    def _prepare_plain(self, connection: Connection, command: RemotingCommand) -> _Send | None:
+        """What nearly every message needs, in a third of the time that _prepare takes; None when that is not enough."""
+        ext = command.ext
+        if command.code != _SEND_V2 or ext is None or self._restricted:
+            return None
+        try:
+            topic = self.broker.topics.table[ext["b"]]
+            name, queue_id = topic.name, _QUEUE_IDS[ext["e"]]
+            stored = self._properties.rewrite(ext["i"])
+            born, sys_flag, flag, reconsume_times = ext["g"], ext["f"], ext["h"], ext.get("j", "0")
+        except KeyError:
+            return None
+        if (
+            queue_id >= topic.write_queues
+            or name in names.FORBIDDEN_TO_SEND
+            or name.startswith("%")
+            or topic.filter_type == "MULTI_TAG"
+            or stored.special
+            or flag != "0"
+            or reconsume_times != "0"
+            or not (born.isdecimal() and born.isascii() and len(born) <= _BORN_DIGITS_MAX)
+        ):
+            return None
+        try:
+            sys_flag_bits = _SYS_FLAGS[sys_flag]
+        except KeyError:
+            return None
+        message = _new_tuple(
+            PutMessage,
+            (
+                name,
+                queue_id,
+                command.body,
+                stored.raw,
+                0,
+                sys_flag_bits,
+                int(born),
+                connection.remote_host,
+                self._store_host,
+                0,
+                0,
+                stored.tags_code,
+            ),
+        )
+        return _new_tuple(_Send, (command, message, queue_id, stored.wait))
 
     def _prepare(self, connection: Connection, command: RemotingCommand) -> _Send:
         """Everything before the store. Raises RequestError."""
@@ -209,14 +262,21 @@ class SendProcessor:
             return
         acks = ProducerAcks(connection)
         results = self.broker.store.put([send.message for send in sends])
-        for send, result in zip(sends, results, strict=True):
-            command = send.command
-            if result.status is not PutStatus.PUT_OK:
-                self._refuse_put(connection, command, result.status)
-            elif not command.is_oneway:
-                offset_id = f"{self._id_prefix}{result.phy_offset:016X}"
-                frame = self._success(command, offset_id, send.queue_id, result.queue_offset)
-                self._answer(acks, result.phy_offset + result.size, frame, send.wait)
+        at_once: list[bytes] = []
+        prefix, success, waits = self._id_prefix, self._success, self._waits
+        for (command, _, queue_id, wait), (status, phy_offset, size, queue_offset, _) in zip(
+            sends, results, strict=True
+        ):
+            if status is not PutStatus.PUT_OK:
+                self._refuse_put(connection, command, status)
+            elif not command.flag & ONEWAY:
+                frame = success(command, f"{prefix}{phy_offset:016X}", queue_id, queue_offset)
+                if wait and waits:
+                    self._answer_later(acks, phy_offset + size, frame)
+                else:
+                    at_once.append(frame)
+        if at_once:
+            acks.answer(at_once)
 
     def _process_batch(self, connection: Connection, command: RemotingCommand) -> None:
         """A batch request: one record for each of its messages, one answer. Raises RequestError."""
@@ -265,21 +325,27 @@ class SendProcessor:
             wait = properties.get(WAIT, "true").lower() == "true"
             ids = ",".join(f"{self._id_prefix}{result.phy_offset:016X}" for result in results)
             frame = self._success(command, ids, queue_id, results[0].queue_offset)
-            self._answer(ProducerAcks(connection), results[-1].end_offset, frame, wait)
-
-    def _answer(self, acks: ProducerAcks, end_offset: int, frame: bytes, wait: bool) -> None:
-        """Send the answer now, or when disk and replicas are as far as the producer wants."""
-        broker = self.broker
-        synchronous = wait and broker.store.config.broker_role is BrokerRole.SYNC_MASTER
-        if wait and broker.store.flusher.is_synchronous:
-            if synchronous:
-                BothAcks(acks, frame).start(end_offset, broker.store.flusher, broker.ha.group_transfer)
+            acks = ProducerAcks(connection)
+            if wait and self._waits:
+                self._answer_later(acks, results[-1].end_offset, frame)
             else:
-                broker.store.flusher.wait(end_offset, acks, frame)
-        elif synchronous:
+                acks.answer([frame])
+
+    @property
+    def _waits(self) -> bool:
+        """Whether producers wait for disk or replicas here."""
+        store = self.broker.store
+        return store.config.broker_role is BrokerRole.SYNC_MASTER or store.flusher.is_synchronous
+
+    def _answer_later(self, acks: ProducerAcks, end_offset: int, frame: bytes) -> None:
+        """Send the answer when disk and replicas are as far as this broker promises."""
+        broker = self.broker
+        if broker.store.config.broker_role is not BrokerRole.SYNC_MASTER:
+            broker.store.flusher.wait(end_offset, acks, frame)
+        elif not broker.store.flusher.is_synchronous:
             broker.ha.group_transfer.wait(end_offset, acks, frame)
         else:
-            acks.connection.write(frame)
+            BothAcks(acks, frame).start(end_offset, broker.store.flusher, broker.ha.group_transfer)
 
     def _success(self, command: RemotingCommand, offset_id: str, queue_id: int, queue_offset: int) -> bytes:
         if command.serialize_type == JSON:
