@@ -3,7 +3,7 @@
 What is not known is None, never 0. Offsets and sizes in bytes, times in seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from attrs import evolve, frozen
@@ -83,13 +83,15 @@ def with_lag(found: list[tuple[Member, Mapping[str, Any]]]) -> list[Member]:
     The master's own figures win: they are of one moment, and by one clock.
     """
     masters = {member.group: (member, status) for member, status in found if member.role == "master"}
-    return [_with_lag(member, *masters.get(member.group, (None, {}))) for member, _ in found]
+    return [_with_lag(member, status, *masters.get(member.group, (None, {}))) for member, status in found]
 
 
-def _with_lag(member: Member, master: Member | None, status: Mapping[str, Any]) -> Member:
+def _with_lag(
+    member: Member, status: Mapping[str, Any], master: Member | None, master_status: Mapping[str, Any]
+) -> Member:
     if member.role != "slave" or master is None:
         return member
-    connection = slave_connection(member, master, status)
+    connection = slave_connection(member, status, master_status.get("slaves") or ())
     if connection is not None:
         return evolve(
             member,
@@ -103,15 +105,17 @@ def _with_lag(member: Member, master: Member | None, status: Mapping[str, Any]) 
     return evolve(member, lag_bytes=lag, lag_seconds=0.0 if lag == 0 else None)
 
 
-def slave_connection(slave: Member, master: Member, status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The master's view of this slave, when it can be told: by name, or because its host has but one connection."""
-    connections = [each for each in status.get("slaves") or () if each.get("ackOffset") is not None]
-    named = [each for each in connections if each.get("name") == slave.name]
-    if named:
-        return dict(named[-1])
+def slave_connection(
+    slave: Member, status: Mapping[str, Any], connections: Iterable[Mapping[str, Any]]
+) -> Mapping[str, Any] | None:
+    """The master's view of this slave, when it can be told: by the slave's end of the connection, or by its host."""
+    connections = [each for each in connections if (each.get("ackOffset") or 0) >= 0]
+    local_address = (status.get("master") or {}).get("localAddress")
+    if local_address is not None:
+        return next((each for each in connections if each.get("address") == local_address), None)
     host = slave.address.rpartition(":")[0]
     same_host = [each for each in connections if str(each.get("address", "")).rpartition(":")[0] == host]
-    return dict(same_host[0]) if len(same_host) == 1 else None
+    return same_host[0] if len(same_host) == 1 else None
 
 
 def issues_of(groups: tuple[BrokerAddresses, ...], members: tuple[Member, ...]) -> list[str]:

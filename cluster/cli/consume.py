@@ -17,7 +17,7 @@ _CONSUME_EXAMPLES = (
 )
 
 
-@click.command("consume", **examples(*_CONSUME_EXAMPLES))
+@click.command("consume", epilog=examples(*_CONSUME_EXAMPLES))
 @click.argument("topic")
 @namesrv_option
 @click.option("-o", "--output", "fmt", type=click.Choice(FORMATS), default="pretty", show_default=True)

@@ -18,12 +18,12 @@ _SEND_EXAMPLES = (
 )
 
 
-@click.group("topic", **examples("twinlog topic list", "twinlog topic list --all -o json"))
+@click.group("topic", epilog=examples("twinlog topic list", "twinlog topic list --all -o json"))
 def topic_group() -> None:
     """Look at topics."""
 
 
-@topic_group.command("list", **examples("twinlog topic list", "twinlog topic list --all -o json"))
+@topic_group.command("list", epilog=examples("twinlog topic list", "twinlog topic list --all -o json"))
 @namesrv_option
 @format_option
 @click.option("--all", "all_topics", is_flag=True, help="Also the topics that brokers make for themselves.")
@@ -55,7 +55,7 @@ def list_topics(namesrv: str, fmt: str, all_topics: bool) -> None:
         click.echo("No topics. A first message makes one: twinlog send TOPIC BODY", err=True)
 
 
-@click.command("send", **examples(*_SEND_EXAMPLES))
+@click.command("send", epilog=examples(*_SEND_EXAMPLES))
 @click.argument("topic")
 @click.argument("body", required=False)
 @namesrv_option

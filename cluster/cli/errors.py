@@ -16,7 +16,7 @@ class CliError(click.ClickException):
     def __init__(self, what: str, why: str = "", next_step: str = "", *, exit_code: int = FAILED) -> None:
         super().__init__(what)
         self.lines = [line for line in (what, why, next_step) if line]
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the three lines."""

@@ -33,7 +33,9 @@ def member_columns() -> "list[Column]":
     ]
 
 
-@click.command("list", **examples("twinlog list", "twinlog list -n 10.0.0.1:9876 -o json | jq '.members[].lag_bytes'"))
+@click.command(
+    "list", epilog=examples("twinlog list", "twinlog list -n 10.0.0.1:9876 -o json | jq '.members[].lag_bytes'")
+)
 @namesrv_option
 @format_option
 def list_members(namesrv: str, fmt: str) -> None:

@@ -8,6 +8,7 @@ import click
 from cluster.cli.consume import consume
 from cluster.cli.data import send, topic_group
 from cluster.cli.look import list_members
+from cluster.cli.options import examples
 from cluster.cli.run import broker, namesrv, up
 
 
@@ -21,9 +22,11 @@ class InOrder(click.Group):
 @click.group(
     cls=InOrder,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog="\b\nExamples:\n  twinlog up                       a name server, a master and a slave on this machine\n"
-    '  twinlog send orders "hello"      then: twinlog consume orders\n'
-    "  twinlog list                     how everybody is",
+    epilog=examples(
+        "twinlog up                       a name server, a master and a slave on this machine",
+        'twinlog send orders "hello"      then: twinlog consume orders',
+        "twinlog list                     how everybody is",
+    ),
 )
 @click.version_option(package_name="twinlog", message="%(prog)s %(version)s")
 def cli() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cluster.cli.errors import explain
+from cluster.cli.log import WARNING, set_up_log
 
 if TYPE_CHECKING:
     from cluster.admin import Admin
@@ -44,13 +45,15 @@ def format_option(function: F) -> F:
     )(function)
 
 
-def examples(*lines: str) -> dict[str, Any]:
-    """Keyword arguments for a command: its help ends with these examples."""
-    return {"epilog": "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)}
+def examples(*lines: str) -> str:
+    """The end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
     """Run one operation to its end, with a client of its own. Raises CliError for what a person can mend."""
+    set_up_log(WARNING)
+
     import trio
 
     from cluster.admin import open_admin

@@ -36,11 +36,16 @@ def table(columns: Sequence[Column], rows: Iterable[Any], fmt: str) -> None:
             click.echo("\t".join(_tsv(column.read(row)) for column in columns))
         return
     shown = [column for column in columns if fmt == "wide" or not column.wide]
-    cells = [[_cell(column, row) for column in shown] for row in rows]
+    cells = cells_of(shown, rows)
     if sys.stdout.isatty():
         _rich(shown, cells)
     else:
         click.echo(plain(shown, cells))
+
+
+def cells_of(columns: Sequence[Column], rows: Iterable[Any]) -> list[list[str]]:
+    """The table's inside, in words."""
+    return [[_cell(column, row) for column in columns] for row in rows]
 
 
 def plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:

@@ -25,7 +25,7 @@ def _member_options(function: Any) -> Any:
     return function
 
 
-@click.command("namesrv", **examples("twinlog namesrv", "twinlog namesrv -c namesrv.conf --port 9876"))
+@click.command("namesrv", epilog=examples("twinlog namesrv", "twinlog namesrv -c namesrv.conf --port 9876"))
 @_member_options
 @click.option("--port", type=click.IntRange(0, 65535), help="Listen there; above what the file says.")
 def namesrv(
@@ -47,7 +47,7 @@ def namesrv(
 
 
 @click.command(
-    "broker", **examples("twinlog broker -c broker.conf -n 127.0.0.1:9876", "twinlog broker -c broker.conf -p")
+    "broker", epilog=examples("twinlog broker -c broker.conf -n 127.0.0.1:9876", "twinlog broker -c broker.conf -p")
 )
 @_member_options
 @click.option("-n", "--namesrv", metavar="HOST:PORT", help="Name servers, joined by ; (above the file's namesrvAddr).")
@@ -84,7 +84,7 @@ def _print_configuration(configuration: Any) -> None:
 
 @click.command(
     "up",
-    **examples(
+    epilog=examples(
         "twinlog up",
         "twinlog up --masters 2 --slaves 2 --port-base 20000 --dir ./data",
         "twinlog up --set flushDiskType=SYNC_FLUSH",
@@ -106,8 +106,8 @@ def up(
 ) -> None:
     """Run a name server, masters and slaves on this machine, each a process of its own.
 
-    Prints one line `ready namesrv=HOST:PORT` when all are registered and the slaves follow. Ctrl-C stops them cleanly, a
-    second one at once; the data stays. A member that dies is started again.
+    Prints one line `ready namesrv=HOST:PORT` when all are registered and the slaves follow. Ctrl-C stops them cleanly,
+    a second one at once; the data stays. A member that dies is started again.
     """
     from cluster.cli.up_plan import PlanError, plan_up
     from cluster.config_file import setting_of

@@ -3,58 +3,59 @@
 SIGTERM, SIGINT, or the end of whoever started it stop the service cleanly; a second signal ends the process at once.
 """
 
+import errno
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import FrameType
-from typing import Any
+
+import trio
+
+from cluster.cli.errors import CliError
+from cluster.cli.log import set_up_log
+from cluster.cli.ports import busy_ports, holder
+from cluster.cli.up_plan import Port
+from cluster.config_file import Configuration
+from store.errors import StoreError
 
 CLEAN_STOP_SECONDS_MAX = 60  # After the parent's end nobody is left who could send a second signal.
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def import_structlog() -> None:
-    """Import structlog without rich, which it would only use to paint tracebacks: a third of its start-up time."""
-    if "structlog" in sys.modules or "rich" in sys.modules:
-        return
-    sys.modules["rich"] = None  # type: ignore[assignment]  # makes `import rich` an ImportError
-    try:
-        import structlog  # noqa: F401
-    finally:
-        del sys.modules["rich"]
-
-
-import_structlog()
-
-import structlog  # noqa: E402
-import trio  # noqa: E402
-
-from cluster.cli.errors import FAILED, CliError  # noqa: E402
-from cluster.config_file import Configuration  # noqa: E402
-
-Service = Callable[[Callable[[str], None]], Awaitable[None]]
+SayReady = Callable[[str], None]
+Service = Callable[[SayReady], Awaitable[None]]
 
 
 def run_namesrv(configuration: Configuration, *, until_stdin_closes: bool = False) -> None:
-    """Serve until stopped."""
+    """Serve until stopped. Raises CliError when the port cannot be had."""
+    set_up_log()
     from cluster.namesrv.config import NamesrvConfig
     from cluster.namesrv.service import NameServer
+    from cluster.remoting.config import ServerConfig
 
-    raise NotImplementedError(NamesrvConfig, NameServer)
+    config, server_config = configuration.of(NamesrvConfig), configuration.of(ServerConfig)
+
+    async def serve(say_ready: SayReady) -> None:
+        async with trio.open_nursery() as nursery:
+            port = await nursery.start(NameServer(config, server_config).run)
+            say_ready(f"namesrv={server_config.bind_address}:{port}")
+
+    ports = (Port(config.listen_port, "listenPort"),)
+    run_service(serve, server_config.bind_address, ports, until_stdin_closes=until_stdin_closes)
 
 
 def run_broker(configuration: Configuration, *, until_stdin_closes: bool = False) -> None:
-    """Serve until stopped."""
+    """Serve until stopped. Raises CliError when a port or the store cannot be had."""
+    set_up_log()
     raise NotImplementedError
 
 
-def run_service(service: Service, *, until_stdin_closes: bool) -> None:
-    """Run `service` to its end; it gets a function that prints its ready line.
+def run_service(service: Service, host: str, ports: Sequence[Port], *, until_stdin_closes: bool) -> None:
+    """Run `service` to its end; it gets a function that prints its ready line, and is cancelled by the first signal.
 
-    Raises CliError for an error of the operating system, such as a port in use.
+    Raises CliError for what a person can mend: a port in use, a store that is locked or broken, a full disk.
     """
-    set_up_log()
     raise_file_limit()
     stop = _Stop()
     for number in _STOP_SIGNALS:
@@ -71,15 +72,25 @@ def run_service(service: Service, *, until_stdin_closes: bool) -> None:
 
     try:
         trio.run(main)
-    except* OSError as group:
-        raise _told(group) from group
+    except BaseExceptionGroup as group:
+        told = _told(group, host, ports)
+        if told is None:
+            raise
+        raise told from group
 
 
-def _told(group: BaseExceptionGroup[OSError]) -> CliError:
+def _told(group: BaseExceptionGroup[BaseException], host: str, ports: Sequence[Port]) -> CliError | None:
+    """Words for the first error, when it is of the kinds that a person can mend."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return CliError(str(error), exit_code=FAILED)
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        busy = busy_ports((port for port in ports if port.number), host)
+        what = "; ".join(f"Port {port.number} ({port.purpose}) is in use by {holder(port.number)}" for port in busy)
+        return CliError(f"{what or error}.", next_step="Stop it, or choose another port in the configuration.")
+    if isinstance(error, (OSError, StoreError)):
+        return CliError(f"{str(error).rstrip('.')}.")
+    return None
 
 
 def _say_ready(words: str) -> None:
@@ -122,27 +133,3 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def set_up_log() -> None:
-    """Log to stderr, one line for each event: for people, or with TWINLOG_LOG=json for machines."""
-    as_json = os.environ.get("TWINLOG_LOG") == "json"
-    colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    renderer: Any = (
-        structlog.processors.JSONRenderer()
-        if as_json
-        else structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0)
-    )
-    errors: list[Any] = [structlog.processors.format_exc_info] if as_json else []
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            *errors,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(20),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )

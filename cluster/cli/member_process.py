@@ -1,0 +1,109 @@
+"""One member of `twinlog up` as a child process: started, watched, ended. Only processes started here are signalled.
+
+A child reads its stdin to the end of the one who started it: when the supervisor goes, however it goes, the pipe closes
+and the child stops. (PR_SET_PDEATHSIG would watch the thread that started the child, not the process.)
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import define, field, frozen
+
+LAST_LINES = 8
+
+
+@frozen
+class Exit:
+    """How a child ended: its exit status, or minus the signal that ended it."""
+
+    status: int
+
+    @property
+    def words(self) -> str:
+        if self.status < 0:
+            return f"was ended by {signal.Signals(-self.status).name}"
+        return f"ended with exit status {self.status}"
+
+
+@define(eq=False)
+class MemberProcess:
+    """A child process and its log file."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    popen: subprocess.Popen[bytes] = field(init=False)
+    _log_start: int = field(default=0, init=False)
+
+    def start(self) -> None:
+        """Start it. Its own process group, so that Ctrl-C reaches the supervisor only, which knows the right order."""
+        with self.log.open("ab") as log:
+            self._log_start = log.tell()
+            self.popen = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                process_group=0,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+
+    async def read_ready_line(self) -> str | None:
+        """What it says behind `ready`, or None when it ends without."""
+        import trio
+
+        assert self.popen.stdout is not None
+        async with trio.lowlevel.FdStream(os.dup(self.popen.stdout.fileno())) as stream:
+            said = b""
+            while chunk := await stream.receive_some():
+                said += chunk
+                *lines, said = said.split(b"\n")
+                for line in lines:
+                    if line.startswith(b"ready "):
+                        return line[len("ready ") :].decode()
+        return None
+
+    async def wait(self) -> Exit:
+        """Until it has ended. Cancellation leaves it running."""
+        import trio
+
+        handle = os.pidfd_open(self.popen.pid)
+        try:
+            await trio.lowlevel.wait_readable(handle)
+        finally:
+            os.close(handle)
+        status = self.popen.wait()
+        self._close_pipes()
+        return Exit(status)
+
+    def terminate(self) -> None:
+        """Ask it to stop cleanly; no effect on one that has ended."""
+        self.popen.terminate()
+
+    def kill(self) -> None:
+        """End it now; no effect on one that has ended."""
+        self.popen.kill()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def last_lines(self) -> list[str]:
+        """The end of what it wrote to stderr since its latest start."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - 65_536))
+                return list(deque(log.read().decode("utf-8", "replace").splitlines(), LAST_LINES))
+        except OSError:
+            return []
+
+
+def program(*arguments: str) -> list[str]:
+    """The command line of a `twinlog` child, run by the Python that runs us."""
+    return [sys.executable, "-m", "cluster.cli.main", *arguments, "--until-stdin-closes"]

@@ -1,0 +1,96 @@
+"""What `list` says of a cluster, out of what its members say."""
+
+import pytest
+from attrs import evolve
+
+from cluster.client.route import BrokerAddresses
+from cluster.members import Member, issues_of, member_of_runtime_info, member_of_status, with_lag
+
+MASTER = Member(
+    name="broker-a-0",
+    cluster="C",
+    group="broker-a",
+    broker_id=0,
+    address="10.0.0.1:1",
+    role="master",
+    state="unreachable",
+)
+SLAVE = evolve(MASTER, name="broker-a-1", broker_id=1, address="10.0.0.2:1", role="slave")
+GROUPS = (BrokerAddresses("C", "broker-a", {0: MASTER.address, 1: SLAVE.address}),)
+
+
+def connection(**fields):
+    return {"address": "10.0.0.2:40000", "ackOffset": 900, "lagBytes": 100, "lagSeconds": 0.5, **fields}
+
+
+def test_a_status_fills_every_column():
+    status = {"name": "x", "role": "SYNC_MASTER", "state": "serving", "maxOffset": 1000, "confirmedOffset": 900}
+    member = member_of_status(MASTER, {**status, "rateBytesPerSecond": 12.5, "flushedOffset": 800, "minOffset": 0})
+    assert (member.name, member.role, member.state) == ("x", "master", "serving")
+    assert (member.written_offset, member.confirmed_offset, member.flushed_offset) == (1000, 900, 800)
+    assert (member.min_offset, member.rate_bytes_per_second) == (0, 12.5)
+
+
+def test_what_a_status_lacks_is_not_known():
+    member = member_of_status(MASTER, {"state": "serving"})
+    assert member.name == "broker-a-0"
+    assert member.written_offset is member.confirmed_offset is member.lag_bytes is None
+
+
+def test_a_real_rocketmq_tells_the_ends_of_its_log():
+    table = {"commitLogMinOffset": "0", "commitLogMaxOffset": "4096", "brokerVersionDesc": "V4_9_7"}
+    member = member_of_runtime_info(MASTER, table)
+    assert (member.state, member.min_offset, member.written_offset) == ("serving", 0, 4096)
+    assert member.confirmed_offset is None
+    assert "RocketMQ 4.9.7" in (member.reason or "")
+
+
+def test_the_masters_word_on_a_slave_wins():
+    slave = evolve(SLAVE, written_offset=950)
+    _, found = with_lag([(evolve(MASTER, written_offset=1000), {"slaves": [connection()]}), (slave, {})])
+    assert (found.lag_bytes, found.lag_seconds) == (100, 0.5)
+
+
+@pytest.mark.parametrize(
+    "slaves", [[], [connection(), connection(address="10.0.0.2:40001")], [connection(address="10.0.0.9:1")]]
+)
+def test_without_it_the_logs_ends_are_compared(slaves):
+    """No connection, two of one host, or another host's: nobody's figures may be taken for this slave's."""
+    slave = evolve(SLAVE, written_offset=400)
+    _, found = with_lag([(evolve(MASTER, written_offset=1000), {"slaves": slaves}), (slave, {})])
+    assert (found.lag_bytes, found.lag_seconds) == (600, None)
+
+
+def test_a_slave_knows_which_of_the_masters_connections_is_its_own():
+    slaves = [connection(lagBytes=1), connection(address="10.0.0.2:40001", lagBytes=2)]
+    own = {"master": {"localAddress": "10.0.0.2:40001"}}
+    _, found = with_lag([(MASTER, {"slaves": slaves}), (SLAVE, own)])
+    assert found.lag_bytes == 2
+
+
+def test_a_slave_without_a_master_has_no_lag():
+    assert with_lag([(evolve(SLAVE, written_offset=1), {})])[0].lag_bytes is None
+
+
+def test_a_master_has_no_lag():
+    assert with_lag([(evolve(MASTER, written_offset=1), {})])[0].lag_bytes is None
+
+
+def test_healthy_members_are_no_issue():
+    members = (evolve(MASTER, state="serving"), evolve(SLAVE, state="streaming"))
+    assert issues_of(GROUPS, members) == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "members", "words"),
+    [
+        ((), (), "no broker is registered"),
+        ((BrokerAddresses("C", "broker-a", {1: "h:1"}),), (), "broker-a has no master"),
+        (GROUPS, (evolve(MASTER, reason="h:1: refused"),), "broker-a-0 is unreachable: h:1: refused"),
+        (GROUPS, (evolve(SLAVE, state="connecting"),), "broker-a-1 is not connected to its master"),
+        (GROUPS, (evolve(SLAVE, state="ahead"),), "broker-a-1 has more in its log than its master"),
+    ],
+)
+def test_an_issue_is_a_sentence(groups, members, words):
+    (issue,) = issues_of(groups, members)
+    assert words in issue
