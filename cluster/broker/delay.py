@@ -24,7 +24,7 @@ from store.consume_queue import ConsumeQueue
 from store.errors import MessageFormatError
 from store.message import Message, decode_message
 from store.offset_waiters import PutStatus
-from store.properties import DELAY, format_properties, tags_code
+from store.properties import DELAY, tags_code
 
 log = structlog.get_logger(__name__)
 
@@ -170,7 +170,8 @@ class ScheduleMessageService:
             if clamped != position:
                 self.positions[level] = clamped
             return False
-        now, batch, position = self.now_ms(), [], clamped
+        now, position = self.now_ms(), clamped
+        batch: list[PutMessage] = []
         while position < queue.max_offset and len(batch) < _BATCH_MAX:
             unit = queue.unit(position)
             if unit is not None:

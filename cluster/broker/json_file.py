@@ -61,4 +61,3 @@ class JsonFile:
         if self.path.exists():
             os.replace(self.path, self.backup)
         os.replace(scratch, self.path)
-

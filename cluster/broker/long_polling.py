@@ -9,6 +9,7 @@ longer than it asked for. Other than a 4.9 slave, ours wakes pulls on arrivals, 
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
 import structlog
 import trio
@@ -17,6 +18,8 @@ from attrs import define, field
 from store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
+
+K = TypeVar("K", bound=Hashable)
 
 SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING = 5.0, 1.0
 _RUNS_PER_TURN = 64  # Then other tasks get a chance.
@@ -43,6 +46,14 @@ def _as_i32(code: int) -> int:
     return (code + 0x80000000 & 0xFFFFFFFF) - 0x80000000
 
 
+def _remove(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
+    held = table.get(key)
+    if held is not None:
+        held.pop(pull, None)
+        if not held:
+            del table[key]
+
+
 @define(eq=False)
 class PullRequestHoldService:
     now: Callable[[], float]
@@ -56,12 +67,10 @@ class PullRequestHoldService:
     def __len__(self) -> int:
         return sum(len(held) for held in self._queues.values())
 
-    def hold(self, pull: HeldPull) -> bool:
-        """Keep it; whether it is the connection's first, so that the caller can ask to be told when that closes."""
+    def hold(self, pull: HeldPull) -> None:
+        """Keep it until something wakes it; the caller sees to connection_closed()."""
         self._queues.setdefault((pull.topic, pull.queue_id), {})[pull] = None
-        of_connection = self._connections.setdefault(pull.connection, {})
-        of_connection[pull] = None
-        return len(of_connection) == 1
+        self._connections.setdefault(pull.connection, {})[pull] = None
 
     def on_arrival(self, topic: str, queue_id: int, max_offset: int, codes: Sequence[int]) -> None:
         """Messages came: `max_offset` is now the queue's end, `codes` are their tags codes. Cheap when nobody waits."""
@@ -89,12 +98,8 @@ class PullRequestHoldService:
         self._wakeup.set()
 
     def _forget(self, pull: HeldPull) -> None:
-        for table, key in ((self._queues, (pull.topic, pull.queue_id)), (self._connections, pull.connection)):
-            held = table.get(key)  # type: ignore[attr-defined]
-            if held is not None:
-                held.pop(pull, None)
-                if not held:
-                    del table[key]  # type: ignore[attr-defined]
+        _remove(self._queues, (pull.topic, pull.queue_id), pull)
+        _remove(self._connections, pull.connection, pull)
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:

@@ -42,7 +42,7 @@ RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.1, 1.0
 EARLY_REPEATS_SECONDS = (1.0, 10.0)  # After the first success.
 COALESCE_SECONDS = 0.01
 CONNECTION_CHECK_SECONDS = 1.0
-MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS = 5.0, 0.5
+MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
 UNREGISTER_MS_MAX = 1_000
 
 
@@ -223,6 +223,7 @@ class RegistrationService:
             pause = MEMBERS_SECONDS_WITH_STRANGERS if self.has_strangers() else MEMBERS_SECONDS
             with trio.move_on_after(pause):
                 await self._ask.wait()
+                await trio.sleep(MEMBERS_SECONDS_MIN)
 
     async def _ask_all(self) -> list[set[tuple[int, str]]]:
         answers: list[set[tuple[int, str]]] = []

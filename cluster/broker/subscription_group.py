@@ -55,7 +55,9 @@ class SubscriptionGroupConfig:
         return config
 
 
-_FIELDS = tuple((item.metadata["wire"], item.name, type(item.default)) for item in fields(SubscriptionGroupConfig))
+_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = tuple(
+    (item.metadata["wire"], item.name, type(item.default)) for item in fields(SubscriptionGroupConfig)
+)
 
 
 @define(eq=False)

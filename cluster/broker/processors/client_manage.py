@@ -13,9 +13,10 @@ from cluster.broker.processors import body
 from cluster.broker.topic_config import UNIT_SUBSCRIPTION
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
+from cluster.remoting.connection import Connection
 from cluster.remoting.errors import RequestError
 from cluster.remoting.headers import CheckClientConfig, GetConsumerListByGroup, HeartBeat, UnregisterClient
-from cluster.remoting.server import Connection, Reply, Request
+from cluster.remoting.server import Reply, Request
 
 CLIENT_ID_LENGTH_MAX = 1024
 

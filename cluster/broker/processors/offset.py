@@ -27,9 +27,7 @@ def query_consumer_offset(broker: Broker, header: QueryConsumerOffset, request: 
         return Reply.success(offset=offset)
     if header.set_zero_if_not_found is not False and _is_young(broker, header.topic, header.queue_id):
         return Reply.success(offset=0)
-    raise RequestError(
-        ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-    )
+    raise RequestError(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
 
 
 def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:

@@ -55,7 +55,7 @@ def _pull(broker: Broker, header: PullMessage, request: Request, *, may_hold: bo
     if code == ResponseCode.PULL_OFFSET_MOVED and broker.is_slave and not broker.store.config.offset_check_in_slave:
         # A consumer that is ahead of this slave goes back to the master instead of being reset.
         code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
-    broker.pulls.count(result.count)
+    broker.pulls.count(result.message_count)
     return Reply(
         code=code,
         remark=result.status.value,
@@ -168,5 +168,4 @@ def _hold(broker: Broker, header: PullMessage, request: Request, subscription: S
     broker.watch(connection)
 
 
-HANDLERS = (pull_message,)
-LITE_HANDLERS = (lite_pull_message,)
+HANDLERS = (pull_message, lite_pull_message)

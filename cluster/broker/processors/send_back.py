@@ -51,9 +51,7 @@ def _check_group(broker: Broker, header: ConsumerSendMsgBack) -> SubscriptionGro
         name = header.group[: names.GROUP_LENGTH_MAX]
         raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}")
     if not broker.config.broker_permission & PERM_WRITE:
-        raise RequestError(
-            ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] sending message is forbidden"
-        )
+        raise RequestError(ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] sending message is forbidden")
     return group
 
 

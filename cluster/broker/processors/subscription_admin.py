@@ -30,9 +30,7 @@ def update_and_create_subscription_group(
     return Reply(ext=None)
 
 
-def get_all_subscription_group_config(
-    broker: Broker, header: GetAllSubscriptionGroupConfig, request: Request
-) -> Reply:
+def get_all_subscription_group_config(broker: Broker, header: GetAllSubscriptionGroupConfig, request: Request) -> Reply:
     """The whole table; slaves ask for it."""
     return Reply(ext=None, body=fastjson.dumps(broker.groups.plain()))
 

@@ -17,9 +17,7 @@ from cluster.remoting.headers import (
 )
 from cluster.remoting.server import Reply, Request
 
-NOT_ON_A_SLAVE = (
-    "Can't modify topic or subscription group from slave broker, please execute it from master broker."
-)
+NOT_ON_A_SLAVE = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 REGISTRATION_SECONDS_MAX = 3.0  # mqadmin waits 5 s.
 
 
@@ -77,9 +75,7 @@ def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfo, request: Req
     for queue_id in range(topic.write_queues):
         queue = broker.store.queue(topic.name, queue_id)
         stored = broker.store.store_timestamp(topic.name, queue_id, queue.max_offset - 1) if queue.max_offset else 0
-        key = fastjson.ObjectKey.of(
-            {"brokerName": broker.config.broker_name, "queueId": queue_id, "topic": topic.name}
-        )
+        key = fastjson.ObjectKey.of({"brokerName": broker.config.broker_name, "queueId": queue_id, "topic": topic.name})
         table[key] = {
             "lastUpdateTimestamp": max(stored, 0),
             "maxOffset": queue.max_offset,

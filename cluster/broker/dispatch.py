@@ -1,0 +1,41 @@
+"""Which handler serves which request code, on each of the two ports.
+
+The fast port lacks pulls, so that consumers cannot hold up what it is for. Source: BrokerController.registerProcessor.
+"""
+
+from collections.abc import Mapping
+
+from cluster.broker.broker import Broker
+from cluster.broker.processors import (
+    client_manage,
+    end_transaction,
+    lock,
+    offset,
+    pull,
+    query,
+    runtime,
+    send_back,
+    subscription_admin,
+    topic_admin,
+)
+from cluster.remoting.server import Handler, dispatch_table
+
+_BOTH_PORTS = (
+    client_manage.HANDLERS,
+    end_transaction.HANDLERS,
+    lock.HANDLERS,
+    offset.HANDLERS,
+    query.HANDLERS,
+    runtime.HANDLERS,
+    send_back.HANDLERS,
+    subscription_admin.HANDLERS,
+    topic_admin.HANDLERS,
+)
+
+
+def main_port_table(broker: Broker) -> Mapping[int, Handler]:
+    return dispatch_table(broker, *_BOTH_PORTS, pull.HANDLERS)
+
+
+def fast_port_table(broker: Broker) -> Mapping[int, Handler]:
+    return dispatch_table(broker, *_BOTH_PORTS)

@@ -1,0 +1,177 @@
+"""What a broker says about itself: numbers put together from its parts, nothing kept here."""
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from cluster.broker.names import SCHEDULE_TOPIC
+from cluster.remoting.command import VERSION
+from store.config import BrokerRole
+
+if TYPE_CHECKING:
+    from cluster.broker.broker import Broker
+
+VERSION_TEXT = "V4_9_8"
+STATUS_SCHEMA = 1
+# Order of the counters that broker.rates samples.
+PUTS, PUT_BYTES, GETS_FOUND, GETS_MISSED, GET_MESSAGES = range(5)
+
+
+def counters(broker: "Broker") -> tuple[int, ...]:
+    store, pulls = broker.store.statistics(), broker.pulls
+    return store.put_messages, store.put_bytes, pulls.found, pulls.missed, pulls.messages
+
+
+def options(broker: "Broker") -> dict[str, Any]:
+    """Every option by its key in broker.conf, as it is in force."""
+    return {
+        field.metadata["key"]: getattr(config, field.name)
+        for config in (broker.store.config, broker.ha.config, broker.server_config, broker.config)
+        for field in attrs.fields(type(config))
+        if "key" in field.metadata
+    }
+
+
+def runtime_table(broker: "Broker") -> dict[str, str]:
+    """All values are texts. Three numbers are rates over 10 s, 1 min and 10 min."""
+    store, rates, pulls = broker.store.statistics(), broker.rates, broker.pulls
+    disk = shutil.disk_usage(broker.store.config.root.expanduser())
+    gets = rates.text(GET_MESSAGES)
+    average = store.put_bytes / store.put_messages if store.put_messages else 0.0
+    table: dict[str, object] = {
+        "brokerVersion": VERSION,
+        "brokerVersionDesc": VERSION_TEXT,
+        "brokerActive": "true",
+        "bootTimestamp": broker.started_ms,
+        "runtime": duration_text(broker.now_ms() - broker.started_ms),
+        "putTps": rates.text(PUTS),
+        "getTransferedTps": gets,
+        "getTransferredTps": gets,
+        "getFoundTps": rates.text(GETS_FOUND),
+        "getMissTps": rates.text(GETS_MISSED),
+        "getTotalTps": _sum_text(rates.text(GETS_FOUND), rates.text(GETS_MISSED)),
+        "putMessageTimesTotal": store.put_messages,
+        "putMessageSizeTotal": store.put_bytes,
+        "putMessageAverageSize": average,
+        "putMessageFailedTimes": 0,
+        "putMessageEntireTimeMax": 0,
+        "getMessageEntireTimeMax": 0,
+        "putMessageDistributeTime": "",
+        "pageCacheLockTimeMills": 0,
+        "earliestMessageTimeStamp": broker.earliest_message_ms(),
+        "startAcceptSendRequestTimeStamp": broker.config.start_accept_send_request_timestamp,
+        "commitLogMinOffset": store.min_offset,
+        "commitLogMaxOffset": store.max_offset,
+        "dispatchBehindBytes": store.max_offset - store.dispatched_offset,
+        "dispatchMaxBuffer": 0,
+        "commitLogDiskRatio": disk.used / disk.total,
+        "consumeQueueDiskRatio": disk.used / disk.total,
+        "commitLogDirCapacity": f"Total : {size_text(disk.total)}, Free : {size_text(disk.free)}.",
+        "remainHowManyDataToFlush": size_text(store.max_offset - store.flushed_offset),
+        "remainTransientStoreBufferNumbs": 2**31 - 1,
+        "msgPutTotalYesterdayMorning": broker.puts_by_day.yesterday_morning,
+        "msgPutTotalTodayMorning": broker.puts_by_day.today_morning,
+        "msgPutTotalTodayNow": store.put_messages,
+        "msgGetTotalYesterdayMorning": broker.gets_by_day.yesterday_morning,
+        "msgGetTotalTodayMorning": broker.gets_by_day.today_morning,
+        "msgGetTotalTodayNow": pulls.messages,
+        "EndTransactionQueueSize": 0,
+        "EndTransactionThreadPoolQueueCapacity": 100000,
+    }
+    for kind, capacity in (("send", 10000), ("pull", 100000), ("query", 20000)):  # There are no such queues here.
+        table[f"{kind}ThreadPoolQueueSize"] = 0
+        table[f"{kind}ThreadPoolQueueCapacity"] = capacity
+        table[f"{kind}ThreadPoolQueueHeadWaitTimeMills"] = 0
+    for level, offset in broker.schedule.table.items():
+        end = broker.store.queue(SCHEDULE_TOPIC, level - 1).max_offset
+        table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
+    return {key: str(value) for key, value in table.items()}
+
+
+def _sum_text(first: str, second: str) -> str:
+    return " ".join(f"{float(a) + float(b):.4f}" for a, b in zip(first.split(), second.split(), strict=False))
+
+
+def duration_text(milliseconds: int) -> str:
+    """As mqadmin has always shown it."""
+    minutes, seconds = divmod(max(milliseconds, 0) // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def size_text(size: int) -> str:
+    """Bytes for people, in powers of 1024."""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def member_status(broker: "Broker") -> dict[str, Any]:
+    """The body of TWINLOG_MEMBER_STATUS."""
+    store, ha = broker.store.statistics(), broker.ha.statistics()
+    client = ha.client
+    rate = client.transferred_bytes_per_second if client else broker.rates.recent(PUT_BYTES, 3)
+    master = None
+    if broker.is_slave:
+        master = {
+            "address": broker.registration.master.address,
+            "haAddress": client.master_address if client else None,
+            "state": client.state if client else "idle",
+            "lastError": client.last_error if client else None,
+        }
+    return {
+        "schema": STATUS_SCHEMA,
+        "name": broker.store.config.root.expanduser().name,
+        "cluster": broker.config.broker_cluster_name,
+        "group": broker.config.broker_name,
+        "brokerId": broker.config.broker_id,
+        "role": broker.store.config.broker_role.value,
+        "address": broker.address,
+        "haAddress": broker.ha_address,
+        "state": _state(broker, client.state if client else "idle"),
+        "whyNotWritable": store.why_not_writable or None,
+        "minOffset": store.min_offset,
+        "maxOffset": store.max_offset,
+        "flushedOffset": store.flushed_offset,
+        "confirmedOffset": broker.confirmed_offset(),
+        "dispatchedOffset": store.dispatched_offset,
+        "rateBytesPerSecond": round(rate),
+        "waitingMessages": ha.waiting_messages,
+        "ackPolicy": ack_policy(broker),
+        "slaves": [
+            {
+                "address": slave.address,
+                "state": slave.state,
+                "ackOffset": slave.ack_offset,
+                "lagBytes": slave.lag_bytes,
+                "lagSeconds": slave.lag_seconds,
+                "admitted": slave.admitted,
+                "counted": slave.counted,
+                "rateBytesPerSecond": round(slave.transferred_bytes_per_second),
+            }
+            for slave in ha.connections
+        ],
+        "master": master,
+    }
+
+
+def _state(broker: "Broker", client_state: str) -> str:
+    if broker.store.why_not_writable:
+        return "failed"
+    return client_state if broker.is_slave else "serving"
+
+
+def ack_policy(broker: "Broker") -> str:
+    """When a producer hears SEND_OK, in words."""
+    store = broker.store
+    if broker.is_slave:
+        return "takes no messages"
+    disk = "on the master's disk" if store.flusher.is_synchronous else "in the master's memory"
+    if store.config.broker_role is BrokerRole.SYNC_MASTER:
+        return f"{disk} and held by one slave"
+    return disk
