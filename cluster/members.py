@@ -33,6 +33,7 @@ class Member:
     lag_bytes: int | None = None
     lag_seconds: float | None = None
     rate_bytes_per_second: float | None = None
+    slaves_counted: int | None = None  # How many slaves' acknowledgements count for producers, on a master.
     reason: str | None = None  # Why it is unreachable, or what else there is to say.
 
 
@@ -44,14 +45,21 @@ class MemberList:
     issues: tuple[str, ...]
 
 
+ROLE_WORDS = {"SYNC_MASTER": "master", "ASYNC_MASTER": "master", "SLAVE": "slave"}
+STATE_WORDS = {"idle": "without master", "retrying": "connecting"}  # The rest are words already.
+
+
 def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
     """A twinlog member, by its answer to TWINLOG_MEMBER_STATUS."""
     role = str(status.get("role") or member.role)
+    role = ROLE_WORDS.get(role, role.lower())
+    state = str(status.get("state") or "unknown")
+    slaves = status.get("slaves")
     return evolve(
         member,
-        name=status.get("name") or member.name,
-        role=ROLE_WORDS.get(role, role.lower()),
-        state=status.get("state") or "unknown",
+        name=_name(member, status.get("name")),
+        role=role,
+        state=STATE_WORDS.get(state, state),
         ha_address=status.get("haAddress"),
         ack_policy=status.get("ackPolicy"),
         min_offset=status.get("minOffset"),
@@ -59,10 +67,16 @@ def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
         flushed_offset=status.get("flushedOffset"),
         confirmed_offset=status.get("confirmedOffset"),
         rate_bytes_per_second=status.get("rateBytesPerSecond"),
+        slaves_counted=None
+        if slaves is None or role != "master"
+        else sum(bool(each.get("counted")) for each in slaves),
+        reason=status.get("whyNotWritable") or (status.get("master") or {}).get("lastError"),
     )
 
 
-ROLE_WORDS = {"SYNC_MASTER": "master", "ASYNC_MASTER": "master", "SLAVE": "slave"}
+def _name(member: Member, name: str | None) -> str:
+    """A store root called GROUP-NUMBER names its member for ever; any other directory says nothing."""
+    return name if name and name.startswith(f"{member.group}-") else member.name
 
 
 def member_of_runtime_info(member: Member, table: Mapping[str, str]) -> Member:
@@ -93,8 +107,10 @@ def _with_lag(
         return member
     connection = slave_connection(member, status, master_status.get("slaves") or ())
     if connection is not None:
+        catching_up = member.state == "streaming" and connection.get("state") == "catchup"
         return evolve(
             member,
+            state="catching up" if catching_up else member.state,
             lag_bytes=connection.get("lagBytes"),
             lag_seconds=connection.get("lagSeconds"),
             rate_bytes_per_second=_first(connection.get("rateBytesPerSecond"), member.rate_bytes_per_second),
@@ -127,19 +143,22 @@ def issues_of(groups: tuple[BrokerAddresses, ...], members: tuple[Member, ...]) 
                 f"{group.broker_name} has no master: nothing can be written to it. Start one, or look at its log"
             )
     for member in members:
-        if member.state in ("unreachable", "failing"):
-            issues.append(f"{member.name} is {member.state}: {member.reason}. Look at its log, or start it again")
-        elif member.role == "slave" and member.state in SLAVE_STATES_TO_LOOK_AT:
-            issues.append(f"{member.name} {SLAVE_STATES_TO_LOOK_AT[member.state]}")
+        if member.state in STATES_TO_LOOK_AT:
+            why = f" ({member.reason})" if member.reason else ""
+            issues.append(f"{member.name} {STATES_TO_LOOK_AT[member.state].format(why=why)}")
     if not groups:
         issues.append("no broker is registered at the name server. Start one with: twinlog broker -n HOST:PORT")
     return issues
 
 
-SLAVE_STATES_TO_LOOK_AT = {
-    "connecting": "is not connected to its master. Is the master up, and its HA port reachable?",
-    "ahead": "has more in its log than its master: they have diverged. Do not let it serve",
-    "diverged": "differs from its master. Do not let it serve",
+# By state: what is wrong, why, and what to do.
+STATES_TO_LOOK_AT = {
+    "unreachable": "is registered, but does not answer{why}. Look at its log, or start it again",
+    "failing": "answers with an error{why}. Look at its log",
+    "failed": "takes no more messages{why}. Look at its log and its disk",
+    "without master": "knows no master to follow. Start one under its brokerName, or set haMasterAddress",
+    "connecting": "is not connected to its master{why}. Is the master up, and its HA port reachable?",
+    "ahead": "has bytes in its log that its master lacks{why}: they have diverged. Do not let it serve",
 }
 
 

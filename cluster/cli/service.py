@@ -20,6 +20,7 @@ from cluster.config_file import Configuration
 from store.errors import StoreError
 
 CLEAN_STOP_SECONDS_MAX = 60  # After the parent's end nobody is left who could send a second signal.
+REGISTER_SECONDS_MAX = 5  # A broker serves without its name server, too.
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -48,7 +49,31 @@ def run_namesrv(configuration: Configuration, *, until_stdin_closes: bool = Fals
 def run_broker(configuration: Configuration, *, until_stdin_closes: bool = False) -> None:
     """Serve until stopped. Raises CliError when a port or the store cannot be had."""
     set_up_log()
-    raise NotImplementedError
+    from cluster.broker.broker import Broker
+    from cluster.broker.config import BrokerConfig
+    from cluster.remoting.config import ServerConfig
+    from ha.config import HAConfig
+    from store.config import StoreConfig
+
+    config, ha_config = configuration.of(BrokerConfig), configuration.of(HAConfig)
+    server_config = configuration.of(ServerConfig)
+
+    async def serve(say_ready: SayReady) -> None:
+        broker = Broker(config, configuration.of(StoreConfig), ha_config, server_config)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            if config.name_servers:
+                with trio.move_on_after(REGISTER_SECONDS_MAX):
+                    await broker.registration.registered.wait()
+            say_ready(f"broker={config.broker_name}-{config.broker_id} address={broker.address}")
+
+    port = config.listen_port
+    ports = (
+        Port(port, "listenPort"),
+        Port(port - 2, "the fast port, listenPort - 2"),
+        Port(ha_config.listen_port or port + 1, "haListenPort"),
+    )
+    run_service(serve, server_config.bind_address, ports, until_stdin_closes=until_stdin_closes)
 
 
 def run_service(service: Service, host: str, ports: Sequence[Port], *, until_stdin_closes: bool) -> None:
@@ -85,7 +110,7 @@ def _told(group: BaseExceptionGroup[BaseException], host: str, ports: Sequence[P
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        busy = busy_ports((port for port in ports if port.number), host)
+        busy = busy_ports((port for port in ports if port.number > 0), host)
         what = "; ".join(f"Port {port.number} ({port.purpose}) is in use by {holder(port.number)}" for port in busy)
         return CliError(f"{what or error}.", next_step="Stop it, or choose another port in the configuration.")
     if isinstance(error, (OSError, StoreError)):

@@ -111,13 +111,24 @@ def _starting(broker: BrokerPlan) -> Member:
 
 
 def not_ready(plan: UpPlan, members: Sequence[Member]) -> list[str]:
-    """Why the plan is not ready yet, a few words for each member: a master must serve, a slave must follow."""
-    wanted = {broker.address for broker in plan.brokers}
-    return [
-        f"{member.name} is {member.state}"
-        for member in members
-        if member.address in wanted and member.state not in ("serving", "streaming", "catching up")
-    ]
+    """Why the plan is not ready yet, in a few words for each member.
+
+    A master must serve and count each of its slaves (an asynchronous one counts nobody: there the slaves' word is
+    enough), a slave must follow.
+    """
+    by_address = {member.address: member for member in members}
+    reasons = []
+    for broker in plan.brokers:
+        member = by_address[broker.address]
+        slaves = sum(other.group == broker.group and other.role == "SLAVE" for other in plan.brokers)
+        if member.state not in FOLLOWING_OR_SERVING:
+            reasons.append(f"{broker.name} is {member.state}")
+        elif broker.role == "SYNC_MASTER" and (member.slaves_counted or 0) < slaves:
+            reasons.append(f"{broker.name} counts {member.slaves_counted or 0} of {slaves} slaves")
+    return reasons
+
+
+FOLLOWING_OR_SERVING = ("serving", "streaming", "catching up")
 
 
 def changes(before: Sequence[Member], now: Sequence[Member]) -> list[str]:

@@ -24,11 +24,40 @@ def connection(**fields):
 
 
 def test_a_status_fills_every_column():
-    status = {"name": "x", "role": "SYNC_MASTER", "state": "serving", "maxOffset": 1000, "confirmedOffset": 900}
+    status = {
+        "name": "broker-a-7",
+        "role": "SYNC_MASTER",
+        "state": "serving",
+        "maxOffset": 1000,
+        "confirmedOffset": 900,
+    }
     member = member_of_status(MASTER, {**status, "rateBytesPerSecond": 12.5, "flushedOffset": 800, "minOffset": 0})
-    assert (member.name, member.role, member.state) == ("x", "master", "serving")
+    assert (member.name, member.role, member.state) == ("broker-a-7", "master", "serving")
     assert (member.written_offset, member.confirmed_offset, member.flushed_offset) == (1000, 900, 800)
     assert (member.min_offset, member.rate_bytes_per_second) == (0, 12.5)
+
+
+def test_a_directory_of_another_kind_does_not_name_a_member():
+    assert member_of_status(MASTER, {"name": "store", "state": "serving"}).name == "broker-a-0"
+
+
+@pytest.mark.parametrize(
+    ("state", "word"), [("idle", "without master"), ("retrying", "connecting"), ("ahead", "ahead")]
+)
+def test_states_are_words_that_mean_what_they_say(state, word):
+    member = member_of_status(SLAVE, {"role": "SLAVE", "state": state, "master": {"lastError": "refused"}})
+    assert (member.state, member.reason) == (word, "refused")
+
+
+def test_a_slave_that_has_never_had_all_is_catching_up():
+    slave = evolve(SLAVE, state="streaming")
+    _, found = with_lag([(MASTER, {"slaves": [connection(state="catchup")]}), (slave, {})])
+    assert found.state == "catching up"
+
+
+def test_a_master_says_how_many_slaves_count():
+    status = {"role": "SYNC_MASTER", "slaves": [{"counted": True}, {"counted": False}]}
+    assert member_of_status(MASTER, status).slaves_counted == 1
 
 
 def test_what_a_status_lacks_is_not_known():
@@ -86,9 +115,13 @@ def test_healthy_members_are_no_issue():
     [
         ((), (), "no broker is registered"),
         ((BrokerAddresses("C", "broker-a", {1: "h:1"}),), (), "broker-a has no master"),
-        (GROUPS, (evolve(MASTER, reason="h:1: refused"),), "broker-a-0 is unreachable: h:1: refused"),
+        (
+            GROUPS,
+            (evolve(MASTER, reason="h:1: refused"),),
+            "broker-a-0 is registered, but does not answer (h:1: refused)",
+        ),
         (GROUPS, (evolve(SLAVE, state="connecting"),), "broker-a-1 is not connected to its master"),
-        (GROUPS, (evolve(SLAVE, state="ahead"),), "broker-a-1 has more in its log than its master"),
+        (GROUPS, (evolve(SLAVE, state="ahead"),), "broker-a-1 has bytes in its log that its master lacks"),
     ],
 )
 def test_an_issue_is_a_sentence(groups, members, words):
