@@ -6,7 +6,7 @@
         consumer = client.consumer("group-b", namesrv.address, "topic-a")
         messages = consumer.consumed(200, timeout_s=20)
 
-Message number i has the body `body(seed, i, size)`; "{i}" in keys and properties stands for the number.
+Message number i has the body `body(seed, i, size)`; "{i}" in keys and property values stands for the number.
 """
 
 import hashlib
@@ -47,6 +47,12 @@ class Sent(NamedTuple):
     @property
     def ok(self) -> bool:
         return self.status == "SEND_OK"
+
+    @property
+    def commit_log_offset(self) -> int:
+        """Where the broker put it: the last 8 bytes of the id that it answered with."""
+        assert self.offset_msg_id is not None, "a message without an answer has no offset"
+        return int(self.offset_msg_id[-16:], 16)
 
 
 class Consumed(NamedTuple):

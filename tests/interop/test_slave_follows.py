@@ -1,0 +1,75 @@
+"""Mixed pairs: a real RocketMQ slave of our master, and our slave of a real RocketMQ master."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.interop import rocketmq, twinlog
+from tests.interop.compare import end_offset, wait_for_same_commitlog
+from tests.interop.java_client import JavaClient
+from tests.interop.member import BrokerProcess
+from tests.interop.remoting import create_topic, wait_for
+
+TOPIC = "followed"
+FILE_SIZE = 1 << 20  # As TEST_SETTINGS has it.
+
+
+@pytest.mark.parametrize(
+    ("masters", "slaves"), [(twinlog, rocketmq), (rocketmq, twinlog)], ids=["real-slave", "our-slave"]
+)
+def test_slave_follows_and_then_serves(masters: ModuleType, slaves: ModuleType, root: Path) -> None:
+    """The slave's log is the master's, also after a kill -9 of the slave; without its master it serves a consumer."""
+    with (
+        masters.NameServer(root / "namesrv") as namesrv,
+        masters.Broker(root / "master", namesrv.address, role="SYNC_MASTER") as master,
+        slaves.Broker(root / "slave", namesrv.address, role="SLAVE") as slave,
+        JavaClient(root / "client") as client,
+    ):
+        create_topic(master.address, TOPIC)
+        producer = client.producer("follow-producer", namesrv.address)
+        producer.send_until_ok("probe")
+        sent = producer.send(TOPIC, 2000, threads=4, body_size=1500)
+        assert [message for message in sent if not message.ok] == []
+        start, end = wait_for_same_commitlog(master.commit_log, slave.commit_log)
+        assert start == 0
+        assert end > 2 * FILE_SIZE
+
+        slave.kill()
+        alone = producer.send(TOPIC, 500, first=2000, threads=16, send_timeout_s=10)
+        assert {message.status for message in alone} <= {"SLAVE_NOT_AVAILABLE", "FLUSH_SLAVE_TIMEOUT"}
+        slave.start()
+        assert wait_for_same_commitlog(master.commit_log, slave.commit_log) == (0, end_offset(master.commit_log))
+        producer.send_until_ok("probe")
+        sent += alone
+
+        # A slave copies topics every 10 s; before it knows one, it answers that there is none.
+        wait_for(lambda: knows_topic(slave), "the topic at the slave", timeout_s=25)
+        master.stop()
+        consumer = client.consumer("follow-consumer", namesrv.address, TOPIC)
+        consumed = {message.msg_id for message in consumer.consumed(len(sent), timeout_s=60)}
+        assert consumed == {message.msg_id for message in sent}
+
+
+def knows_topic(slave: BrokerProcess) -> bool:
+    topics = slave.store / "config" / "topics.json"
+    return topics.exists() and f'"{TOPIC}"' in topics.read_text()
+
+
+def test_our_slave_joins_a_long_log(root: Path) -> None:
+    """A fresh slave of ours gets from a real master what that gives to any: its last file, and everything behind it."""
+    with (
+        rocketmq.NameServer(root / "namesrv") as namesrv,
+        rocketmq.Broker(root / "master", namesrv.address) as master,
+        JavaClient(root / "client") as client,
+    ):
+        create_topic(master.address, TOPIC)
+        producer = client.producer("long-producer", namesrv.address)
+        producer.send(TOPIC, 3000, threads=4, body_size=1500)
+        last_file = end_offset(master.commit_log) // FILE_SIZE * FILE_SIZE
+        assert last_file > 0
+        with twinlog.Broker(root / "slave", namesrv.address, role="SLAVE") as slave:
+            assert wait_for_same_commitlog(master.commit_log, slave.commit_log)[0] == last_file
+            producer.send(TOPIC, 1000, first=3000, mode="async", body_size=1500)
+            start, end = wait_for_same_commitlog(master.commit_log, slave.commit_log)
+            assert (start, end) == (last_file, end_offset(master.commit_log))
