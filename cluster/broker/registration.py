@@ -149,15 +149,16 @@ class RegistrationService:
 
     async def _keep_registered(self, name_server: str) -> None:
         wakeup = self._wakeups[name_server]
-        successes = failures = 0
+        successes = failures = searches = 0
         while True:
             if await self._register(name_server):
                 successes, failures = successes + 1, 0
             else:
                 failures += 1
             pause = next_pause(successes, failures, self.config.register_period_seconds)
-            if self.is_slave and self.master.address is None:
-                pause = min(pause, RETRY_SECONDS_MAX)
+            searches = searches + 1 if self.is_slave and self.master.address is None else 0
+            if searches:  # Who starts together with the master asks often at first.
+                pause = min(pause, next_pause(successes, searches, pause))
             if await self._woken(wakeup, name_server, pause):
                 await trio.sleep(COALESCE_SECONDS)
 
