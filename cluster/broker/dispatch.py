@@ -5,7 +5,7 @@ The fast port lacks pulls, so that consumers cannot hold up what it is for. Sour
 
 from collections.abc import Mapping
 
-from cluster.broker.broker import Broker
+from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import (
     client_manage,
     end_transaction,
@@ -33,9 +33,9 @@ _BOTH_PORTS = (
 )
 
 
-def main_port_table(broker: Broker) -> Mapping[int, Handler]:
+def main_port_table(broker: BrokerParts) -> Mapping[int, Handler]:
     return dispatch_table(broker, *_BOTH_PORTS, pull.HANDLERS)
 
 
-def fast_port_table(broker: Broker) -> Mapping[int, Handler]:
+def fast_port_table(broker: BrokerParts) -> Mapping[int, Handler]:
     return dispatch_table(broker, *_BOTH_PORTS)

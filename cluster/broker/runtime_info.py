@@ -10,7 +10,7 @@ from cluster.remoting.command import VERSION
 from store.config import BrokerRole
 
 if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
+    from cluster.broker.parts import BrokerParts
 
 VERSION_TEXT = "V4_9_8"
 STATUS_SCHEMA = 1
@@ -18,12 +18,12 @@ STATUS_SCHEMA = 1
 PUTS, PUT_BYTES, GETS_FOUND, GETS_MISSED, GET_MESSAGES = range(5)
 
 
-def counters(broker: "Broker") -> tuple[int, ...]:
+def counters(broker: "BrokerParts") -> tuple[int, ...]:
     store, pulls = broker.store.statistics(), broker.pulls
     return store.put_messages, store.put_bytes, pulls.found, pulls.missed, pulls.messages
 
 
-def options(broker: "Broker") -> dict[str, Any]:
+def options(broker: "BrokerParts") -> dict[str, Any]:
     """Every option by its key in broker.conf, as it is in force."""
     return {
         field.metadata["key"]: getattr(config, field.name)
@@ -33,7 +33,7 @@ def options(broker: "Broker") -> dict[str, Any]:
     }
 
 
-def runtime_table(broker: "Broker") -> dict[str, str]:
+def runtime_table(broker: "BrokerParts") -> dict[str, str]:
     """All values are texts. Three numbers are rates over 10 s, 1 min and 10 min."""
     store, rates, pulls = broker.store.statistics(), broker.rates, broker.pulls
     disk = shutil.disk_usage(broker.store.config.root.expanduser())
@@ -111,7 +111,7 @@ def size_text(size: int) -> str:
     return f"{value:.1f} TiB"
 
 
-def member_status(broker: "Broker") -> dict[str, Any]:
+def member_status(broker: "BrokerParts") -> dict[str, Any]:
     """The body of TWINLOG_MEMBER_STATUS."""
     store, ha = broker.store.statistics(), broker.ha.statistics()
     client = ha.client
@@ -160,13 +160,13 @@ def member_status(broker: "Broker") -> dict[str, Any]:
     }
 
 
-def _state(broker: "Broker", client_state: str) -> str:
+def _state(broker: "BrokerParts", client_state: str) -> str:
     if broker.store.why_not_writable:
         return "failed"
     return client_state if broker.is_slave else "serving"
 
 
-def ack_policy(broker: "Broker") -> str:
+def ack_policy(broker: "BrokerParts") -> str:
     """When a producer hears SEND_OK, in words."""
     store = broker.store
     if broker.is_slave:

@@ -6,9 +6,9 @@ Sources: ClientManageProcessor.java, ConsumerManageProcessor.java (RocketMQ 4.9.
 from typing import Any
 
 from cluster.broker import names
-from cluster.broker.broker import Broker
 from cluster.broker.consumer_manager import ClientInfo
 from cluster.broker.filter.tags import TAG, SubscriptionData
+from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import body
 from cluster.broker.topic_config import UNIT_SUBSCRIPTION
 from cluster.remoting import fastjson
@@ -21,7 +21,7 @@ from cluster.remoting.server import Reply, Request
 CLIENT_ID_LENGTH_MAX = 1024
 
 
-def heart_beat(broker: Broker, header: HeartBeat, request: Request) -> Reply:
+def heart_beat(broker: BrokerParts, header: HeartBeat, request: Request) -> Reply:
     """Refreshes the client in each of its groups; consumers get their retry topic."""
     beat = body.json_object(request)
     command = request.command
@@ -61,7 +61,7 @@ def _subscriptions(data: dict[str, Any]) -> list[SubscriptionData]:
 
 
 def _register_consumer(
-    broker: Broker,
+    broker: BrokerParts,
     group: str,
     data: dict[str, Any],
     subscriptions: list[SubscriptionData],
@@ -82,7 +82,7 @@ def _register_consumer(
     )
 
 
-def unregister_client(broker: Broker, header: UnregisterClient, request: Request) -> Reply:
+def unregister_client(broker: BrokerParts, header: UnregisterClient, request: Request) -> Reply:
     """The client leaves a group; the others of a consumer group are told."""
     if header.producer_group:
         broker.producers.unregister(header.producer_group, request.connection)
@@ -96,7 +96,7 @@ def unregister_client(broker: Broker, header: UnregisterClient, request: Request
     return Reply.success()
 
 
-def get_consumer_list_by_group(broker: Broker, header: GetConsumerListByGroup, request: Request) -> Reply:
+def get_consumer_list_by_group(broker: BrokerParts, header: GetConsumerListByGroup, request: Request) -> Reply:
     """The client ids of a group, among which its members share the queues."""
     info = broker.consumers.find(header.consumer_group)
     if info is None:
@@ -105,7 +105,7 @@ def get_consumer_list_by_group(broker: Broker, header: GetConsumerListByGroup, r
     return Reply.success(fastjson.dumps({"consumerIdList": info.client_ids}))
 
 
-def check_client_config(broker: Broker, header: CheckClientConfig, request: Request) -> Reply:
+def check_client_config(broker: BrokerParts, header: CheckClientConfig, request: Request) -> Reply:
     """Consumers ask before they start whether their filter is understood; only tags are."""
     subscription = body.json_object(request).get("subscriptionData")
     kind = subscription.get("expressionType") if isinstance(subscription, dict) else None

@@ -3,8 +3,8 @@
 from typing import Any
 
 from cluster.broker import names
-from cluster.broker.broker import Broker
 from cluster.broker.lock_manager import MessageQueue
+from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import body
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
@@ -13,14 +13,14 @@ from cluster.remoting.headers import LockBatchMq, UnlockBatchMq
 from cluster.remoting.server import Reply, Request
 
 
-def lock_batch_mq(broker: Broker, header: LockBatchMq, request: Request) -> Reply:
+def lock_batch_mq(broker: BrokerParts, header: LockBatchMq, request: Request) -> Reply:
     """The answer lists those queues that the client now owns."""
     group, client_id, queues = _read(request)
     granted = broker.locks.lock(group, client_id, queues)
     return Reply(ext=None, body=fastjson.dumps({"lockOKMQSet": [queue.plain() for queue in granted]}))
 
 
-def unlock_batch_mq(broker: Broker, header: UnlockBatchMq, request: Request) -> Reply:
+def unlock_batch_mq(broker: BrokerParts, header: UnlockBatchMq, request: Request) -> Reply:
     """Gives back what the client owns."""
     broker.locks.unlock(*_read(request))
     return Reply(ext=None)

@@ -4,8 +4,8 @@ Sources: ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ 4.9.8
 """
 
 from cluster.broker import names
-from cluster.broker.broker import Broker
 from cluster.broker.consumer_offset import NOT_STORED
+from cluster.broker.parts import BrokerParts
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
 from cluster.remoting.headers import (
@@ -20,7 +20,7 @@ from cluster.remoting.server import Reply, Request
 from store.get_message import memory_bytes_max
 
 
-def query_consumer_offset(broker: Broker, header: QueryConsumerOffset, request: Request) -> Reply:
+def query_consumer_offset(broker: BrokerParts, header: QueryConsumerOffset, request: Request) -> Reply:
     """A group that never committed starts at 0 while the queue is young, and chooses for itself otherwise (22)."""
     offset = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
     if offset != NOT_STORED:
@@ -30,7 +30,7 @@ def query_consumer_offset(broker: Broker, header: QueryConsumerOffset, request: 
     raise RequestError(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
 
 
-def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
+def _is_young(broker: BrokerParts, topic: str, queue_id: int) -> bool:
     """Whether the queue's first message is still there, and so new that it is in memory."""
     queue = broker.find_queue(topic, queue_id)
     if queue is None or queue.max_offset == 0:
@@ -40,7 +40,7 @@ def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
     return first is not None and broker.store.max_offset - first.phy_offset <= in_memory
 
 
-def update_consumer_offset(broker: Broker, header: UpdateConsumerOffset, request: Request) -> Reply:
+def update_consumer_offset(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply:
     """Any value is stored, smaller ones too."""
     fault = names.topic_fault(header.topic) or names.group_fault(header.consumer_group)
     if fault or header.queue_id < 0 or header.commit_offset < 0:
@@ -49,26 +49,26 @@ def update_consumer_offset(broker: Broker, header: UpdateConsumerOffset, request
     return Reply.success()
 
 
-def search_offset_by_timestamp(broker: Broker, header: SearchOffsetByTimestamp, request: Request) -> Reply:
+def search_offset_by_timestamp(broker: BrokerParts, header: SearchOffsetByTimestamp, request: Request) -> Reply:
     """The message stored nearest to that time, as 4.9 says it."""
     if broker.find_queue(header.topic, header.queue_id) is None:
         return Reply.success(offset=0)
     return Reply.success(offset=broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp))
 
 
-def get_max_offset(broker: Broker, header: GetMaxOffset, request: Request) -> Reply:
+def get_max_offset(broker: BrokerParts, header: GetMaxOffset, request: Request) -> Reply:
     """The offset of the queue's next message; 0 for a queue that nobody knows."""
     queue = broker.find_queue(header.topic, header.queue_id)
     return Reply.success(offset=queue.max_offset if queue else 0)
 
 
-def get_min_offset(broker: Broker, header: GetMinOffset, request: Request) -> Reply:
+def get_min_offset(broker: BrokerParts, header: GetMinOffset, request: Request) -> Reply:
     """The offset of the oldest message that is still there; 0 for a queue that nobody knows."""
     queue = broker.find_queue(header.topic, header.queue_id)
     return Reply.success(offset=queue.min_offset if queue else 0)
 
 
-def get_earliest_msg_storetime(broker: Broker, header: GetEarliestMsgStoretime, request: Request) -> Reply:
+def get_earliest_msg_storetime(broker: BrokerParts, header: GetEarliestMsgStoretime, request: Request) -> Reply:
     """When the oldest message was stored, ms; -1 for none."""
     queue = broker.find_queue(header.topic, header.queue_id)
     if queue is None:

@@ -4,9 +4,9 @@ Source: PullMessageProcessor.java (RocketMQ 4.9.8). Records leave as views of th
 """
 
 from cluster.broker import names
-from cluster.broker.broker import Broker
 from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
 from cluster.broker.long_polling import HeldPull
+from cluster.broker.parts import BrokerParts
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.broker.topic_config import PERM_READ
 from cluster.remoting.codes import ResponseCode
@@ -30,17 +30,17 @@ _CODES = {
 }
 
 
-def pull_message(broker: Broker, header: PullMessage, request: Request) -> Reply | None:
+def pull_message(broker: BrokerParts, header: PullMessage, request: Request) -> Reply | None:
     """None: nothing new; the request is held until a message comes or its time is up."""
     return _pull(broker, header, request, may_hold=True)
 
 
-def lite_pull_message(broker: Broker, header: LitePullMessage, request: Request) -> Reply | None:
+def lite_pull_message(broker: BrokerParts, header: LitePullMessage, request: Request) -> Reply | None:
     """The same under another code."""
     return _pull(broker, header, request, may_hold=True)
 
 
-def _pull(broker: Broker, header: PullMessage, request: Request, *, may_hold: bool) -> Reply | None:
+def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hold: bool) -> Reply | None:
     group, subscription = _check(broker, header)
     result = broker.store.get_message(
         header.topic, header.queue_id, header.queue_offset, max(1, header.max_msg_nums), subscription.wanted
@@ -84,7 +84,7 @@ def suggested_broker(result: GetResult, group: SubscriptionGroupConfig, *, slave
     return group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
 
 
-def _check(broker: Broker, header: PullMessage) -> tuple[SubscriptionGroupConfig, SubscriptionData]:
+def _check(broker: BrokerParts, header: PullMessage) -> tuple[SubscriptionGroupConfig, SubscriptionData]:
     """All that can be wrong with a pull, in RocketMQ's order. Raises RequestError."""
     if not broker.config.broker_permission & PERM_READ:
         raise RequestError(
@@ -119,7 +119,7 @@ def _check(broker: Broker, header: PullMessage) -> tuple[SubscriptionGroupConfig
     return group, subscription
 
 
-def _subscription(broker: Broker, header: PullMessage, group: SubscriptionGroupConfig) -> SubscriptionData:
+def _subscription(broker: BrokerParts, header: PullMessage, group: SubscriptionGroupConfig) -> SubscriptionData:
     if header.sys_flag & SUBSCRIPTION:
         try:
             return build_subscription(header.topic, header.subscription, header.expression_type)
@@ -143,7 +143,7 @@ def _subscription(broker: Broker, header: PullMessage, group: SubscriptionGroupC
     return subscription
 
 
-def _hold(broker: Broker, header: PullMessage, request: Request, subscription: SubscriptionData) -> None:
+def _hold(broker: BrokerParts, header: PullMessage, request: Request, subscription: SubscriptionData) -> None:
     def run_again() -> None:
         try:
             reply = _pull(broker, header, request, may_hold=False)

@@ -1,13 +1,13 @@
 """12, 33: single messages by key or by place. Source: QueryMessageProcessor.java (RocketMQ 4.9.8)."""
 
-from cluster.broker.broker import Broker
+from cluster.broker.parts import BrokerParts
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
 from cluster.remoting.headers import QueryMessage, ViewMessageById
 from cluster.remoting.server import Reply, Request
 
 
-def query_message(broker: Broker, header: QueryMessage, request: Request) -> Reply:
+def query_message(broker: BrokerParts, header: QueryMessage, request: Request) -> Reply:
     """There is no index of keys yet, so nothing is ever found."""
     return Reply(
         code=ResponseCode.QUERY_NOT_FOUND,
@@ -16,7 +16,7 @@ def query_message(broker: Broker, header: QueryMessage, request: Request) -> Rep
     )
 
 
-def view_message_by_id(broker: Broker, header: ViewMessageById, request: Request) -> Reply:
+def view_message_by_id(broker: BrokerParts, header: ViewMessageById, request: Request) -> Reply:
     """The record that starts at a commit log offset, as the message id names it."""
     record = broker.store.message_at(header.offset)
     if record is None:

@@ -6,25 +6,25 @@ Sources: AdminBrokerProcessor.java, StoreStatsService.java (RocketMQ 4.9.8), HAR
 from typing import Any
 
 from cluster.broker import runtime_info
-from cluster.broker.broker import Broker
+from cluster.broker.parts import BrokerParts
 from cluster.config_file import format_value
 from cluster.remoting import fastjson
 from cluster.remoting.headers import GetBrokerConfig, GetBrokerHaStatus, GetBrokerRuntimeInfo, MemberStatus
 from cluster.remoting.server import Reply, Request
 
 
-def get_broker_config(broker: Broker, header: GetBrokerConfig, request: Request) -> Reply:
+def get_broker_config(broker: BrokerParts, header: GetBrokerConfig, request: Request) -> Reply:
     """All options as `key=value` lines."""
     lines = sorted(f"{key}={format_value(value)}\n" for key, value in runtime_info.options(broker).items())
     return Reply.success("".join(lines).encode(), version=fastjson.dumps(broker.topics.version.plain()).decode())
 
 
-def get_broker_runtime_info(broker: Broker, header: GetBrokerRuntimeInfo, request: Request) -> Reply:
+def get_broker_runtime_info(broker: BrokerParts, header: GetBrokerRuntimeInfo, request: Request) -> Reply:
     """A table of texts for mqadmin brokerStatus and clusterList."""
     return Reply(ext=None, body=fastjson.dumps({"table": runtime_info.runtime_table(broker)}))
 
 
-def get_broker_ha_status(broker: Broker, header: GetBrokerHaStatus, request: Request) -> Reply:
+def get_broker_ha_status(broker: BrokerParts, header: GetBrokerHaStatus, request: Request) -> Reply:
     """For mqadmin haStatus of 5.x."""
     ha = broker.ha.statistics()
     connections = [
@@ -65,7 +65,7 @@ def get_broker_ha_status(broker: Broker, header: GetBrokerHaStatus, request: Req
     return Reply(ext=None, body=fastjson.dumps(status))
 
 
-def member_status(broker: Broker, header: MemberStatus, request: Request) -> Reply:
+def member_status(broker: BrokerParts, header: MemberStatus, request: Request) -> Reply:
     """What `twinlog list` shows of a member."""
     return Reply(ext=None, body=fastjson.dumps(runtime_info.member_status(broker)))
 

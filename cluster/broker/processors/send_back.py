@@ -7,8 +7,8 @@ import random
 from collections.abc import Mapping
 
 from cluster.broker import names
-from cluster.broker.broker import Broker
 from cluster.broker.delay import delayed
+from cluster.broker.parts import BrokerParts
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.broker.topic_config import PERM_WRITE, UNIT_SUBSCRIPTION
 from cluster.remoting.codes import ResponseCode
@@ -26,7 +26,7 @@ FIRST_RETRY_LEVEL = 3  # 10 s; each further time one level more.
 VERSION_WITH_MAX = 121  # V3_4_9: older clients' maxReconsumeTimes is not looked at.
 
 
-def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBack, request: Request) -> Reply:
+def consumer_send_msg_back(broker: BrokerParts, header: ConsumerSendMsgBack, request: Request) -> Reply:
     """Answered when the new record is stored; replicas are not waited for."""
     group = _check_group(broker, header)
     if group.retry_queues <= 0:
@@ -45,7 +45,7 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBack, request:
     return Reply(ext=None)
 
 
-def _check_group(broker: Broker, header: ConsumerSendMsgBack) -> SubscriptionGroupConfig:
+def _check_group(broker: BrokerParts, header: ConsumerSendMsgBack) -> SubscriptionGroupConfig:
     group = broker.groups.find(header.group)
     if group is None:
         name = header.group[: names.GROUP_LENGTH_MAX]
@@ -55,7 +55,7 @@ def _check_group(broker: Broker, header: ConsumerSendMsgBack) -> SubscriptionGro
     return group
 
 
-def _create(broker: Broker, topic: str, queues: int, sys_flag: int) -> None:
+def _create(broker: BrokerParts, topic: str, queues: int, sys_flag: int) -> None:
     config = broker.topics.create_in_send_back(topic, queues, sys_flag=sys_flag)
     if config is None:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{topic[:40]}...] not exist")
@@ -63,7 +63,7 @@ def _create(broker: Broker, topic: str, queues: int, sys_flag: int) -> None:
         raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
 
 
-def _look_up(broker: Broker, phy_offset: int) -> Message:
+def _look_up(broker: BrokerParts, phy_offset: int) -> Message:
     record = broker.store.message_at(phy_offset)
     try:
         if record is not None:

@@ -1,6 +1,6 @@
 """43, 45, 200, 201: groups and offsets, shown and changed. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
 
-from cluster.broker.broker import Broker
+from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import body
 from cluster.broker.processors.topic_admin import NOT_ON_A_SLAVE
 from cluster.broker.subscription_group import SubscriptionGroupConfig
@@ -17,7 +17,7 @@ from cluster.remoting.server import Reply, Request
 
 
 def update_and_create_subscription_group(
-    broker: Broker, header: UpdateAndCreateSubscriptionGroup, request: Request
+    broker: BrokerParts, header: UpdateAndCreateSubscriptionGroup, request: Request
 ) -> Reply:
     """Answered when the group is saved."""
     if broker.is_slave:
@@ -30,17 +30,19 @@ def update_and_create_subscription_group(
     return Reply(ext=None)
 
 
-def get_all_subscription_group_config(broker: Broker, header: GetAllSubscriptionGroupConfig, request: Request) -> Reply:
+def get_all_subscription_group_config(
+    broker: BrokerParts, header: GetAllSubscriptionGroupConfig, request: Request
+) -> Reply:
     """The whole table; slaves ask for it."""
     return Reply(ext=None, body=fastjson.dumps(broker.groups.plain()))
 
 
-def get_all_consumer_offset(broker: Broker, header: GetAllConsumerOffset, request: Request) -> Reply:
+def get_all_consumer_offset(broker: BrokerParts, header: GetAllConsumerOffset, request: Request) -> Reply:
     """The whole table; slaves ask for it."""
     return Reply(ext=None, body=fastjson.dumps(broker.offsets.plain()))
 
 
-def get_all_delay_offset(broker: Broker, header: GetAllDelayOffset, request: Request) -> Reply:
+def get_all_delay_offset(broker: BrokerParts, header: GetAllDelayOffset, request: Request) -> Reply:
     """How far delayed messages are delivered, by level; slaves ask for it."""
     return Reply(ext=None, body=fastjson.dumps(broker.schedule.plain()))
 

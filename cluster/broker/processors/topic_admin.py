@@ -3,7 +3,7 @@
 import trio
 
 from cluster.broker import names
-from cluster.broker.broker import Broker
+from cluster.broker.parts import BrokerParts
 from cluster.broker.topic_config import QUEUES_MAX, TopicConfig
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
@@ -21,7 +21,7 @@ NOT_ON_A_SLAVE = "Can't modify topic or subscription group from slave broker, pl
 REGISTRATION_SECONDS_MAX = 3.0  # mqadmin waits 5 s.
 
 
-async def update_and_create_topic(broker: Broker, header: UpdateAndCreateTopic, request: Request) -> Reply:
+async def update_and_create_topic(broker: BrokerParts, header: UpdateAndCreateTopic, request: Request) -> Reply:
     """Answered when the topic is saved and the name servers know it, or do not answer."""
     _refuse_unless_changeable(broker, header.topic)
     for count in (header.read_queue_nums, header.write_queue_nums):
@@ -42,14 +42,14 @@ async def update_and_create_topic(broker: Broker, header: UpdateAndCreateTopic, 
     return Reply(ext=None)
 
 
-async def delete_topic_in_broker(broker: Broker, header: DeleteTopicInBroker, request: Request) -> Reply:
+async def delete_topic_in_broker(broker: BrokerParts, header: DeleteTopicInBroker, request: Request) -> Reply:
     """Forgets the topic's configuration; success, too, when there is none. Consumers' offsets stay."""
     _refuse_unless_changeable(broker, header.topic)
     broker.topics.delete(header.topic)
     return Reply(ext=None)
 
 
-def _refuse_unless_changeable(broker: Broker, topic: str) -> None:
+def _refuse_unless_changeable(broker: BrokerParts, topic: str) -> None:
     if broker.is_slave:
         raise RequestError(ResponseCode.SYSTEM_ERROR, NOT_ON_A_SLAVE)
     if fault := names.topic_fault(topic):
@@ -58,17 +58,17 @@ def _refuse_unless_changeable(broker: Broker, topic: str) -> None:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")
 
 
-def get_all_topic_config(broker: Broker, header: GetAllTopicConfig, request: Request) -> Reply:
+def get_all_topic_config(broker: BrokerParts, header: GetAllTopicConfig, request: Request) -> Reply:
     """The whole table: slaves ask for it every 10 s."""
     return Reply.success(fastjson.dumps(broker.topics.plain()))
 
 
-def get_topic_config(broker: Broker, header: GetTopicConfig, request: Request) -> Reply:
+def get_topic_config(broker: BrokerParts, header: GetTopicConfig, request: Request) -> Reply:
     """One topic, for mqadmin of 5.x."""
     return Reply(ext=None, body=fastjson.dumps({"attributes": {}, **_find(broker, header.topic).plain()}))
 
 
-def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfo, request: Request) -> Reply:
+def get_topic_stats_info(broker: BrokerParts, header: GetTopicStatsInfo, request: Request) -> Reply:
     """Where each queue begins and ends, and when its last message was stored."""
     topic = _find(broker, header.topic)
     table = {}
@@ -84,7 +84,7 @@ def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfo, request: Req
     return Reply(ext=None, body=fastjson.dumps({"offsetTable": table}))
 
 
-def _find(broker: Broker, name: str) -> TopicConfig:
+def _find(broker: BrokerParts, name: str) -> TopicConfig:
     topic = broker.topics.select(name)
     if topic is None:
         raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name[: names.TOPIC_LENGTH_MAX]}] not exist")

@@ -1,0 +1,266 @@
+"""What a broker consists of: its configuration, tables and services, for handlers to work with.
+
+Whoever starts and stops all this is cluster/broker/broker.py. Source: BrokerController.java (RocketMQ 4.9.8).
+"""
+
+import socket
+import time
+from collections.abc import Callable
+
+import attrs
+import psutil
+import structlog
+import trio
+from attrs import define, field
+
+from cluster.broker.config import BrokerConfig
+from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
+from cluster.broker.consumer_offset import ConsumerOffsetManager
+from cluster.broker.delay import ScheduleMessageService
+from cluster.broker.json_file import JsonFile
+from cluster.broker.lock_manager import RebalanceLockManager
+from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
+from cluster.broker.rates import DailyTotals, PullCounters, Rates
+from cluster.broker.registration import Master, RegistrationService
+from cluster.broker.slave_sync import SlaveSynchronize
+from cluster.broker.subscription_group import SubscriptionGroupManager
+from cluster.broker.topic_config import TopicConfigManager, built_in_topics
+from cluster.remoting import fastjson
+from cluster.remoting.client import RemotingClient
+from cluster.remoting.command import ONEWAY, RemotingCommand
+from cluster.remoting.config import ServerConfig
+from cluster.remoting.connection import Connection
+from cluster.remoting.headers import NotifyConsumerIdsChanged, encode_header_fields
+from ha.config import HAConfig
+from ha.service import HAService
+from store.config import BrokerRole, StoreConfig
+from store.consume_queue import ConsumeQueue
+from store.message import decode_message
+from store.message_store import MessageStore
+
+log = structlog.get_logger(__name__)
+
+HA_PORT_DISTANCE = 1  # Above the main port.
+
+
+def own_ip() -> str:
+    """This machine's first IPv4 address that others may reach; 127.0.0.1 when there is none."""
+    states = psutil.net_if_stats()
+    for name, addresses in sorted(psutil.net_if_addrs().items()):
+        for address in addresses:
+            if address.family == socket.AF_INET and not address.address.startswith("127.") and states[name].isup:
+                return str(address.address)
+    return "127.0.0.1"
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@define(eq=False)
+class BrokerParts:
+    """Handlers reach everything through this. `address` is final once the ports are bound."""
+
+    config: BrokerConfig
+    store_config: StoreConfig
+    ha_config: HAConfig = field(factory=HAConfig)
+    server_config: ServerConfig = field(factory=ServerConfig)
+
+    address: str = field(default="", init=False)  # What clients are told.
+    ha_address: str = field(default="", init=False)  # What slaves are told.
+    started_ms: int = field(factory=wall_clock_ms, init=False)
+
+    store: MessageStore = field(init=False)
+    ha: HAService = field(init=False)
+    topics: TopicConfigManager = field(init=False)
+    groups: SubscriptionGroupManager = field(init=False)
+    offsets: ConsumerOffsetManager = field(factory=ConsumerOffsetManager, init=False)
+    consumers: ConsumerManager[Connection] = field(init=False)
+    producers: ProducerManager[Connection] = field(init=False)
+    held_pulls: PullRequestHoldService = field(init=False)
+    locks: RebalanceLockManager = field(init=False)
+    schedule: ScheduleMessageService = field(init=False)
+    remoting: RemotingClient = field(factory=RemotingClient, init=False)
+    registration: RegistrationService = field(init=False)
+    slave_sync: SlaveSynchronize = field(init=False)
+    pulls: PullCounters = field(factory=PullCounters, init=False)
+    rates: Rates = field(factory=Rates, init=False)
+    puts_by_day: DailyTotals = field(factory=DailyTotals, init=False)
+    gets_by_day: DailyTotals = field(factory=DailyTotals, init=False)
+    topics_file: JsonFile = field(init=False)
+    groups_file: JsonFile = field(init=False)
+    offsets_file: JsonFile = field(init=False)
+    _watched: set[Connection] = field(factory=set, init=False)
+    _failing_files: set[str] = field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        config = self.config
+        ip = config.broker_ip1 or own_ip()
+        self.config = config = attrs.evolve(config, broker_ip1=ip, broker_ip2=config.broker_ip2 or ip)
+        if not self.ha_config.listen_port and config.listen_port:
+            self.ha_config = attrs.evolve(self.ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
+        self.set_addresses(config.listen_port, self.ha_config.listen_port)
+        self.store = MessageStore(self.store_config)
+        self._make_tables(config)
+        self.held_pulls = PullRequestHoldService(
+            now=trio.current_time,
+            max_offset=lambda topic, queue_id: self.store.queue(topic, queue_id).max_offset,
+            scan_seconds=SCAN_SECONDS if config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING,
+        )
+        self.store.on_arrival.append(self.held_pulls.on_arrival)
+        self._make_services(config)
+
+    def set_addresses(self, port: int, ha_port: int) -> None:
+        self.address = f"{self.config.broker_ip1}:{port}"
+        self.ha_address = f"{self.config.broker_ip2}:{ha_port}"
+
+    def _make_tables(self, config: BrokerConfig) -> None:
+        directory = self.store_config.root.expanduser() / "config"
+        self.topics_file = JsonFile(directory / "topics.json")
+        self.groups_file = JsonFile(directory / "subscriptionGroup.json")
+        self.offsets_file = JsonFile(directory / "consumerOffset.json")
+        self.topics = TopicConfigManager(
+            self.now_ms, auto_create=config.auto_create_topic_enable, changed=self._topic_changed
+        )
+        self.topics.add_built_in(
+            built_in_topics(
+                cluster_name=config.broker_cluster_name,
+                broker_name=config.broker_name,
+                default_queues=config.default_topic_queues,
+                auto_create=config.auto_create_topic_enable,
+                cluster_topic=config.cluster_topic_enable,
+                broker_topic=config.broker_topic_enable,
+                trace_topic=config.msg_trace_topic_name if config.trace_topic_enable else None,
+            )
+        )
+        self.groups = SubscriptionGroupManager(
+            self.now_ms, auto_create=config.auto_create_subscription_group, changed=self._group_changed
+        )
+        self.consumers = ConsumerManager(trio.current_time, self._notify_consumers)
+        self.producers = ProducerManager(trio.current_time)
+        self.locks = RebalanceLockManager(trio.current_time)
+
+    def _make_services(self, config: BrokerConfig) -> None:
+        directory = self.store_config.root.expanduser() / "config"
+        self.ha = HAService(
+            self.store, self.ha_config, lambda: self.registration.members, lambda: self.registration.ask_members()
+        )
+        self.schedule = ScheduleMessageService(
+            store=self.store,
+            file=JsonFile(directory / "delayOffset.json"),
+            levels_ms=self.store.delays_ms,
+            now_ms=self.now_ms,
+            confirmed_offset=self.confirmed_offset,
+            flush_interval_ms=config.flush_delay_offset_interval_ms,
+        )
+        self.slave_sync = SlaveSynchronize(
+            client=self.remoting,
+            topics=self.topics,
+            topics_file=self.topics_file,
+            groups=self.groups,
+            groups_file=self.groups_file,
+            offsets=self.offsets,
+            schedule=self.schedule,
+        )
+        self.make_registration()
+
+    def make_registration(self) -> None:
+        self.registration = RegistrationService(
+            config=self.config,
+            client=self.remoting,
+            topics=self.topics,
+            address=self.address,
+            ha_address=self.ha_address,
+            is_slave=self.is_slave,
+            master_changed=self._master_changed,
+            members_changed=self.ha.members_changed,
+            has_strangers=self._has_strangers,
+        )
+
+    # What handlers ask
+
+    @staticmethod
+    def now_ms() -> int:
+        """Wall clock."""
+        return wall_clock_ms()
+
+    @property
+    def is_slave(self) -> bool:
+        return self.store_config.broker_role is BrokerRole.SLAVE
+
+    def confirmed_offset(self) -> int:
+        """Where in the log what producers were promised ends: a SYNC_MASTER promises what a slave holds."""
+        end = self.store.max_offset
+        if self.store_config.broker_role is BrokerRole.SYNC_MASTER:
+            return min(end, self.ha.group_transfer.push2_slave_max_offset)
+        return end
+
+    def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue that the topic has; None for others, so that questions about made-up ones leave nothing behind."""
+        config = self.topics.select(topic)
+        if config is not None and 0 <= queue_id < max(config.read_queues, config.write_queues):
+            return self.store.queue(topic, queue_id)
+        known = (queue for name, number, queue in self.store.queues() if (name, number) == (topic, queue_id))
+        return next(known, None)
+
+    def earliest_message_ms(self) -> int:
+        """When the first message of the log was stored; -1 for none."""
+        record = self.store.message_at(self.store.min_offset)
+        return decode_message(record, check_crc=False).store_timestamp if record is not None else -1
+
+    def watch(self, connection: Connection) -> None:
+        """Forget all about this connection once it closes."""
+        if connection.closed:
+            self._connection_closed(connection)
+        elif connection not in self._watched:
+            self._watched.add(connection)
+            connection.on_close.append(self._connection_closed)
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self._watched.discard(connection)
+        self.held_pulls.connection_closed(connection)
+        self.consumers.connection_closed(connection)
+        self.producers.connection_closed(connection)
+
+    def _notify_consumers(self, group: str, connections: list[Connection]) -> None:
+        """Tell a group's members to share the queues anew."""
+        header = NotifyConsumerIdsChanged(group)
+        for connection in connections:
+            connection.send(RemotingCommand(header.code, ext=encode_header_fields(header), flag=ONEWAY))
+
+    def _has_strangers(self) -> bool:
+        """Whether somebody replicates whose IP is not that of a registered slave."""
+        return any(not each.admitted and each.request_offset >= 0 for each in self.ha.statistics().connections)
+
+    def _master_changed(self, master: Master) -> None:
+        if master.ha_address and not self.ha_config.master_address:
+            self.ha.set_master(master.ha_address)
+        self.slave_sync.set_master(master.address if master.address != self.address else None)
+
+    # Tables to files
+
+    def _topic_changed(self, topic: str) -> None:
+        self.save(self.topics_file.path.name, lambda: self.topics_file.save(fastjson.pretty(self.topics.plain())))
+        self.registration.topics_changed()
+
+    def _group_changed(self, group: str) -> None:
+        self.save(self.groups_file.path.name, lambda: self.groups_file.save(fastjson.pretty(self.groups.plain())))
+
+    def save_offsets(self) -> None:
+        if self.offsets.dirty:
+            self.offsets.dirty = False
+            self.save(
+                self.offsets_file.path.name, lambda: self.offsets_file.save(fastjson.pretty(self.offsets.plain()))
+            )
+
+    def save(self, name: str, save: Callable[[], None]) -> None:
+        try:
+            save()
+            self._failing_files.discard(name)
+        except OSError as error:
+            self.save_failed(name, error)
+
+    def save_failed(self, name: str, error: OSError) -> None:
+        if name not in self._failing_files:
+            self._failing_files.add(name)
+            log.error("a table could not be written", file=name, error=str(error))
