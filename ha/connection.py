@@ -1,0 +1,177 @@
+"""Master side of one slave. Source: HAConnection, its ReadSocketService and WriteSocketService (RocketMQ 4.9.8).
+
+The first report is the request; from then on two tasks run, one reads acks, one writes frames, and a third watches the
+clock for both. An ack must neither fall nor exceed what was sent on this very connection: whoever breaks that is no
+slave of ours.
+"""
+
+import os
+from collections.abc import Callable
+
+import trio
+from attrs import define, field
+
+from ha.config import HAConfig
+from ha.errors import HAConnectionLostError, HALogError, HAProtocolError
+from ha.group_transfer import GroupTransferService
+from ha.log import Chunk, ReplicatedStore
+from ha.peer_nursery import open_peer_nursery
+from ha.protocol import BATCH_HEADER, NO_REQUEST_YET, ReportReader
+from ha.push_start import push_start
+from ha.transport import Transport
+from store.wakeup import Wakeup
+
+
+def _nothing(_connection: "HAConnection") -> None:
+    pass
+
+
+@define(eq=False)
+class HAConnection:
+    """Pushes log bytes, takes acks. Lives as long as its transport."""
+
+    transport: Transport
+    address: str  # IP:PORT of the peer.
+    ip: str
+    store: ReplicatedStore
+    transfer: GroupTransferService
+    config: HAConfig
+    on_request: Callable[["HAConnection"], None] = _nothing  # Called once, when it has become a slave.
+    connected_since: float = field(factory=trio.current_time, init=False)
+    request_offset: int = field(default=NO_REQUEST_YET, init=False)
+    ack_offset: int = field(default=NO_REQUEST_YET, init=False)
+    caught_up: bool = field(default=False, init=False)  # It was sent everything, once at least.
+    bytes_per_second: float = field(default=0.0, init=False)
+    _reports: ReportReader = field(factory=ReportReader, init=False)
+    _wakeup: Wakeup = field(factory=Wakeup, init=False)
+    _last_read: float = field(init=False)
+    _last_write: float = field(init=False)
+    _rated_offset: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._last_read = self._last_write = self.connected_since
+
+    async def run(self) -> None:
+        """Serve until the peer leaves. A probe that leaves without a byte, and a slave that leaves, end it normally.
+
+        Raises HAProtocolError for a bad request or ack, HAConnectionLostError for a peer that is gone or silent,
+        HALogError when our log has lost the bytes that come next.
+        """
+        try:
+            reports = await self._first_reports()
+            if not reports:
+                return
+            self._begin(reports.pop(0))
+            self._acknowledge(reports)
+            async with open_peer_nursery() as nursery:
+                nursery.start_soon(self._watch_task)
+                nursery.start_soon(self._write_task)
+                await self._read_task()
+        finally:
+            if self._wakeup in self.store.appended:
+                self.store.appended.remove(self._wakeup)
+            self.transfer.leave(self)
+            await self.transport.aclose()
+
+    @property
+    def sent_offset(self) -> int:
+        """End of what was sent; -1 before the request."""
+        return self.transport.sent_offset if self.request_offset != NO_REQUEST_YET else NO_REQUEST_YET
+
+    def rate(self, seconds: float) -> None:
+        """Note how fast the stream ran since the last call, `seconds` ago."""
+        if self.request_offset != NO_REQUEST_YET:
+            self.bytes_per_second = (self.transport.sent_offset - self._rated_offset) / seconds
+            self._rated_offset = self.transport.sent_offset
+
+    async def _first_reports(self) -> list[int]:
+        """Wait for the request; returns it and what came with it, nothing when the peer left without a byte."""
+        silence = self.config.housekeeping_interval_ms / 1000
+        anything = False
+        with trio.move_on_after(silence):
+            while data := await self.transport.receive():
+                anything = True
+                reports = self._reports.feed(data)
+                while reports and reports[0] == NO_REQUEST_YET:  # A sign of life.
+                    del reports[0]
+                if reports:
+                    self._last_read = trio.current_time()
+                    return reports
+            if anything:
+                raise HAConnectionLostError("left without a request")
+            return []
+        raise HAConnectionLostError(f"made no request within {silence:g} s")
+
+    def _begin(self, requested: int) -> None:
+        log = self.store.commit_log
+        self.transport.sent_offset = push_start(requested, log.min_offset, log.max_offset, log.file_size)
+        self._rated_offset = self.transport.sent_offset
+        self.request_offset = self.ack_offset = requested
+        self.store.appended.append(self._wakeup)
+        self.transfer.join(self, requested)
+        self.on_request(self)
+
+    async def _read_task(self) -> None:
+        while data := await self.transport.receive():
+            self._last_read = trio.current_time()
+            self._acknowledge(self._reports.feed(data))
+
+    def _acknowledge(self, reports: list[int]) -> None:
+        """Take the reports of one read; unless all of them are sound, none counts."""
+        acked = self.ack_offset
+        for offset in reports:
+            if offset < acked:
+                raise HAProtocolError(f"an ack of {offset} after one of {acked}: acks cannot fall")
+            if offset > self.transport.sent_offset:
+                raise HAProtocolError(
+                    f"an ack of {offset}, but only bytes up to {self.transport.sent_offset} were sent"
+                )
+            acked = offset
+        if acked != self.ack_offset:
+            self.ack_offset = acked
+            self.transfer.acknowledge(self, acked)
+
+    async def _write_task(self) -> None:
+        log, transport = self.store.commit_log, self.transport
+        size_max = max(self.config.transfer_batch_size, self.config.transfer_batch_size_max)
+        heartbeat_interval = self.config.send_heartbeat_interval_ms / 1000
+        while True:
+            offset = transport.sent_offset
+            chunk = log.chunk(offset, size_max)
+            if chunk is not None:
+                full = chunk.size == size_max  # There is more.
+                if full:
+                    _read_ahead(chunk)
+                await transport.send_batch(BATCH_HEADER.pack(offset, chunk.size), chunk, log)
+                self._last_write = trio.current_time()
+                if full:  # Be fair to the other tasks: sending may not have waited once.
+                    await trio.lowlevel.checkpoint()
+            elif not log.min_offset <= offset <= log.max_offset:
+                raise HALogError(
+                    f"this log lost offset {offset}, the next to send: it has {log.min_offset} to {log.max_offset}"
+                )
+            elif trio.current_time() >= self._last_write + heartbeat_interval:
+                await transport.send_batch(BATCH_HEADER.pack(offset, 0), None, log)
+                self._last_write = trio.current_time()
+            else:
+                self.caught_up = True
+                await self._wakeup.wait()
+
+    async def _watch_task(self) -> None:
+        """Wake the write task for heartbeats, and end the connection of a peer that is silent."""
+        heartbeat_interval = self.config.send_heartbeat_interval_ms / 1000
+        silence = self.config.housekeeping_interval_ms / 1000
+        while True:
+            now = trio.current_time()
+            silent_at, heartbeat_at = self._last_read + silence, self._last_write + heartbeat_interval
+            if now >= silent_at:
+                raise HAConnectionLostError(f"was silent for {silence:g} s")
+            if now >= heartbeat_at:
+                self._wakeup.set()
+                heartbeat_at = now + heartbeat_interval
+            await trio.sleep_until(min(silent_at, heartbeat_at))
+
+
+def _read_ahead(chunk: Chunk) -> None:
+    """Let the disk fetch what follows: sendfile would wait for it, and the event loop with it."""
+    os.posix_fadvise(chunk.fd, chunk.position + chunk.size, chunk.size, os.POSIX_FADV_WILLNEED)

@@ -1,0 +1,26 @@
+"""What can go wrong between a master and its slaves, for callers to tell apart."""
+
+
+class HAError(Exception):
+    """Parent of everything replication raises. Ends the connection that it happened on, never the service."""
+
+
+class HAProtocolError(HAError):
+    """The peer broke the protocol. Nothing that it said on this connection counts any more."""
+
+
+class HAConnectionLostError(HAError):
+    """The peer left, or fell silent."""
+
+
+class HALogError(HAError):
+    """Our own log cannot give, or take, the bytes that the stream needs next."""
+
+
+def first_error(group: BaseExceptionGroup[HAError]) -> HAError:
+    """The first of what the tasks of a connection raised: the others are what followed from it."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, HAError)
+    return error

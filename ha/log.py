@@ -1,0 +1,67 @@
+"""What replication needs of a store, as Protocols: MessageStore and CommitLog are these, tests bring small ones."""
+
+from typing import Protocol
+
+from store.record_scan import DispatchEntry
+from store.wakeup import Wakeup
+
+
+class Chunk(Protocol):
+    """Bytes of the log that lie in one file: `size` of them from `position` of the file behind `fd`."""
+
+    @property
+    def fd(self) -> int:
+        """An open file; it may be closed whenever the event loop runs on, so do not keep it over an await."""
+
+    @property
+    def position(self) -> int:
+        """Where in the file."""
+
+    @property
+    def size(self) -> int:
+        """How many; at least 1."""
+
+
+class ReadableLog(Protocol):
+    """The commit log, for the master's side."""
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of one file."""
+
+    @property
+    def min_offset(self) -> int:
+        """The first byte that is still there."""
+
+    @property
+    def max_offset(self) -> int:
+        """Where the next byte goes."""
+
+    def chunk(self, offset: int, size_max: int) -> Chunk | None:
+        """What can be read from `offset` on, in one file; None at the log's end and outside of it."""
+
+
+class ReplicatedStore(Protocol):
+    """The store, for both sides."""
+
+    @property
+    def commit_log(self) -> ReadableLog:
+        """Its log."""
+
+    @property
+    def max_offset(self) -> int:
+        """Where the next byte goes; 0 for a log without files."""
+
+    @property
+    def delays_ms(self) -> tuple[int, ...]:
+        """The delays of levels 1, 2, ..., which the entries of delayed messages depend on."""
+
+    @property
+    def appended(self) -> list[Wakeup]:
+        """Each is set after bytes were appended."""
+
+    def append_replicated(self, data: memoryview, entries: list[DispatchEntry]) -> None:
+        """Put whole, verified records at the log's end."""
+
+    def start_at(self, phy_offset: int) -> None:
+        """Let an empty log begin at the start of another file than the first."""

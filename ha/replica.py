@@ -1,0 +1,126 @@
+"""Slave side of one connection: asks for what the log lacks, verifies what comes, appends it, and only then
+acknowledges.
+
+Source: HAService.HAClient (RocketMQ 4.9.8), which appends and acknowledges without looking. Here an ack means an
+intact copy: whole records, each with its own place in the log and a body that matches its CRC. Bytes of an unfinished
+record stay in the reader, so the log always ends at the end of a record.
+"""
+
+import trio
+from attrs import define, field
+
+from ha.config import HAConfig
+from ha.errors import HAConnectionLostError, HALogError, HAProtocolError
+from ha.log import ReplicatedStore
+from ha.peer_nursery import open_peer_nursery
+from ha.protocol import ACK, BatchReader
+from ha.transport import Transport
+from store.errors import StoreError
+from store.record_scan import scan_records
+
+
+@define(eq=False)
+class Replica:
+    """Follows a master over one transport, which it owns."""
+
+    transport: Transport
+    store: ReplicatedStore
+    config: HAConfig
+    received_bytes: int = field(default=0, init=False)  # Of log, appended.
+    reported_at: float = field(default=0.0, init=False)  # Monotonic seconds of the last report.
+    last_read: float = field(factory=trio.current_time, init=False)
+    _reader: BatchReader = field(init=False)
+    _needed: int = field(default=0, init=False)  # Bytes of the record that has begun, once known.
+    _reporting: bool = field(default=False, init=False)
+    _report_due: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reader = BatchReader(
+            next_offset=self.store.max_offset
+            or None,  # RocketMQ's rule: a log that ends at 0 begins wherever the master does.
+            file_size=self.store.commit_log.file_size,
+            body_size_max=self.config.receive_body_size_max,
+            buffer_size=self.config.receive_buffer_size,
+        )
+
+    @property
+    def frames(self) -> int:
+        """How many frames have come, heartbeats included."""
+        return self._reader.frames
+
+    async def run(self) -> None:
+        """Follow until the connection ends, which is always an error.
+
+        Raises HAProtocolError, HAConnectionLostError, HALogError. What was verified is in the log then, and nothing
+        else.
+        """
+        try:
+            async with open_peer_nursery() as nursery:
+                nursery.start_soon(self._watch_task)
+                await self._report()  # At once: RocketMQ's own slave waits 5 s.
+                await self._receive_task()
+        finally:
+            await self.transport.aclose()
+
+    async def _receive_task(self) -> None:
+        while True:
+            size = await self.transport.receive_into(self._reader.free_space())
+            if size == 0:
+                raise HAConnectionLostError("the master closed the connection")
+            self.last_read = trio.current_time()
+            if self._take(size):
+                await self._report()
+
+    def _take(self, size: int) -> bool:
+        """Take what arrived; True when the log has grown."""
+        before = self.received_bytes
+        try:
+            self._reader.received(size)
+        finally:  # What came in order before a bad frame is good.
+            if self._reader.staged_size >= max(self._needed, 1):
+                self._append()
+        return self.received_bytes > before
+
+    def _append(self) -> None:
+        reader, store = self._reader, self.store
+        offset, staged = reader.staged_offset, reader.staged
+        scan = scan_records(staged, offset, reader.file_size, check_crc=True, delays_ms=store.delays_ms)
+        self._needed = scan.needed
+        if scan.consumed:
+            try:
+                if store.max_offset != offset:
+                    store.start_at(offset)
+                store.append_replicated(staged[: scan.consumed], scan.entries)
+            except (OSError, StoreError) as error:
+                raise HALogError(f"appending {scan.consumed} bytes at offset {offset} failed: {error}") from error
+            self.received_bytes += scan.consumed
+            reader.consume(scan.consumed)
+        if scan.error is not None:
+            raise HAProtocolError(f"a bad record at offset {offset + scan.consumed}: {scan.error}")
+        reader.reserve(scan.needed)
+
+    async def _report(self) -> None:
+        """Tell the master what the log holds; a call while another one is stuck in a full socket is remembered."""
+        self._report_due = True
+        if self._reporting:
+            return
+        self._reporting = True
+        while self._report_due:
+            self._report_due = False
+            self.reported_at = trio.current_time()
+            await self.transport.send(ACK.pack(self.store.max_offset))
+        self._reporting = False
+
+    async def _watch_task(self) -> None:
+        """Repeat the report when there was nothing to acknowledge, and leave a master that is silent."""
+        interval = self.config.send_heartbeat_interval_ms / 1000
+        silence = self.config.housekeeping_interval_ms / 1000
+        while True:
+            now = trio.current_time()
+            silent_at, report_at = self.last_read + silence, self.reported_at + interval
+            if now >= silent_at:
+                raise HAConnectionLostError(f"the master was silent for {silence:g} s")
+            if now >= report_at:
+                await self._report()
+                continue
+            await trio.sleep_until(min(silent_at, report_at))

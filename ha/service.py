@@ -1,0 +1,202 @@
+"""Replication of one member: serves slaves, and follows a master when it has one. Source: HAService (RocketMQ 4.9.8).
+
+Every member listens, a slave too, so slaves of slaves work. Who connects is served the log; who counts is for
+ha/in_sync.py to say.
+"""
+
+import socket
+from collections.abc import Callable, Collection
+
+import structlog
+import trio
+from attrs import define, field
+
+from ha.accept import AcceptSocketService, Seat, victim
+from ha.client import HAClient
+from ha.config import HAConfig
+from ha.connection import HAConnection
+from ha.errors import HAError
+from ha.group_transfer import GroupTransferService
+from ha.lag import AppendStamps
+from ha.log import ReplicatedStore
+from ha.log_limit import LogLimit
+from ha.protocol import NO_REQUEST_YET
+from ha.statistics import ConnectionState, HAConnectionStatistics, HAStatistics
+from ha.transport import SocketTransport, Transport
+from store.wakeup import Wakeup
+
+log = structlog.get_logger()
+
+STAMP_INTERVAL = 0.1  # Seconds: how exact lag_seconds is.
+RATE_INTERVAL = 1.0  # Seconds over which bytes per second are counted.
+
+
+@define(eq=False)
+class HAService:
+    """`members` gives the IPs of the registered slaves of this group, one for each slave. `ask_members` is called when
+    a connection of another IP makes its first valid request: it may be a slave that has only just registered. Once
+    the name server has answered, call members_changed().
+    """
+
+    store: ReplicatedStore
+    config: HAConfig
+    members: Callable[[], Collection[str]]
+    ask_members: Callable[[], None]
+    group_transfer: GroupTransferService = field(init=False)
+    client: HAClient = field(init=False)
+    _connections: dict[HAConnection, trio.CancelScope] = field(factory=dict, init=False)  # Oldest first.
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+    _port: int = field(default=0, init=False)
+    _stamps: AppendStamps = field(factory=AppendStamps, init=False)
+    _log_limit: LogLimit = field(factory=LogLimit, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.group_transfer = GroupTransferService(self.config)
+        self.client = HAClient(self.store, self.config)
+        self.client.set_master(self.config.master_address or None)
+
+    async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
+        """Listen and follow until cancelled; started() gives the port. Raises OSError when the port cannot be had."""
+        self.members_changed(self.members())
+        accept = AcceptSocketService(self.config.listen_host, self.config.listen_port, self._take)
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self._port = await nursery.start(accept.run)
+            nursery.start_soon(self.group_transfer.run)
+            nursery.start_soon(self._stamp_task)
+            nursery.start_soon(self._rate_task)
+            nursery.start_soon(self.client.run)
+            task_status.started(self._port)
+
+    def set_master(self, address: str | None) -> None:
+        """Follow the master whose HA port is at `address`, HOST:PORT; None: follow nobody. The present connection is
+        kept if it is the same address, and closed otherwise.
+        """
+        self.client.set_master(address)
+
+    def members_changed(self, ips: Collection[str]) -> None:
+        """Take the IPs of the registered slaves, one for each slave; who is connected counts or ceases to at once."""
+        self.group_transfer.members_changed(ips)
+
+    async def serve(self, transport: Transport, address: str, ip: str) -> None:
+        """Serve one connection, however it came about, until it ends."""
+        connection = HAConnection(
+            transport, address, ip, self.store, self.group_transfer, self.config, on_request=self._on_request
+        )
+        scope = trio.CancelScope()
+        self._connections[connection] = scope
+        try:
+            with scope:
+                await connection.run()
+                if connection.request_offset != NO_REQUEST_YET:
+                    self._log_end(connection, "slave left")
+        except HAError as error:
+            self._log_end(connection, "connection of a slave ended", why=str(error))
+        finally:
+            self._connections.pop(connection, None)
+
+    def _take(self, accepted: socket.socket, address: str, ip: str) -> None:
+        assert self._nursery is not None
+        if len(self._connections) >= self.config.connections_max and not self._make_room(ip):
+            accepted.close()
+            self._log(
+                "connection refused, there are too many", slave=address, haConnectionsMax=self.config.connections_max
+            )
+            return
+        try:
+            transport = SocketTransport(accepted)
+        except OSError:  # It is gone already.
+            accepted.close()
+            return
+        self._nursery.start_soon(self.serve, transport, address, ip)
+
+    def _make_room(self, ip: str) -> bool:
+        registered = self.group_transfer.is_registered
+        connections = list(self._connections)
+        seats = [Seat(registered(each.ip), each.request_offset != NO_REQUEST_YET) for each in connections]
+        chosen = victim(seats, newcomer_registered=registered(ip))
+        if chosen is None:
+            return False
+        self._connections.pop(connections[chosen]).cancel()
+        return True
+
+    def _on_request(self, connection: HAConnection) -> None:
+        admitted = self.group_transfer.is_registered(connection.ip)
+        if not admitted:
+            self.ask_members()
+        self._log(
+            "slave connected"
+            if admitted
+            else "slave connected whose IP is not registered: it is served, but does not count",
+            always=admitted,
+            slave=connection.address,
+            request_offset=connection.request_offset,
+            max_offset=self.store.max_offset,
+        )
+
+    def _log_end(self, connection: HAConnection, event: str, **details: object) -> None:
+        is_slave = connection.request_offset != NO_REQUEST_YET and self.group_transfer.is_registered(connection.ip)
+        self._log(event, always=is_slave, slave=connection.address, ack_offset=connection.ack_offset, **details)
+
+    def _log(self, event: str, *, always: bool = False, **details: object) -> None:
+        if always or self._log_limit.allows(trio.current_time()):
+            if self._log_limit.suppressed:
+                details["lines_suppressed"] = self._log_limit.suppressed
+                self._log_limit.suppressed = 0
+            log.info(event, **details)
+
+    async def _stamp_task(self) -> None:
+        """Note when the log grew."""
+        wakeup = Wakeup()
+        self.store.appended.append(wakeup)
+        try:
+            while True:
+                self._stamps.note(self.store.max_offset, trio.current_time())
+                await wakeup.wait()
+                self._stamps.note(self.store.max_offset, trio.current_time())
+                await trio.sleep(STAMP_INTERVAL)
+        finally:
+            self.store.appended.remove(wakeup)
+
+    async def _rate_task(self) -> None:
+        while True:
+            before = trio.current_time()
+            await trio.sleep(RATE_INTERVAL)
+            seconds = trio.current_time() - before
+            self.client.rate(seconds)
+            for connection in self._connections:
+                connection.rate(seconds)
+
+    def statistics(self) -> HAStatistics:
+        """Both sides as they are now."""
+        following = self.client.master_address is not None
+        counted = {slave.address for slave in self.group_transfer.slaves if slave.counted}
+        return HAStatistics(
+            role="slave" if following else "master",
+            port=self._port,
+            max_offset=self.store.max_offset,
+            push2_slave_max_offset=self.group_transfer.push2_slave_max_offset,
+            waiting_messages=self.group_transfer.waiting,
+            connections=tuple(self._describe(each, each.address in counted) for each in self._connections),
+            client=self.client.statistics() if following else None,
+        )
+
+    def _describe(self, connection: HAConnection, counted: bool) -> HAConnectionStatistics:
+        max_offset = self.store.max_offset
+        state: ConnectionState = "streaming" if connection.caught_up else "catchup"
+        if connection.request_offset == NO_REQUEST_YET:
+            state = "connected"
+        held = max(connection.ack_offset, 0)
+        return HAConnectionStatistics(
+            address=connection.address,
+            state=state,
+            request_offset=connection.request_offset,
+            sent_offset=connection.sent_offset,
+            ack_offset=connection.ack_offset,
+            admitted=self.group_transfer.is_registered(connection.ip),
+            counted=counted,
+            transferred_bytes_per_second=connection.bytes_per_second,
+            connected_since=connection.connected_since,
+            lag_bytes=max(max_offset - held, 0),
+            lag_seconds=self._stamps.age(held, max_offset, trio.current_time()),
+        )

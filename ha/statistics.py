@@ -1,0 +1,58 @@
+"""What replication shows of itself: frozen snapshots, all that metrics, CLI and tests look at."""
+
+from typing import Literal
+
+from attrs import frozen
+
+ConnectionState = Literal["connected", "catchup", "streaming"]
+ClientState = Literal["idle", "connecting", "streaming", "retrying", "ahead", "failed"]
+
+
+@frozen(kw_only=True)
+class HAConnectionStatistics:
+    """Master side, one connection. Offsets and sizes in bytes; -1 before the request.
+
+    `state`: connected (has made no request yet), catchup (has never had all), streaming.
+    """
+
+    address: str
+    state: ConnectionState
+    request_offset: int
+    sent_offset: int
+    ack_offset: int
+    admitted: bool  # Its IP is that of a registered slave.
+    counted: bool  # Producers are answered on its word.
+    transferred_bytes_per_second: float
+    connected_since: float  # Seconds, monotonic.
+    lag_bytes: int  # Log end minus ack_offset.
+    lag_seconds: float | None  # Age of the oldest byte it lacks; None: from before this process started.
+
+
+@frozen(kw_only=True)
+class HAClientStatistics:
+    """Slave side. `state`: idle (no master known), connecting, streaming, retrying (see last_error), ahead (this log
+    seems to hold bytes that the master lacks), failed (our own log takes no bytes).
+    """
+
+    master_address: str | None
+    state: ClientState
+    max_offset: int
+    transferred_bytes: int  # Of log, since start.
+    transferred_bytes_per_second: float
+    last_read_ms: int  # Wall clock, 0: never.
+    last_write_ms: int
+    connections: int  # How many were made since start.
+    last_error: str | None
+
+
+@frozen(kw_only=True)
+class HAStatistics:
+    """Both sides. `role`: what this member does now; a slave serves slaves of its own, too."""
+
+    role: Literal["master", "slave"]
+    port: int
+    max_offset: int
+    push2_slave_max_offset: int
+    waiting_messages: int
+    connections: tuple[HAConnectionStatistics, ...]
+    client: HAClientStatistics | None

@@ -1,0 +1,190 @@
+"""How bytes leave and arrive: over a socket without a copy in Python, or over any trio stream, for simulations.
+
+On a socket each call is tried first and waited for only when the kernel says that it would block; a master's log bytes
+go from file to socket by sendfile.
+"""
+
+import errno
+import os
+import socket
+from typing import Protocol
+
+import trio
+from attrs import define, field
+
+from ha.errors import HAConnectionLostError, HALogError
+from ha.log import Chunk, ReadableLog
+
+RECEIVE_SIZE = 4096  # Bytes; reports are 8 each.
+
+
+class Transport(Protocol):
+    """One connection between master and slave. Everything async raises HAConnectionLostError when the peer is gone."""
+
+    sent_offset: int  # Master: end of the log bytes handed over. Set it to where the stream begins.
+
+    async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
+        """Send a frame: `header` and, unless it is a heartbeat, the chunk that lies at sent_offset. Raises HALogError,
+        too.
+        """
+
+    async def send(self, data: bytes) -> None:
+        """Send a report."""
+
+    async def receive(self) -> bytes:
+        """Return what has arrived, b"" when the peer has closed."""
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """The same into a buffer; returns how many bytes, 0 when the peer has closed."""
+
+    async def aclose(self) -> None:
+        """Close, without waiting for anything."""
+
+
+def _gone(log: ReadableLog, offset: int) -> HALogError:
+    return HALogError(
+        f"the bytes at offset {offset} are no longer in the log: it has {log.min_offset} to {log.max_offset}"
+    )
+
+
+@define(eq=False)
+class SocketTransport:
+    """Over a connected, non-blocking TCP socket, which it owns."""
+
+    sock: socket.socket
+    sent_offset: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.sock.setblocking(False)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
+        """See Transport. `sent_offset` counts what the socket has taken, which is what a slave may have."""
+        await self._send(header, socket.MSG_MORE if chunk is not None else 0)
+        if chunk is None:
+            return
+        end = self.sent_offset + chunk.size
+        sock_fd = self.sock.fileno()
+        while True:
+            try:
+                self.sent_offset += _sendfile(sock_fd, chunk, log, self.sent_offset)
+            except BlockingIOError:
+                await self._wait_writable()
+            if self.sent_offset >= end:
+                return
+            # The file may have been closed while we waited, and its descriptor may stand for another one by now.
+            left = log.chunk(self.sent_offset, end - self.sent_offset)
+            if left is None:
+                raise _gone(log, self.sent_offset)
+            chunk = left
+
+    async def send(self, data: bytes) -> None:
+        """See Transport."""
+        await self._send(data, 0)
+
+    async def _send(self, data: bytes, flags: int) -> None:
+        while True:
+            try:
+                sent = self.sock.send(data, flags)
+            except BlockingIOError:
+                await self._wait_writable()
+            except OSError as error:
+                raise HAConnectionLostError(f"sending failed: {error}") from error
+            else:
+                if sent == len(data):
+                    return
+                data = data[sent:]
+
+    async def _wait_writable(self) -> None:
+        try:
+            await trio.lowlevel.wait_writable(self.sock)
+        except trio.ClosedResourceError as error:
+            raise HAConnectionLostError("closed here") from error
+
+    async def receive(self) -> bytes:
+        """See Transport."""
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self.sock)
+                return self.sock.recv(RECEIVE_SIZE)
+            except BlockingIOError:
+                continue
+            except (OSError, trio.ClosedResourceError) as error:
+                raise HAConnectionLostError(f"receiving failed: {error}") from error
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """See Transport."""
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self.sock)
+                return self.sock.recv_into(buffer)
+            except BlockingIOError:
+                continue
+            except (OSError, trio.ClosedResourceError) as error:
+                raise HAConnectionLostError(f"receiving failed: {error}") from error
+
+    async def aclose(self) -> None:
+        """See Transport."""
+        if self.sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.sock)
+            self.sock.close()
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+
+def _sendfile(sock_fd: int, chunk: Chunk, log: ReadableLog, offset: int) -> int:
+    try:
+        sent = os.sendfile(sock_fd, chunk.fd, chunk.position, chunk.size)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise HALogError(f"reading the log at offset {offset} failed: {error}") from error
+        raise HAConnectionLostError(f"sending failed: {error}") from error
+    if sent == 0:  # The file ends early.
+        raise _gone(log, offset)
+    return sent
+
+
+@define(eq=False)
+class StreamTransport:
+    """Over any trio stream, with copies."""
+
+    stream: trio.abc.Stream
+    sent_offset: int = field(default=0, init=False)
+
+    async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
+        """See Transport. `sent_offset` is raised first: the ack may be read before send_all returns."""
+        body = b""
+        if chunk is not None:
+            body = os.pread(chunk.fd, chunk.size, chunk.position)
+            if len(body) < chunk.size:
+                raise _gone(log, self.sent_offset + len(body))
+            self.sent_offset += chunk.size
+        await self.send(header + body)
+
+    async def send(self, data: bytes) -> None:
+        """See Transport."""
+        try:
+            await self.stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise HAConnectionLostError(f"sending failed: {error}") from error
+
+    async def receive(self) -> bytes:
+        """See Transport."""
+        return await self._receive(RECEIVE_SIZE)
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """See Transport."""
+        data = await self._receive(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    async def _receive(self, size_max: int) -> bytes:
+        try:
+            return bytes(await self.stream.receive_some(size_max))
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise HAConnectionLostError(f"receiving failed: {error}") from error
+
+    async def aclose(self) -> None:
+        """See Transport."""
+        await trio.aclose_forcefully(self.stream)
