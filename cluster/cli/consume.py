@@ -127,11 +127,15 @@ def _print_json(message: "ReceivedMessage") -> None:
     )
 
 
-def _own_properties(message: "ReceivedMessage") -> dict[str, str]:
-    """The properties that the producer's user set, without those that RocketMQ keeps for itself."""
-    from cluster.client.producer import RESERVED_PROPERTIES
+# Properties that clients and brokers keep for themselves. Source: MessageConst (4.9.8).
+_SYSTEM_PROPERTIES = frozenset(
+    {"UNIQ_KEY", "WAIT", "TAGS", "KEYS", "CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET", "MAX_OFFSET", "BORN_HOST"}
+)
 
-    return {name: value for name, value in message.properties.items() if name not in RESERVED_PROPERTIES}
+
+def _own_properties(message: "ReceivedMessage") -> dict[str, str]:
+    """The properties that say something about this message, without those that RocketMQ gives to each."""
+    return {name: value for name, value in message.properties.items() if name not in _SYSTEM_PROPERTIES}
 
 
 _MESSAGE_PRINTERS: "dict[str, Callable[[ReceivedMessage], None]]" = {

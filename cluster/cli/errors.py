@@ -31,6 +31,7 @@ def explain(error: BaseException, namesrv: str) -> CliError | None:
     from cluster.client.producer import NoRouteError
     from cluster.config_file import ConfigError
     from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
+    from store.errors import MessageFormatError
 
     error = _innermost(error)
     if isinstance(error, ConfigError):
@@ -46,6 +47,8 @@ def explain(error: BaseException, namesrv: str) -> CliError | None:
         return CliError("The request was refused.", str(error))
     if isinstance(error, RemotingError):
         return CliError("The answer could not be understood.", str(error), "Is a RocketMQ or twinlog listening there?")
+    if isinstance(error, MessageFormatError):
+        return CliError("A message could not be read.", str(error), "Compare the replicas of its broker.")
     return None
 
 

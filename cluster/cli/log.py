@@ -20,8 +20,20 @@ def import_structlog() -> Any:
     return structlog
 
 
-def set_up_log(level: int = INFO) -> None:
-    """Log for people or, with TWINLOG_LOG=json, for machines. Call it before importing what logs."""
+class _Stderr:
+    """Writes to what stderr is at that time."""
+
+    def msg(self, message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
+
+    log = debug = info = warn = warning = error = critical = exception = fatal = msg
+
+
+def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
+    """Log for people or, with TWINLOG_LOG=json, for machines. Call it before importing what logs.
+
+    `for_good`: nothing changes this later, so that each logger is put together once.
+    """
     structlog = import_structlog()
     as_json = os.environ.get("TWINLOG_LOG") == "json"
     colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
@@ -33,8 +45,8 @@ def set_up_log(level: int = INFO) -> None:
             *(_json_end(structlog) if as_json else (structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0),)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
+        logger_factory=lambda *_: _Stderr(),
+        cache_logger_on_first_use=for_good,
     )
 
 

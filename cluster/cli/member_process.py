@@ -47,26 +47,11 @@ class MemberProcess:
             self.popen = subprocess.Popen(
                 self.command,
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=log,
                 stderr=log,
                 process_group=0,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
-
-    async def read_ready_line(self) -> str | None:
-        """What it says behind `ready`, or None when it ends without."""
-        import trio
-
-        assert self.popen.stdout is not None
-        async with trio.lowlevel.FdStream(os.dup(self.popen.stdout.fileno())) as stream:
-            said = b""
-            while chunk := await stream.receive_some():
-                said += chunk
-                *lines, said = said.split(b"\n")
-                for line in lines:
-                    if line.startswith(b"ready "):
-                        return line[len("ready ") :].decode()
-        return None
 
     async def wait(self) -> Exit:
         """Until it has ended. Cancellation leaves it running."""
@@ -78,7 +63,8 @@ class MemberProcess:
         finally:
             os.close(handle)
         status = self.popen.wait()
-        self._close_pipes()
+        if self.popen.stdin is not None:
+            self.popen.stdin.close()
         return Exit(status)
 
     def terminate(self) -> None:
@@ -89,13 +75,8 @@ class MemberProcess:
         """End it now; no effect on one that has ended."""
         self.popen.kill()
 
-    def _close_pipes(self) -> None:
-        for pipe in (self.popen.stdin, self.popen.stdout):
-            if pipe is not None:
-                pipe.close()
-
     def last_lines(self) -> list[str]:
-        """The end of what it wrote to stderr since its latest start."""
+        """The end of what it said since its latest start."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - 65_536))

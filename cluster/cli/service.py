@@ -30,7 +30,7 @@ Service = Callable[[SayReady], Awaitable[None]]
 
 def run_namesrv(configuration: Configuration, *, until_stdin_closes: bool = False) -> None:
     """Serve until stopped. Raises CliError when the port cannot be had."""
-    set_up_log()
+    set_up_log(for_good=True)
     from cluster.namesrv.config import NamesrvConfig
     from cluster.namesrv.service import NameServer
     from cluster.remoting.config import ServerConfig
@@ -48,7 +48,7 @@ def run_namesrv(configuration: Configuration, *, until_stdin_closes: bool = Fals
 
 def run_broker(configuration: Configuration, *, until_stdin_closes: bool = False) -> None:
     """Serve until stopped. Raises CliError when a port or the store cannot be had."""
-    set_up_log()
+    set_up_log(for_good=True)
     from cluster.broker.broker import Broker
     from cluster.broker.config import BrokerConfig
     from cluster.remoting.config import ServerConfig

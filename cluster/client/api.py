@@ -4,9 +4,9 @@ Each raises RequestError for an answer other than success, RemotingConnectError 
 RemotingTimeoutError without an answer.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import orjson
 from attrs import frozen
@@ -15,7 +15,9 @@ from cluster.client.route import BrokerAddresses, MessageQueue, TopicRoute, read
 from cluster.remoting import fastjson
 from cluster.remoting.codes import RequestCode, ResponseCode
 from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
+from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingProtocolError, RequestError
+
+T = TypeVar("T")
 
 DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES = "TBW102", 4
 TOOLS_GROUP = "TOOLS_CONSUMER"  # Exists on every broker from the start.
@@ -96,17 +98,17 @@ class ClientApi:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 return None
             raise
-        return read_route(topic, fastjson.loads(bytes(answer.body)))
+        return _understood(lambda: read_route(topic, fastjson.loads(answer.body)))
 
     async def cluster(self) -> tuple[BrokerAddresses, ...]:
         """Every broker group that is registered."""
         answer = await self._ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO, None)
-        return read_cluster(fastjson.loads(bytes(answer.body)))
+        return _understood(lambda: read_cluster(fastjson.loads(answer.body)))
 
     async def topics(self) -> tuple[str, ...]:
         """The names of all topics."""
         answer = await self._ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None)
-        return tuple(sorted(fastjson.loads(bytes(answer.body)).get("topicList", ())))
+        return _understood(lambda: tuple(sorted(fastjson.loads(answer.body).get("topicList", ()))))
 
     async def _ask_namesrv(self, code: RequestCode, ext: dict[str, str] | None) -> RemotingCommand:
         failure: RemotingError | None = None
@@ -151,12 +153,14 @@ class ClientApi:
         codes = [status.value for status in SendStatus]
         answer = await self._call(address, RequestCode.SEND_MESSAGE_V2, ext, body, expected=codes)
         fields = answer.ext or {}
-        return Sent(
-            SendStatus(answer.code),
-            int(fields.get("queueId", queue.queue_id)),
-            int(fields.get("queueOffset", -1)),
-            fields.get("msgId", ""),
-            answer.remark,
+        return _understood(
+            lambda: Sent(
+                SendStatus(answer.code),
+                int(fields["queueId"]),
+                int(fields["queueOffset"]),
+                fields["msgId"],
+                answer.remark if answer.code else None,
+            )
         )
 
     async def pull(
@@ -188,13 +192,15 @@ class ClientApi:
         timeout_ms = self.timeout_ms + suspend_ms
         answer = await self._call(address, RequestCode.PULL_MESSAGE, ext, expected=codes, timeout_ms=timeout_ms)
         fields = answer.ext or {}
-        return Pulled(
-            PullStatus(answer.code),
-            int(fields["nextBeginOffset"]),
-            int(fields["minOffset"]),
-            int(fields["maxOffset"]),
-            int(fields.get("suggestWhichBrokerId", 0)),
-            answer.body if answer.code == ResponseCode.SUCCESS else b"",
+        return _understood(
+            lambda: Pulled(
+                PullStatus(answer.code),
+                int(fields["nextBeginOffset"]),
+                int(fields["minOffset"]),
+                int(fields["maxOffset"]),
+                int(fields.get("suggestWhichBrokerId", 0)),
+                answer.body if answer.code == ResponseCode.SUCCESS else b"",
+            )
         )
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
@@ -207,14 +213,16 @@ class ClientApi:
 
     async def _offset(self, address: str, code: RequestCode, queue: MessageQueue) -> int:
         answer = await self._call(address, code, _queue_fields(queue))
-        return int((answer.ext or {})["offset"])
+        return _understood(lambda: int((answer.ext or {})["offset"]))
 
     async def committed_offset(self, address: str, queue: MessageQueue, group: str) -> int | None:
         """Where the group goes on in this queue; None when it never said."""
         ext = {"consumerGroup": group, **_queue_fields(queue)}
         expected = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         answer = await self._call(address, RequestCode.QUERY_CONSUMER_OFFSET, ext, expected=expected)
-        return None if answer.code == ResponseCode.QUERY_NOT_FOUND else int((answer.ext or {})["offset"])
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return _understood(lambda: int((answer.ext or {})["offset"]))
 
     async def commit_offset(self, address: str, queue: MessageQueue, group: str, offset: int) -> None:
         """Let the group go on at `offset` in this queue."""
@@ -224,14 +232,12 @@ class ClientApi:
     async def topic_stats(self, address: str, topic: str) -> dict[MessageQueue, QueueOffsets]:
         """Request 202: the offsets of the topic's queues on one broker."""
         answer = await self._call(address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
-        table = fastjson.loads(bytes(answer.body)).get("offsetTable", {})
-        return {_read_queue(key): _read_offsets(value) for key, value in table.items()}
+        return _understood(lambda: _read_stats(fastjson.loads(answer.body)))
 
     async def runtime_info(self, address: str) -> dict[str, str]:
         """Request 28: what a broker says about itself, RocketMQ's or ours."""
         answer = await self._call(address, RequestCode.GET_BROKER_RUNTIME_INFO, None)
-        table: dict[str, str] = fastjson.loads(bytes(answer.body)).get("table", {})
-        return table
+        return _understood(lambda: dict(fastjson.loads(answer.body)["table"]))
 
     async def member_status(self, address: str) -> dict[str, Any] | None:
         """Request 20001: a twinlog member's status; None when the broker does not know the request."""
@@ -239,8 +245,7 @@ class ClientApi:
         answer = await self._call(address, RequestCode.TWINLOG_MEMBER_STATUS, None, expected=expected)
         if answer.code != ResponseCode.SUCCESS:
             return None
-        status: dict[str, Any] = orjson.loads(bytes(answer.body))
-        return status
+        return _understood(lambda: dict(orjson.loads(answer.body)))
 
     async def _call(
         self,
@@ -269,13 +274,21 @@ def _queue_fields(queue: MessageQueue) -> dict[str, str]:
     return {"topic": queue.topic, "queueId": str(queue.queue_id)}
 
 
-def _read_queue(key: str) -> MessageQueue:
-    queue = orjson.loads(key)
-    return MessageQueue(queue["topic"], queue["brokerName"], int(queue["queueId"]))
+def _read_stats(body: Mapping[str, Any]) -> dict[MessageQueue, QueueOffsets]:
+    table = {}
+    for key, value in body["offsetTable"].items():
+        queue = orjson.loads(key.encode())
+        offsets = QueueOffsets(int(value["minOffset"]), int(value["maxOffset"]), int(value["lastUpdateTimestamp"]))
+        table[MessageQueue(queue["topic"], queue["brokerName"], int(queue["queueId"]))] = offsets
+    return table
 
 
-def _read_offsets(value: Mapping[str, Any]) -> QueueOffsets:
-    return QueueOffsets(int(value["minOffset"]), int(value["maxOffset"]), int(value.get("lastUpdateTimestamp", 0)))
+def _understood(read: Callable[[], T]) -> T:
+    """Read an answer. Raises RemotingProtocolError when it is not what RocketMQ would have sent."""
+    try:
+        return read()
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RemotingProtocolError(f"an answer has not the expected form: {type(error).__name__}: {error}") from error
 
 
 def addresses_of(groups: Sequence[BrokerAddresses]) -> list[tuple[BrokerAddresses, int, str]]:

@@ -23,6 +23,7 @@ from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError
 from store.message import Message, decode_message, host_text
 
 HOLD_MS = 15_000  # How long a broker may keep a pull that finds nothing; RocketMQ's clients say the same.
+ROUTE_PAUSES_SECONDS = (0.02, 0.08, 0.2)
 COMMIT_SECONDS, RETRY_SECONDS = 5.0, 1.0
 COMPRESSED, COMPRESSION_TYPE = 0x1, 0x700  # Bits of sysFlag.
 ZLIB_TYPES = (0, 0x300)
@@ -91,11 +92,8 @@ class Consumer:
         Ends when `deliver` returns False. Raises NoRouteError and other RemotingErrors; while following, a broker that
         cannot be reached is asked again every second.
         """
-        route = await self.api.topic_route(self.topic)
-        if route is None or not route.read_queues():
-            raise NoRouteError(f"no broker has a readable queue of the topic {self.topic}")
-        self._route = route
-        self._cursors = await in_parallel(partial(self._open, queue) for queue in route.read_queues())
+        self._route = await self._find_route()
+        self._cursors = await in_parallel(partial(self._open, queue) for queue in self._route.read_queues())
         try:
             if await self._deliver_present() and follow:
                 await self._follow()
@@ -104,6 +102,16 @@ class Consumer:
                 await self._commit()
 
     # ---- Where to begin
+
+    async def _find_route(self) -> TopicRoute:
+        """A topic that a message has just made is known to the name server a moment later."""
+        for pause in (*ROUTE_PAUSES_SECONDS, None):
+            route = await self.api.topic_route(self.topic)
+            if route is not None and route.read_queues():
+                return route
+            if pause is not None:
+                await trio.sleep(pause)
+        raise NoRouteError(f"no broker has a readable queue of the topic {self.topic}")
 
     async def _open(self, queue: MessageQueue) -> _Cursor:
         address = self._address(queue)

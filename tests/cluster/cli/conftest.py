@@ -1,0 +1,76 @@
+"""A name server, a master and a slave inside the test, and the command line against them."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import define, evolve
+from click.testing import CliRunner, Result
+
+from cluster.broker.broker import Broker
+from cluster.broker.config import BrokerConfig
+from cluster.cli.main import cli
+from cluster.namesrv.config import NamesrvConfig
+from cluster.namesrv.service import NameServer
+from cluster.remoting.config import ServerConfig
+from ha.config import HAConfig
+from store.config import BrokerRole, StoreConfig
+
+HOST = "127.0.0.1"
+SERVER = ServerConfig(bind_address=HOST)
+
+
+@define
+class Cluster:
+    """What runs, and `twinlog` to look at it with."""
+
+    namesrv: str
+    master: Broker
+    slave: Broker
+
+    async def twinlog(self, *arguments: str, stdin: str | bytes | None = None, ok: bool = True) -> Result:
+        """Run a command as a shell would; with `ok` it must succeed."""
+        runner = CliRunner(env={"NAMESRV_ADDR": self.namesrv})
+        result = await trio.to_thread.run_sync(partial(runner.invoke, cli, arguments, input=stdin))
+        if ok:
+            assert result.exit_code == 0, result.output
+        return result
+
+
+async def start_broker(nursery: trio.Nursery, root: Path, namesrv: str, role: BrokerRole) -> Broker:
+    broker = Broker(
+        BrokerConfig(
+            broker_name="broker-a",
+            broker_id=0 if role is not BrokerRole.SLAVE else 1,
+            broker_ip1=HOST,
+            broker_ip2=HOST,
+            listen_port=0,
+            namesrv_addr=namesrv,
+        ),
+        StoreConfig(root=root, broker_role=role, mapped_file_size_commit_log=1 << 20),
+        HAConfig(listen_host=HOST),
+        SERVER,
+    )
+    await nursery.start(broker.run)
+    await broker.registration.registered.wait()
+    return broker
+
+
+async def slave_counts(master: Broker) -> None:
+    """Until producers are answered on the slave's word; there is no event for it."""
+    with trio.fail_after(10):
+        while not any(connection.counted for connection in master.ha.statistics().connections):  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
+
+@pytest.fixture
+async def cluster(nursery, tmp_path):
+    server = NameServer(evolve(NamesrvConfig(), kv_config_path=None), SERVER)
+    port = await nursery.start(partial(server.run, HOST, 0))
+    namesrv = f"{HOST}:{port}"
+    master = await start_broker(nursery, tmp_path / "broker-a-0", namesrv, BrokerRole.SYNC_MASTER)
+    slave = await start_broker(nursery, tmp_path / "broker-a-1", namesrv, BrokerRole.SLAVE)
+
+    await slave_counts(master)
+    return Cluster(namesrv, master, slave)
