@@ -67,7 +67,8 @@ def recover(
     """Walk, dispatch what the queues lack, cut. Raises OSError."""
     behind = max(queues.max_phy_offset, log.min_offset)
     if after_crash:
-        start = dispatch_from = _start_after_crash(log, checkpoint.recover_from_ms)
+        # Not behind the queues' end: somebody may have deleted them, for us to make them anew.
+        start = dispatch_from = min(_start_after_crash(log, checkpoint.recover_from_ms), behind)
     else:
         files = log.files.files[-_RECOVER_FILES:]
         start = min(files[0].start if files else 0, behind)

@@ -1,0 +1,131 @@
+"""A broker as far as sends are concerned: a real store and real tables, no network and no services."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from attrs import define, field, frozen
+
+from cluster.broker.config import BrokerConfig
+from cluster.broker.processors.send import SendProcessor
+from cluster.broker.subscription_group import SubscriptionGroupManager
+from cluster.broker.topic_config import TopicConfigManager, built_in_topics
+from cluster.remoting.codes import RequestCode
+from cluster.remoting.command import RemotingCommand, decode
+from store.config import StoreConfig
+from store.message import Message, decode_message, host_bytes
+from store.message_store import MessageStore
+
+ADDRESS, CLIENT = "127.0.0.1:10911", "127.0.0.1:40000"
+NOW_MS = 1_700_000_000_000
+
+
+@define(eq=False)
+class Wire:
+    """The connection of a producer; keeps what it is sent."""
+
+    remote_address: str = CLIENT
+    remote_host: bytes = host_bytes(CLIENT)
+    answers: list[RemotingCommand] = field(factory=list)
+    writes: int = 0
+
+    def write(self, *buffers):
+        data, self.writes = b"".join(buffers), self.writes + 1
+        while data:
+            size = 4 + int.from_bytes(data[:4])
+            self.answers.append(decode(data[4:size]))
+            data = data[size:]
+
+    def send(self, command):
+        self.answers.append(command)
+
+
+@define(eq=False)
+class Waits:
+    """A GroupTransferService or FlushService that holds everything until it is told."""
+
+    held: list[tuple] = field(factory=list)
+    is_synchronous: bool = True
+
+    def wait(self, end_offset, sink, frame):
+        self.held.append((end_offset, sink, frame))
+
+    def release(self):
+        held, self.held = self.held, []
+        for _, sink, frame in held:
+            sink.answer([frame])
+
+    def refuse(self, status, reason):
+        held, self.held = self.held, []
+        for _, sink, frame in held:
+            sink.refuse([frame], status, reason)
+
+
+@frozen
+class FakeHA:
+    group_transfer: Waits = field(factory=Waits)
+
+
+@define(eq=False)
+class SendingBroker:
+    """What SendProcessor asks of its broker."""
+
+    config: BrokerConfig
+    store: MessageStore
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    address: str = ADDRESS
+    ha: FakeHA = field(factory=FakeHA)
+    now_ms: Callable[[], int] = lambda: NOW_MS
+
+
+def make_broker(root: Path, *, now_ms=lambda: NOW_MS, address=ADDRESS, broker=None, **store_options) -> SendingBroker:
+    """A broker with an open store of small files; `broker` holds options of BrokerConfig, the others are StoreConfig's."""
+    options = {"mapped_file_size_commit_log": 1 << 20, "mapped_file_size_consume_queue": 2000, **store_options}
+    config = BrokerConfig(**{"broker_name": "broker-a", "broker_cluster_name": "C1", **(broker or {})})
+    topics = TopicConfigManager(now_ms, auto_create=config.auto_create_topic_enable)
+    topics.add_built_in(
+        built_in_topics(cluster_name=config.broker_cluster_name, broker_name=config.broker_name, default_queues=8)
+    )
+    store = MessageStore(StoreConfig(root=root, **options), now_ms=now_ms)
+    store.load()
+    return SendingBroker(config, store, topics, SubscriptionGroupManager(now_ms), address=address, now_ms=now_ms)
+
+
+@define(eq=False)
+class Producer:
+    """Sends through a SendProcessor as the server would."""
+
+    broker: SendingBroker
+    wire: Wire = field(factory=Wire)
+    processor: SendProcessor = field(init=False)
+    opaque: int = 0
+
+    def __attrs_post_init__(self):
+        self.processor = SendProcessor(self.broker)
+
+    def command(self, topic="T1", body=b"hello", *, properties="UNIQ_KEY\x01id", **more) -> RemotingCommand:
+        """A request of code 310; `more` are letters of its header, and `code`, `flag`, `serialize_type`, `version`."""
+        self.opaque += 1
+        fields = {"code": RequestCode.SEND_MESSAGE_V2, "flag": 0, "serialize_type": 0, "version": 409}
+        fields |= {name: more.pop(name) for name in fields.keys() & more.keys()}
+        ext = {"a": "producers", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
+        ext |= {"i": properties, "j": "0", "k": "false", "m": "false"}
+        ext |= {name: str(value) for name, value in more.items()}
+        return RemotingCommand(opaque=self.opaque, ext=ext, body=body, **fields)
+
+    def send(self, *commands: RemotingCommand) -> list[RemotingCommand]:
+        """Process them as the requests of one read; the answers that this brought."""
+        before = len(self.wire.answers)
+        self.processor.process(self.wire, list(commands))
+        return self.wire.answers[before:]
+
+    def stored(self) -> list[Message]:
+        """Every message in the log."""
+        log, messages, at = self.broker.store.commit_log, [], 0
+        while at < log.max_offset:
+            head = log.read(at, 8)
+            size = int.from_bytes(head[:4])
+            if head[4:] != b"\xcb\xd4\x31\x94":
+                messages.append(decode_message(log.read(at, size)))
+            at += size
+        return messages

@@ -1,0 +1,46 @@
+"""The captured store directories, unpacked for a test. What they hold: tests/golden/README.md."""
+
+import tarfile
+from pathlib import Path
+
+from store.config import StoreConfig
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "store"
+VERSIONS = ("4.9.7", "5.3.3")
+CLEAN, RUNNING = ("master", "slave"), "master-running"
+ALL = [(version, name) for version in VERSIONS for name in (*CLEAN, RUNNING)]
+FILE_SIZE = 131_072
+CONSUME_QUEUE_FILE_SIZE = 2_000
+
+
+def unpack(version: str, name: str, to: Path) -> Path:
+    """Unpack one captured directory below `to`, and return it."""
+    with tarfile.open(GOLDEN / f"rocketmq-{version}" / f"store-{name}.tar.xz") as archive:
+        archive.extractall(to, filter="data")
+    return to / name
+
+
+def config(root: Path, **options: object) -> StoreConfig:
+    """The settings that the captured directories were written with."""
+    options = {
+        "mapped_file_size_commit_log": FILE_SIZE,
+        "mapped_file_size_consume_queue": CONSUME_QUEUE_FILE_SIZE,
+        **options,
+    }
+    return StoreConfig(root=root, **options)
+
+
+def log_files(root: Path) -> dict[int, bytes]:
+    """Start offset to content, in order, of the files of one directory of a queue of files."""
+    return {int(path.name): path.read_bytes() for path in sorted(root.iterdir())}
+
+
+def queue_files(root: Path) -> dict[str, bytes]:
+    """Path below consumequeue/ to content."""
+    queues = root / "consumequeue"
+    return {str(path.relative_to(queues)): path.read_bytes() for path in sorted(queues.rglob("*")) if path.is_file()}
+
+
+def tree(root: Path) -> set[str]:
+    """Every file and directory below `root`."""
+    return {str(path.relative_to(root)) for path in root.rglob("*")}
