@@ -40,7 +40,7 @@ class Broker(BrokerParts):
         Raises OSError when a port or the disk cannot be had, ValueError for a table that cannot be read,
         StoreDirectoryError for a store that cannot be opened.
         """
-        self._load_tables()
+        self.load_tables()
         await trio.to_thread.run_sync(self.store.load)
         async with self._background(), trio.open_nursery() as nursery:
             try:
@@ -50,7 +50,7 @@ class Broker(BrokerParts):
             finally:
                 self.stopping = True
 
-    def _load_tables(self) -> None:
+    def load_tables(self) -> None:
         self.topics.merge(self.topics_file.load())
         self.groups.merge(self.groups_file.load())
         self.offsets.merge(self.offsets_file.load())

@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 MASTER_ID = 0
 RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.1, 1.0
-EARLY_REPEATS_SECONDS = (1.0, 10.0)  # After the first success.
+EARLY_REPEATS_SECONDS = (1.0, 11.0)  # After the first success.
 COALESCE_SECONDS = 0.01
 CONNECTION_CHECK_SECONDS = 1.0
 MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
@@ -74,11 +74,11 @@ def slaves_of(broker_name: str, cluster_info: Mapping[str, Any]) -> set[tuple[in
     }
 
 
-def next_pause(successes: int, failures: int, period: float) -> float:
-    """Seconds until the next registration, after so many successes in all and failures since the last one."""
+def next_pause(since_first: float, failures: int, period: float) -> float:
+    """Seconds until the next registration: so long after the first success, and after failures since the last one."""
     if failures:
         return float(min(RETRY_SECONDS_FIRST * 2 ** (min(failures, 10) - 1), RETRY_SECONDS_MAX))
-    return EARLY_REPEATS_SECONDS[successes - 1] if successes <= len(EARLY_REPEATS_SECONDS) else period
+    return next((at - since_first for at in EARLY_REPEATS_SECONDS if since_first < at), period)
 
 
 @define(kw_only=True, eq=False)
@@ -98,25 +98,25 @@ class RegistrationService:
     master: Master = field(default=Master(None, None), init=False)
     members: list[str] = field(factory=list, init=False)
     _masters: dict[str, Master] = field(factory=dict, init=False)  # By name server.
-    _wakeups: dict[str, Wakeup] = field(init=False)
+    _changes: dict[str, trio.Event] = field(init=False)  # By name server, all of them, in their order.
     _ask: Wakeup = field(factory=Wakeup, init=False)
     _failing: set[str] = field(factory=set, init=False)  # So that each trouble is logged once.
 
-    @_wakeups.default
-    def _one_each(self) -> dict[str, Wakeup]:
-        return {address: Wakeup() for address in self.config.name_servers}
+    @_changes.default
+    def _one_each(self) -> dict[str, trio.Event]:
+        return {address: trio.Event() for address in self.config.name_servers}
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
-            for name_server in self._wakeups:
+            for name_server in self._changes:
                 nursery.start_soon(self._keep_registered, name_server)
-            if not self.is_slave and self._wakeups:
+            if not self.is_slave and self._changes:
                 nursery.start_soon(self._watch_members)
 
     def topics_changed(self) -> None:
         """Register soon; changes that come together go out together."""
-        for wakeup in self._wakeups.values():
-            wakeup.set()
+        for change in self._changes.values():
+            change.set()
 
     def ask_members(self) -> None:
         """Ask for the registered slaves soon."""
@@ -125,7 +125,7 @@ class RegistrationService:
     async def register_all(self) -> None:
         """Register with all name servers at once and wait for their answers; failures are logged, and retried later."""
         async with trio.open_nursery() as nursery:
-            for name_server in self._wakeups:
+            for name_server in self._changes:
                 nursery.start_soon(self._register, name_server)
 
     async def unregister_all(self) -> None:
@@ -144,31 +144,33 @@ class RegistrationService:
                 log.debug("not unregistered", name_server=name_server, error=str(error))
 
         async with trio.open_nursery() as nursery:
-            for name_server in self._wakeups:
+            for name_server in self._changes:
                 nursery.start_soon(unregister, name_server)
 
     async def _keep_registered(self, name_server: str) -> None:
-        wakeup = self._wakeups[name_server]
-        successes = failures = searches = 0
+        first: float | None = None
+        failures = searches = 0
         while True:
-            if await self._register(name_server):
-                successes, failures = successes + 1, 0
-            else:
-                failures += 1
-            pause = next_pause(successes, failures, self.config.register_period_seconds)
+            self._changes[name_server] = trio.Event()  # What comes from now on may come too late for this one.
+            failures = 0 if await self._register(name_server) else failures + 1
+            now = trio.current_time()
+            if first is None and not failures:
+                first = now
+            since_first = 0.0 if first is None else now - first
+            pause = next_pause(since_first, failures, self.config.register_period_seconds)
             searches = searches + 1 if self.is_slave and self.master.address is None else 0
             if searches:  # Who starts together with the master asks often at first.
-                pause = min(pause, next_pause(successes, searches, pause))
-            if await self._woken(wakeup, name_server, pause):
+                pause = min(pause, next_pause(since_first, searches, pause))
+            if await self._woken(name_server, pause):
                 await trio.sleep(COALESCE_SECONDS)
 
-    async def _woken(self, wakeup: Wakeup, name_server: str, pause: float) -> bool:
+    async def _woken(self, name_server: str, pause: float) -> bool:
         """Wait for a change, `pause` seconds, or the loss of a connection that was there."""
         until = trio.current_time() + pause
         connected = name_server in self.client.addresses
         while trio.current_time() < until:
             with trio.move_on_at(min(until, trio.current_time() + CONNECTION_CHECK_SECONDS)):
-                await wakeup.wait()
+                await self._changes[name_server].wait()
                 return True
             if connected and name_server not in self.client.addresses:
                 return False
@@ -208,7 +210,7 @@ class RegistrationService:
 
     def _choose_master(self) -> None:
         """The first name server that knows one is believed."""
-        known = (self._masters.get(name_server) for name_server in self._wakeups)
+        known = (self._masters.get(name_server) for name_server in self._changes)
         master = next((each for each in known if each and each.address), Master(None, None))
         if master != self.master:
             log.info("the master is another one", master=master.address, ha=master.ha_address)
@@ -237,7 +239,7 @@ class RegistrationService:
                 self._failed(name_server, "the registered slaves are not known", error)
 
         async with trio.open_nursery() as nursery:
-            for name_server in self._wakeups:
+            for name_server in self._changes:
                 nursery.start_soon(ask, name_server)
         return answers
 

@@ -1,0 +1,150 @@
+"""A broker whose handlers can be called without a network, and clients to call them."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import trio
+from attrs import define, field
+
+from cluster.broker.broker import Broker
+from cluster.broker.config import BrokerConfig
+from cluster.broker.dispatch import main_port_table
+from cluster.remoting import fastjson
+from cluster.remoting.command import RemotingCommand, decode
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers import decode_header
+from cluster.remoting.server import Reply, Request
+from store.commit_log import PutMessage
+from store.config import BrokerRole, StoreConfig
+from store.message import host_bytes
+from store.properties import format_properties, tags_code
+
+HOST = host_bytes("127.0.0.1:10911")
+
+
+@define(eq=False)
+class FakeConnection:
+    """What handlers see of a client; keeps what it is sent."""
+
+    remote_address: str = "127.0.0.1:5000"
+    remote_host: bytes = HOST
+    closed: bool = False
+    on_close: list = field(factory=list)
+    sent: list[RemotingCommand] = field(factory=list)
+
+    def send(self, command):
+        self.sent.append(command)
+
+    def write(self, *buffers):
+        self.sent.append(decode(b"".join(buffers)[4:]))
+
+    def close(self):
+        self.closed = True
+        for callback in self.on_close:
+            callback(self)
+
+
+@define(eq=False)
+class Client:
+    """Calls handlers as the server does."""
+
+    broker: Broker
+    connection: FakeConnection = field(factory=FakeConnection)
+    opaque: int = 0
+    table: Mapping = field(init=False)
+
+    def __attrs_post_init__(self):
+        self.table = main_port_table(self.broker)
+
+    def ask(self, code: int, body: object = b"", **ext: object) -> Reply | None:
+        """The reply, with errors made replies; None when it is to come later. Values of ext are made texts."""
+        return self._call(code, body, ext)
+
+    async def ask_async(self, code: int, body: object = b"", **ext: object) -> Reply | None:
+        pending = self._call(code, body, ext)
+        try:
+            return await pending
+        except RequestError as error:
+            return Reply(error.code, error.remark)
+
+    def _call(self, code, body, ext):
+        handler = self.table[code]
+        texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in ext.items()}
+        raw = body if isinstance(body, bytes) else fastjson.dumps(body)
+        self.opaque += 1
+        command = RemotingCommand(code, self.opaque, ext=texts, body=raw)
+        try:
+            return handler.function(
+                handler.owner, decode_header(handler.header, texts), Request(self.connection, command)
+            )
+        except RequestError as error:
+            return Reply(error.code, error.remark)
+
+
+def make_broker(root: Path, *, role: BrokerRole = BrokerRole.ASYNC_MASTER, **options: object) -> Broker:
+    """A broker with small files; `options` are BrokerConfig's."""
+    settings = {"broker_name": "broker-a", "broker_ip1": "127.0.0.1", "listen_port": 10911, **options}
+    if role is BrokerRole.SLAVE:
+        settings.setdefault("broker_id", 1)
+    store = StoreConfig(
+        root=root, broker_role=role, mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=2000
+    )
+    return Broker(BrokerConfig(**settings), store)
+
+
+@contextlib.asynccontextmanager
+async def opened(broker: Broker) -> AsyncIterator[Client]:
+    """Handlers can be called; no service runs."""
+    broker.store.load()
+    try:
+        yield Client(broker)
+    finally:
+        await broker.store.close()
+
+
+def put(
+    broker: Broker, topic: str = "T1", *, queue_id: int = 0, tags: str = "", body: bytes = b"hello", **more: object
+):
+    """Store one message and bring the queues up to date; where it lies."""
+    properties = {"TAGS": tags, "UNIQ_KEY": "id"} if tags else {"UNIQ_KEY": "id"}
+    message = PutMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=body,
+        properties=format_properties({**properties, **more.pop("properties", {})}).encode(),
+        flag=0,
+        sys_flag=0,
+        born_timestamp=1,
+        born_host=HOST,
+        store_host=HOST,
+        tags_code=more.pop("tags_code", tags_code(tags)),
+        **more,
+    )
+    (result,) = broker.store.put([message])
+    broker.store.dispatch_pending()
+    return result
+
+
+def heartbeat(*topics: str, group: str = "G", client_id: str = "c1", expression: str = "*", version: int = 1):
+    """The body of 34 of a consumer."""
+    subscriptions = [{"topic": topic, "subString": expression, "subVersion": version} for topic in topics]
+    return {
+        "clientID": client_id,
+        "consumerDataSet": [
+            {
+                "groupName": group,
+                "consumeType": "CONSUME_PASSIVELY",
+                "messageModel": "CLUSTERING",
+                "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+                "subscriptionDataSet": subscriptions,
+            }
+        ],
+        "producerDataSet": [],
+    }
+
+
+async def settle() -> None:
+    """Let every task run that can."""
+    for _ in range(5):
+        await trio.lowlevel.checkpoint()

@@ -1,0 +1,164 @@
+"""Messages with a delay level: where they wait, when they come, and what a restart repeats."""
+
+import pytest
+import trio
+
+from cluster.broker.delay import Delayed, delayed
+from cluster.remoting import fastjson
+from store.message import decode_message
+from tests.cluster.broker.helpers import make_broker, opened, put
+
+LEVELS = (1000, 5000)
+
+
+def test_a_delayed_message_waits_in_the_queue_of_its_level():
+    assert delayed("T1", 3, {"DELAY": "2", "KEYS": "k"}, LEVELS, 100) == Delayed(
+        "SCHEDULE_TOPIC_XXXX", 1, {"DELAY": "2", "KEYS": "k", "REAL_TOPIC": "T1", "REAL_QID": "3"}, 5100
+    )
+
+
+def test_levels_above_the_highest_are_the_highest():
+    late = delayed("T1", 0, {"DELAY": "99"}, LEVELS, 0)
+    assert (late.queue_id, late.properties["DELAY"]) == (1, "2")
+
+
+@pytest.mark.parametrize("properties", [{}, {"DELAY": "0"}, {"DELAY": "-1"}, {"DELAY": ""}])
+def test_without_a_level_there_is_no_delay(properties):
+    assert delayed("T1", 0, properties, LEVELS, 0) is None
+
+
+def test_a_level_that_is_no_number_is_an_error():
+    with pytest.raises(ValueError):
+        delayed("T1", 0, {"DELAY": "x"}, LEVELS, 0)
+
+
+class Clock:
+    """The wall clock of a test, driven by trio's."""
+
+    def __call__(self) -> int:
+        return 1_000_000 + round(trio.current_time() * 1000)
+
+
+def with_clock(broker):
+    broker.store.now_ms = broker.schedule.now_ms = Clock()
+    return broker
+
+
+def put_delayed(broker, level, body=b"late", topic="T1"):
+    late = delayed(topic, 0, {"DELAY": str(level), "TAGS": "TagA"}, broker.store.delays_ms, broker.schedule.now_ms())
+    return put(
+        broker, late.topic, queue_id=late.queue_id, body=body, properties=late.properties, tags_code=late.tags_code
+    )
+
+
+def messages(broker, topic="T1"):
+    broker.store.dispatch_pending()
+    queue = broker.store.queue(topic, 0)
+    return [decode_message(broker.store.message_at(queue.unit(n).phy_offset)) for n in range(queue.max_offset)]
+
+
+async def test_a_message_comes_when_it_is_due(tmp_path, autojump_clock, nursery):
+    """Within a tenth of a second; its stored properties stay, its tags count again."""
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        broker = client.broker
+        nursery.start_soon(broker.schedule.run)
+        old = put_delayed(broker, 2)
+        await trio.sleep(4.9)
+        assert messages(broker) == []
+        await trio.sleep(0.3)
+        (message,) = messages(broker)
+        assert message.body == b"late"
+        assert message.properties["REAL_TOPIC"] == "T1"
+        assert broker.store.queue("T1", 0).unit(0).tags_code == 2598919
+        assert message.properties_raw == decode_message(broker.store.message_at(old.phy_offset)).properties_raw
+        await broker.schedule.flush()
+        assert broker.schedule.file.load() == {"offsetTable": {"2": 1}}
+        assert len(messages(broker)) == 1
+
+
+async def test_many_due_at_once_keep_their_order(tmp_path, autojump_clock, nursery):
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        for n in range(200):
+            put_delayed(client.broker, 1, b"%d" % n)
+        await trio.sleep(2)
+        await client.broker.schedule.deliver_due()
+        assert [int(message.body) for message in messages(client.broker)] == list(range(200))
+
+
+async def test_a_restart_goes_on_where_it_was(tmp_path, autojump_clock):
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        put_delayed(client.broker, 1, b"one")
+        await trio.sleep(2)
+        await client.broker.schedule.deliver_due()
+        put_delayed(client.broker, 1, b"two")
+        client.broker.schedule.stop()
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        client.broker.schedule.load()
+        await trio.sleep(2)
+        await client.broker.schedule.deliver_due()
+        assert [message.body for message in messages(client.broker)] == [b"one", b"two"]
+
+
+async def test_what_replicas_lack_is_not_written_down_as_delivered(tmp_path, autojump_clock):
+    """A slave that takes over must deliver it again; this broker does not."""
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        broker = client.broker
+        confirmed = [0]
+        broker.schedule.confirmed_offset = lambda: confirmed[0]
+        put_delayed(broker, 1)
+        await trio.sleep(2)
+        for _ in range(2):
+            await broker.schedule.deliver_due()
+            broker.schedule.confirm()
+        assert broker.schedule.table == {}
+        assert len(messages(broker)) == 1
+        confirmed[0] = broker.store.max_offset
+        broker.schedule.confirm()
+        assert broker.schedule.table == {1: 1}
+
+
+async def test_a_store_that_takes_nothing_is_tried_again(tmp_path, autojump_clock):
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        broker = client.broker
+        put_delayed(broker, 1)
+        await trio.sleep(2)
+        broker.store.why_not_writable = "disk full"
+        await broker.schedule.deliver_due()
+        assert broker.schedule.positions == {}
+        broker.store.why_not_writable = ""
+        await broker.schedule.deliver_due()
+        assert len(messages(broker)) == 1
+
+
+async def test_what_cannot_be_delivered_is_passed_over(tmp_path, autojump_clock):
+    """No REAL_TOPIC, or one that would lose a transaction its half."""
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        broker = client.broker
+        put(broker, "SCHEDULE_TOPIC_XXXX", tags_code=broker.schedule.now_ms())
+        put_delayed(broker, 1, topic="RMQ_SYS_TRANS_HALF_TOPIC")
+        put_delayed(broker, 1)
+        await trio.sleep(2)
+        await broker.schedule.deliver_due()
+        assert len(messages(broker)) == 1
+        broker.schedule.confirm()
+        assert broker.schedule.table == {1: 3}
+
+
+async def test_a_clock_that_was_set_back_delays_nobody(tmp_path, autojump_clock):
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        put(
+            client.broker,
+            "SCHEDULE_TOPIC_XXXX",
+            properties={"REAL_TOPIC": "T1", "REAL_QID": "0"},
+            tags_code=client.broker.schedule.now_ms() + 3_600_000,
+        )
+        await client.broker.schedule.deliver_due()
+        assert len(messages(client.broker)) == 1
+
+
+async def test_rocketmqs_file_is_read(tmp_path):
+    broker = make_broker(tmp_path)
+    broker.schedule.file.save('{\n\t"offsetTable":{1:2,3:7\n\t}\n}')
+    broker.schedule.load()
+    assert broker.schedule.positions == {1: 2, 3: 7}
+    assert fastjson.dumps(broker.schedule.plain()) == b'{"offsetTable":{1:2,3:7}}'

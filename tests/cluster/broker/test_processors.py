@@ -1,0 +1,300 @@
+"""Requests of clients and administrators, each through its handler, against a real store."""
+
+import pytest
+
+from cluster.broker.topic_config import TopicConfig
+from cluster.remoting import fastjson
+from store.config import BrokerRole
+from store.message import decode_message
+from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
+
+
+@pytest.fixture
+async def client(tmp_path):
+    async with opened(make_broker(tmp_path / "broker-a-0")) as client:
+        yield client
+
+
+@pytest.fixture
+async def slave(tmp_path):
+    async with opened(make_broker(tmp_path / "broker-a-1", role=BrokerRole.SLAVE)) as client:
+        yield client
+
+
+# Clients
+
+
+async def test_a_heartbeat_makes_a_member_and_its_retry_topic(client):
+    other = Client(client.broker, FakeConnection())
+    reply = client.ask(34, heartbeat("T1", "%RETRY%G"))
+    assert (reply.code, reply.ext, reply.body) == (0, None, b"")
+    assert client.broker.topics.select("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1)
+    other.ask(34, heartbeat("T1", "%RETRY%G", client_id="c2"))
+    assert [command.code for command in client.connection.sent] == [40, 40]
+    assert client.connection.sent[-1].is_oneway
+    assert client.connection.sent[-1].ext == {"consumerGroup": "G"}
+    assert fastjson.loads(client.ask(38, consumerGroup="G").body) == {"consumerIdList": ["c1", "c2"]}
+
+
+async def test_who_leaves_or_is_cut_off_is_a_member_no_more(client):
+    other = Client(client.broker, FakeConnection())
+    client.ask(34, heartbeat("T1"))
+    other.ask(34, heartbeat("T1", client_id="c2"))
+    client.connection.sent.clear()
+    other.connection.close()
+    assert [command.code for command in client.connection.sent] == [40]
+    assert client.ask(35, clientID="c1", consumerGroup="G").code == 0
+    reply = client.ask(38, consumerGroup="G")
+    assert (reply.code, reply.remark) == (1, "no consumer for this group, G")
+
+
+async def test_producers_are_remembered_until_they_leave(client):
+    client.ask(34, {"clientID": "c1", "consumerDataSet": [], "producerDataSet": [{"groupName": "P"}]})
+    assert client.broker.producers.has(client.connection)
+    client.ask(35, clientID="c1", producerGroup="P")
+    assert not client.broker.producers.has(client.connection)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        {"clientID": "c1", "consumerDataSet": 5},
+        {"consumerDataSet": []},
+        heartbeat("T1", group="a/b"),
+        heartbeat("../T1"),
+        heartbeat("T1", version="x"),
+        {"clientID": "c1", "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": [{}]}]},
+    ],
+)
+async def test_a_heartbeat_that_makes_no_sense_changes_nothing(client, body):
+    assert client.ask(34, body).code == 1
+    assert client.broker.consumers.groups == {}
+
+
+async def test_a_slave_does_not_make_topics_of_its_own(slave):
+    assert slave.ask(34, heartbeat("T1")).code == 0
+    assert slave.broker.topics.select("%RETRY%G") is None
+
+
+@pytest.mark.parametrize(("kind", "code"), [("TAG", 0), ("SQL92", 1)])
+async def test_only_tags_are_understood_as_filters(client, kind, code):
+    body = {"clientId": "c1", "group": "G", "subscriptionData": {"topic": "T1", "expressionType": kind}}
+    assert client.ask(46, body).code == code
+
+
+# Locks
+
+
+async def test_queues_are_locked_for_one_client(client):
+    def request(client_id):
+        queue = {"brokerName": "broker-a", "queueId": 0, "topic": "T1"}
+        return {"clientId": client_id, "consumerGroup": "G", "mqSet": [queue]}
+
+    granted = fastjson.loads(client.ask(41, request("c1")).body)
+    assert granted == {"lockOKMQSet": [{"brokerName": "broker-a", "queueId": 0, "topic": "T1"}]}
+    assert fastjson.loads(client.ask(41, request("c2")).body) == {"lockOKMQSet": []}
+    assert client.ask(42, request("c1")).body == b""
+    assert fastjson.loads(client.ask(41, request("c2")).body) == granted
+    assert client.ask(41, {"clientId": "c1", "consumerGroup": "a/b", "mqSet": []}).code == 1
+
+
+# Offsets
+
+
+async def test_offsets_are_kept_per_group_and_queue(client):
+    where = {"consumerGroup": "G", "topic": "T1", "queueId": 0}
+    assert client.ask(15, **where, commitOffset=5).ext == {}
+    assert client.ask(14, **where).ext == {"offset": "5"}
+
+
+@pytest.mark.parametrize("bad", [{"topic": "../x"}, {"consumerGroup": "a@b"}, {"queueId": -1}, {"commitOffset": -1}])
+async def test_offsets_that_cannot_be_are_refused(client, bad):
+    fields = {"consumerGroup": "G", "topic": "T1", "queueId": 0, "commitOffset": 5, **bad}
+    assert client.ask(15, **fields).code == 1
+    assert client.broker.offsets.table == {}
+
+
+async def test_a_new_group_starts_at_the_head_of_a_young_queue(client):
+    """0 while the first message is in memory; RocketMQ 5 clients may decline (setZeroIfNotFound)."""
+    client.broker.topics.update(TopicConfig("T1", 1, 1))
+    where = {"consumerGroup": "G", "topic": "T1", "queueId": 0}
+    put(client.broker)
+    assert client.ask(14, **where).ext == {"offset": "0"}
+    assert client.ask(14, **where, setZeroIfNotFound=False).code == 22
+    client.broker.store.queue("T1", 0).min_offset = 1
+    assert client.ask(14, **where).code == 22
+
+
+async def test_bounds_of_a_queue(client):
+    client.broker.topics.update(TopicConfig("T1", 2, 2))
+    put(client.broker)
+    put(client.broker)
+    where = {"topic": "T1", "queueId": 0}
+    assert client.ask(30, **where).ext == {"offset": "2"}
+    assert client.ask(31, **where).ext == {"offset": "0"}
+    stored = int(client.ask(32, **where).ext["timestamp"])
+    assert client.ask(29, **where, timestamp=stored - 5).ext == {"offset": "0"}
+    assert client.ask(29, **where, timestamp=stored + 100_000).ext == {"offset": "1"}
+
+
+async def test_questions_about_unknown_queues_leave_nothing_behind(client):
+    before = len(list(client.broker.store.queues()))
+    for topic, queue_id in (("T1", 5), ("../x", 0), ("BenchmarkTest", 70000)):
+        where = {"topic": topic, "queueId": queue_id}
+        assert client.ask(30, **where).ext == {"offset": "0"}
+        assert client.ask(31, **where).ext == {"offset": "0"}
+        assert client.ask(29, **where, timestamp=1).ext == {"offset": "0"}
+        assert client.ask(32, **where).ext == {"timestamp": "-1"}
+    assert len(list(client.broker.store.queues())) == before
+
+
+# Topics and groups
+
+TOPIC = {
+    "topic": "T1",
+    "defaultTopic": "TBW102",
+    "readQueueNums": 4,
+    "writeQueueNums": 2,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "order": True,
+}
+
+
+async def test_a_topic_is_made_shown_and_removed(client):
+    assert (await client.ask_async(17, **TOPIC)).code == 0
+    assert client.broker.topics.select("T1") == TopicConfig("T1", 4, 2), "order is not set by 17"
+    assert fastjson.loads(client.ask(351, topic="T1").body)["writeQueueNums"] == 2
+    table = fastjson.loads(client.ask(21).body)
+    assert table["topicConfigTable"]["T1"]["readQueueNums"] == 4
+    assert table["dataVersion"]["counter"] == 1
+    assert fastjson.loads(client.broker.topics_file.path.read_bytes()) == table, "saved before the answer"
+    assert (await client.ask_async(215, topic="T1")).code == 0
+    assert client.ask(351, topic="T1").code == 17
+    assert (await client.ask_async(215, topic="T1")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "remark"),
+    [
+        ({"topic": "TBW102"}, "The topic[TBW102] is conflict with system topic."),
+        ({"topic": "broker-a"}, "conflict"),
+        ({"topic": "a b"}, "illegal characters"),
+        ({"readQueueNums": -1}, "-1 queues"),
+        ({"writeQueueNums": 1_000_000}, "queues"),
+    ],
+)
+async def test_topics_that_cannot_be_are_refused(client, change, remark):
+    reply = await client.ask_async(17, **{**TOPIC, **change})
+    assert reply.code == 1
+    assert remark in reply.remark
+
+
+async def test_a_slave_changes_neither_topics_nor_groups(slave):
+    for reply in (
+        await slave.ask_async(17, **TOPIC),
+        await slave.ask_async(215, topic="T1"),
+        slave.ask(200, {"groupName": "G"}),
+    ):
+        assert reply.code == 1
+        assert "slave broker" in reply.remark
+
+
+async def test_topic_statistics_in_the_dialect_of_fastjson(client):
+    client.broker.topics.update(TopicConfig("T1", 1, 1))
+    stored = put(client.broker).store_timestamp
+    assert client.ask(202, topic="T1").body == (
+        b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T1"}:'
+        b'{"lastUpdateTimestamp":%d,"maxOffset":1,"minOffset":0}}}' % stored
+    )
+    assert client.ask(202, topic="T2").code == 17
+
+
+async def test_a_group_is_made_and_all_tables_are_shown(client):
+    assert client.ask(200, {"groupName": "G", "retryMaxTimes": 3}).code == 0
+    groups = fastjson.loads(client.ask(201).body)["subscriptionGroupTable"]
+    assert groups["G"]["retryMaxTimes"] == 3
+    assert client.ask(200, {"groupName": "a/b"}).code == 1
+    client.broker.offsets.commit("G", "T1", 2, 7)
+    client.broker.schedule.table[3] = 4
+    assert client.ask(43).body == b'{"offsetTable":{"T1@G":{2:7}}}'
+    assert client.ask(45).body == b'{"offsetTable":{3:4}}'
+
+
+# Single messages
+
+
+async def test_a_message_is_found_by_its_place_only(client):
+    result = put(client.broker)
+    (record,) = client.ask(33, offset=result.phy_offset).body
+    assert decode_message(record).body == b"hello"
+    reply = client.ask(33, offset=5)
+    assert (reply.code, reply.remark) == (1, "can not find message by the offset, 5")
+    reply = client.ask(12, topic="T1", key="k", maxNum=1, beginTimestamp=0, endTimestamp=1)
+    assert reply.code == 22
+    assert reply.ext == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
+
+
+async def test_transactions_are_refused_in_words(client, slave):
+    fields = {
+        "producerGroup": "P",
+        "tranStateTableOffset": 0,
+        "commitLogOffset": 0,
+        "commitOrRollback": 8,
+        "msgId": "x",
+    }
+    assert client.ask(37, **fields).code == 1
+    assert slave.ask(37, **fields).code == 11
+
+
+# What a broker says of itself
+
+
+async def test_runtime_information_has_every_key_that_mqadmin_reads(client):
+    put(client.broker)
+    client.broker.schedule.table[1] = 0
+    table = fastjson.loads(client.ask(28).body)["table"]
+    assert all(isinstance(value, str) for value in table.values())
+    assert table["brokerVersionDesc"] == "V4_9_8"
+    assert table["putMessageTimesTotal"] == table["msgPutTotalTodayNow"] == "1"
+    assert table["scheduleMessageOffset_1"] == "0,0"
+    assert 0 < int(table["earliestMessageTimeStamp"]) <= client.broker.now_ms()
+    assert 0 <= float(table["commitLogDiskRatio"]) <= 1
+    float(table["putTps"].split(" ")[0])
+    wanted = """getTransferedTps getTransferredTps sendThreadPoolQueueSize pullThreadPoolQueueSize
+        sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueHeadWaitTimeMills pageCacheLockTimeMills
+        msgPutTotalYesterdayMorning msgPutTotalTodayMorning msgGetTotalYesterdayMorning msgGetTotalTodayMorning
+        msgGetTotalTodayNow runtime bootTimestamp remainHowManyDataToFlush commitLogDirCapacity"""
+    assert set(wanted.split()) <= table.keys()
+
+
+async def test_the_configuration_is_shown_as_properties(client):
+    reply = client.ask(26)
+    lines = dict(line.split("=", 1) for line in reply.body.decode().splitlines())
+    assert lines["brokerName"] == "broker-a"
+    assert lines["brokerRole"] == "ASYNC_MASTER"
+    assert lines["haListenPort"] == "10912", "as it is in force"
+    assert fastjson.loads(reply.ext["version"])["counter"] == 0
+
+
+async def test_replication_status_of_both_roles(client, slave):
+    master = fastjson.loads(client.ask(907).body)
+    assert (master["master"], master["haConnectionInfo"]) == (True, [])
+    assert fastjson.loads(slave.ask(907).body)["master"] is False
+
+
+async def test_member_status_says_who_and_where(client, slave):
+    put(client.broker)
+    status = fastjson.loads(client.ask(20001).body)
+    assert status["name"] == "broker-a-0"
+    assert (status["group"], status["brokerId"], status["role"]) == ("broker-a", 0, "ASYNC_MASTER")
+    assert status["address"] == "127.0.0.1:10911"
+    assert status["haAddress"] == "127.0.0.1:10912"
+    assert status["maxOffset"] == status["confirmedOffset"] == status["dispatchedOffset"] > 0
+    assert status["master"] is None
+    status = fastjson.loads(slave.ask(20001).body)
+    assert status["role"] == "SLAVE"
+    assert status["master"]["address"] is None

@@ -1,0 +1,227 @@
+"""11: what a consumer may fetch, what it is told, and how long it waits."""
+
+import pytest
+import trio
+
+from cluster.broker.processors.pull import code_of, suggested_broker
+from cluster.broker.subscription_group import SubscriptionGroupConfig
+from cluster.broker.topic_config import TopicConfig
+from cluster.remoting.codes import ResponseCode
+from store.config import BrokerRole
+from store.get_message import GetResult, GetStatus
+from store.message import decode_message
+from tests.cluster.broker.helpers import FakeConnection, heartbeat, make_broker, opened, put
+
+PULL = {
+    "consumerGroup": "G",
+    "topic": "T1",
+    "queueId": 0,
+    "queueOffset": 0,
+    "maxMsgNums": 32,
+    "sysFlag": 0,
+    "commitOffset": 0,
+    "suspendTimeoutMillis": 15000,
+    "subVersion": 1,
+}
+OWN_SUBSCRIPTION, SUSPEND, COMMIT = 4, 2, 1
+
+
+def serving(broker, client, **beat):
+    broker.topics.update(TopicConfig("T1", 1, 1))
+    assert client.ask(34, heartbeat("T1", **beat)).code == 0
+    client.connection.sent.clear()  # 40: it is a member now.
+
+
+async def test_messages_come_as_they_are_stored(tmp_path):
+    """Body and the four offsets of the header, all texts, and the status as remark."""
+    async with opened(make_broker(tmp_path)) as client:
+        serving(client.broker, client)
+        put(client.broker, body=b"one")
+        put(client.broker, body=b"two")
+        reply = client.ask(11, **PULL)
+        assert (reply.code, reply.remark) == (0, "FOUND")
+        assert reply.ext == {"suggestWhichBrokerId": "0", "nextBeginOffset": "2", "minOffset": "0", "maxOffset": "2"}
+        data = b"".join(reply.body)
+        first = decode_message(data)
+        assert [first.body, decode_message(data, first.size).body] == [b"one", b"two"]
+        assert all(isinstance(part, memoryview) for part in reply.body), "bodies are not copied"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "remark"),
+    [
+        ({"consumerGroup": "a/b"}, 26, "does not exist"),
+        ({"consumerGroup": "DISABLED"}, 16, "subscription group no permission, DISABLED"),
+        ({"topic": "T2"}, 17, "topic[T2] not exist"),
+        ({"topic": "NOREAD"}, 16, "the topic[NOREAD] pulling message is forbidden"),
+        ({"queueId": 1}, 1, "queueId[1] is illegal"),
+        ({"queueId": -1}, 1, "queueId[-1] is illegal"),
+        ({"sysFlag": OWN_SUBSCRIPTION, "subscription": "||"}, 23, "parse the consumer's subscription failed"),
+        ({"consumerGroup": "H"}, 24, "the consumer's group info not exist"),
+        ({"topic": "OTHER"}, 24, "the consumer's subscription not exist"),
+        ({"subVersion": 2}, 25, "the consumer's subscription not latest"),
+        (
+            {"sysFlag": OWN_SUBSCRIPTION, "subscription": "a > 5", "expressionType": "SQL92"},
+            1,
+            "The broker does not support consumer to filter message by SQL92",
+        ),
+    ],
+)
+async def test_a_pull_that_cannot_be_served_is_told_why(tmp_path, change, code, remark):
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        serving(broker, client)
+        broker.topics.update(TopicConfig("OTHER", 1, 1))
+        broker.topics.update(TopicConfig("NOREAD", 1, 1, perm=2))
+        broker.groups.update(SubscriptionGroupConfig(name="DISABLED", consume_enable=False))
+        reply = client.ask(11, **{**PULL, **change})
+        assert reply.code == code
+        assert remark in reply.remark
+
+
+async def test_a_broker_without_read_permission_serves_no_pulls(tmp_path):
+    async with opened(make_broker(tmp_path, broker_permission=2)) as client:
+        assert client.ask(11, **PULL).code == ResponseCode.NO_PERMISSION
+
+
+async def test_broadcasting_needs_the_groups_consent(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        broker.topics.update(TopicConfig("T1", 1, 1))
+        broker.groups.update(SubscriptionGroupConfig(name="G", consume_broadcast_enable=False))
+        beat = heartbeat("T1")
+        beat["consumerDataSet"][0]["messageModel"] = "BROADCASTING"
+        client.ask(34, beat)
+        assert client.ask(11, **PULL).code == ResponseCode.NO_PERMISSION
+
+
+async def test_tags_filter_and_the_next_offset_passes_what_was_refused(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        serving(client.broker, client, expression="TagA || TagC")
+        for tags in ("TagA", "TagB", "TagC", "TagB"):
+            put(client.broker, tags=tags, body=tags.encode())
+        reply = client.ask(11, **PULL)
+        data = b"".join(reply.body)
+        first = decode_message(data)
+        assert [first.body, decode_message(data, first.size).body] == [b"TagA", b"TagC"]
+        assert reply.ext["nextBeginOffset"] == "4"
+        reply = client.ask(11, **{**PULL, "queueOffset": 3})
+        assert (reply.code, reply.remark, reply.ext["nextBeginOffset"]) == (20, "NO_MATCHED_MESSAGE", "4")
+
+
+@pytest.mark.parametrize(
+    ("status", "requested", "code"),
+    [
+        (GetStatus.NO_MESSAGE_IN_QUEUE, 0, 19),
+        (GetStatus.NO_MESSAGE_IN_QUEUE, 5, 21),
+        (GetStatus.NO_MATCHED_LOGIC_QUEUE, 5, 21),
+        (GetStatus.OFFSET_TOO_SMALL, 0, 21),
+        (GetStatus.OFFSET_OVERFLOW_ONE, 5, 19),
+        (GetStatus.OFFSET_OVERFLOW_BADLY, 5, 21),
+        (GetStatus.OFFSET_FOUND_NULL, 5, 19),
+        (GetStatus.MESSAGE_WAS_REMOVING, 5, 20),
+    ],
+)
+def test_each_outcome_has_its_code(status, requested, code):
+    assert code_of(status, requested) == code
+
+
+@pytest.mark.parametrize(("slave_read", "slow", "broker_id"), [(False, True, 0), (True, True, 1), (True, False, 0)])
+def test_slow_groups_are_sent_to_a_slave_where_that_is_allowed(slave_read, slow, broker_id):
+    result = GetResult(GetStatus.FOUND, 1, 0, 1, [], suggest_slave=slow)
+    assert suggested_broker(result, SubscriptionGroupConfig(name="G"), slave_read_enable=slave_read) == broker_id
+
+
+async def test_a_consumer_ahead_of_a_slave_goes_back_to_the_master(tmp_path):
+    """21 would make it lose its place."""
+    async with opened(make_broker(tmp_path, role=BrokerRole.SLAVE)) as client:
+        client.broker.topics.update(TopicConfig("T1", 1, 1))
+        reply = client.ask(11, **{**PULL, "queueOffset": 9, "sysFlag": OWN_SUBSCRIPTION, "subscription": "*"})
+        assert reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert (reply.ext["nextBeginOffset"], reply.ext["suggestWhichBrokerId"]) == ("9", "0")
+
+
+@pytest.mark.parametrize(("role", "stored"), [(BrokerRole.ASYNC_MASTER, 7), (BrokerRole.SLAVE, -1)])
+async def test_a_pull_may_bring_the_offset_to_commit(tmp_path, role, stored):
+    """On the master only: a slave's offsets are its master's."""
+    async with opened(make_broker(tmp_path, role=role)) as client:
+        serving(client.broker, client)
+        client.ask(11, **{**PULL, "sysFlag": COMMIT, "commitOffset": 7})
+        assert client.broker.offsets.query("G", "T1", 0) == stored
+
+
+async def test_a_held_pull_is_answered_when_its_message_comes(tmp_path, autojump_clock, nursery):
+    """Not by messages that its tags refuse."""
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        serving(broker, client, expression="TagA")
+        nursery.start_soon(broker.held_pulls.run)
+        assert client.ask(11, **{**PULL, "sysFlag": SUSPEND}) is None
+        put(broker, tags="TagB")
+        await trio.sleep(1)
+        assert client.connection.sent == []
+        put(broker, tags="TagA")
+        await trio.sleep(0.001)
+        (answer,) = client.connection.sent
+        assert (answer.code, answer.opaque) == (0, client.opaque)
+        assert decode_message(answer.body).queue_offset == 1
+        assert len(broker.held_pulls) == 0
+
+
+async def test_a_held_pull_ends_at_the_scan_after_its_time(tmp_path, autojump_clock, nursery):
+    """Each 5 s: a wait of 7 s ends after 10 s, with nothing new."""
+    async with opened(make_broker(tmp_path)) as client:
+        serving(client.broker, client)
+        nursery.start_soon(client.broker.held_pulls.run)
+        client.ask(11, **{**PULL, "sysFlag": SUSPEND, "suspendTimeoutMillis": 7000})
+        await trio.sleep(9.9)
+        assert client.connection.sent == []
+        await trio.sleep(0.2)
+        (answer,) = client.connection.sent
+        assert (answer.code, answer.remark) == (19, "NO_MESSAGE_IN_QUEUE")
+        assert answer.ext["nextBeginOffset"] == "0"
+
+
+async def test_without_long_polling_pulls_are_held_for_a_second(tmp_path, autojump_clock, nursery):
+    async with opened(make_broker(tmp_path, long_polling_enable=False)) as client:
+        serving(client.broker, client)
+        nursery.start_soon(client.broker.held_pulls.run)
+        client.ask(11, **{**PULL, "sysFlag": SUSPEND})
+        await trio.sleep(1.1)
+        assert [answer.code for answer in client.connection.sent] == [19]
+
+
+async def test_pulls_of_a_closed_connection_are_forgotten(tmp_path, autojump_clock, nursery):
+    async with opened(make_broker(tmp_path)) as client:
+        serving(client.broker, client)
+        for _ in range(1000):
+            client.ask(11, **{**PULL, "sysFlag": SUSPEND})
+        assert len(client.broker.held_pulls) == 1000
+        client.connection.close()
+        assert len(client.broker.held_pulls) == 0
+        late = FakeConnection(closed=True)
+        client.connection = late
+        client.ask(11, **{**PULL, "sysFlag": SUSPEND | OWN_SUBSCRIPTION, "subscription": "*"})
+        assert len(client.broker.held_pulls) == 0, "it closed before it could be held"
+
+
+async def test_a_topic_that_goes_ends_the_hold_with_an_error(tmp_path, autojump_clock, nursery):
+    async with opened(make_broker(tmp_path)) as client:
+        serving(client.broker, client)
+        nursery.start_soon(client.broker.held_pulls.run)
+        client.ask(11, **{**PULL, "sysFlag": SUSPEND, "suspendTimeoutMillis": 1000})
+        client.broker.topics.delete("T1")
+        await trio.sleep(5.1)
+        assert [answer.code for answer in client.connection.sent] == [17]
+
+
+async def test_the_scan_finds_what_no_arrival_announced(tmp_path, autojump_clock, nursery):
+    """And does not ask the filter: the consumer moves on past what it does not want."""
+    async with opened(make_broker(tmp_path)) as client:
+        serving(client.broker, client, expression="TagA")
+        nursery.start_soon(client.broker.held_pulls.run)
+        client.ask(11, **{**PULL, "sysFlag": SUSPEND})
+        put(client.broker, tags="TagB")
+        await trio.sleep(5.1)
+        (answer,) = client.connection.sent
+        assert (answer.code, answer.ext["nextBeginOffset"]) == (20, "1")

@@ -1,0 +1,199 @@
+"""How a broker stays known to its name servers, and what it learns from them."""
+
+import zlib
+
+import trio
+from attrs import define, field
+
+from cluster.broker.config import BrokerConfig
+from cluster.broker.registration import Master, RegistrationService, next_pause, registration_body, slaves_of
+from cluster.broker.topic_config import TopicConfig, TopicConfigManager
+from cluster.remoting import fastjson
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingConnectError
+
+NS1, NS2 = "192.0.2.1:9876", "192.0.2.2:9876"
+
+
+@define(eq=False)
+class FakeNameServers:
+    """Stands for RemotingClient: answers at once, or refuses, and keeps what it was asked and when."""
+
+    down: set[str] = field(factory=set)
+    asked: list[tuple[float, str, RemotingCommand]] = field(factory=list)
+    master: dict[str, str] = field(factory=dict)
+    ordered: dict[str, str] | None = None
+    slaves: dict[str, dict[int, str]] = field(factory=dict)
+    addresses: set[str] = field(factory=set)
+
+    async def request(self, address, command, *, timeout_ms=3000):
+        await trio.lowlevel.checkpoint()
+        if address in self.down:
+            self.addresses.discard(address)
+            raise RemotingConnectError(address, "Connection refused")
+        self.addresses.add(address)
+        self.asked.append((trio.current_time(), address, command))
+        if command.code == 106:
+            addresses = {0: "192.0.2.11:10911", **self.slaves.get(address, {})}
+            return RemotingCommand(
+                0, body=fastjson.dumps({"brokerAddrTable": {"broker-a": {"brokerAddrs": addresses}}})
+            )
+        table = fastjson.dumps({"table": self.ordered}) if self.ordered is not None else b""
+        return RemotingCommand(0, ext=dict(self.master), body=table)
+
+    def times(self, code, address=NS1):
+        return [round(time, 2) for time, to, command in self.asked if command.code == code and to == address]
+
+
+def service(fake, *, namesrv=NS1, **options):
+    topics = TopicConfigManager(lambda: 7)
+    topics.update(TopicConfig("T1", 4, 4))
+    made = RegistrationService(
+        config=BrokerConfig(broker_name="broker-a", namesrv_addr=namesrv, broker_id=options.pop("broker_id", 0)),
+        client=fake,
+        topics=topics,
+        address="192.0.2.11:10911",
+        ha_address="192.0.2.11:10912",
+        **{"is_slave": False, **options},
+    )
+    topics.changed = lambda _topic: made.topics_changed()
+    return made
+
+
+async def test_the_request_is_rocketmqs(autojump_clock, nursery):
+    """Header and body as captured from 4.9.7, CRC included."""
+    fake = FakeNameServers()
+    await service(fake).register_all()
+    ((_, _, command),) = fake.asked
+    assert command.ext == {
+        "brokerName": "broker-a",
+        "brokerAddr": "192.0.2.11:10911",
+        "clusterName": "DefaultCluster",
+        "haServerAddr": "192.0.2.11:10912",
+        "brokerId": "0",
+        "compressed": "false",
+        "bodyCrc32": str(zlib.crc32(command.body) & 0x7FFFFFFF),
+    }
+    body = fastjson.loads(command.body)
+    assert body["filterServerList"] == []
+    assert body["topicConfigSerializeWrapper"]["dataVersion"] == {"counter": 1, "timestamp": 7}
+    assert body["topicConfigSerializeWrapper"]["topicConfigTable"]["T1"]["writeQueueNums"] == 4
+
+
+def test_a_broker_that_forbids_writing_says_so_for_its_topics():
+    topics = TopicConfigManager(lambda: 7)
+    topics.update(TopicConfig("T1"))
+    table = fastjson.loads(registration_body(topics, 4))["topicConfigSerializeWrapper"]["topicConfigTable"]
+    assert table["T1"]["perm"] == 4
+    assert topics.table["T1"].perm == 6
+
+
+def test_pauses_grow_while_nobody_answers_and_settle_at_the_period():
+    assert [next_pause(0, failures, 30) for failures in (1, 2, 3, 4, 5, 50)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert [next_pause(since_first, 0, 30) for since_first in (0, 1, 3, 11, 99)] == [1.0, 10.0, 8.0, 30, 30]
+
+
+async def test_it_registers_early_often_and_then_each_period(autojump_clock, nursery):
+    fake = FakeNameServers()
+    nursery.start_soon(service(fake).run)
+    await trio.sleep(80)
+    assert fake.times(103) == [0, 1, 11, 41, 71]
+
+
+async def test_a_name_server_that_comes_late_learns_of_the_broker_at_once(autojump_clock, nursery):
+    """And one that stays away holds up nobody."""
+    fake = FakeNameServers(down={NS1, NS2})
+    registration = service(fake, namesrv=f"{NS1};{NS2}")
+    nursery.start_soon(registration.run)
+    await trio.sleep(60)
+    assert not registration.registered.is_set()
+    fake.down = {NS2}
+    with trio.fail_after(1.01):
+        await registration.registered.wait()
+
+
+async def test_a_lost_connection_is_registered_anew(autojump_clock, nursery):
+    """The name server forgets a broker with its connection; waiting for the period would cost 30 s."""
+    fake = FakeNameServers()
+    nursery.start_soon(service(fake).run)
+    await trio.sleep(50)
+    before = len(fake.times(103))
+    fake.addresses.clear()
+    await trio.sleep(1.01)
+    assert len(fake.times(103)) == before + 1
+
+
+async def test_changes_that_come_together_go_out_together(autojump_clock, nursery):
+    fake = FakeNameServers()
+    registration = service(fake)
+    nursery.start_soon(registration.run)
+    await trio.sleep(20)
+    for n in range(10):
+        registration.topics.update(TopicConfig(f"N{n}"))
+    await trio.sleep(0.1)
+    assert fake.times(103) == [0, 1, 11, 20.01]
+    assert "N9" in fastjson.loads(fake.asked[-1][2].body)["topicConfigSerializeWrapper"]["topicConfigTable"]
+
+
+async def test_a_slave_asks_each_second_until_a_master_is_known(autojump_clock, nursery):
+    masters = []
+    fake = FakeNameServers()
+    registration = service(fake, is_slave=True, broker_id=1, master_changed=masters.append)
+    nursery.start_soon(registration.run)
+    await trio.sleep(30.5)
+    assert masters == []
+    fake.master = {"masterAddr": "192.0.2.11:10911", "haServerAddr": "192.0.2.11:10912"}
+    await trio.sleep(1)
+    assert masters == [Master("192.0.2.11:10911", "192.0.2.11:10912")]
+    assert fake.times(106) == [], "slaves admit nobody"
+    fake.master = {}
+    await trio.sleep(40)
+    assert masters[1:] == [Master(None, None)]
+
+
+async def test_ordered_topics_are_named_by_the_name_server(autojump_clock, nursery):
+    fake = FakeNameServers(ordered={"T1": "broker-a:4"})
+    registration = service(fake)
+    nursery.start_soon(registration.run)
+    await trio.sleep(5)
+    assert registration.topics.table["T1"].order
+    assert len(fake.times(103)) == 3, "start, once more for the change, and the early repeat"
+
+
+async def test_a_master_watches_who_its_slaves_are(autojump_clock, nursery):
+    told = []
+    strangers = [False]
+    fake = FakeNameServers()
+    registration = service(fake, members_changed=told.append, has_strangers=lambda: strangers[0])
+    nursery.start_soon(registration.run)
+    await trio.sleep(12)
+    assert fake.times(106) == [0, 5, 10]
+    fake.slaves[NS1] = {1: "192.0.2.12:10911", 2: "192.0.2.13:10911"}
+    strangers[0] = True
+    registration.ask_members()
+    await trio.sleep(2)
+    assert told == [["192.0.2.12", "192.0.2.13"]]
+    assert fake.times(106)[3:] == [12.05, 12.55, 13.05, 13.55], "each half second while a stranger waits"
+    fake.down = {NS1}
+    await trio.sleep(20)
+    assert told[1:] == [], "nobody answers: the last list stays"
+
+
+def test_two_slaves_at_one_address_are_two():
+    """And those of other groups are none of ours."""
+    info = {
+        "brokerAddrTable": {
+            "broker-a": {"brokerAddrs": {"0": "127.0.0.1:1", "1": "127.0.0.1:2", "2": "127.0.0.1:3"}},
+            "broker-b": {"brokerAddrs": {"1": "192.0.2.9:2"}},
+        }
+    }
+    assert slaves_of("broker-a", info) == {(1, "127.0.0.1"), (2, "127.0.0.1")}
+    assert slaves_of("broker-c", info) == set()
+
+
+async def test_it_says_goodbye(autojump_clock, nursery):
+    fake = FakeNameServers(down={NS2})
+    await service(fake, namesrv=f"{NS1};{NS2}").unregister_all()
+    ((_, _, command),) = fake.asked
+    assert command.code == 104
+    assert command.ext["brokerAddr"] == "192.0.2.11:10911"

@@ -1,0 +1,101 @@
+"""What a slave copies from its master, and what it does not let near its files."""
+
+import pytest
+import trio
+
+from cluster.broker.slave_sync import fast_address
+from cluster.broker.topic_config import TopicConfig
+from cluster.remoting import fastjson
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingConnectError
+from store.config import BrokerRole
+from tests.cluster.broker.helpers import make_broker
+
+MASTER, FAST = "192.0.2.11:10911", "192.0.2.11:10909"
+
+
+class FakeMaster:
+    """Stands for RemotingClient; serves fixed bodies by address and code."""
+
+    def __init__(self):
+        self.bodies = {}
+        self.asked = []
+
+    async def request(self, address, command, *, timeout_ms=3000):
+        await trio.lowlevel.checkpoint()
+        self.asked.append((address, command.code))
+        body = self.bodies.get((address, command.code))
+        if body is None:
+            raise RemotingConnectError(address, "Connection refused")
+        return body if isinstance(body, RemotingCommand) else RemotingCommand(0, body=body)
+
+
+TOPICS = {
+    "dataVersion": {"counter": 5, "timestamp": 9},
+    "topicConfigTable": {"T1": {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6}},
+}
+GROUPS = {"dataVersion": {"counter": 2, "timestamp": 9}, "subscriptionGroupTable": {"CG1": {"retryMaxTimes": 3}}}
+
+
+@pytest.fixture
+async def slave(tmp_path):
+    broker = make_broker(tmp_path, role=BrokerRole.SLAVE)
+    broker.slave_sync.client = FakeMaster()
+    broker.slave_sync.client.bodies = {
+        (FAST, 21): fastjson.dumps(TOPICS),
+        (MASTER, 43): b'{"offsetTable":{"T1@CG1":{0:6,1:5}}}',
+        (MASTER, 45): b'{"offsetTable":{1:2,3:2}}',
+        (MASTER, 201): fastjson.dumps(GROUPS),
+    }
+    return broker
+
+
+def test_topics_are_asked_for_at_the_fast_port():
+    assert fast_address(MASTER) == FAST
+
+
+async def test_all_tables_are_copied_and_saved(slave):
+    await slave.slave_sync.synchronize(MASTER)
+    assert [code for _, code in slave.slave_sync.client.asked] == [21, 43, 45, 201]
+    assert slave.topics.table == {"T1": TopicConfig("T1", 4, 4)}, "replaced, built-in topics too"
+    assert slave.offsets.query("CG1", "T1", 1) == 5
+    assert slave.groups.table["CG1"].retry_times_max == 3
+    assert slave.schedule.file.path.read_text() == '{"offsetTable":{1:2,3:2}}', "as it came"
+    again = make_broker(slave.store_config.root)
+    again.load_tables()
+    assert again.topics.table["T1"] == TopicConfig("T1", 4, 4)
+    assert again.groups.version == slave.groups.version
+    assert again.schedule.positions == {1: 2, 3: 2}
+
+
+async def test_a_step_that_fails_does_not_keep_the_others(slave, capsys):
+    """And is told once, not each ten seconds."""
+    bodies = slave.slave_sync.client.bodies
+    bodies[FAST, 21] = b"not JSON"
+    bodies[MASTER, 45] = RemotingCommand(1, remark="no")
+    for _ in range(3):
+        await slave.slave_sync.synchronize(MASTER)
+    assert slave.groups.table["CG1"].retry_times_max == 3
+    assert capsys.readouterr().out.count("could not copy from the master") == 2
+
+
+async def test_names_that_cannot_be_are_not_taken(slave):
+    bad = {**TOPICS, "topicConfigTable": {"../../etc": {"readQueueNums": 4}}}
+    slave.slave_sync.client.bodies[FAST, 21] = fastjson.dumps(bad)
+    before = dict(slave.topics.table)
+    await slave.slave_sync.synchronize(MASTER)
+    assert slave.topics.table == before
+
+
+async def test_the_first_copy_comes_at_once_then_each_ten_seconds(slave, autojump_clock, nursery):
+    await slave.slave_sync.synchronize(MASTER)  # So that nothing changes below: threads do not stop this clock.
+    slave.slave_sync.client.asked.clear()
+    nursery.start_soon(slave.slave_sync.run)
+    await trio.sleep(60)
+    assert slave.slave_sync.client.asked == []
+    slave.slave_sync.set_master(MASTER)
+    await trio.sleep(25)
+    assert [code for _, code in slave.slave_sync.client.asked].count(201) == 3
+    slave.slave_sync.set_master(None)
+    await trio.sleep(60)
+    assert [code for _, code in slave.slave_sync.client.asked].count(201) == 3
