@@ -5,6 +5,7 @@ callers hand over while a send is under way goes out in the next one, so nobody'
 Source: NettyRemotingClient.java, NettyRemotingAbstract.java (RocketMQ 4.9.8).
 """
 
+import os
 from collections.abc import Awaitable, Callable
 
 import attrs
@@ -250,4 +251,5 @@ def _connect_reason(error: BaseException) -> str:
         return _connect_reason(error.exceptions[0])
     if error.__cause__ is not None:
         return _connect_reason(error.__cause__)
-    return getattr(error, "strerror", None) or str(error)
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number and number > 0 else str(error)

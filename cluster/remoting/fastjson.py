@@ -46,23 +46,32 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
 
     Raises FastjsonError when it cannot be read or is nested deeper than 32.
     """
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        value = _odd_loads(data)
+    value = _standard(data)
+    if value is _ODD:
+        text = _text(data)
+        value = _standard(_quote_bare_keys(text))
+        if value is _ODD:
+            value = _Reader(text).read()
     _check_depth(value)
     return value
 
 
-def _odd_loads(data: bytes | bytearray | memoryview | str) -> Any:
+_ODD = object()
+
+
+def _standard(data: bytes | bytearray | memoryview | str) -> Any:
+    """Read standard JSON; _ODD for what is none."""
     try:
-        text = data if isinstance(data, str) else bytes(data).decode()
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _ODD
+
+
+def _text(data: bytes | bytearray | memoryview | str) -> str:
+    try:
+        return data if isinstance(data, str) else bytes(data).decode()
     except UnicodeDecodeError as error:
         raise FastjsonError(f"not UTF-8: {error}") from None
-    try:
-        return orjson.loads(_quote_bare_keys(text))
-    except orjson.JSONDecodeError:
-        return _Reader(text).read()
 
 
 def _quote_bare_keys(text: str) -> str:

@@ -154,7 +154,8 @@ def _int64(text: str) -> int:
 
 def _plain_int(text: str) -> int:
     """As Java's parseLong: a sign and ASCII digits; Python's int() would take blanks and underscores, too."""
-    if len(text) > 20 or not (text.isascii() and (text.isdecimal() or text[1:].isdecimal())):
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isdecimal() and digits.isascii() and len(digits) <= 20):
         raise ValueError
     return int(text)
 
