@@ -52,6 +52,12 @@ class ReceivedMessage:
     born_host: str
     store_timestamp: int
     reconsume_times: int
+    phy_offset: int  # In the commit log of its broker group.
+
+    @property
+    def place_in_time(self) -> tuple[int, int]:
+        """What messages of several queues are ordered by; of one millisecond, by the log."""
+        return self.store_timestamp, self.phy_offset
 
 
 @define(eq=False)
@@ -135,7 +141,7 @@ class Consumer:
         """Merge the queues by store time up to where they ended when we began. False: no more is wanted."""
         while True:
             await in_parallel(partial(self._fill, cursor) for cursor in self._cursors)
-            heap = [(c.waiting[0].store_timestamp, i) for i, c in enumerate(self._cursors) if c.waiting]
+            heap = [(c.waiting[0].place_in_time, i) for i, c in enumerate(self._cursors) if c.waiting]
             if not heap:
                 return True
             heapq.heapify(heap)
@@ -145,7 +151,7 @@ class Consumer:
                 if not self._deliver_next(cursor):
                     return False
                 if cursor.waiting:
-                    heapq.heappush(heap, (cursor.waiting[0].store_timestamp, i))
+                    heapq.heappush(heap, (cursor.waiting[0].place_in_time, i))
                 elif not cursor.exhausted:
                     break  # Its next message may be older than what the others hold: pull before going on.
 
@@ -243,6 +249,7 @@ def _as_received(message: Message, queue: MessageQueue) -> ReceivedMessage:
         born_host=host_text(message.born_host),
         store_timestamp=message.store_timestamp,
         reconsume_times=message.reconsume_times,
+        phy_offset=message.phy_offset,
     )
 
 
