@@ -9,22 +9,25 @@ Store and outgoing connections outlive the rest, because stopping needs them. So
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
 import trio
 from attrs import define, field
 
 from cluster.broker import runtime_info
 from cluster.broker.dispatch import fast_port_table, main_port_table
+from cluster.broker.json_file import JsonFile
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors.send import SEND_CODES, SendProcessor
 from cluster.remoting import fastjson
 from cluster.remoting.server import RemotingServer, open_listener
+from store.errors import StoreDirectoryError
 
 FAST_PORT_DISTANCE = 2  # Below the main port.
 CLIENT_SCAN_SECONDS, SAMPLE_SECONDS = 10.0, 1.0
 FIRST_OFFSET_FLUSH_SECONDS = 10.0
-STOP_SECONDS_MAX = 20.0
+UNREGISTER_SECONDS_MAX, STOP_SECONDS_MAX = 1.0, 20.0
 
 
 @define(eq=False)
@@ -32,30 +35,38 @@ class Broker(BrokerParts):
     """A broker that can be run."""
 
     send: SendProcessor = field(init=False)
-    stopping: bool = field(default=False, init=False)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, then stop cleanly; started() once the ports are bound.
 
-        Raises OSError when a port or the disk cannot be had, ValueError for a table that cannot be read,
-        StoreDirectoryError for a store that cannot be opened.
+        Raises StoreDirectoryError for tables or a store that cannot be opened, OSError when the disk refuses; OSError
+        for a port that cannot be had comes in an exception group.
         """
         self.load_tables()
         await trio.to_thread.run_sync(self.store.load)
-        async with self._background(), trio.open_nursery() as nursery:
-            try:
+        try:
+            async with self._background(), trio.open_nursery() as nursery:
                 await self._start(nursery)
                 task_status.started()
                 await trio.sleep_forever()
-            finally:
-                self.stopping = True
+        finally:
+            with trio.CancelScope(shield=True):
+                await self.store.close()
 
     def load_tables(self) -> None:
-        self.topics.merge(self.topics_file.load())
-        self.groups.merge(self.groups_file.load())
-        self.offsets.merge(self.offsets_file.load())
+        """Read what was saved. Raises StoreDirectoryError: starting with empty tables would lose consumers' offsets."""
+        tables: tuple[tuple[JsonFile, Callable[[Mapping[str, Any]], None]], ...] = (
+            (self.topics_file, self.topics.merge),
+            (self.groups_file, self.groups.merge),
+            (self.offsets_file, self.offsets.merge),
+            (self.schedule.file, self.schedule.merge),
+        )
+        for file, merge in tables:
+            try:
+                merge(file.load())
+            except (ValueError, TypeError, AttributeError) as error:
+                raise StoreDirectoryError(f"{file.path} cannot be read: {error}") from error
         self.offsets.dirty = False
-        self.schedule.load()
 
     @contextlib.asynccontextmanager
     async def _background(self) -> AsyncIterator[None]:
@@ -77,12 +88,15 @@ class Broker(BrokerParts):
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_SECONDS_MAX):
                     await self._stop()
                 scope.cancel()
-                with trio.CancelScope(shield=True):
-                    await self.store.close()
 
     async def _start(self, nursery: trio.Nursery) -> None:
         main, fast = self._open_listeners()
-        ha_port = await nursery.start(self.ha.run)
+        try:
+            ha_port = await nursery.start(self.ha.run)
+        except BaseException:
+            main.close()
+            fast.close()
+            raise
         self.set_addresses(main.getsockname()[1], ha_port)
         self.make_registration()
         self.send = SendProcessor(self)
@@ -111,8 +125,9 @@ class Broker(BrokerParts):
 
     async def _stop(self) -> None:
         """What others should know and the next start should find."""
-        with trio.move_on_after(1):
-            await self.registration.unregister_all()
+        if self.registration.registered.is_set():
+            with trio.move_on_after(UNREGISTER_SECONDS_MAX):
+                await self.registration.unregister_all()
         if not self.is_slave:
             self.save(self.schedule.file.path.name, self.schedule.stop)
         self.save_offsets()

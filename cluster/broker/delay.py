@@ -112,9 +112,9 @@ class ScheduleMessageService:
     _unconfirmed: deque[_Unconfirmed] = field(factory=deque, init=False)
     _saved: dict[int, int] = field(factory=dict, init=False)
 
-    def load(self) -> None:
-        """Read delayOffset.json. Raises ValueError when it is broken."""
-        self.table = read_delay_offsets(self.file.load())
+    def merge(self, value: Mapping[str, Any]) -> None:
+        """Take what delayOffset.json says. Raises ValueError."""
+        self.table.update(read_delay_offsets(value))
         self.positions = dict(self.table)
 
     def plain(self) -> dict[str, Any]:

@@ -232,6 +232,8 @@ class RegistrationService:
         answers: list[set[tuple[int, str]]] = []
 
         async def ask(name_server: str) -> None:
+            if name_server not in self.client.addresses:
+                self._changes[name_server].set()  # This question makes a new connection, without a broker on it.
             try:
                 answer = await self._call(name_server, GetBrokerClusterInfo())
                 answers.append(slaves_of(self.config.broker_name, fastjson.loads(answer.body)))

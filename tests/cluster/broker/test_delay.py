@@ -93,7 +93,7 @@ async def test_a_restart_goes_on_where_it_was(tmp_path, autojump_clock):
         put_delayed(client.broker, 1, b"two")
         client.broker.schedule.stop()
     async with opened(with_clock(make_broker(tmp_path))) as client:
-        client.broker.schedule.load()
+        client.broker.load_tables()
         await trio.sleep(2)
         await client.broker.schedule.deliver_due()
         assert [message.body for message in messages(client.broker)] == [b"one", b"two"]
@@ -159,6 +159,6 @@ async def test_a_clock_that_was_set_back_delays_nobody(tmp_path, autojump_clock)
 async def test_rocketmqs_file_is_read(tmp_path):
     broker = make_broker(tmp_path)
     broker.schedule.file.save('{\n\t"offsetTable":{1:2,3:7\n\t}\n}')
-    broker.schedule.load()
+    broker.load_tables()
     assert broker.schedule.positions == {1: 2, 3: 7}
     assert fastjson.dumps(broker.schedule.plain()) == b'{"offsetTable":{1:2,3:7}}'

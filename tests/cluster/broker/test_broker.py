@@ -1,0 +1,222 @@
+"""Whole brokers on real sockets: a name server, a SYNC_MASTER and its SLAVE in one process."""
+
+import contextlib
+import socket
+
+import attrs
+import pytest
+import trio
+
+from cluster.broker.broker import Broker
+from cluster.namesrv.service import NameServer
+from cluster.remoting import fastjson
+from cluster.remoting.client import RemotingClient
+from cluster.remoting.command import RemotingCommand
+from store.config import BrokerRole
+from store.errors import StoreDirectoryError
+from store.message import decode_message
+from tests.cluster.broker.helpers import heartbeat, make_broker
+
+
+def free_port() -> int:
+    """A port whose neighbours two below and one above are free as well."""
+    while True:
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            port = first.getsockname()[1]
+            try:
+                for neighbour in (port - 2, port + 1):
+                    stack.enter_context(socket.create_server(("127.0.0.1", neighbour)))
+            except OSError:
+                continue
+            return port
+
+
+@attrs.define
+class Running:
+    """How to stop a broker, and to wait for its end."""
+
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+    async def stop(self):
+        self.scope.cancel()
+        with trio.fail_after(5):
+            await self.ended.wait()
+
+
+@attrs.define
+class Cluster:
+    nursery: trio.Nursery
+    root: object
+    namesrv: str
+    client: RemotingClient
+    ports: dict[str, int] = attrs.field(factory=dict)
+
+    async def start(self, name, role=BrokerRole.ASYNC_MASTER, **options) -> tuple[Broker, Running]:
+        port = self.ports.setdefault(name, free_port())
+        broker = make_broker(self.root / name, role=role, listen_port=port, namesrv_addr=self.namesrv, **options)
+        running = Running()
+
+        async def run(*, task_status):
+            with running.scope:
+                await broker.run(task_status=task_status)
+            running.ended.set()
+
+        await self.nursery.start(run)
+        with trio.fail_after(5):
+            await broker.registration.registered.wait()
+        return broker, running
+
+    async def ask(self, broker, code, body=b"", **ext):
+        raw = body if isinstance(body, bytes) else fastjson.dumps(body)
+        texts = {name: str(value) for name, value in ext.items()}
+        return await self.client.request(broker.address, RemotingCommand(code, ext=texts, body=raw), timeout_ms=5000)
+
+    async def send(self, broker, body=b"hello", topic="T1", properties="WAIT\x01true"):
+        fields = {"a": "P", "b": topic, "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 1, "h": 0, "i": properties}
+        return await self.ask(broker, 310, body, **fields)
+
+    async def pull(self, broker, offset=0, **more):
+        fields = {
+            "consumerGroup": "G",
+            "topic": "T1",
+            "queueId": 0,
+            "queueOffset": offset,
+            "maxMsgNums": 32,
+            "sysFlag": 4,
+            "commitOffset": 0,
+            "suspendTimeoutMillis": 2000,
+            "subVersion": 1,
+            "subscription": "*",
+        }
+        return await self.ask(broker, 11, **{**fields, **more})
+
+
+@pytest.fixture
+async def cluster(tmp_path, nursery):
+    namesrv_port = await nursery.start(NameServer().run, "127.0.0.1", 0)
+    client = RemotingClient()
+    await nursery.start(client.run)
+    return Cluster(nursery, tmp_path, f"127.0.0.1:{namesrv_port}", client)
+
+
+async def until(condition, seconds=10.0):
+    with trio.fail_after(seconds):
+        while not condition():  # noqa: ASYNC110 - whole brokers have no event for everything.
+            await trio.sleep(0.02)
+
+
+async def test_a_message_is_acknowledged_once_the_slave_has_it(cluster):
+    """And the slave serves it, and has the master's topics, groups and offsets."""
+    master, _ = await cluster.start("broker-a-0", BrokerRole.SYNC_MASTER)
+    slave, _ = await cluster.start("broker-a-1", BrokerRole.SLAVE)
+    await until(lambda: any(each.counted for each in master.ha.statistics().connections))
+    answer = await cluster.send(master)
+    assert answer.code == 0
+    assert slave.store.max_offset == master.store.max_offset
+    await cluster.ask(master, 15, consumerGroup="G", topic="T1", queueId=0, commitOffset=1)
+    slave.slave_sync.master_address = None
+    slave.slave_sync.set_master(master.address)  # Now, not in ten seconds.
+    await until(lambda: slave.offsets.query("G", "T1", 0) == 1)
+    assert slave.topics.table == master.topics.table
+    pulled = await cluster.pull(slave)
+    assert pulled.code == 0
+    assert decode_message(pulled.body).body == b"hello"
+    refused = await cluster.send(slave)
+    assert refused.code == 14
+
+
+async def test_held_pulls_on_a_slave_are_woken_by_replication(cluster):
+    master, _ = await cluster.start("broker-a-0", BrokerRole.SYNC_MASTER)
+    slave, _ = await cluster.start("broker-a-1", BrokerRole.SLAVE)
+    await until(lambda: any(each.counted for each in master.ha.statistics().connections))
+    await cluster.send(master)
+    await until(lambda: slave.topics.select("T1") or slave.slave_sync.set_master(None) or _sync_again(slave, master))
+    answers = []
+
+    async def wait():
+        answers.append(await cluster.pull(slave, offset=1, sysFlag=6))
+
+    cluster.nursery.start_soon(wait)
+    await until(lambda: len(slave.held_pulls) == 1)
+    await cluster.send(master, b"second")
+    await until(lambda: answers, 2)
+    assert decode_message(answers[0].body).body == b"second"
+
+
+def _sync_again(slave, master):
+    slave.slave_sync.set_master(master.address)
+
+
+async def test_without_a_slave_a_sync_master_says_so(cluster):
+    master, _ = await cluster.start("broker-a-0", BrokerRole.SYNC_MASTER)
+    answer = await cluster.send(master)
+    assert answer.code == 11
+    assert "no slave" in answer.remark
+
+
+async def test_a_clean_stop_leaves_everything_for_the_next_start(cluster):
+    """The name server forgets the broker at once; messages, topics, groups and offsets are there again."""
+    broker, running = await cluster.start("broker-a-0")
+    await cluster.send(broker)
+    await cluster.ask(broker, 34, heartbeat("T1"))
+    await cluster.ask(broker, 15, consumerGroup="G", topic="T1", queueId=0, commitOffset=1)
+    await cluster.send(broker, b"late", properties="DELAY\x011")
+    await running.stop()
+    info = await cluster.client.request(cluster.namesrv, RemotingCommand(106))
+    assert fastjson.loads(info.body)["brokerAddrTable"] == {}
+    assert not (cluster.root / "broker-a-0" / "abort").exists()
+    again, _ = await cluster.start("broker-a-0")
+    assert again.topics.table == broker.topics.table
+    assert again.groups.table == broker.groups.table
+    assert again.offsets.query("G", "T1", 0) == 1
+    assert decode_message((await cluster.pull(again)).body).body == b"hello"
+    await until(lambda: again.store.queue("T1", 0).max_offset == 2)
+
+
+async def test_the_fast_port_serves_all_but_pulls(cluster):
+    broker, _ = await cluster.start("broker-a-0")
+    await cluster.send(broker)
+    host, _, port = broker.address.rpartition(":")
+    request = RemotingCommand(30, ext={"topic": "T1", "queueId": "0"})
+    answer = await cluster.client.request(f"{host}:{int(port) - 2}", request)
+    assert answer.ext == {"offset": "1"}
+    answer = await cluster.client.request(f"{host}:{int(port) - 2}", RemotingCommand(11))
+    assert (answer.code, answer.remark) == (3, " request type 11 not supported")
+
+
+async def test_consumers_are_told_when_others_come_and_go(cluster):
+    told = []
+    listener = RemotingClient(on_request=lambda command: told.append(command))
+    await cluster.nursery.start(listener.run)
+    broker, _ = await cluster.start("broker-a-0")
+    beat = fastjson.dumps(heartbeat("T1"))
+    await listener.request(broker.address, RemotingCommand(34, body=beat))
+    await until(lambda: len(told) == 1)
+    assert (told[0].code, told[0].ext) == (40, {"consumerGroup": "G"})
+    with trio.CancelScope() as other_scope:
+        other = RemotingClient()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(other.run)
+            beat = fastjson.dumps(heartbeat("T1", client_id="c2"))
+            await other.request(broker.address, RemotingCommand(34, body=beat))
+            await until(lambda: len(told) == 2)
+            other_scope.cancel()
+    await until(lambda: len(told) == 3)
+
+
+async def test_a_broken_table_is_named_before_anything_is_served(tmp_path):
+    broker = make_broker(tmp_path)
+    broker.offsets_file.save('{"offsetTable":')
+    with pytest.raises(StoreDirectoryError, match=r"consumerOffset\.json"):
+        await broker.run()
+
+
+async def test_a_busy_port_is_an_error_and_leaves_no_socket(cluster):
+    port = free_port()
+    for busy in (port, port - 2, port + 1):
+        with socket.create_server(("0.0.0.0", busy)):
+            with pytest.raises(BaseExceptionGroup) as raised:
+                await make_broker(cluster.root / str(busy), listen_port=port).run()
+            assert raised.group_contains(OSError)
