@@ -1,0 +1,119 @@
+"""`twinlog` as its users run it: real processes, real signals, files small enough for a test."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+PROGRAM = str(Path(sys.executable).with_name("twinlog"))
+SMALL = ("--set", "mappedFileSizeCommitLog=1048576")
+SECONDS_MAX = 30.0
+
+
+def free_port_base(brokers: int = 2) -> int:
+    """A base with all ports of a cluster free. Below the range that the kernel gives to outgoing connections."""
+    offsets = [0, 1, 2, *(11 + 10 * k + d for k in range(brokers) for d in (-2, 0, 1, 3))]
+    while True:
+        base = random.randrange(12_000, 31_000)
+        if all(_is_free(base + offset) for offset in offsets):
+            return base
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class Up:
+    """`twinlog up` under test."""
+
+    def __init__(self, directory: Path, *arguments: str, port_base: int | None = None) -> None:
+        self.directory = directory
+        self.port_base = port_base or free_port_base()
+        self.namesrv = f"127.0.0.1:{self.port_base}"
+        self.said = directory.with_suffix(".stderr")
+        command = [PROGRAM, "up", "--dir", str(directory), "--port-base", str(self.port_base), *SMALL, *arguments]
+        self.began = time.monotonic()
+        with self.said.open("wb") as stderr:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+
+    def wait_ready(self) -> float:
+        """Seconds until the ready line."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line == f"ready namesrv={self.namesrv}\n", self.stderr
+        return time.monotonic() - self.began
+
+    @property
+    def stderr(self) -> str:
+        return self.said.read_text()
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children()
+
+    def member(self, name: str) -> psutil.Process:
+        (found,) = [child for child in self.children() if any(name in part for part in child.cmdline())]
+        return found
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(SECONDS_MAX)
+
+    def twinlog(self, *arguments: str) -> str:
+        return twinlog(*arguments, namesrv=self.namesrv)
+
+    def members(self) -> list[dict]:
+        return json.loads(self.twinlog("list", "-o", "json"))["members"]
+
+
+def twinlog(*arguments: str, namesrv: str) -> str:
+    env = {**os.environ, "NAMESRV_ADDR": namesrv}
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, env=env, timeout=SECONDS_MAX)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself."""
+    merged = {**os.environ, **(env or {})}
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=SECONDS_MAX, env=merged)
+
+
+def until(condition, what: str) -> None:
+    """Wait for what another process does."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SECONDS_MAX} s: {what}"
+        time.sleep(0.02)
+
+
+def gone(processes: Sequence[psutil.Process]) -> bool:
+    return not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+
+
+@contextmanager
+def running(directory: Path, *arguments: str, **options) -> Iterator[Up]:
+    up = Up(directory, *arguments, **options)
+    children = []
+    try:
+        yield up
+        children = up.children() if up.process.poll() is None else []
+    finally:
+        if up.process.poll() is None:
+            up.stop(signal.SIGTERM)
+        assert up.process.stdout is not None
+        up.process.stdout.close()
+    until(lambda: gone(children), "the end of all children")

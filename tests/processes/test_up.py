@@ -1,0 +1,142 @@
+"""`twinlog up`: one command is a cluster, and leaves nothing behind."""
+
+import os
+import signal
+import socket
+import time
+
+import psutil
+import pytest
+
+from tests.processes.harness import SMALL, free_port_base, gone, run, running, until
+
+MEMBERS = ["broker-a-0", "broker-a-1"]
+
+
+def test_one_command_is_a_cluster_that_takes_and_gives_messages(up):
+    assert [(m["name"], m["role"], m["state"]) for m in up.members()] == [
+        ("broker-a-0", "master", "serving"),
+        ("broker-a-1", "slave", "streaming"),
+    ]
+    assert up.twinlog("send", "orders", "hello", "--tags", "A").startswith("SEND_OK  orders  broker-a")
+    assert "hello" in up.twinlog("consume", "orders")
+    assert "orders" in up.twinlog("topic", "list")
+    master, slave = up.members()
+    assert master["written_offset"] == slave["written_offset"] == slave["confirmed_offset"] > 0
+
+
+def test_each_member_has_its_directory_its_file_and_its_log(up):
+    for name in MEMBERS:
+        assert (up.directory / name / "lock").is_file()
+        assert "Written by `twinlog up`" in (up.directory / "conf" / f"{name}.conf").read_text()
+        assert "registered" in (up.directory / "logs" / f"{name}.log").read_text()
+    assert "ready namesrv=" in (up.directory / "logs" / "namesrv.log").read_text()
+
+
+def test_changes_are_told_one_line_each(up):
+    until(lambda: "broker-a-1  slave  streaming  offset 0  lag 0 B" in up.stderr, "the slave's line")
+    assert "broker-a-0  master  serving  offset 0" in up.stderr
+
+
+def test_ctrl_c_stops_all_cleanly_and_the_data_stays(tmp_path):
+    with running(tmp_path / "data") as up:
+        up.wait_ready()
+        up.twinlog("send", "orders", "kept")
+        children = up.children()
+        assert up.stop(signal.SIGINT) == 0
+        assert gone(children)
+        assert up.stderr.rstrip().endswith("stopped")
+        assert "waiting" not in up.stderr
+        assert not (up.directory / "broker-a-0" / "abort").exists()
+        assert not (up.directory / "broker-a-1" / "abort").exists()
+    with running(tmp_path / "data") as up:
+        up.wait_ready()
+        assert "kept" in up.twinlog("consume", "orders")
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path):
+    with running(tmp_path / "data") as up:
+        up.wait_ready()
+        children = up.children()
+        for child in children:
+            child.suspend()  # Nobody can stop cleanly now.
+        up.process.send_signal(signal.SIGINT)
+        until(lambda: "stopping" in up.stderr, "the first one to be heard")
+        began = time.monotonic()
+        assert up.stop(signal.SIGINT) == 128 + signal.SIGINT
+        assert time.monotonic() - began < 2
+        until(lambda: gone(children), "the end of all children")
+
+
+def test_children_end_with_a_supervisor_that_is_killed(tmp_path):
+    with running(tmp_path / "data") as up:
+        up.wait_ready()
+        children = up.children()
+        up.process.kill()
+        up.process.wait()
+        until(lambda: gone(children), "the end of all children")
+        assert not (up.directory / "broker-a-0" / "abort").exists()  # Cleanly, even then.
+
+
+@pytest.mark.parametrize("name", ["broker-a-1", "namesrv"])
+def test_a_child_that_dies_is_reported_and_started_again(up, name):
+    first = up.member(name)
+    first.kill()
+    until(lambda: f"{name} was ended by SIGKILL; it is started again in 0.5 s" in up.stderr, "the report")
+    assert "  | " in up.stderr  # Its last lines.
+    until(lambda: f"{name} was started again" in up.stderr, "the new start")
+    assert up.member(name).pid != first.pid
+    until(lambda: _serves(up), "everybody to be back")
+    until(lambda: up.twinlog("send", "orders", "after").startswith("SEND_OK"), "the slave to count again")
+
+
+def _serves(up) -> bool:
+    done = run("list", "-o", "tsv", env={"NAMESRV_ADDR": up.namesrv})
+    return done.returncode == 0 and [line.split("\t")[3] for line in done.stdout.splitlines()[1:]] == [
+        "serving",
+        "streaming",
+    ]
+
+
+def test_a_busy_port_is_named_with_the_process_that_holds_it(tmp_path):
+    base = free_port_base()
+    with socket.create_server(("127.0.0.1", base + 22)):
+        done = run("up", "--dir", str(tmp_path), "--port-base", str(base), *SMALL)
+    assert done.returncode == 1
+    name = psutil.Process().name()
+    assert f"Port {base + 22} (broker-a-1's HA port) is in use by process {os.getpid()} ({name})." in done.stderr
+    assert "--port-base" in done.stderr
+    assert done.stdout == ""
+
+
+def test_one_directory_is_for_one_cluster(up):
+    done = run("up", "--dir", str(up.directory), "--port-base", str(free_port_base()))
+    assert done.returncode == 1
+    assert f"Another `twinlog up` runs on {up.directory}." in done.stderr
+    assert f"Process {up.process.pid} holds" in done.stderr
+
+
+def test_a_value_that_cannot_be_ends_it_with_status_2(tmp_path):
+    done = run("up", "--dir", str(tmp_path), "--port-base", str(free_port_base()), "--set", "flushDiskType=SOMETIMES")
+    assert done.returncode == 2
+    assert "broker-a-0 does not accept its configuration" in done.stderr
+    assert "flushDiskType=SOMETIMES: allowed is ASYNC_FLUSH or SYNC_FLUSH" in done.stderr
+
+
+def test_masters_slaves_async_and_set(tmp_path):
+    base = free_port_base(brokers=6)
+    arguments = ("--masters", "2", "--slaves", "2", "--async", "--set", "brokerClusterName=Test")
+    with running(tmp_path / "data", *arguments, port_base=base) as up:
+        up.wait_ready()
+        members = up.members()
+    assert [m["name"] for m in members] == [f"broker-{group}-{number}" for group in "ab" for number in range(3)]
+    assert [m["address"] for m in members] == [f"127.0.0.1:{base + 11 + 10 * k}" for k in range(6)]
+    assert {m["cluster"] for m in members} == {"Test"}
+    assert {m["state"] for m in members} == {"serving", "streaming"}
+
+
+def test_sigterm_is_as_good_as_ctrl_c(tmp_path):
+    with running(tmp_path / "data") as up:
+        up.wait_ready()
+        assert up.stop(signal.SIGTERM) == 0
+        assert up.stderr.rstrip().endswith("stopped")
