@@ -32,14 +32,18 @@ from store.message import (
     encode_message,
 )
 from store.offset_waiters import PutStatus
-from store.record_scan import DispatchEntry
+from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, delivery_time
 
 _I16 = Struct(">h")
+TOPIC_SIZE_MAX = 127  # In a record of version 1: RocketMQ reads a signed byte.
 _QUEUELESS = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)  # Records that enter no consume queue.
 
 
 class PutMessage(NamedTuple):
-    """A message on its way into the log. `properties` is what is stored, `tags_code` what its consume queue unit shows."""
+    """A message on its way into the log. `properties` is what is stored, `tags_code` what its consume queue unit shows.
+
+    A unit of the schedule topic shows the time of delivery, which follows from the properties and the time of storing.
+    """
 
     topic: str
     queue_id: int
@@ -83,6 +87,7 @@ class CommitLog:
     """The files, the end of the log, and the next queue offset of each queue."""
 
     files: MappedFileQueue
+    delays_ms: tuple[int, ...] = ()  # Of levels 1, 2, ...
     next_queue_offsets: dict[tuple[str, int], int] = field(factory=dict, init=False)
     spare: MappedFile | None = field(default=None, init=False)  # A file made ahead; lies outside the log's directory.
     _topics: dict[str, bytes] = field(factory=dict, init=False)
@@ -107,7 +112,8 @@ class CommitLog:
     ) -> tuple[list[PutResult], list[DispatchEntry]]:
         """Write the messages at the end of the log, with one system call per file that they reach.
 
-        `together`: all of them go into one file, as RocketMQ does with the messages of one batch request.
+        `together`: all of them go into one file, as RocketMQ does with the messages of one batch request, if a file is
+        large enough for that.
         Raises OSError; nothing is counted as written then, and the caller must not append again.
         """
         results: list[PutResult] = []
@@ -118,7 +124,7 @@ class CommitLog:
         file = self._file_to_append()
         at = file.wrote
         room = self.file_size - END_OF_FILE_RESERVE
-        if together and at + sum(map(self._record_size, messages)) > room:
+        if together and at and at + (total := sum(map(self._record_size, messages))) > room >= total:
             file, at = self._roll(file, at, pieces)
         for message in messages:
             (
@@ -174,6 +180,8 @@ class CommitLog:
                     )
                 )
                 pieces += (body, topic_part, pack_size(properties_size), properties)
+            if topic == SCHEDULE_TOPIC:
+                code = delivery_time(properties, store_timestamp, self.delays_ms, code)
             # tuple's own constructor takes half the time of the generated one.
             results.append(new(PutResult, (PutStatus.PUT_OK, phy_offset, size, queue_offset, store_timestamp)))
             entry = (topic, queue_id, queue_offset, phy_offset, size, code, store_timestamp, sys_flag)
@@ -195,6 +203,7 @@ class CommitLog:
         part = self._topics.get(topic)
         if part is None:
             raw = topic.encode()
+            assert len(raw) <= TOPIC_SIZE_MAX, "whoever lets a topic in checks its name"
             part = self._topics[topic] = bytes([len(raw)]) + raw
         return part
 

@@ -95,7 +95,7 @@ def decode_message(buffer: bytes | memoryview, at: int = 0, *, check_crc: bool =
     """The record that starts at `at`. Raises MessageFormatError when there is no whole, sound record."""
     try:
         return _decode(memoryview(buffer)[at:], check_crc)
-    except (StructError, ValueError) as error:
+    except (StructError, ValueError, IndexError) as error:
         raise MessageFormatError(f"no whole record: {error}") from error
 
 

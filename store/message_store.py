@@ -93,7 +93,7 @@ class MessageStore:
         files = MappedFileQueue(
             directory, config.mapped_file_size_commit_log, "mappedFileSizeCommitLog", preallocate=True
         )
-        self.commit_log = CommitLog(files)
+        self.commit_log = CommitLog(files, self.delays_ms)
         room = config.mapped_file_size_commit_log - RECORD_OVERHEAD_MAX
         self._body_size_unchecked = min(config.max_message_size, room)
         # Beside commitlog/, never in it: RocketMQ 4.9 does not start over a file that it does not know.

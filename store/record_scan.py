@@ -125,11 +125,11 @@ def _entry(
         return "its body does not match its CRC"
     try:
         topic = _topic(data[body_end + 1 : topic_end])
-        code = properties_tags_code(data[topic_end + 2 : at + size])
-    except UnicodeDecodeError as damage:
-        return f"its topic or tags are no UTF-8: {damage}"
+    except ValueError as damage:
+        return f"its topic is none: {damage}"
+    code = properties_tags_code(data[topic_end + 2 : at + size])
     if topic == SCHEDULE_TOPIC:
-        code = _delivery_time(data[topic_end + 2 : at + size], fields[_STORE_TIME_AT], delays_ms, code)
+        code = delivery_time(data[topic_end + 2 : at + size], fields[_STORE_TIME_AT], delays_ms, code)
     return DispatchEntry(topic, fields[3], fields[5], phy_offset, size, code, fields[_STORE_TIME_AT], fields[7])
 
 
@@ -137,15 +137,16 @@ def _careful_entry(record: bytes, phy_offset: int, check_crc: bool, delays_ms: t
     """The same for the rarer layouts, field by field."""
     try:
         message = decode_message(record, check_crc=check_crc)
-        code = properties_tags_code(message.properties_raw)
-    except (MessageFormatError, UnicodeDecodeError) as damage:
+        topic = _topic(message.topic.encode())
+    except (MessageFormatError, ValueError) as damage:
         return str(damage)
+    code = properties_tags_code(message.properties_raw)
     if message.phy_offset != phy_offset:
         return f"a record that says it lies at {message.phy_offset}"
-    if message.topic == SCHEDULE_TOPIC:
-        code = _delivery_time(message.properties_raw, message.store_timestamp, delays_ms, code)
+    if topic == SCHEDULE_TOPIC:
+        code = delivery_time(message.properties_raw, message.store_timestamp, delays_ms, code)
     return DispatchEntry(
-        message.topic,
+        topic,
         message.queue_id,
         message.queue_offset,
         phy_offset,
@@ -156,6 +157,11 @@ def _careful_entry(record: bytes, phy_offset: int, check_crc: bool, delays_ms: t
     )
 
 
+def may_be_topic(name: str) -> bool:
+    """Whether it can name a directory of consume queues; zeros in it are what a crash left of bytes that were lost."""
+    return bool(name) and "/" not in name and "\0" not in name and name not in (".", "..")
+
+
 _topics: dict[bytes, str] = {}
 
 
@@ -163,6 +169,8 @@ def _topic(raw: bytes) -> str:
     topic = _topics.get(raw)
     if topic is None:
         topic = raw.decode()
+        if not may_be_topic(topic):
+            raise ValueError(f"{topic!r:.80} names no directory")
         if len(_topics) < 100_000:
             _topics[raw] = topic
     return topic
@@ -178,10 +186,10 @@ def properties_tags_code(properties: bytes) -> int:
     else:
         return 0
     end = properties.find(b"\x02", at)
-    return tags_code((properties[at:] if end < 0 else properties[at:end]).decode())
+    return tags_code((properties[at:] if end < 0 else properties[at:end]).decode("utf-8", "replace"))  # As Java does.
 
 
-def _delivery_time(properties: bytes, store_timestamp: int, delays_ms: tuple[int, ...], otherwise: int) -> int:
+def delivery_time(properties: bytes, store_timestamp: int, delays_ms: tuple[int, ...], otherwise: int) -> int:
     """When a delayed message is due, ms. Source: DefaultMessageStore's dispatch of the schedule topic."""
     delay = parse_properties(properties.decode("utf-8", "replace")).get(DELAY, "0")
     level = min(int(delay), len(delays_ms)) if delay.isdecimal() else 0

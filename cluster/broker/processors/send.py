@@ -142,7 +142,8 @@ class SendProcessor:
                 stored.tags_code,
             ),
         )
-        return _new_tuple(_Send, (command, message, queue_id, stored.wait))
+        send: _Send = _new_tuple(_Send, (command, message, queue_id, stored.wait))
+        return send
 
     def _prepare(self, connection: Connection, command: RemotingCommand) -> _Send:
         """Everything before the store. Raises RequestError."""
