@@ -1,0 +1,272 @@
+"""The name server as its users meet it: over loopback, with RemotingClient."""
+
+import json
+import zlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from cluster.namesrv.config import NamesrvConfig
+from cluster.namesrv.controller import NamesrvController
+from cluster.namesrv.processors import HANDLERS
+from cluster.namesrv.service import NameServer
+from cluster.remoting import fastjson
+from cluster.remoting.client import RemotingClient
+from cluster.remoting.codes import RequestCode, ResponseCode
+from cluster.remoting.command import ROCKETMQ, RemotingCommand
+from cluster.remoting.errors import RemotingConnectError
+from cluster.remoting.server import dispatch_table
+
+A, B = "192.0.2.11:10911", "192.0.2.12:10911"
+Ask = Callable[..., Awaitable[RemotingCommand]]
+
+
+@pytest.fixture
+def config() -> NamesrvConfig:
+    return NamesrvConfig(kv_config_path=None)
+
+
+@pytest.fixture
+async def namesrv(nursery, config) -> tuple[NameServer, str]:
+    server = NameServer(config)
+    port = await nursery.start(server.run, "127.0.0.1", 0)
+    return server, f"127.0.0.1:{port}"
+
+
+@pytest.fixture
+async def ask(nursery, namesrv) -> Ask:
+    """Ask over a connection that all questions of the test share."""
+    client = RemotingClient()
+    await nursery.start(client.run)
+
+    async def ask(code: int, body: bytes = b"", *, version: int = 409, **ext: object) -> RemotingCommand:
+        command = RemotingCommand(
+            code, ext={name: str(value) for name, value in ext.items()}, body=body, version=version
+        )
+        return await client.request(namesrv[1], command)
+
+    return ask
+
+
+def registration(
+    number: int = 0, address: str = A, counter: int = 1, topics: tuple[str, ...] = ("T1",)
+) -> dict[str, object]:
+    table = {name: {"perm": 6, "readQueueNums": 4, "topicSysFlag": 0, "writeQueueNums": 4} for name in topics}
+    wrapper = {"dataVersion": {"counter": counter, "timestamp": 5}, "topicConfigTable": table}
+    body = json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
+    return {
+        "body": body,
+        "brokerName": "broker-a",
+        "brokerAddr": address,
+        "clusterName": "DefaultCluster",
+        "haServerAddr": address.replace("10911", "10912"),
+        "brokerId": number,
+        "compressed": "false",
+        "bodyCrc32": zlib.crc32(body) & 0x7FFFFFFF,
+    }
+
+
+async def test_register_and_route(ask):
+    master = await ask(103, **registration())
+    assert (master.code, master.ext, master.body) == (0, {}, b"")
+    slave = await ask(103, **registration(1, B))
+    assert slave.ext == {"masterAddr": A, "haServerAddr": A.replace("10911", "10912")}
+    text = (
+        '{"brokerDatas":[{"brokerAddrs":{%s0%s:"192.0.2.11:10911",%s1%s:"192.0.2.12:10911"},"brokerName":"broker-a",'
+        '"cluster":"DefaultCluster"}],"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,'
+        '"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}'
+    )
+    standard, bare = text.replace("%s", '"').encode(), text.replace("%s", "").encode()
+    assert (await ask(105, topic="T1")).body == standard
+    assert (await ask(105, topic="T1", version=401)).body == standard
+    assert (await ask(105, topic="T1", version=400)).body == bare
+    assert (await ask(105, topic="T1", version=1, acceptStandardJsonOnly="true")).body == standard
+    cluster = await ask(106)
+    assert cluster.body == (
+        b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"192.0.2.11:10911",1:"192.0.2.12:10911"},'
+        b'"brokerName":"broker-a","cluster":"DefaultCluster"}},"clusterAddrTable":{"DefaultCluster":["broker-a"]}}'
+    )
+
+
+async def test_an_unknown_topic(ask):
+    answer = await ask(105, topic="T9")
+    assert (answer.code, answer.ext) == (ResponseCode.TOPIC_NOT_EXIST, None)
+    assert answer.remark == "No topic route info in name server for the topic: T9"
+
+
+async def test_binary_headers_are_answered_in_kind(nursery, namesrv):
+    client = RemotingClient()
+    await nursery.start(client.run)
+    command = RemotingCommand(105, ext={"topic": "T9"}, serialize_type=ROCKETMQ)
+    answer = await client.request(namesrv[1], command)
+    assert (answer.code, answer.serialize_type) == (ResponseCode.TOPIC_NOT_EXIST, ROCKETMQ)
+
+
+async def test_an_unknown_request_is_answered(ask):
+    """RocketMQ's 4.9 name server is silent, and its clients wait for their time limit."""
+    answer = await ask(31999)
+    assert (answer.code, answer.remark) == (
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        " request type 31999 not supported",
+    )
+
+
+async def test_bad_requests_change_nothing(ask):
+    await ask(103, **registration())
+    before = (await ask(106)).body
+    bad = registration(1, B)
+    for changes, reason in (
+        ({"bodyCrc32": 1}, "crc32 not match"),
+        ({"brokerAddr": "nowhere"}, "is not host:port"),
+        ({"brokerId": "x"}, "the custom field <brokerId> is not a number"),
+        ({"body": b"{", "bodyCrc32": 0}, "cannot be read"),
+        ({"clusterName": "Other"}, "is registered in cluster DefaultCluster"),
+    ):
+        answer = await ask(103, **{**bad, **changes})
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert reason in answer.remark
+    del bad["brokerName"]
+    assert (await ask(103, **bad)).remark == "the custom field <brokerName> is null"
+    assert (await ask(106)).body == before
+
+
+async def test_a_broker_leaves(ask):
+    await ask(103, **registration())
+    assert (await ask(104, brokerName="broker-a", brokerAddr=A, clusterName="DefaultCluster", brokerId=0)).code == 0
+    assert (await ask(105, topic="T1")).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_broker_is_dropped_with_its_connection(nursery, namesrv, ask):
+    server, address = namesrv
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as own:
+            broker = RemotingClient()
+            await own.start(broker.run)
+            fields = registration()
+            body = fields.pop("body")
+            command = RemotingCommand(103, ext={name: str(value) for name, value in fields.items()}, body=body)
+            await broker.request(address, command)
+            assert (await ask(105, topic="T1")).code == 0
+            scope.cancel()
+    while server.routes.live:
+        await trio.lowlevel.checkpoint()
+    assert (await ask(105, topic="T1")).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_silent_broker_is_dropped_and_its_connection_closed(nursery, namesrv, autojump_clock):
+    """After 120 s without registration, though it asks other things all the time."""
+    server, address = namesrv
+    client = RemotingClient()
+    await nursery.start(client.run)
+    fields = registration()
+    body = fields.pop("body")
+    await client.request(address, RemotingCommand(103, ext={k: str(v) for k, v in fields.items()}, body=body))
+    for _ in range(11):
+        await trio.sleep(10)
+        await client.request(address, RemotingCommand(106))
+    assert server.routes.live
+    await trio.sleep(25)
+    assert not server.routes.live
+    while client.addresses:
+        await trio.lowlevel.checkpoint()
+
+
+async def test_data_versions(ask):
+    four = {"brokerName": "broker-a", "brokerAddr": A, "clusterName": "DefaultCluster", "brokerId": 0}
+    unknown = await ask(322, b'{"counter":1,"timestamp":5}', **four)
+    assert (unknown.ext, unknown.body) == ({"changed": "true"}, b"")
+    await ask(103, **registration())
+    same = await ask(322, b'{"counter":1,"timestamp":5}', **four)
+    assert (same.ext, json.loads(bytes(same.body))) == ({"changed": "false"}, {"counter": 1, "timestamp": 5})
+    newer = await ask(322, b'{"counter":2,"stateVersion":0,"timestamp":6}', **four)
+    assert (newer.ext, json.loads(bytes(newer.body))) == ({"changed": "true"}, {"counter": 1, "timestamp": 5})
+
+
+async def test_lists_and_permissions(ask):
+    await ask(103, **registration(topics=("T1", "T2")))
+
+    async def topics(code: int, **ext: object) -> list[str]:
+        return json.loads(bytes((await ask(code, **ext)).body))["topicList"]
+
+    assert await topics(206) == ["T1", "T2"]
+    assert await topics(224, cluster="DefaultCluster") == ["T1", "T2"]
+    assert await topics(224, cluster="x") == []
+    assert [await topics(code) for code in (311, 312, 313)] == [[], [], []]
+    system = json.loads(bytes((await ask(304)).body))
+    assert system == {"brokerAddr": A, "topicList": ["DefaultCluster", "broker-a"]}
+    assert (await ask(205, brokerName="broker-a")).ext == {"wipeTopicCount": "2"}
+    assert b'"perm":4' in (await ask(105, topic="T1")).body.tobytes()
+    assert (await ask(327, brokerName="broker-a")).ext == {"addTopicCount": "2"}
+    assert b'"perm":6' in (await ask(105, topic="T1")).body.tobytes()
+    assert (await ask(216, topic="T1")).code == 0
+    assert await topics(206) == ["T2"]
+
+
+async def test_kv_configuration(ask):
+    assert (await ask(101, namespace="N", key="k")).code == ResponseCode.QUERY_NOT_FOUND
+    assert (await ask(219, namespace="N")).code == ResponseCode.QUERY_NOT_FOUND
+    assert (await ask(100, namespace="N", key="k", value="v")).code == 0
+    assert (await ask(101, namespace="N", key="k")).ext == {"value": "v"}
+    assert (await ask(219, namespace="N")).body == b'{"table":{"k":"v"}}'
+    assert (await ask(102, namespace="N", key="k")).code == 0
+    assert (await ask(102, namespace="N", key="k")).code == 0
+    assert (await ask(101, namespace="N", key="k")).code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_registration_is_answered_with_the_ordered_topics(ask):
+    await ask(100, namespace="ORDER_TOPIC_CONFIG", key="T1", value="broker-a:4")
+    answer = await ask(103, **registration())
+    assert answer.body == b'{"table":{"T1":"broker-a:4"}}'
+    assert "orderTopicConf" not in fastjson.loads((await ask(105, topic="T1")).body)
+
+
+@pytest.mark.parametrize("config", [NamesrvConfig(kv_config_path=None, order_message_enable=True)])
+async def test_routes_carry_the_order_where_that_is_enabled(ask):
+    await ask(100, namespace="ORDER_TOPIC_CONFIG", key="T1", value="broker-a:4")
+    await ask(103, **registration(topics=("T1", "T2")))
+    assert fastjson.loads((await ask(105, topic="T1")).body)["orderTopicConf"] == "broker-a:4"
+    assert "orderTopicConf" not in fastjson.loads((await ask(105, topic="T2")).body)
+
+
+async def test_the_configuration_is_shown(ask):
+    lines = bytes((await ask(319)).body).decode().splitlines()
+    assert "listenPort=9876" in lines
+    assert "orderMessageEnable=false" in lines
+    assert "kvConfigPath=" in lines
+
+
+async def test_an_unreadable_kv_file_stops_the_start(tmp_path: Path):
+    path = tmp_path / "kvConfig.json"
+    path.write_text("{")
+    with pytest.raises(ValueError, match="kvConfig"):
+        await NameServer(NamesrvConfig(kv_config_path=path)).run("127.0.0.1", 0)
+
+
+async def test_a_busy_port_is_an_error(namesrv):
+    with pytest.raises(OSError, match="in use"):
+        await NameServer(NamesrvConfig(kv_config_path=None)).run("127.0.0.1", int(namesrv[1].split(":")[1]))
+
+
+async def test_when_it_ends_its_connections_end(nursery):
+    server = NameServer(NamesrvConfig(kv_config_path=None))
+    client = RemotingClient()
+    await nursery.start(client.run)
+    async with trio.open_nursery() as own:
+        address = f"127.0.0.1:{await own.start(server.run, '127.0.0.1', 0)}"
+        await client.request(address, RemotingCommand(106))
+        own.cancel_scope.cancel()
+    while client.addresses:
+        await trio.lowlevel.checkpoint()
+    with pytest.raises(RemotingConnectError, match="refused"):
+        await client.request(address, RemotingCommand(106))
+
+
+async def test_every_request_of_4_9_name_servers_has_a_handler(namesrv):
+    table = dispatch_table(namesrv[0].controller, HANDLERS)
+    assert isinstance(namesrv[0].controller, NamesrvController)
+    wanted = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 311, 312, 313, 319, 322, 327}
+    assert {int(code) for code in table} == wanted
+    assert RequestCode.UPDATE_NAMESRV_CONFIG not in table  # Options are read at the start only.
