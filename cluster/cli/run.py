@@ -112,6 +112,10 @@ def up(
     from cluster.cli.up_plan import PlanError, plan_up
     from cluster.config_file import setting_of
 
+    if overrides:
+        from cluster.cli.settings import load_broker
+
+        load_broker(None, overrides, namesrv=None)  # What is wrong is told once, and before anything runs.
     settings = [setting_of(each) for each in overrides]
     directory = (directory or default_directory()).absolute()
     try:

@@ -119,8 +119,7 @@ def test_one_directory_is_for_one_cluster(up):
 def test_a_value_that_cannot_be_ends_it_with_status_2(tmp_path):
     done = run("up", "--dir", str(tmp_path), "--port-base", str(free_port_base()), "--set", "flushDiskType=SOMETIMES")
     assert done.returncode == 2
-    assert "broker-a-0 does not accept its configuration" in done.stderr
-    assert "flushDiskType=SOMETIMES: allowed is ASYNC_FLUSH or SYNC_FLUSH" in done.stderr
+    assert done.stderr == "Error: --set: flushDiskType=SOMETIMES: allowed is ASYNC_FLUSH or SYNC_FLUSH\n"
 
 
 def test_masters_slaves_async_and_set(tmp_path):
