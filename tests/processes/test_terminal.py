@@ -1,0 +1,59 @@
+"""`twinlog up` on a terminal: a table that lives, and words above it."""
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import subprocess
+
+import psutil
+
+from tests.processes.harness import PROGRAM, SECONDS_MAX, SMALL, free_port_base, until
+
+
+class Terminal:
+    """A program whose output goes to a terminal."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.seen = ""
+        self._ours, theirs = pty.openpty()
+        env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+        self.process = subprocess.Popen(
+            [PROGRAM, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
+        )
+        os.close(theirs)
+
+    def shows(self, words: str) -> bool:
+        """Whether it has shown them by now."""
+        with contextlib.suppress(OSError):  # The program has ended.
+            if select.select([self._ours], [], [], 0.05)[0]:
+                self.seen += os.read(self._ours, 65_536).decode("utf-8", "replace")
+        return words in self.seen
+
+    def wait_for(self, words: str) -> None:
+        until(lambda: self.shows(words), f"{words!r} on the terminal")
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        until(lambda: self.shows("\0") or self.process.poll() is not None, "the end")
+        os.close(self._ours)
+        return self.process.wait(SECONDS_MAX)
+
+
+def test_a_live_table_and_the_report_of_a_death(tmp_path):
+    base = free_port_base()
+    terminal = Terminal("up", "--dir", str(tmp_path), "--port-base", str(base), *SMALL)
+    try:
+        terminal.wait_for(f"ready namesrv=127.0.0.1:{base}\r\n")
+        terminal.wait_for("Ctrl-C stops")
+        assert "MEMBER" in terminal.seen
+        assert "streaming" in terminal.seen
+        slaves = [p for p in psutil.Process(terminal.process.pid).children() if "broker-a-1" in " ".join(p.cmdline())]
+        slaves[0].kill()
+        terminal.wait_for("broker-a-1 was ended by SIGKILL")
+        terminal.wait_for("broker-a-1 was started again")
+    finally:
+        status = terminal.stop()
+    assert status == 0
+    assert "Traceback" not in terminal.seen
