@@ -20,7 +20,6 @@ from cluster.broker.dispatch import fast_port_table, main_port_table
 from cluster.broker.json_file import JsonFile
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors.send import SEND_CODES, SendProcessor
-from cluster.remoting import fastjson
 from cluster.remoting.server import RemotingServer, open_listener
 from store.errors import StoreDirectoryError
 
@@ -129,8 +128,9 @@ class Broker(BrokerParts):
             with trio.move_on_after(UNREGISTER_SECONDS_MAX):
                 await self.registration.unregister_all()
         if not self.is_slave:
-            self.save(self.schedule.file.path.name, self.schedule.stop)
-        self.save_offsets()
+            self.schedule.settle()
+            self.save(self.schedule.file, self.schedule.plain())
+        self.save(self.offsets_file, self.offsets.plain())
 
     # What goes on behind
 
@@ -139,12 +139,11 @@ class Broker(BrokerParts):
         while True:
             if self.offsets.dirty:
                 self.offsets.dirty = False
-                text = fastjson.pretty(self.offsets.plain())
                 try:
-                    await trio.to_thread.run_sync(self.offsets_file.save, text)
+                    await trio.to_thread.run_sync(self.offsets_file.save_table, self.offsets.plain())
                 except OSError as error:
                     self.offsets.dirty = True
-                    self.save_failed(self.offsets_file.path.name, error)
+                    self.save_failed(self.offsets_file, error)
             await trio.sleep(self.config.flush_consumer_offset_interval_ms / 1000)
 
     async def _watch_clients(self) -> None:

@@ -18,7 +18,6 @@ from attrs import define, field
 
 from cluster.broker.json_file import JsonFile
 from cluster.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
-from cluster.remoting import fastjson
 from store.commit_log import PutMessage, PutResult
 from store.consume_queue import ConsumeQueue
 from store.errors import MessageFormatError
@@ -144,16 +143,14 @@ class ScheduleMessageService:
             return
         saved = dict(self.table)
         try:
-            await trio.to_thread.run_sync(self.file.save, fastjson.pretty(self.plain()))
+            await trio.to_thread.run_sync(self.file.save_table, self.plain())
             self._saved = saved
         except OSError as error:
             log.error("delayOffset.json could not be written", error=str(error))
 
-    def stop(self) -> None:
+    def settle(self) -> None:
         """After the last put: what was delivered is in the log, so the file may say so."""
         self.table.update(self.positions)
-        if self.table != self._saved:
-            self.file.save(fastjson.pretty(self.plain()))
 
     async def deliver_due(self) -> None:
         """One look at all levels. Raises OSError when the log cannot be written."""

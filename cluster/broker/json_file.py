@@ -5,6 +5,7 @@ missing or broken takes the second. Sources: ConfigManager.java, MixAll.string2F
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,10 @@ class JsonFile:
         if problem is not None:
             raise ValueError(problem)
         return {}
+
+    def save_table(self, table: Mapping[str, Any]) -> None:
+        """Replace the file by this table, as fastjson prints it. Raises OSError."""
+        self.save(fastjson.pretty(table))
 
     def save(self, text: str, *, durable: bool = False) -> None:
         """Replace the file at once and keep the one before; `durable` survives power loss, too, and may block long.

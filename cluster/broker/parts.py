@@ -5,7 +5,8 @@ Whoever starts and stops all this is cluster/broker/broker.py. Source: BrokerCon
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import psutil
@@ -25,7 +26,6 @@ from cluster.broker.registration import Master, RegistrationService
 from cluster.broker.slave_sync import SlaveSynchronize
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.topic_config import TopicConfigManager, built_in_topics
-from cluster.remoting import fastjson
 from cluster.remoting.client import RemotingClient
 from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.config import ServerConfig
@@ -91,7 +91,7 @@ class BrokerParts:
     groups_file: JsonFile = field(init=False)
     offsets_file: JsonFile = field(init=False)
     _watched: set[Connection] = field(factory=set, init=False)
-    _failing_files: set[str] = field(factory=set, init=False)
+    _failing_files: set[JsonFile] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
         config = self.config
@@ -240,27 +240,21 @@ class BrokerParts:
     # Tables to files
 
     def _topic_changed(self, topic: str) -> None:
-        self.save(self.topics_file.path.name, lambda: self.topics_file.save(fastjson.pretty(self.topics.plain())))
+        self.save(self.topics_file, self.topics.plain())
         self.registration.topics_changed()
 
     def _group_changed(self, group: str) -> None:
-        self.save(self.groups_file.path.name, lambda: self.groups_file.save(fastjson.pretty(self.groups.plain())))
+        self.save(self.groups_file, self.groups.plain())
 
-    def save_offsets(self) -> None:
-        if self.offsets.dirty:
-            self.offsets.dirty = False
-            self.save(
-                self.offsets_file.path.name, lambda: self.offsets_file.save(fastjson.pretty(self.offsets.plain()))
-            )
-
-    def save(self, name: str, save: Callable[[], None]) -> None:
+    def save(self, file: JsonFile, table: Mapping[str, Any]) -> None:
+        """Write a table now. A disk that refuses is logged once; the next save tries again."""
         try:
-            save()
-            self._failing_files.discard(name)
+            file.save_table(table)
+            self._failing_files.discard(file)
         except OSError as error:
-            self.save_failed(name, error)
+            self.save_failed(file, error)
 
-    def save_failed(self, name: str, error: OSError) -> None:
-        if name not in self._failing_files:
-            self._failing_files.add(name)
-            log.error("a table could not be written", file=name, error=str(error))
+    def save_failed(self, file: JsonFile, error: OSError) -> None:
+        if file not in self._failing_files:
+            self._failing_files.add(file)
+            log.error("a table could not be written", file=str(file.path), error=str(error))

@@ -88,7 +88,7 @@ class SlaveSynchronize:
 
     async def _topics(self, address: str) -> None:
         if self.topics.replace(_object(await self._ask(fast_address(address), GetAllTopicConfig()))):
-            await trio.to_thread.run_sync(self.topics_file.save, fastjson.pretty(self.topics.plain()))
+            await trio.to_thread.run_sync(self.topics_file.save_table, self.topics.plain())
             log.info("topics copied from the master", count=len(self.topics.table))
 
     async def _offsets(self, address: str) -> None:
@@ -103,7 +103,7 @@ class SlaveSynchronize:
 
     async def _groups(self, address: str) -> None:
         if self.groups.replace(_object(await self._ask(address, GetAllSubscriptionGroupConfig()))):
-            await trio.to_thread.run_sync(self.groups_file.save, fastjson.pretty(self.groups.plain()))
+            await trio.to_thread.run_sync(self.groups_file.save_table, self.groups.plain())
             log.info("subscription groups copied from the master", count=len(self.groups.table))
 
     async def _ask(self, address: str, header: RequestHeader) -> bytes:

@@ -91,7 +91,8 @@ async def test_a_restart_goes_on_where_it_was(tmp_path, autojump_clock):
         await trio.sleep(2)
         await client.broker.schedule.deliver_due()
         put_delayed(client.broker, 1, b"two")
-        client.broker.schedule.stop()
+        client.broker.schedule.settle()
+        await client.broker.schedule.flush()
     async with opened(with_clock(make_broker(tmp_path))) as client:
         client.broker.load_tables()
         await trio.sleep(2)

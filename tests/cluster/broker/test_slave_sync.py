@@ -91,7 +91,7 @@ async def test_the_first_copy_comes_at_once_then_each_ten_seconds(slave, autojum
     await slave.slave_sync.synchronize(MASTER)  # So that nothing changes below: threads do not stop this clock.
     slave.slave_sync.client.asked.clear()
     nursery.start_soon(slave.slave_sync.run)
-    await trio.sleep(60)
+    await trio.sleep(55)
     assert slave.slave_sync.client.asked == []
     slave.slave_sync.set_master(MASTER)
     await trio.sleep(25)
