@@ -4,7 +4,6 @@ A unit is 20 bytes: i64 physical offset | i32 size of the record | i64 tags code
 A queue whose early units are gone starts with blanks (0, 0x7FFFFFFF, 0). Source: ConsumeQueue, RocketMQ 4.9.8.
 """
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -65,12 +64,16 @@ class ConsumeQueue:
         return True
 
     def _prepare(self, queue_offset: int) -> int:
-        """Where the next unit goes. A queue without files begins at `queue_offset`, behind blanks."""
-        if self.files.files or queue_offset == 0:
+        """Where the next unit goes. A queue without messages begins at `queue_offset`, behind blanks."""
+        if self.max_phy_offset >= 0 or queue_offset <= self.max_offset:
             return self.max_offset
         at = queue_offset * CONSUME_QUEUE_UNIT
-        file = self.files.create(at - at % self.files.file_size)
-        file.append(UNIT.pack(*_BLANK_UNIT) * ((at - file.start) // CONSUME_QUEUE_UNIT))
+        start = at - at % self.files.file_size
+        if not self.files.files or self.files.files[-1].start != start:
+            self.files.clear()
+            self.files.create(start)
+        file = self.files.files[-1]
+        file.append(UNIT.pack(*_BLANK_UNIT) * ((at - file.end) // CONSUME_QUEUE_UNIT))
         self.min_offset = queue_offset
         return queue_offset
 
@@ -108,35 +111,34 @@ class ConsumeQueue:
     def recover(self) -> None:
         """Find the end after a start: the first unit that is none. Source: ConsumeQueue.recover."""
         for file in self.files.files[-_RECOVER_FILES:]:
-            file.wrote = 0
-            for unit in self._stored_units(file):
-                if unit.phy_offset < 0 or unit.size <= 0:
-                    break
-                file.wrote += CONSUME_QUEUE_UNIT
-                if unit != _BLANK_UNIT:
-                    self.max_phy_offset = unit.phy_offset + unit.size
-            file.flushed = file.wrote
+            file.wrote = file.flushed = _units_end(file)
             if file.wrote < file.size:
                 self.files.cut(file.end)
                 break
+        self._find_max_phy_offset()
 
-    def _stored_units(self, file: MappedFile) -> Iterator[Unit]:
-        per_read = 4096 * CONSUME_QUEUE_UNIT
-        for position in range(0, file.size, per_read):
-            raw = file.read(position, min(per_read, file.size - position))
-            yield from (Unit(*fields) for fields in UNIT.iter_unpack(raw))
+    def _find_max_phy_offset(self) -> None:
+        last = self.unit(self.max_offset - 1)
+        self.max_phy_offset = -1 if last is None or last == _BLANK_UNIT else last.phy_offset + last.size
+
+    def rewind(self, phy_offset: int) -> None:
+        """Let the queue end before the messages at or behind `phy_offset`, for them to be written anew, or cut."""
+        low, high = max(self.min_offset, self.files.min_offset // CONSUME_QUEUE_UNIT), self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(middle)
+            if unit is not None and unit.phy_offset < phy_offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.max_offset:
+            self.files.rewind(low * CONSUME_QUEUE_UNIT)
+            self._find_max_phy_offset()
 
     def truncate(self, phy_offset: int) -> None:
-        """Drop the units of messages at or behind `phy_offset`. Source: ConsumeQueue.truncateDirtyLogicFiles."""
-        keep = self.max_offset
-        while keep > 0:
-            unit = self.unit(keep - 1)
-            if unit is None or unit.phy_offset < phy_offset:
-                break
-            keep -= 1
-        if keep < self.max_offset:
-            self.files.cut(keep * CONSUME_QUEUE_UNIT)
-        self.max_phy_offset = min(self.max_phy_offset, phy_offset)
+        """Drop the units of messages at or behind `phy_offset`, durably. Source: ConsumeQueue.truncateDirtyLogicFiles."""
+        self.rewind(phy_offset)
+        self.files.cut(self.files.max_offset)
 
     def correct_min_offset(self, min_phy_offset: int) -> None:
         """Find the first message that the log still has. As ConsumeQueue.correctMinOffset of 5.3.3."""
@@ -150,3 +152,15 @@ class ConsumeQueue:
             else:
                 high = middle
         self.min_offset = low
+
+
+def _units_end(file: MappedFile) -> int:
+    """The position of the first unit in a file that is none."""
+    step = 4096 * CONSUME_QUEUE_UNIT
+    for position in range(0, file.size, step):
+        at = position
+        for phy_offset, size, _ in UNIT.iter_unpack(file.read(position, min(step, file.size - position))):
+            if phy_offset < 0 or size <= 0:
+                return at
+            at += CONSUME_QUEUE_UNIT
+    return file.size

@@ -76,6 +76,11 @@ class ConsumeQueueTable:
         """The end of the last record that any queue knows of; -1 when there is none."""
         return max((queue.max_phy_offset for queue in self._queues.values()), default=-1)
 
+    def rewind(self, phy_offset: int) -> None:
+        """Let all queues end before the records at or behind `phy_offset`, which are then put anew."""
+        for queue in self:
+            queue.rewind(phy_offset)
+
     def truncate(self, phy_offset: int) -> None:
         """Drop the units of records at or behind `phy_offset`."""
         for queue in self:

@@ -5,7 +5,7 @@ claim success, so nothing is retried. Sources: CommitLog.GroupCommitService and 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import trio
@@ -78,7 +78,7 @@ class FlushService:
             return
         new_files = self._synced_directory_end < dirty[-1][0].start
         try:
-            await trio.to_thread.run_sync(_sync_files, dirty, self.log.files.directory if new_files else None)
+            await trio.to_thread.run_sync(_sync_files, dirty, {self.log.files.directory} if new_files else ())
         except OSError as error:
             self._give_up(f"fdatasync of the commit log failed: {error}")
             return
@@ -143,7 +143,7 @@ class FlushConsumeQueueService:
         dirty = [(file, file.wrote) for file in files if file.wrote - file.flushed >= least]
         try:
             if dirty:
-                await trio.to_thread.run_sync(_sync_files, dirty, None)
+                await trio.to_thread.run_sync(_sync_files, dirty, _new_directories(dirty))
                 for file, wrote in dirty:
                     file.flushed = wrote
             if thorough:
@@ -155,8 +155,15 @@ class FlushConsumeQueueService:
         return True
 
 
-def _sync_files(files: list[tuple[MappedFile, int]], directory: Path | None) -> None:
+def _new_directories(dirty: list[tuple[MappedFile, int]]) -> set[Path]:
+    """The directories that name a file, or the directory of a file, which was never flushed."""
+    queues = {file.path.parent for file, _ in dirty if file.flushed == 0}
+    topics = {queue.parent for queue in queues}
+    return queues | topics | {topic.parent for topic in topics}
+
+
+def _sync_files(files: list[tuple[MappedFile, int]], directories: Collection[Path]) -> None:
     for file, _ in files:
         os.fdatasync(file.fd)
-    if directory is not None:
+    for directory in directories:
         sync_directory(directory)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from attrs import define, field
 
+_LOOK_BYTES = 1 << 20  # At a time, where a file is searched for data.
+
 
 @define(eq=False)
 class MappedFile:
@@ -82,11 +84,22 @@ class MappedFile:
                 if error.errno == errno.ENXIO:  # No data behind the position.
                     return True
                 raise
-            piece = os.pread(self.fd, 1 << 20, position)
+            piece = os.pread(self.fd, _LOOK_BYTES, position)
             if piece.count(0) != len(piece):
                 return False
             position += len(piece)
         return True
+
+    def data_end(self, position: int) -> int:
+        """The position behind the last byte that is not zero, `position` when all from there on are."""
+        end = self.size
+        while end > position:
+            start = max(position, end - _LOOK_BYTES)
+            piece = os.pread(self.fd, end - start, start).rstrip(b"\0")
+            if piece:
+                return start + len(piece)
+            end = start
+        return position
 
     def clear_from(self, position: int) -> None:
         """Make all bytes from a position on zero, durably, so that what was cut there cannot be read again.
@@ -96,7 +109,6 @@ class MappedFile:
         os.ftruncate(self.fd, position)
         os.ftruncate(self.fd, self.size)
         os.fsync(self.fd)
-        self.wrote = self.flushed = position
 
     def move(self, path: Path, start: int) -> None:
         """Give the file another name and another place in the queue. Raises OSError."""

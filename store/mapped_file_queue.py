@@ -29,7 +29,7 @@ class MappedFileQueue:
         """Open what lies in the directory; a missing one is an empty queue.
 
         Raises StoreDirectoryError when the files cannot be a queue of this file size. Foreign names are left alone, with one
-        line in the log. A last file of length 0, left by a crash while it was made, is removed.
+        line in the log. A last file that is too short and holds nothing, left by a crash while it was made, is removed.
         """
         found = []
         for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
@@ -39,12 +39,16 @@ class MappedFileQueue:
                 log.warning(
                     "a foreign entry in the store is ignored; RocketMQ 4.9 would not start over it", path=str(path)
                 )
-        if found and found[-1].stat().st_size == 0:
-            log.warning("an empty last file, left by a crash, is removed", path=str(found[-1]))
+        if found and self._is_unfinished(found[-1]):
+            log.warning("an unfinished last file, left by a crash, is removed", path=str(found[-1]))
             found.pop().unlink()
         for path in found:
             self._check(path, expected_start=int(found[0].name) + self.file_size * len(self.files))
             self.files.append(MappedFile.open(path, int(path.name), self.file_size))
+
+    def _is_unfinished(self, path: Path) -> bool:
+        size = path.stat().st_size
+        return size < self.file_size and not path.read_bytes().strip(b"\0")
 
     def _check(self, path: Path, expected_start: int) -> None:
         size = path.stat().st_size
@@ -95,22 +99,38 @@ class MappedFileQueue:
         file.move(self.path_of(start), start)
         self.files.append(file)
 
-    def cut(self, offset: int) -> None:
-        """Forget everything from `offset` on: later files are deleted, the rest of the last one is zero afterwards, durably."""
+    def rewind(self, offset: int) -> bool:
+        """Let the data end at `offset`, and delete later files; whether there were any.
+
+        A first file that starts behind 0 stays, even empty: it is what keeps the numbering. What lies behind `offset` is
+        still there, for append() to write over or cut() to remove.
+        """
         removed = False
-        while self.files and self.files[-1].start >= offset:
+        while self.files and self.files[-1].start >= offset and (len(self.files) > 1 or self.files[0].start == 0):
             self.files.pop().delete()
             removed = True
         if self.files:
-            last, position = self.files[-1], min(offset - self.files[-1].start, self.file_size)
+            last, position = self.files[-1], max(0, offset - self.files[-1].start)
+            last.wrote = min(last.wrote, position)
+            last.flushed = min(last.flushed, position)
+        return removed
+
+    def cut(self, offset: int) -> None:
+        """Forget everything from `offset` on: later files are deleted, the rest of the last one is zero afterwards, durably."""
+        removed = self.rewind(offset)
+        if self.files:
+            last, position = self.files[-1], min(max(0, offset - self.files[-1].start), self.file_size)
             if not last.is_clear_from(position):
                 last.clear_from(position)
                 if self.preallocate:
                     os.posix_fallocate(last.fd, 0, self.file_size)
-            last.wrote = min(last.wrote, position)
-            last.flushed = min(last.flushed, position)
         if removed:
             sync_directory(self.directory)
+
+    def clear(self) -> None:
+        """Delete all files."""
+        while self.files:
+            self.files.pop().delete()
 
     def close(self) -> None:
         """Close all files."""

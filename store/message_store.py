@@ -22,7 +22,7 @@ from store.errors import StoreNotWritableError
 from store.flush import FlushConsumeQueueService, FlushService
 from store.get_message import GetResult, get_message, offset_by_time, store_timestamp
 from store.lock_file import take_lock
-from store.mapped_file import MappedFile
+from store.mapped_file import MappedFile, sync_directory
 from store.mapped_file_queue import MappedFileQueue
 from store.offset_waiters import PutStatus
 from store.record_scan import DispatchEntry
@@ -155,9 +155,11 @@ class MessageStore:
         # After a crash what was read may still be in memory only.
         self.flusher.flushed_offset = self.commit_log.min_offset if after_crash else recovered.end_offset
         if after_crash:
-            for file in self.commit_log.files.files:
-                file.flushed = 0
+            for files in (self.commit_log.files, *(queue.files for queue in self._queues)):
+                for file in files.files:
+                    file.flushed = 0
         (self._root / "abort").touch()
+        sync_directory(self._root)  # Without its abort file a crash would look like a clean stop.
         self.why_not_writable = ""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

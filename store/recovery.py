@@ -1,7 +1,8 @@
 """Finds the end of the log after a start, and brings the queues level with it.
 
 After a normal exit the last three files are walked; after a crash everything since the newest file that the checkpoint vouches
-for. Whatever lies behind the last sound record is cut, and the cut is durable. Sources: CommitLog.recoverNormally and
+for, and what the queues say of that part is written anew: of their units, too, only some may have reached the disk. Whatever
+lies behind the last sound record is cut, and the cut is durable. Sources: CommitLog.recoverNormally and
 recoverAbnormally, DefaultMessageStore.recover; RocketMQ 4.9.8. Unlike RocketMQ, a blank at the very end stays: a replica may
 already hold it.
 """
@@ -13,11 +14,12 @@ from attrs import frozen
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.consume_queue_table import ConsumeQueueTable
-from store.message import MAGIC_V1, MAGIC_V2, RECORD_V4
-from store.record_scan import Scan, scan_records
+from store.message import MAGIC_V1, MAGIC_V2, RECORD_V4, decode_message
+from store.record_scan import DispatchEntry, Scan, scan_records
 
 _RECOVER_FILES = 3
 _WINDOW = 4 << 20
+_SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
 
 
 @frozen
@@ -69,24 +71,39 @@ def recover(
     if after_crash:
         # Not behind the queues' end: somebody may have deleted them, for us to make them anew.
         start = dispatch_from = min(_start_after_crash(log, checkpoint.recover_from_ms), behind)
+        queues.rewind(start)
     else:
         files = log.files.files[-_RECOVER_FILES:]
         start = min(files[0].start if files else 0, behind)
         dispatch_from = behind
-    end, records, dispatched, error, timestamp = start, 0, 0, None, 0
+    end, records, dispatched, error = start, 0, 0, None
+    last: DispatchEntry | None = None
     for offset, scan in walk(log, start, check_crc=check_crc, delays_ms=delays_ms):
         end, error = offset + scan.consumed, scan.error
         records += len(scan.entries)
-        timestamp = scan.entries[-1].store_timestamp if scan.entries else timestamp
+        last = scan.entries[-1] if scan.entries else last
         fresh = [entry for entry in scan.entries if entry.phy_offset >= dispatch_from]
         dispatched += sum(map(len, queues.put(fresh).values()))
+    if after_crash and last is not None and last.phy_offset + last.size == end and _is_torn(log, last):
+        end, error = last.phy_offset, "a record whose last bytes were not written"
     cut_bytes = _dirty_bytes(log, end)
     log.files.cut(end)
-    if queues.max_phy_offset > end:
+    if after_crash or queues.max_phy_offset > end:
         queues.truncate(end)
     queues.correct_min_offsets(log.min_offset)
     log.next_queue_offsets = queues.next_offsets()
+    timestamp = last.store_timestamp if last is not None else 0
     return Recovered(start, end, records, dispatched, cut_bytes, error if cut_bytes else None, timestamp)
+
+
+def _is_torn(log: CommitLog, entry: DispatchEntry) -> bool:
+    """Whether the last record's properties end in a sector that was not written: nothing else in a record lacks a check."""
+    position = entry.phy_offset % log.file_size
+    in_last_sector = (position + entry.size) % _SECTOR or _SECTOR
+    raw = log.read(entry.phy_offset, entry.size)
+    if raw is None or in_last_sector >= entry.size or bytes(raw[-in_last_sector:]).strip(b"\0"):
+        return False
+    return decode_message(raw, check_crc=False).properties_raw.endswith(b"\0")
 
 
 def _start_after_crash(log: CommitLog, recover_from_ms: int) -> int:
@@ -104,6 +121,5 @@ def _dirty_bytes(log: CommitLog, end: int) -> int:
     for file in log.files.files:
         position = max(0, end - file.start)
         if position < file.size and not file.is_clear_from(position):
-            rest = bytes(file.view(position, file.size - position))
-            dirty = file.start + position + len(rest.rstrip(b"\0")) - end
+            dirty = file.start + file.data_end(position) - end
     return dirty

@@ -11,10 +11,8 @@ HOST_V4, HOST_V6 = host_bytes("127.0.0.1:10911"), host_bytes("[fe80::1]:10911")
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
-names = st.text(
-    st.characters(blacklist_characters="\x00\x01\x02", blacklist_categories=("Cs",)), min_size=1, max_size=12
-)
-properties = st.dictionaries(names, names, max_size=20)
+names = st.text("abTAGSKEY_=é长😀 ", min_size=1, max_size=8)
+properties = st.dictionaries(names, names, max_size=16)
 topics = st.text("abcXYZ019_-%", min_size=1, max_size=20)
 
 

@@ -1,7 +1,7 @@
 """The commit log against a simple model: records one after the other, a blank where the next one does not fit."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.commit_log import CommitLog, record_at
@@ -68,6 +68,7 @@ any_message = st.builds(
 any_batch = st.tuples(st.lists(any_message, min_size=1, max_size=6), st.booleans())
 
 
+@settings(max_examples=60)
 @given(st.lists(any_batch, max_size=8))
 def test_append_does_what_the_model_does(tmp_path_factory, batches):
     log, model = open_log(tmp_path_factory.mktemp("log")), Model()

@@ -1,0 +1,139 @@
+"""Files of one size as one sequence of bytes, and what a start finds in a directory."""
+
+import os
+
+import pytest
+
+from store.errors import StoreDirectoryError
+from store.mapped_file import MappedFile
+from store.mapped_file_queue import MappedFileQueue
+
+SIZE = 8192
+
+
+def queue_in(directory, **options):
+    return MappedFileQueue(directory, SIZE, "sizeKey", **options)
+
+
+def filled(directory, count, **options):
+    """A queue of full files, the byte of each of which is its number."""
+    queue = queue_in(directory, **options)
+    for number in range(1, count + 1):
+        queue.create((number - 1) * SIZE).append(bytes([number]) * SIZE)
+    return queue
+
+
+def test_files_are_found_again_in_order(tmp_path):
+    filled(tmp_path, 12).close()
+    queue = queue_in(tmp_path)
+    queue.load()
+    assert [file.start for file in queue.files] == [n * SIZE for n in range(12)]
+    assert (queue.min_offset, queue.max_offset) == (0, 12 * SIZE)
+    assert queue.file_at(3 * SIZE + 5).read(5, 1) == b"\4"
+    assert queue.file_at(-1) is queue.file_at(12 * SIZE) is None
+
+
+def test_a_missing_directory_is_an_empty_queue(tmp_path):
+    queue = queue_in(tmp_path / "none")
+    queue.load()
+    assert (queue.files, queue.min_offset, queue.max_offset) == ([], 0, 0)
+    assert not (tmp_path / "none").exists()
+
+
+def test_foreign_entries_are_left_alone(tmp_path):
+    filled(tmp_path, 1).close()
+    for name in ("abc", "123", f"{SIZE:020}x", "00000000000000000000.bak"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / f"{SIZE:020}").mkdir()
+    queue = queue_in(tmp_path)
+    queue.load()
+    assert len(queue.files) == 1
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: os.truncate(d / f"{SIZE:020}", SIZE + 1), "sizeKey"),
+        (lambda d: os.truncate(d / f"{SIZE:020}", SIZE - 1), "sizeKey"),
+        (lambda d: (d / f"{SIZE:020}").unlink(), "missing"),
+        (lambda d: (d / f"{SIZE:020}").rename(d / f"{SIZE + 1:020}"), "missing"),
+    ],
+)
+def test_files_that_do_not_fit_together_are_named(tmp_path, change, says):
+    filled(tmp_path, 3).close()
+    change(tmp_path)
+    with pytest.raises(StoreDirectoryError, match=says):
+        queue_in(tmp_path).load()
+    assert len(list(tmp_path.iterdir())) in (2, 3)
+
+
+@pytest.mark.parametrize("size", [0, 1, SIZE - 1])
+def test_a_file_that_a_crash_left_unfinished_is_removed(tmp_path, size):
+    filled(tmp_path, 2).close()
+    (tmp_path / f"{2 * SIZE:020}").write_bytes(bytes(size))
+    queue = queue_in(tmp_path)
+    queue.load()
+    assert len(queue.files) == 2
+    assert not (tmp_path / f"{2 * SIZE:020}").exists()
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+@pytest.mark.parametrize("offset", [0, 1, SIZE - 1, SIZE, SIZE + 1, 3 * SIZE - 1, 3 * SIZE, 4 * SIZE])
+def test_what_is_cut_does_not_come_back(tmp_path, offset, preallocate):
+    queue = filled(tmp_path, 3, preallocate=preallocate)
+    queue.cut(offset)
+    kept = min(offset, 3 * SIZE)
+    assert queue.max_offset == kept
+    content = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))
+    assert content.rstrip(b"\0") == (b"\1" * SIZE + b"\2" * SIZE + b"\3" * SIZE)[:kept]
+    assert len(content) == -(-kept // SIZE) * SIZE
+    if kept % SIZE:
+        queue.files[-1].append(b"\7")
+        assert queue.files[-1].read(0, SIZE).rstrip(b"\0")[-1] == 7
+    again = queue_in(tmp_path)
+    again.load()
+    assert again.max_offset == len(content)
+
+
+def test_the_first_file_keeps_the_numbering(tmp_path):
+    """With its early files gone, even an empty queue goes on where it was."""
+    queue = filled(tmp_path, 3)
+    for file in queue.files[:2]:
+        file.delete()
+    del queue.files[:2]
+    queue.cut(0)
+    assert (queue.min_offset, queue.max_offset) == (2 * SIZE, 2 * SIZE)
+    assert queue.files[0].is_clear_from(0)
+
+
+def test_a_rewound_queue_still_holds_what_is_written_over(tmp_path):
+    queue = filled(tmp_path, 3)
+    assert queue.rewind(SIZE + 10)
+    assert queue.max_offset == SIZE + 10
+    assert queue.files[-1].read(10, 1) == b"\2"
+    assert not queue.rewind(SIZE + 5)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_the_end_of_data_is_found(tmp_path, holes):
+    size = 5 << 20
+    file = MappedFile.create(tmp_path / "f", 0, size, preallocate=not holes)
+    assert file.is_clear_from(0)
+    assert file.data_end(0) == 0
+    file.write_at(3 << 20, b"x")
+    assert file.data_end(0) == (3 << 20) + 1
+    assert not file.is_clear_from(0)
+    assert not file.is_clear_from(3 << 20)
+    assert file.is_clear_from((3 << 20) + 1)
+    assert file.data_end((3 << 20) + 1) == (3 << 20) + 1
+    file.write_at(size - 1, b"x")
+    assert not file.is_clear_from(size - 1)
+    assert file.data_end(7) == size
+    file.close()
+
+
+def test_a_file_that_cannot_be_made_leaves_nothing(tmp_path):
+    with pytest.raises(OSError, match="large"):
+        MappedFile.create(tmp_path / "f", 0, 1 << 62, preallocate=True)
+    assert list(tmp_path.iterdir()) == []
