@@ -28,6 +28,8 @@ public final class Collector implements Handle, MessageListenerConcurrently {
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(options.get("from")));
         consumer.subscribe(options.get("topic"), options.get("expression"));
         consumer.registerMessageListener(this);
+        // Else a clean leave may still forget the messages that the listener has just returned.
+        consumer.setAwaitTerminationMillisWhenShutdown(5_000);
         failures = Integer.parseInt(options.get("failures"));
         consumer.start();
     }
