@@ -3,9 +3,10 @@
 import platform
 from typing import Any
 
+import attrs
 from attrs import frozen, validators
 
-from store.config import option
+from store.config import BrokerRole, option
 
 _PORT = validators.and_(validators.ge(0), validators.le(65535))
 
@@ -62,6 +63,14 @@ class BrokerConfig:
     register_broker_timeout_ms: int = _at_least_1(
         6_000, key="registerBrokerTimeoutMills", doc="longest wait for a name server's answer"
     )
+
+    def for_role(self, role: BrokerRole) -> "BrokerConfig":
+        """As RocketMQ starts it: a master has id 0 whatever is configured. Raises ValueError for a slave without an id."""
+        if role is not BrokerRole.SLAVE:
+            return attrs.evolve(self, broker_id=0)
+        if self.broker_id <= 0:
+            raise ValueError(f"brokerId={self.broker_id}: a SLAVE needs one above 0")
+        return self
 
     @property
     def register_period_seconds(self) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import (
     client_manage,
+    consumer_admin,
     end_transaction,
     lock,
     offset,
@@ -22,6 +23,7 @@ from cluster.remoting.server import Handler, dispatch_table
 
 _BOTH_PORTS = (
     client_manage.HANDLERS,
+    consumer_admin.HANDLERS,
     end_transaction.HANDLERS,
     lock.HANDLERS,
     offset.HANDLERS,

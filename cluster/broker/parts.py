@@ -94,7 +94,7 @@ class BrokerParts:
     _failing_files: set[JsonFile] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        config = self.config
+        config = self.config.for_role(self.store_config.broker_role)
         ip = config.broker_ip1 or own_ip()
         self.config = config = attrs.evolve(config, broker_ip1=ip, broker_ip2=config.broker_ip2 or ip)
         if not self.ha_config.listen_port and config.listen_port:

@@ -42,9 +42,9 @@ def lite_pull_message(broker: BrokerParts, header: LitePullMessage, request: Req
 
 def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hold: bool) -> Reply | None:
     group, subscription = _check(broker, header)
-    result = broker.store.get_message(
-        header.topic, header.queue_id, header.queue_offset, max(1, header.max_msg_nums), subscription.wanted
-    )
+    # A queue is read as far ahead as is asked for, so what an answer cannot hold is not asked for.
+    count = max(1, min(header.max_msg_nums, broker.store.config.max_transfer_count_on_message_in_memory))
+    result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count, subscription.wanted)
     if may_hold and header.sys_flag & COMMIT_OFFSET and not broker.is_slave and header.commit_offset >= 0:
         broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
     code = code_of(result.status, header.queue_offset)

@@ -220,3 +220,9 @@ async def test_a_busy_port_is_an_error_and_leaves_no_socket(cluster):
             with pytest.raises(BaseExceptionGroup) as raised:
                 await make_broker(cluster.root / str(busy), listen_port=port).run()
             assert raised.group_contains(OSError)
+
+
+def test_a_master_has_id_0_and_a_slave_has_not(tmp_path):
+    assert make_broker(tmp_path, broker_id=5).config.broker_id == 0
+    with pytest.raises(ValueError, match="brokerId=0"):
+        make_broker(tmp_path, role=BrokerRole.SLAVE, broker_id=0)

@@ -1,0 +1,133 @@
+"""203, 204, 207, 208, 300, 305, 352: who is connected, how far groups are. Source: AdminBrokerProcessor.java (4.9.8)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from cluster.broker import names
+from cluster.broker.consumer_manager import ClientInfo
+from cluster.broker.parts import BrokerParts
+from cluster.broker.processors.topic_admin import NOT_ON_A_SLAVE
+from cluster.broker.topic_config import TopicConfig
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.connection import Connection
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers import (
+    DeleteSubscriptionGroup,
+    GetConsumerConnectionList,
+    GetConsumeStats,
+    GetProducerConnectionList,
+    GetSubscriptionGroupConfig,
+    GetSystemTopicListFromBroker,
+    QueryTopicConsumeByWho,
+)
+from cluster.remoting.server import Reply, Request
+
+
+def get_consumer_connection_list(broker: BrokerParts, header: GetConsumerConnectionList, request: Request) -> Reply:
+    """The members of a consumer group and what they subscribe to."""
+    info = broker.consumers.find(header.consumer_group)
+    if info is None:
+        group = header.consumer_group[: names.GROUP_LENGTH_MAX]
+        raise RequestError(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+    return _json(
+        {
+            "connectionSet": _connections(info.clients.values()),
+            "consumeFromWhere": info.consume_from_where,
+            "consumeType": info.consume_type,
+            "messageModel": info.message_model,
+            "subscriptionTable": {topic: data.plain() for topic, data in info.subscriptions.items()},
+        }
+    )
+
+
+def get_producer_connection_list(broker: BrokerParts, header: GetProducerConnectionList, request: Request) -> Reply:
+    """The members of a producer group."""
+    clients = broker.producers.groups.get(header.producer_group)
+    if clients is None:
+        group = header.producer_group[: names.GROUP_LENGTH_MAX]
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+    return _json({"connectionSet": _connections(clients.values())})
+
+
+def _connections(clients: Iterable[ClientInfo[Connection]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "clientAddr": client.connection.remote_address,
+            "clientId": client.client_id,
+            "language": client.language,
+            "version": client.version,
+        }
+        for client in clients
+    ]
+
+
+def delete_subscription_group(broker: BrokerParts, header: DeleteSubscriptionGroup, request: Request) -> Reply:
+    """Forgets the group, and its offsets where that is asked for; its retry and dead letter topics stay."""
+    if broker.is_slave:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, NOT_ON_A_SLAVE)
+    broker.groups.delete(header.group_name)
+    if header.remove_offset or header.clean_offset:
+        broker.offsets.remove_group(header.group_name)
+    return Reply(ext=None)
+
+
+def get_subscription_group_config(broker: BrokerParts, header: GetSubscriptionGroupConfig, request: Request) -> Reply:
+    """One group, for mqadmin of 5.x."""
+    config = broker.groups.table.get(header.group)
+    if config is None:
+        group = header.group[: names.GROUP_LENGTH_MAX]
+        raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group[{group}] not exist")
+    return _json(config.plain())
+
+
+def get_consume_stats(broker: BrokerParts, header: GetConsumeStats, request: Request) -> Reply:
+    """For each queue of the group's topics: its end, and how far the group is."""
+    wanted = [header.topic] if header.topic else [topic for topic in (header.topic_list or "").split(";") if topic]
+    info = broker.consumers.find(header.consumer_group)
+    table: dict[str, dict[str, int]] = {}
+    for name in wanted or broker.offsets.topics_of(header.consumer_group):
+        topic = broker.topics.select(name)
+        if topic is not None and (info is None or not info.subscriptions or name in info.subscriptions):
+            table.update(_progress(broker, header.consumer_group, topic))
+    return _json({"consumeTps": 0.0, "offsetTable": table})
+
+
+def _progress(broker: BrokerParts, group: str, topic: TopicConfig) -> dict[str, dict[str, int]]:
+    progress: dict[str, dict[str, int]] = {}
+    for queue_id in range(topic.read_queues):
+        consumed = max(broker.offsets.query(group, topic.name, queue_id), 0)
+        last = broker.store.store_timestamp(topic.name, queue_id, consumed - 1) if consumed else 0
+        key = fastjson.ObjectKey.of({"brokerName": broker.config.broker_name, "queueId": queue_id, "topic": topic.name})
+        progress[key] = {
+            "brokerOffset": broker.store.queue(topic.name, queue_id).max_offset,
+            "consumerOffset": consumed,
+            "lastTimestamp": max(last, 0),
+        }
+    return progress
+
+
+def query_topic_consume_by_who(broker: BrokerParts, header: QueryTopicConsumeByWho, request: Request) -> Reply:
+    """The groups that subscribe to a topic now, or have offsets in it."""
+    groups = [*broker.consumers.groups_of_topic(header.topic), *broker.offsets.groups_of(header.topic)]
+    return _json({"groupList": list(dict.fromkeys(groups))})
+
+
+def get_system_topic_list(broker: BrokerParts, header: GetSystemTopicListFromBroker, request: Request) -> Reply:
+    """The topics that no administrator may change."""
+    return _json({"topicList": sorted(broker.topics.system)})
+
+
+def _json(value: object) -> Reply:
+    return Reply(ext=None, body=fastjson.dumps(value))
+
+
+HANDLERS = (
+    get_consumer_connection_list,
+    get_producer_connection_list,
+    delete_subscription_group,
+    get_subscription_group_config,
+    get_consume_stats,
+    query_topic_consume_by_who,
+    get_system_topic_list,
+)
