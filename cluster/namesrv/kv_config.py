@@ -34,9 +34,9 @@ class KVConfigManager:
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
 
-    def namespace(self, namespace: str) -> Mapping[str, str]:
-        """All of one namespace; empty when there is none."""
-        return self._table.get(namespace, {})
+    def namespace(self, namespace: str) -> Mapping[str, str] | None:
+        """All of one namespace; None when nothing was ever put there."""
+        return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> None:
         """Raises OSError."""

@@ -142,7 +142,7 @@ def delete_kv_config(namesrv: NamesrvController, header: h.DeleteKVConfig, reque
 def get_kv_list_by_namespace(namesrv: NamesrvController, header: h.GetKVListByNamespace, request: Request) -> Reply:
     """219"""
     table = namesrv.kv.namespace(header.namespace)
-    if not table:
+    if table is None:
         return Reply(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
     return Reply(body=fastjson.dumps({"table": dict(table)}))
 

@@ -3,6 +3,8 @@
 Source: NamesrvController.java, BrokerHousekeepingService.java (RocketMQ 4.9.8).
 """
 
+import math
+
 import structlog
 import trio
 from attrs import define, field
@@ -70,5 +72,7 @@ class NameServer:
                     connection.close()
 
     def _closed(self, connection: Connection) -> None:
+        if trio.current_effective_deadline() == -math.inf:
+            return  # Not the broker goes, we do.
         for address in self.routes.drop(connection):
             log.warning("broker dropped: its connection was closed", address=address)

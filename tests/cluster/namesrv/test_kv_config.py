@@ -19,7 +19,7 @@ def test_values_outlive_the_process(tmp_path):
     again = KVConfigManager(path)
     again.load()
     assert (again.get("NS", "k"), again.namespace("NS"), again.get("OTHER", "k")) == (None, {"é": "2"}, "3")
-    assert again.namespace("nowhere") == {}
+    assert again.namespace("nowhere") is None
     assert json.loads(path.read_text()) == {"configTable": {"NS": {"é": "2"}, "OTHER": {"k": "3"}}}
     assert [file.name for file in path.parent.iterdir()] == ["kvConfig.json"]
 

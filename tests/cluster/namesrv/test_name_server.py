@@ -214,6 +214,7 @@ async def test_kv_configuration(ask):
     assert (await ask(102, namespace="N", key="k")).code == 0
     assert (await ask(102, namespace="N", key="k")).code == 0
     assert (await ask(101, namespace="N", key="k")).code == ResponseCode.QUERY_NOT_FOUND
+    assert (await ask(219, namespace="N")).body == b'{"table":{}}'
 
 
 async def test_a_registration_is_answered_with_the_ordered_topics(ask):
