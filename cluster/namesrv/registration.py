@@ -58,7 +58,7 @@ def read_registration(header: RegisterBroker, body: bytes | memoryview, version:
 def read_data_version(body: bytes | memoryview) -> DataVersion:
     """The body of 322. Raises RequestError."""
     try:
-        return DataVersion.read(_object(fastjson.loads(body), "DataVersion"))
+        return _data_version(fastjson.loads(body))
     except (ValueError, TypeError, OverflowError) as error:
         raise _refused(f"the data version cannot be read: {error}") from None
 
@@ -70,7 +70,7 @@ def _read_body(body: bytes | memoryview, header: RegisterBroker) -> tuple[DataVe
         return _read_compressed(body, header.broker_name)
     table = _object(fastjson.loads(body), "RegisterBrokerBody").get("topicConfigSerializeWrapper") or {}
     topics = _object(_object(table, "topicConfigSerializeWrapper").get("topicConfigTable") or {}, "topicConfigTable")
-    version = DataVersion.read(_object(table.get("dataVersion") or {}, "dataVersion"))
+    version = _data_version(table.get("dataVersion") or {})
     return version, {name: _queue(header.broker_name, name, config) for name, config in topics.items()}
 
 
@@ -88,7 +88,7 @@ def _read_compressed(body: bytes | memoryview, broker_name: str) -> tuple[DataVe
         name, read, write, perm, *_ = [*line.split(" "), "", "", ""]
         config = {"readQueueNums": int(read), "writeQueueNums": int(write), "perm": int(perm)}
         topics[name] = _queue(broker_name, name, config)
-    return DataVersion.read(_object(fastjson.loads(version_text), "DataVersion")), topics
+    return _data_version(fastjson.loads(version_text)), topics
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
@@ -109,6 +109,14 @@ def _queue(broker_name: str, topic: str, config: Mapping[str, Any]) -> QueueData
         if type(number) is not int or not 0 <= number <= most:
             raise ValueError(f"topic {topic}: {number!r:.40} is not in 0..{most}")
     return QueueData(broker_name, read, write, perm, flag)
+
+
+def _data_version(value: object) -> DataVersion:
+    version = DataVersion.read(_object(value, "dataVersion"))
+    for number in (version.timestamp, version.counter):
+        if not -(2**63) <= number < 2**63:
+            raise ValueError(f"{number:.3e} in dataVersion is no 64-bit integer")
+    return version
 
 
 def _object(value: object, name: str) -> Mapping[str, Any]:

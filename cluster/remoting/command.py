@@ -152,11 +152,14 @@ def _texts(ext: object) -> dict[str, str]:
     """Clients in other languages write numbers and booleans as such; a null is a field left out."""
     if not isinstance(ext, dict):
         raise RemotingProtocolError(f"header's extFields is a {type(ext).__name__}, not an object")
-    return {
-        key: value if isinstance(value, str) else orjson.dumps(value).decode()
-        for key, value in ext.items()
-        if value is not None
-    }
+    try:
+        return {
+            key: value if isinstance(value, str) else orjson.dumps(value).decode()
+            for key, value in ext.items()
+            if value is not None
+        }
+    except orjson.JSONEncodeError as error:  # Nested deeper than orjson writes, though not than it reads.
+        raise RemotingProtocolError(f"header's extFields cannot be text: {error}") from None
 
 
 def _decode_binary(data: bytes, body: Any) -> RemotingCommand:

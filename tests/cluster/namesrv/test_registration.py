@@ -122,6 +122,7 @@ def test_bad_headers_are_refused(changes, reason):
         (body_of({}, version={"counter": "x"}), "cannot be read"),
         (body_of({}, version={"counter": []}), "cannot be read"),
         (body_of({}, version={"counter": 1e400}), "cannot be read"),
+        (body_of({}, version={"counter": 1e30}), r"1\.000e\+30 in dataVersion"),
         (body_of({"T1": []}), "cannot be read"),
         (body_of({"T1": {"perm": "6"}}), "topic T1: '6' is not in 0..15"),
         (body_of({"T1": {"perm": True}}), "topic T1: True"),
@@ -150,7 +151,7 @@ def test_bad_plain_bodies_are_refused(body, reason):
         (compressed_of("T1 8 4"), "cannot be read"),
         (compressed_of("T1 8 x 7 SINGLE_TAG"), "cannot be read"),
         (compressed_of("T1 8 4 99 SINGLE_TAG"), "topic T1: 99"),
-        (compressed_of(version="[]"), "DataVersion is no object"),
+        (compressed_of(version="[]"), "dataVersion is no object"),
         (zlib.compress(bytes(BODY_SIZE_MAX + 1)), f"above {BODY_SIZE_MAX} bytes"),
     ],
 )

@@ -80,6 +80,26 @@ def test_any_frame_decodes_or_is_refused(frame):
         return
 
 
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(["code", "opaque", "flag", "version", "language", "remark", "extFields"])
+
+
+@given(st.dictionaries(KEYS, JSON_VALUES) | JSON_VALUES)
+def test_any_json_header_decodes_to_the_right_types_or_is_refused(header):
+    try:
+        command = decode(json_frame(header))
+    except RemotingProtocolError:
+        return
+    assert all(isinstance(n, int) for n in (command.code, command.opaque, command.flag, command.version))
+    assert isinstance(command.language, str)
+    assert all(isinstance(value, str) for value in (command.ext or {}).values())
+    assert decode(encode(command)[4:]) == command
+
+
 @given(COMMANDS, st.data())
 def test_a_damaged_frame_decodes_or_is_refused(command, data):
     frame = bytearray(encode(command)[4:])
@@ -189,6 +209,7 @@ def test_lone_surrogates_become_question_marks():
         (json_frame({"remark": 5}), "remark"),
         (json_frame({"extFields": ["a"]}), "extFields"),
         (json_frame({"extFields": "a"}), "extFields"),
+        (json_frame(b'{"extFields":{"a":' + b"[" * 500 + b"]" * 500 + b"}}"), "extFields cannot be text"),
         (binary_frame(b""), "ends early"),
         (binary_frame(bytes(17)), "ends early"),
         (binary_frame(struct.pack(">hbhiiii", 10, 0, 1, 0, 0, -1, 0)), "remark of -1"),
