@@ -71,7 +71,9 @@ class FlushService:
         return (self.log.max_offset - self.flushed_offset) // _PAGE
 
     async def flush(self) -> None:
-        """One fdatasync of everything written so far."""
+        """One fdatasync of everything written so far; nothing once one has failed."""
+        if self.failure is not None:
+            return
         end, timestamp = self.log.max_offset, self.last_store_timestamp
         dirty = [(file, file.wrote) for file in self.log.files.files if file.flushed < file.wrote]
         if not dirty:
@@ -122,6 +124,7 @@ class FlushConsumeQueueService:
     checkpoint: Checkpoint
     fail: Callable[[str], None]
     last_dispatched_timestamp: int = 0  # Store time of the newest message that the queues have, ms.
+    _failed: bool = field(default=False, init=False)
 
     async def run(self) -> None:
         """Flush until cancelled."""
@@ -137,6 +140,8 @@ class FlushConsumeQueueService:
 
     async def flush(self, *, thorough: bool) -> bool:
         """Sync what is dirty; `thorough` leaves nothing out and saves the checkpoint. False when the disk refused."""
+        if self._failed:
+            return False
         timestamp = self.last_dispatched_timestamp
         least = 1 if thorough else _CONSUME_QUEUE_LEAST_PAGES * _PAGE
         files = (file for queue in self.queues for file in queue.files.files)
@@ -150,6 +155,7 @@ class FlushConsumeQueueService:
                 self.checkpoint.logics_msg_timestamp = max(self.checkpoint.logics_msg_timestamp, timestamp)
                 await trio.to_thread.run_sync(self.checkpoint.save)
         except OSError as error:
+            self._failed = True
             self.fail(f"flushing the consume queues failed: {error}")
             return False
         return True

@@ -57,7 +57,8 @@ def get_message(
     count_max: int,
     tags_codes: frozenset[int] | None,
 ) -> GetResult:
-    """Up to `count_max` messages from `offset` on whose tags code is wanted (None: all of them)."""
+    """Up to `count_max` messages, at least one, from `offset` on whose tags code is wanted (None: all of them)."""
+    count_max = max(1, count_max)
     low, high = queue.min_offset, queue.max_offset
 
     def nothing(status: GetStatus, corrected: int) -> GetResult:

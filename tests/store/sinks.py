@@ -1,0 +1,19 @@
+"""Where answers go in tests."""
+
+from attrs import define, field
+
+from store.offset_waiters import PutStatus
+
+
+@define(eq=False)
+class Sink:
+    """Keeps what it is told: each call's frames, and refusals with their status."""
+
+    answered: list[list[bytes]] = field(factory=list)
+    refused: list[tuple[list[bytes], PutStatus, str]] = field(factory=list)
+
+    def answer(self, frames):
+        self.answered.append(frames)
+
+    def refuse(self, frames, status, reason):
+        self.refused.append((frames, status, reason))

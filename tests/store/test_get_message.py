@@ -1,0 +1,239 @@
+"""Pulls: what a consumer gets, and where it goes on. The table of spec and source: DefaultMessageStore.getMessage."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from store.config import BrokerRole, StoreConfig
+from store.get_message import GetStatus
+from store.message import decode_message
+from store.message_store import MessageStore
+from store.properties import tags_code
+from tests.store.records import HOST_V6, put_message
+
+LOG_FILE, QUEUE_FILE = 1 << 16, 200  # Ten units.
+
+
+class Clock:
+    """A clock that tests set."""
+
+    def __init__(self):
+        self.ms = 1000
+
+    def __call__(self):
+        return self.ms
+
+
+def open_store(root, *, now_ms=None, **options):
+    sizes = {"mapped_file_size_commit_log": LOG_FILE, "mapped_file_size_consume_queue": QUEUE_FILE}
+    store = MessageStore(StoreConfig(root=root, **{**sizes, **options}), now_ms=now_ms or Clock())
+    store.load()
+    return store
+
+
+def fill(store, count, *, topic="T1", tags=(), body=b"hello", **more):
+    """Put `count` messages with the tags in turn."""
+    for number in range(count):
+        properties = f"TAGS\x01{tags[number % len(tags)]}".encode() if tags else b""
+        store.put([put_message(topic, body, properties=properties, **more)])
+    store.dispatch_pending()
+
+
+def messages(result):
+    data, found = b"".join(result.buffers), []
+    while data:
+        found.append(decode_message(data))
+        data = data[found[-1].size :]
+    assert len(found) == result.message_count
+    assert sum(message.size for message in found) == result.size
+    return found
+
+
+def offsets(result):
+    return [message.queue_offset for message in messages(result)]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """25 messages in queue 0 of T1, whose first 3 are no longer in the log."""
+    store = open_store(tmp_path)
+    fill(store, 25)
+    store.queue("T1", 0).min_offset = 3
+    return store
+
+
+@pytest.mark.parametrize(
+    ("topic", "offset", "status", "next_offset"),
+    [
+        ("unknown", 7, GetStatus.NO_MESSAGE_IN_QUEUE, 0),
+        ("T1", -1, GetStatus.OFFSET_TOO_SMALL, 3),
+        ("T1", 0, GetStatus.OFFSET_TOO_SMALL, 3),
+        ("T1", 2, GetStatus.OFFSET_TOO_SMALL, 3),
+        ("T1", 3, GetStatus.FOUND, 4),
+        ("T1", 24, GetStatus.FOUND, 25),
+        ("T1", 25, GetStatus.OFFSET_OVERFLOW_ONE, 25),
+        ("T1", 26, GetStatus.OFFSET_OVERFLOW_BADLY, 25),
+        ("T1", 1 << 60, GetStatus.OFFSET_OVERFLOW_BADLY, 25),
+    ],
+)
+def test_status_and_next_offset(store, topic, offset, status, next_offset):
+    result = store.get_message(topic, 0, offset, 1, None)
+    assert (result.status, result.next_offset) == (status, next_offset)
+    assert (result.min_offset, result.max_offset) == ((3, 25) if topic == "T1" else (0, 0))
+    assert result.message_count == len(result.buffers) == (status is GetStatus.FOUND)
+
+
+@pytest.mark.parametrize(("check", "next_offset"), [(False, 99), (True, 25)])
+def test_a_slave_does_not_correct_offsets(tmp_path, check, next_offset):
+    """Its master may be ahead of it; with offsetCheckInSlave it does."""
+    fill(open_store(tmp_path), 25)
+    slave = open_store(tmp_path, broker_role=BrokerRole.SLAVE, offset_check_in_slave=check)
+    result = slave.get_message("T1", 0, 99, 1, None)
+    assert (result.status, result.next_offset) == (GetStatus.OFFSET_OVERFLOW_BADLY, next_offset)
+    assert slave.get_message("none", 0, 99, 1, None).next_offset == (0 if check else 99)
+
+
+def test_units_whose_file_is_gone(store):
+    """The queue's numbers say there is a message, but no file has its unit."""
+    store.queue("T1", 0).files.files.pop(0).delete()
+    result = store.get_message("T1", 0, 5, 8, None)
+    assert (result.status, result.next_offset) == (GetStatus.OFFSET_FOUND_NULL, 10)
+
+
+@pytest.mark.parametrize("count", [1, 4, 7, 32])
+def test_a_pull_ends_with_the_file_of_the_queue(store, count):
+    result = store.get_message("T1", 0, 3, count, None)
+    assert offsets(result) == list(range(3, min(10, 3 + count)))
+    assert result.next_offset == min(10, 3 + count)
+
+
+@pytest.mark.parametrize("count", [0, -5])
+def test_at_least_one_message_is_looked_for(store, count):
+    """Whatever the client says: an offset must never jump over messages."""
+    result = store.get_message("T1", 0, 3, count, None)
+    assert (result.status, offsets(result), result.next_offset) == (GetStatus.FOUND, [3], 4)
+
+
+def test_neighbours_in_the_log_go_out_as_one_view(store):
+    assert len(store.get_message("T1", 0, 3, 5, None).buffers) == 1
+
+
+@given(st.lists(st.sampled_from(["T1", "T2"]), max_size=40), st.integers(0, 30), st.integers(1, 40))
+@settings(max_examples=50)
+def test_what_is_read_is_what_was_written(tmp_path_factory, topics, offset, count):
+    store = open_store(tmp_path_factory.mktemp("s"), mapped_file_size_commit_log=4096)
+    bodies = {"T1": [], "T2": []}
+    for number, topic in enumerate(topics):
+        body = b"%d" % number * 100
+        bodies[topic].append(body)
+        store.put([put_message(topic, body)])
+    store.dispatch_pending()
+    wanted = bodies["T1"][offset : min(offset + count, offset // 10 * 10 + 10)]
+    result = store.get_message("T1", 0, offset, count, None)
+    assert [message.body for message in messages(result)] == wanted[: result.message_count]
+    assert result.message_count == min(len(wanted), 32)
+    assert (result.status is GetStatus.FOUND) == bool(wanted)
+    store._release()
+
+
+def test_limits_in_memory(tmp_path):
+    store = open_store(
+        tmp_path,
+        mapped_file_size_consume_queue=2000,
+        max_transfer_bytes_on_message_in_memory=1000,
+        max_transfer_count_on_message_in_memory=5,
+    )
+    fill(store, 20)
+    assert offsets(store.get_message("T1", 0, 0, 32, None)) == [0, 1, 2, 3, 4]
+    fill(store, 20, topic="T2", body=bytes(400))
+    assert offsets(store.get_message("T2", 0, 0, 32, None)) == [0, 1]
+    fill(store, 2, topic="T3", body=bytes(5000))
+    assert offsets(store.get_message("T3", 0, 0, 32, None)) == [0]  # One always goes.
+
+
+def test_limits_for_what_is_not_in_memory(tmp_path):
+    """Nothing counts as memory here: a slave may serve it better, and less goes out at a time."""
+    store = open_store(tmp_path, access_message_in_memory_max_ratio=0, max_transfer_count_on_message_in_disk=3)
+    fill(store, 20)
+    result = store.get_message("T1", 0, 0, 32, None)
+    assert (offsets(result), result.next_offset, result.suggest_slave) == ([0, 1, 2], 3, True)
+
+
+def test_tags_are_matched_by_their_hash(tmp_path):
+    store = open_store(tmp_path, mapped_file_size_consume_queue=20_000)
+    fill(store, 30, tags=["a", "b", "长标签"])
+    result = store.get_message("T1", 0, 1, 5, frozenset({tags_code("a"), tags_code("长标签")}))
+    assert (offsets(result), result.next_offset) == ([2, 3, 5, 6, 8], 9)
+    result = store.get_message("T1", 0, 0, 32, frozenset({tags_code("none")}))
+    assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 30)
+
+
+def test_a_filter_looks_at_800_units(tmp_path):
+    store = open_store(tmp_path, mapped_file_size_consume_queue=20_000, mapped_file_size_commit_log=1 << 20)
+    store.put([put_message(properties=b"TAGS\x01a")] * 1000)
+    store.put([put_message(properties=b"TAGS\x01b")])
+    store.dispatch_pending()
+    wanted = frozenset({tags_code("b")})
+    result = store.get_message("T1", 0, 0, 32, wanted)
+    assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 800)
+    assert store.get_message("T1", 0, 800, 32, wanted).next_offset == 1000
+    assert offsets(store.get_message("T1", 0, 1000, 32, wanted)) == [1000]
+
+
+def test_negative_hashes_match(tmp_path):
+    store = open_store(tmp_path)
+    assert tags_code("polygenelubricants") < 0
+    fill(store, 2, tags=["polygenelubricants", "a"])
+    assert offsets(store.get_message("T1", 0, 0, 9, frozenset({tags_code("polygenelubricants")}))) == [0]
+
+
+def test_records_that_are_gone_are_passed_over(tmp_path):
+    """Their log file was deleted, the queue does not know yet: on to the first record of the next file."""
+    store = open_store(tmp_path, mapped_file_size_commit_log=4096)
+    fill(store, 9, body=bytes(1200))
+    store.commit_log.files.files.pop(0).delete()
+    result = store.get_message("T1", 0, 0, 2, None)
+    assert (result.status, result.next_offset) == (GetStatus.MESSAGE_WAS_REMOVING, 2)
+    result = store.get_message("T1", 0, 0, 8, None)
+    assert (result.status, offsets(result), result.next_offset) == (GetStatus.FOUND, [3, 4, 5, 6, 7], 8)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [
+        (0, 0),
+        (1000, 0),
+        (1004, 0),
+        (1005, 0),
+        (1006, 1),
+        (1010, 1),
+        (1014, 1),
+        (1016, 2),
+        (1085, 8),
+        (1090, 9),
+        (1 << 50, 9),
+    ],
+)
+def test_offset_by_time_is_the_nearest_message(tmp_path, timestamp, expected):
+    """Of two equally near ones the earlier."""
+    clock = Clock()
+    store = open_store(tmp_path, now_ms=clock)
+    for number in range(10):
+        clock.ms = 1000 + 10 * number
+        fill(store, 1, **({"born_host": HOST_V6} if number % 3 else {}))
+    assert store.offset_by_time("T1", 0, timestamp) == expected
+    assert store.store_timestamp("T1", 0, expected) == 1000 + 10 * expected
+
+
+def test_offset_by_time_among_equals_and_in_what_is_left(tmp_path):
+    clock = Clock()
+    store = open_store(tmp_path, now_ms=clock)
+    assert store.offset_by_time("T1", 0, 5) == 0
+    for clock.ms in (1000, 2000, 3000):
+        fill(store, 4)
+    assert store.offset_by_time("T1", 0, 2000) in range(4, 8)
+    store.queue("T1", 0).min_offset = 5
+    assert store.offset_by_time("T1", 0, 0) == 5
+    assert store.offset_by_time("T1", 0, 1 << 50) == 11
+    assert store.store_timestamp("T1", 0, 4) == -1
+    assert store.store_timestamp("T1", 0, 12) == -1
