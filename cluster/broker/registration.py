@@ -18,6 +18,7 @@ import trio
 from attrs import define, field, frozen
 
 from cluster.broker.config import BrokerConfig
+from cluster.broker.members import RegisteredSlaves
 from cluster.broker.topic_config import PERM_READ, PERM_WRITE, TopicConfigManager
 from cluster.remoting import fastjson
 from cluster.remoting.client import RemotingClient
@@ -97,6 +98,7 @@ class RegistrationService:
     registered: trio.Event = field(factory=trio.Event, init=False)  # With at least one name server.
     master: Master = field(default=Master(None, None), init=False)
     members: list[str] = field(factory=list, init=False)
+    _slaves: RegisteredSlaves = field(factory=RegisteredSlaves, init=False)
     _masters: dict[str, Master] = field(factory=dict, init=False)  # By name server.
     _changes: dict[str, trio.Event] = field(init=False)  # By name server, all of them, in their order.
     _ask: Wakeup = field(factory=Wakeup, init=False)
@@ -246,7 +248,7 @@ class RegistrationService:
         return answers
 
     def _set_members(self, answers: Collection[Iterable[tuple[int, str]]]) -> None:
-        members = sorted(ip for _, ip in set().union(*answers))
+        members = self._slaves.answered(set().union(*answers), trio.current_time())
         if members != self.members:
             log.info("the registered slaves are others", before=self.members, now=members)
             self.members = members
