@@ -30,7 +30,7 @@ def main() -> None:
 @main.command()
 @click.option("--rounds", default=3, show_default=True, help="How often each system is measured.")
 @click.option("--seconds", default=10, show_default=True, help="Length of one measurement.")
-@click.option("--first-warm-up", default=20, show_default=True, help="Seconds of load on a system just started.")
+@click.option("--first-warm-up", default=30, show_default=True, help="Seconds of load on a system just started.")
 @click.option("--warm-up", default=5, show_default=True, help="Seconds of load before each measurement.")
 @click.option("--threads", multiple=True, type=int, default=(64, 1), show_default=True, help="Client threads.")
 @click.option("--slaves", default=1, show_default=True, help="Slaves of every master, RocketMQ's and ours.")
@@ -91,7 +91,7 @@ def _show(result: dict[str, Any]) -> None:
     click.echo(
         f"round {result['round']}  {name:23} {result['threads']:3} threads {result['messages_per_s']:9.0f}/s"
         f"  p50 {result['p50_ms']:.3f} p99 {result['p99_ms']:.3f} max {result['max_ms']:.1f} ms"
-        f"  CPU us: {cpu}  {result['outcomes']}"
+        f"  CPU us: {cpu}, others {result['other_cpu_percent']:.0f} %  {result['outcomes']}"
     )
 
 

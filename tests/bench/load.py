@@ -18,6 +18,7 @@ SOURCES = Path(__file__).with_name("java")
 SILENT = '<configuration><root level="OFF"/></configuration>'
 CLIENT_HEAP = ("-Xms512m", "-Xmx512m")
 TOPIC = "bench"
+MACHINE = "machine"
 
 
 @frozen(kw_only=True)
@@ -51,7 +52,7 @@ def measure(system: System, load: Load, root: Path) -> Iterator[dict[str, Any]]:
         try:
             for line in client.stdout:
                 event = json.loads(line)
-                now = cpu_seconds({**system.pids, "client": client.pid})
+                now = cpu_seconds({**system.pids, "client": client.pid}) | {MACHINE: busy_seconds()}
                 if event.pop("event") == "start":
                     before = now
                 else:
@@ -66,10 +67,13 @@ def measure(system: System, load: Load, root: Path) -> Iterator[dict[str, Any]]:
 def row(event: dict[str, Any], cpu_s: dict[str, float]) -> dict[str, Any]:
     """Turn what the client printed and the CPU seconds of the interval into one row."""
     messages = sum(event["outcomes"].values())
+    others_s = cpu_s.pop(MACHINE) - sum(cpu_s.values())
     return {
         **event,
         "messages_per_s": round(event["answered"] / event["elapsed_s"], 1),
         "cpu_us_per_message": {name: round(seconds * 1e6 / messages, 2) for name, seconds in cpu_s.items()},
+        # Who else was busy: other programs, and the kernel where it works for nobody in particular.
+        "other_cpu_percent": round(100 * others_s / (event["elapsed_s"] * (os.cpu_count() or 1)), 1),
     }
 
 
@@ -77,3 +81,10 @@ def cpu_seconds(pids: dict[str, int]) -> dict[str, float]:
     """Return user and system time of each process so far (/proc/PID/stat)."""
     times = {name: psutil.Process(pid).cpu_times() for name, pid in pids.items()}
     return {name: time.user + time.system for name, time in times.items()}
+
+
+def busy_seconds() -> float:
+    """Return what all processors together have worked so far."""
+    times = psutil.cpu_times()
+    # guest time is part of user time already; steal is work of another virtual machine, and no less in our way.
+    return times.user + times.nice + times.system + times.irq + times.softirq + times.steal

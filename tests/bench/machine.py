@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def facts() -> dict[str, Any]:
-    """Return the facts that every raw result carries. `load_average_1m` shows whether the machine was ours alone."""
+    """Return the facts that every raw result carries."""
     return {
         "cpu_model": _cpu_model(),
         "cpu_count": os.cpu_count(),

@@ -16,13 +16,14 @@ INTRODUCTION = """# Produce: messages per second, latency, CPU
 
 One `DefaultMQProducer` of RocketMQ {rocketmq} sends messages of {body_bytes} bytes to {queues} queues, each client
 thread with one sync send under way; every master has {slaves}. Each system ran alone, started fresh, in turn with
-the others, in {rounds} rounds: {first_warm_up_s} s of load to warm it up, then for each number of threads {warm_up_s} s
+the others (rounds: {rounds}): {first_warm_up_s} s of load to warm it up, then for each number of threads {warm_up_s} s
 more and {seconds} s measured. Shown is the median of the rounds, for the rate with the lowest and highest; CPU is the
 process's user and system time, in microseconds for each message. *Answer only* is the ceiling: the same client against
 a server that stores nothing and answers everything.
 
 {cpu_model}, {cpu_count} cores (client and brokers share them), Linux {kernel}, Python {python}, {java}.
-Date {date}, commit `{commit}`{changed}, load average before {load_average_1m}.
+Date {date}, commit `{commit}`{changed}.
+Other work on the machine took {others} of its CPU time while measuring.
 Command: `{command}`. Raw results: [{raw}]({raw}).
 """
 
@@ -45,6 +46,7 @@ def page(report: dict[str, Any], raw: str) -> str:
             raw=raw,
             command=report["command"],
             date=report["date"][:10],
+            others=_others(results),
             rounds=max(row["round"] for row in results),
         )
     ]
@@ -94,6 +96,12 @@ def _cpu(rows: Sequence[Row], who: str) -> str:
 
 def _failures(row: Row) -> int:
     return sum(count for outcome, count in row["outcomes"].items() if outcome != "SEND_OK")
+
+
+def _others(rows: Sequence[Row]) -> str:
+    """Say how far the machine was ours alone."""
+    percents = [row["other_cpu_percent"] for row in rows]
+    return f"{median(percents):.0f} % (at most {max(percents):.0f} %)"
 
 
 def _slaves(count: int) -> str:
