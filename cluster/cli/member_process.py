@@ -57,11 +57,12 @@ class MemberProcess:
         """Until it has ended. Cancellation leaves it running."""
         import trio
 
-        handle = os.pidfd_open(self.popen.pid)
-        try:
-            await trio.lowlevel.wait_readable(handle)
-        finally:
-            os.close(handle)
+        if self.popen.poll() is None:
+            handle = os.pidfd_open(self.popen.pid)
+            try:
+                await trio.lowlevel.wait_readable(handle)
+            finally:
+                os.close(handle)
         status = self.popen.wait()
         if self.popen.stdin is not None:
             self.popen.stdin.close()

@@ -83,6 +83,13 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
     """
     raise_file_limit()
     stop = _Stop()
+    is_ready = False
+
+    def say_ready(words: str) -> None:
+        nonlocal is_ready
+        is_ready = True
+        print(f"ready {words}", flush=True)
+
     for number in _STOP_SIGNALS:
         signal.signal(number, stop.on_signal)
 
@@ -92,20 +99,24 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
             async with trio.open_nursery() as nursery:
                 if until_stdin_closes:
                     nursery.start_soon(stop.when_stdin_closes)
-                await service(_say_ready)
+                await service(say_ready)
                 nursery.cancel_scope.cancel()
 
     try:
         trio.run(main)
     except BaseExceptionGroup as group:
-        told = _told(group, host, ports)
+        told = _told(group, host, ports, is_starting=not is_ready)
         if told is None:
             raise
         raise told from group
 
 
-def _told(group: BaseExceptionGroup[BaseException], host: str, ports: Sequence[Port]) -> CliError | None:
-    """Words for the first error, when it is of the kinds that a person can mend."""
+def _told(
+    group: BaseExceptionGroup[BaseException], host: str, ports: Sequence[Port], *, is_starting: bool
+) -> CliError | None:
+    """Words for the first error, when it is of the kinds that a person can mend; a ValueError is so at start only,
+    where it says that a file cannot be read.
+    """
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -113,13 +124,9 @@ def _told(group: BaseExceptionGroup[BaseException], host: str, ports: Sequence[P
         busy = busy_ports((port for port in ports if port.number > 0), host)
         what = "; ".join(f"Port {port.number} ({port.purpose}) is in use by {holder(port.number)}" for port in busy)
         return CliError(f"{what or error}.", next_step="Stop it, or choose another port in the configuration.")
-    if isinstance(error, (OSError, StoreError)):
+    if isinstance(error, (OSError, StoreError)) or (is_starting and isinstance(error, ValueError)):
         return CliError(f"{str(error).rstrip('.')}.")
     return None
-
-
-def _say_ready(words: str) -> None:
-    print(f"ready {words}", flush=True)
 
 
 class _Stop:

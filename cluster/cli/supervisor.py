@@ -34,8 +34,8 @@ def supervise(plan: UpPlan, overrides: Sequence[tuple[str, str]]) -> None:
         stack.enter_context(_lock(plan))
         _check_ports(plan)
         supervisor = Supervisor(plan, overrides)
-        supervisor.start()
         try:
+            supervisor.start()
             supervisor.run()
         finally:
             supervisor.kill()  # Nobody is left on any way out; on the ordinary one all have ended.
@@ -117,14 +117,17 @@ class Supervisor:
             self._stop, self._token = trio.Event(), trio.lowlevel.current_trio_token()
             if self._stopping:
                 self._stop.set()
-            async with trio.open_nursery() as nursery:
-                for process in self.processes.values():
-                    nursery.start_soon(self._keep, process)
-                nursery.start_soon(self._watch)
-                await self._stop.wait()
-                nursery.cancel_scope.cancel()
-            with trio.CancelScope(shield=True):
-                await self._stop_all()
+            try:
+                async with trio.open_nursery() as nursery:
+                    for process in self.processes.values():
+                        nursery.start_soon(self._keep, process)
+                    nursery.start_soon(self._watch)
+                    await self._stop.wait()
+                    nursery.cancel_scope.cancel()
+            finally:
+                self._stopping = True  # The next signal ends all at once, whatever led here.
+                with trio.CancelScope(shield=True):
+                    await self._stop_all()
 
         try:
             trio.run(main)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.processes.harness import PROGRAM, free_port_base, run
 
+pytestmark = pytest.mark.timeout(180)
 # RocketMQ's own conf/2m-2s-sync/broker-a.properties, and keys that only a JVM has a use for.
 BROKER_CONF = """
 # Licensed to the Apache Software Foundation

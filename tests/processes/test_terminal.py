@@ -8,8 +8,11 @@ import signal
 import subprocess
 
 import psutil
+import pytest
 
 from tests.processes.harness import PROGRAM, SECONDS_MAX, SMALL, free_port_base, until
+
+pytestmark = pytest.mark.timeout(180)
 
 
 class Terminal:

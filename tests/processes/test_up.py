@@ -10,6 +10,7 @@ import pytest
 
 from tests.processes.harness import SMALL, free_port_base, gone, run, running, until
 
+pytestmark = pytest.mark.timeout(180)
 MEMBERS = ["broker-a-0", "broker-a-1"]
 
 
