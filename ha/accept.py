@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import trio
 from attrs import define, frozen
 
-BACKLOG = 128
+BACKLOG = 1024  # RocketMQ: 50. A flood of strangers must not keep a slave out for seconds.
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PAUSE = 0.1  # Seconds, when the process or the machine can take no more.
 

@@ -55,7 +55,7 @@ class HAClient:
     config: HAConfig
     connect: Callable[[str], Awaitable[Transport]] = connect_socket
     master_address: str | None = field(default=None, init=False)
-    state: ClientState = field(default="idle", init=False)
+    _state: ClientState = field(default="idle", init=False)
     last_error: str | None = field(default=None, init=False)
     _address_changed: Wakeup = field(factory=Wakeup, init=False)
     _following: trio.CancelScope | None = field(default=None, init=False)
@@ -80,7 +80,7 @@ class HAClient:
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:
-            self.state = "idle"
+            self._state = "idle"
             if self.master_address is None:
                 await self._address_changed.wait()
                 continue
@@ -90,7 +90,7 @@ class HAClient:
     async def _follow_for_ever(self, address: str) -> None:
         wait_max = self.config.reconnect_wait_max_ms / 1000
         while True:  # Each connection that got something starts the count of failures anew.
-            async for attempt in _reconnects(wait_max, lambda: self.state in ("ahead", "failed")):
+            async for attempt in _reconnects(wait_max, lambda: self._state in ("ahead", "failed")):
                 with attempt:
                     await self._follow(address)
 
@@ -99,8 +99,8 @@ class HAClient:
         replica = None
         before = self.store.max_offset
         try:
-            if self.state != "ahead":
-                self.state = "connecting"
+            if self._state != "ahead":
+                self._state = "connecting"
             replica = await self._open(address)
             await replica.run()
         except HAError as error:
@@ -113,8 +113,8 @@ class HAClient:
             transport = await self.connect(address)
             self._connections += 1
             self._received_before, self._replica = self._received_bytes, Replica(transport, self.store, self.config)
-            if self.state != "ahead":
-                self.state = "streaming"
+            if self._state != "ahead":
+                self._state = "streaming"
             return self._replica
         raise HAConnectionLostError(f"cannot connect: no answer within {self.config.connect_timeout_ms} ms")
 
@@ -125,18 +125,18 @@ class HAClient:
             self._refused_at = [offset for offset in self._refused_at if offset == max_offset] + [max_offset]
         else:
             self._refused_at.clear()
-        was_ahead, text = self.state == "ahead", str(error)
+        was_ahead, text = self._state == "ahead", str(error)
         if len(self._refused_at) >= REFUSALS:
-            self.state = "ahead"
+            self._state = "ahead"
             text = (
                 f"this slave holds bytes the master lacks, or so it seems: its log ends at {max_offset}, and whenever "
                 "the master hears that, it closes the connection. Compare the two logs; if the master is right, let "
                 "this slave begin anew with an empty log. Nothing is deleted here"
             )
         else:
-            self.state = "failed" if isinstance(error, HALogError) else "retrying"
-        if text != self.last_error or (self.state == "ahead" and not was_ahead):
-            log.warning("replication interrupted", master=address, max_offset=max_offset, why=text, state=self.state)
+            self._state = "failed" if isinstance(error, HALogError) else "retrying"
+        if text != self.last_error or (self._state == "ahead" and not was_ahead):
+            log.warning("replication interrupted", master=address, max_offset=max_offset, why=text, state=self._state)
         self.last_error = text
 
     def _looks_refused(self, replica: Replica, error: HAError) -> bool:
@@ -148,6 +148,17 @@ class HAClient:
             and self.store.max_offset > 0
             and (closed_after_report or replica.frames == 0)
         )
+
+    @property
+    def state(self) -> ClientState:
+        """What it is about, in a word; see HAClientStatistics."""
+        replica = self._replica
+        if self._state == "ahead" and replica is not None:
+            # A master that only closes late, at the second report, must not look like one that has forgiven.
+            settled = 2 * self.config.send_heartbeat_interval_ms / 1000 + REFUSED_WITHIN
+            if replica.received_bytes or replica.last_read > replica.connected_at + settled:
+                return "streaming"
+        return self._state
 
     @property
     def _received_bytes(self) -> int:

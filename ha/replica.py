@@ -28,6 +28,7 @@ class Replica:
     config: HAConfig
     received_bytes: int = field(default=0, init=False)  # Of log, appended.
     reported_at: float = field(default=0.0, init=False)  # Monotonic seconds of the last report.
+    connected_at: float = field(factory=trio.current_time, init=False)
     last_read: float = field(factory=trio.current_time, init=False)
     _reader: BatchReader = field(init=False)
     _needed: int = field(default=0, init=False)  # Bytes of the record that has begun, once known.

@@ -103,12 +103,7 @@ class HAService:
                 "connection refused, there are too many", slave=address, haConnectionsMax=self.config.connections_max
             )
             return
-        try:
-            transport = SocketTransport(accepted)
-        except OSError:  # It is gone already.
-            accepted.close()
-            return
-        self._nursery.start_soon(self.serve, transport, address, ip)
+        self._nursery.start_soon(self.serve, SocketTransport(accepted), address, ip)
 
     def _make_room(self, ip: str) -> bool:
         registered = self.group_transfer.is_registered

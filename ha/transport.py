@@ -7,6 +7,7 @@ go from file to socket by sendfile.
 import errno
 import os
 import socket
+from contextlib import suppress
 from typing import Protocol
 
 import trio
@@ -56,7 +57,8 @@ class SocketTransport:
 
     def __attrs_post_init__(self) -> None:
         self.sock.setblocking(False)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # The peer may be gone already; the first use of the socket will tell.
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
         """See Transport. `sent_offset` counts what the socket has taken, which is what a slave may have."""

@@ -1,0 +1,333 @@
+"""The whole of replication over loopback sockets, in real time: listener, strangers, limits, and two real stores."""
+
+import gc
+import os
+import resource
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import define
+from structlog.testing import capture_logs
+
+from ha.config import HAConfig
+from ha.protocol import ACK, BATCH_HEADER
+from ha.service import HAService
+from store.config import BrokerRole
+from store.message_store import MessageStore
+from store.offset_waiters import PutStatus
+from tests.helpers import RecordingSink, log_bytes, open_store, put
+
+FILE_SIZE = 16_384
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the event loop run until something has become true."""
+    with trio.fail_after(20):
+        while not condition():
+            await trio.sleep(0.002)
+
+
+@define(eq=False)
+class Member:
+    """A store and its replication, which can be stopped and started again."""
+
+    store: MessageStore
+    ha: HAService
+    port: int = 0
+    asked: int = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def ask_members(self) -> None:
+        self.asked += 1
+
+
+@asynccontextmanager
+async def member(
+    root: Path, *, slaves: tuple[str, ...] = ("127.0.0.1",), port: int = 0, role: BrokerRole, **config: int
+) -> AsyncIterator[Member]:
+    store = open_store(root, file_size=FILE_SIZE, role=role)
+    ha_config = HAConfig(listen_host="127.0.0.1", listen_port=port, **config)
+    found = Member(store, HAService(store, ha_config, lambda: slaves, lambda: found.ask_members()))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(store.run)
+        found.port = await nursery.start(found.ha.run)
+        yield found
+        nursery.cancel_scope.cancel()
+    await store.close()
+
+
+def master_at(tmp_path: Path, **options: object) -> AbstractAsyncContextManager[Member]:
+    return member(tmp_path / "master", role=BrokerRole.SYNC_MASTER, **options)
+
+
+def slave_at(tmp_path: Path, name: str = "slave", **options: object) -> AbstractAsyncContextManager[Member]:
+    return member(tmp_path / name, role=BrokerRole.SLAVE, **options)
+
+
+async def connect(member: Member, *reports: int) -> trio.SocketStream:
+    stream = await trio.open_tcp_stream("127.0.0.1", member.port)
+    await stream.send_all(b"".join(map(ACK.pack, reports)))
+    return stream
+
+
+async def test_a_slave_follows(tmp_path):
+    """What was there before, over several files, and then each message; producers are released by its acks."""
+    async with master_at(tmp_path) as master, slave_at(tmp_path) as slave:
+        put(master.store, *[os.urandom(900) for _ in range(60)])
+        assert master.store.max_offset > 3 * FILE_SIZE
+        slave.ha.set_master(master.address)
+        await until(lambda: slave.store.max_offset == master.store.max_offset)
+        sink = RecordingSink()
+        for number in range(100):
+            end = put(master.store, b"%d" % number * 50)
+            master.ha.group_transfer.wait(end, sink, b"%d" % number)
+            await until(lambda number=number: len(sink.answered) == number + 1)
+        assert log_bytes(slave.store) == log_bytes(master.store)
+        await until(lambda: slave.store.queue("TopicTest", 0).max_offset == 160)
+
+        shown = master.ha.statistics()
+        assert (shown.role, shown.port, shown.client) == ("master", master.port, None)
+        (connection,) = shown.connections
+        assert (connection.state, connection.admitted, connection.counted) == ("streaming", True, True)
+        assert (connection.lag_bytes, connection.lag_seconds) == (0, 0.0)
+        assert connection.ack_offset == connection.sent_offset == end == shown.push2_slave_max_offset
+        shown = slave.ha.statistics()
+        assert shown.role == "slave"
+        assert shown.client is not None
+        assert (shown.client.state, shown.client.transferred_bytes) == ("streaming", end)
+        assert shown.client.last_read_ms > 1_700_000_000_000
+
+
+async def test_slaves_of_slaves(tmp_path):
+    async with master_at(tmp_path) as master, slave_at(tmp_path) as slave, slave_at(tmp_path, "grandchild") as last:
+        slave.ha.set_master(master.address)
+        last.ha.set_master(slave.address)
+        put(master.store, *[b"x" * 900] * 60)
+        await until(lambda: last.store.max_offset == master.store.max_offset)
+        assert log_bytes(last.store) == log_bytes(master.store)
+
+
+async def test_a_slave_that_stops_goes_on_where_it_was(tmp_path):
+    async with master_at(tmp_path) as master:
+        for _ in range(3):
+            async with slave_at(tmp_path) as slave:
+                put(master.store, *[os.urandom(700) for _ in range(30)])
+                slave.ha.set_master(master.address)
+                await until(lambda slave=slave: slave.store.max_offset == master.store.max_offset)
+            await until(lambda: master.ha.statistics().connections == ())
+        assert master.ha.group_transfer.push2_slave_max_offset == 0
+        async with slave_at(tmp_path) as slave:
+            assert log_bytes(slave.store) == log_bytes(master.store)
+            assert slave.store.queue("TopicTest", 0).max_offset == 90
+
+
+async def test_a_master_that_restarts_is_found_again(tmp_path):
+    async with slave_at(tmp_path) as slave:
+        async with master_at(tmp_path) as master:
+            put(master.store, b"x")
+            slave.ha.set_master(master.address)
+            await until(lambda: slave.store.max_offset == master.store.max_offset)
+        async with master_at(tmp_path, port=master.port) as master:
+            put(master.store, b"y")
+            await until(lambda: slave.store.max_offset == master.store.max_offset)
+            assert log_bytes(slave.store) == log_bytes(master.store)
+
+
+async def test_connections_that_break_anywhere(tmp_path):
+    """A relay cuts the stream after more and more bytes, mostly inside a frame; the slave loses nothing and repeats nothing."""
+    async with master_at(tmp_path) as master, slave_at(tmp_path) as slave, trio.open_nursery() as nursery:
+        end = put(master.store, *[os.urandom(900) for _ in range(60)])
+        cuts = 0
+
+        async def relay(stream: trio.SocketStream) -> None:
+            nonlocal cuts
+            cuts += 1
+            left = 211 * cuts
+            upstream = await trio.open_tcp_stream("127.0.0.1", master.port)
+            async with stream, upstream:
+                await upstream.send_all(await stream.receive_some(8))
+                while left > 0 and (data := await upstream.receive_some(min(left, 1000))):
+                    left -= len(data)
+                    await stream.send_all(data)
+
+        listeners = await nursery.start(trio.serve_tcp, relay, 0)
+        slave.ha.set_master(f"127.0.0.1:{listeners[0].socket.getsockname()[1]}")
+        await until(lambda: slave.store.max_offset == end)
+        assert cuts > 10
+        assert log_bytes(slave.store) == log_bytes(master.store)
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_unregistered_slave_is_served_but_does_not_count(tmp_path):
+    async with master_at(tmp_path, slaves=("10.0.0.7",)) as master, slave_at(tmp_path) as slave:
+        sink = RecordingSink()
+        end = put(master.store, b"x")
+        slave.ha.set_master(master.address)
+        await until(lambda: slave.store.max_offset == end)
+        await until(lambda: master.ha.statistics().connections[0].ack_offset == end)
+        master.ha.group_transfer.wait(end, sink, b"frame")
+        assert sink.refused == [(b"frame", PutStatus.SLAVE_NOT_AVAILABLE)]
+        assert master.asked == 1
+        master.ha.members_changed(["127.0.0.1"])  # It had only just registered.
+        assert master.ha.group_transfer.push2_slave_max_offset == end
+        end = put(master.store, b"y")
+        master.ha.group_transfer.wait(end, sink, b"frame")
+        await until(lambda: sink.answered == [b"frame"])
+
+
+STRANGERS = {
+    "nothing": b"",
+    "half a report": b"\0\0\0",
+    "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a huge offset": ACK.pack(2**63 - 1),
+    "a negative offset": ACK.pack(-(2**40)),
+    "a sign of life": ACK.pack(-1),
+    "an offset one past the end": ACK.pack(1),
+    "a fall": ACK.pack(0) + ACK.pack(-1),
+    "noise": bytes(range(256)) * 40,
+}
+
+
+@pytest.mark.parametrize("what", STRANGERS)
+async def test_strangers_change_nothing(tmp_path, what):
+    """Even from a registered slave's machine: no ack comes of it, at most one line, and the slave is served on."""
+    async with master_at(tmp_path, slaves=("127.0.0.1", "127.0.0.1")) as master, slave_at(tmp_path) as slave:
+        slave.ha.set_master(master.address)
+        await until(lambda: len(master.ha.statistics().connections) == 1)
+        await until(lambda: master.ha.statistics().connections[0].counted)
+        with capture_logs() as lines:
+            stream = await trio.open_tcp_stream("127.0.0.1", master.port)
+            with trio.fail_after(5), suppress(trio.BrokenResourceError):  # It may be closed before all is sent.
+                await stream.send_all(STRANGERS[what])
+                await stream.send_eof()
+                while await stream.receive_some():
+                    pass
+            await stream.aclose()
+            await until(lambda: len(master.ha.statistics().connections) == 1)
+        ended = [line for line in lines if "ended" in line["event"]]
+        assert len(ended) == (0 if what == "nothing" else 1)
+        assert master.ha.group_transfer.push2_slave_max_offset == 0
+        sink = RecordingSink()
+        end = put(master.store, b"x")
+        master.ha.group_transfer.wait(end, sink, b"frame")
+        await until(lambda: sink.answered == [b"frame"])
+        assert slave.store.max_offset == end
+
+
+KNOCK = """
+import socket, sys
+for _ in range(int(sys.argv[2])):
+    socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=30).close()
+"""
+
+
+@pytest.mark.timeout(120)
+async def test_ten_thousand_connections_that_close_at_once(tmp_path):
+    """Memory stays flat, nothing is logged, and the slave does not notice."""
+    async with master_at(tmp_path) as master, slave_at(tmp_path) as slave:
+        slave.ha.set_master(master.address)
+        await until(lambda: len(master.ha.statistics().connections) == 1)
+
+        async def knock(count: int) -> None:
+            await trio.run_process([sys.executable, "-c", KNOCK, str(master.port), str(count)])
+
+        await knock(1000)
+        gc.collect()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with capture_logs() as lines:
+            await knock(9000)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4096  # KiB
+        assert lines == []
+        await until(lambda: len(master.ha.statistics().connections) == 1)
+        end = put(master.store, b"x")
+        await until(lambda: slave.store.max_offset == end)
+
+
+async def test_silent_strangers_make_room(tmp_path):
+    """At the limit the oldest connection that asked for nothing leaves; a slave keeps its place."""
+    async with (
+        master_at(tmp_path, slaves=("127.0.0.2",), connections_max=4) as master,
+        slave_at(tmp_path) as slave,
+    ):
+        slave.ha.set_master(master.address)
+        await until(lambda: len(master.ha.statistics().connections) == 1)
+        await until(lambda: master.ha.statistics().connections[0].request_offset == 0)
+        streams = []
+        for _ in range(10):
+            streams.append(await trio.open_tcp_stream("127.0.0.1", master.port))
+        for stream in streams[:7]:
+            with trio.fail_after(5):
+                assert await stream.receive_some() == b""
+        assert [each.state for each in master.ha.statistics().connections][1:] == ["connected"] * 3
+        end = put(master.store, b"x")
+        await until(lambda: slave.store.max_offset == end)
+        for stream in streams:
+            await stream.aclose()
+
+
+async def test_strangers_that_replicate_leave_no_room_for_others(tmp_path):
+    async with master_at(tmp_path, slaves=(), connections_max=2) as master:
+        put(master.store, b"x")
+        streams = [await connect(master, 0), await connect(master, 0)]
+        for stream in streams:
+            assert len(await stream.receive_some()) > 0
+        refused = await trio.open_tcp_stream("127.0.0.1", master.port)
+        assert await refused.receive_some() == b""
+        master.ha.members_changed(["127.0.0.1"])
+        for stream in (*streams, refused):
+            await stream.aclose()
+
+
+async def test_log_lines_about_strangers_are_few(tmp_path):
+    async with master_at(tmp_path, slaves=()) as master:
+        with capture_logs() as lines:
+            for _ in range(100):
+                stream = await connect(master, 2**40)
+                await stream.receive_some()
+                await stream.aclose()
+        assert 1 <= len(lines) <= 15
+
+
+async def test_lag_has_an_age(tmp_path):
+    async with master_at(tmp_path) as master:
+        stream = await connect(master, 0)
+        await until(lambda: len(master.ha.statistics().connections) == 1)
+        put(master.store, b"x")
+        await trio.sleep(0.3)
+        (connection,) = master.ha.statistics().connections
+        assert connection.lag_bytes == master.store.max_offset
+        assert connection.lag_seconds is not None
+        assert 0.15 < connection.lag_seconds < 5
+        await stream.aclose()
+
+
+async def test_a_frame_larger_than_a_socket_takes_at_once(tmp_path):
+    """Half a frame is out and the peer reads nothing: the rest goes out once it does."""
+    store = open_store(tmp_path / "large", file_size=1 << 24)
+    end = put(store, *[os.urandom(1 << 20)] * 12)
+    async with trio.open_nursery() as nursery:
+        ha = HAService(store, HAConfig(listen_host="127.0.0.1"), tuple, lambda: None)
+        port = await nursery.start(ha.run)
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(ACK.pack(0))
+        await trio.sleep(0.1)
+        (connection,) = ha.statistics().connections
+        assert 0 < connection.sent_offset < end
+        received = bytearray()
+        frames = -(-end // (4 * 1024 * 1024 - 12))
+        while len(received) < end + frames * BATCH_HEADER.size:
+            received += await stream.receive_some(1 << 20)
+        log = log_bytes(store)
+        assert received[:12] == BATCH_HEADER.pack(0, 4 * 1024 * 1024 - 12)
+        assert received[12 : 4 * 1024 * 1024] == log[: 4 * 1024 * 1024 - 12]
+        assert received[-1000:] == log[-1000:]
+        await stream.aclose()
+        nursery.cancel_scope.cancel()
+    await store.close()
