@@ -33,7 +33,6 @@ def explain(error: BaseException, namesrv: str) -> CliError | None:
     from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
     from store.errors import MessageFormatError
 
-    error = _innermost(error)
     if isinstance(error, ConfigError):
         first, *rest = str(error).splitlines()
         return CliError(first, "\n  ".join(rest), exit_code=USAGE)
@@ -52,7 +51,8 @@ def explain(error: BaseException, namesrv: str) -> CliError | None:
     return None
 
 
-def _innermost(error: BaseException) -> BaseException:
+def innermost(error: BaseException) -> BaseException:
+    """What is inside the groups that nurseries make; of several the first."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return error

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -17,6 +18,16 @@ class InOrder(click.Group):
 
     def list_commands(self, _context: click.Context) -> list[str]:
         return list(self.commands)
+
+    def invoke(self, context: click.Context) -> Any:
+        """A reader that has seen enough (`twinlog consume orders | head`) is no failure; click would make it one."""
+        try:
+            result = super().invoke(context)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return None
+        return result
 
 
 @click.group(
@@ -42,7 +53,6 @@ def main() -> None:
     """Run the command line; leaves with its exit status."""
     try:
         status = cli(standalone_mode=False)
-        sys.stdout.flush()
     except click.exceptions.Abort:
         status = 130
     except click.ClickException as error:
@@ -50,9 +60,6 @@ def main() -> None:
         status = error.exit_code
     except KeyboardInterrupt:
         status = 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `twinlog consume orders | head` is no failure.
-        status = 0
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cluster.cli.errors import explain
+from cluster.cli.errors import explain, innermost
 from cluster.cli.log import WARNING, set_up_log
 
 if TYPE_CHECKING:
@@ -69,8 +69,11 @@ def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
 
     try:
         return trio.run(main)
-    except Exception as error:
-        told = explain(error, namesrv)
+    except BaseException as error:
+        inner = innermost(error)
+        if isinstance(inner, (KeyboardInterrupt, BrokenPipeError)):  # Not about the cluster: for main.py.
+            raise inner from None
+        told = explain(inner, namesrv)
         if told is None:
             raise
         raise told from error

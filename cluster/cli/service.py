@@ -12,7 +12,7 @@ from types import FrameType
 
 import trio
 
-from cluster.cli.errors import CliError
+from cluster.cli.errors import CliError, innermost
 from cluster.cli.log import set_up_log
 from cluster.cli.ports import busy_ports, holder
 from cluster.cli.up_plan import Port
@@ -117,9 +117,7 @@ def _told(
     """Words for the first error, when it is of the kinds that a person can mend; a ValueError is so at start only,
     where it says that a file cannot be read.
     """
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = innermost(group)
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         busy = busy_ports((port for port in ports if port.number > 0), host)
         what = "; ".join(f"Port {port.number} ({port.purpose}) is in use by {holder(port.number)}" for port in busy)

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import IO, TYPE_CHECKING
 
-from cluster.cli.errors import USAGE, CliError
+from cluster.cli.errors import USAGE, CliError, innermost
 from cluster.cli.log import WARNING, set_up_log
 from cluster.cli.member_process import Exit, MemberProcess, program
 from cluster.cli.ports import busy_ports, holder
@@ -132,7 +132,7 @@ class Supervisor:
         try:
             trio.run(main)
         except* CliError as group:
-            raise _first(group) from None
+            raise innermost(group) from None
 
     def kill(self) -> None:
         """End whoever still runs."""
@@ -220,10 +220,3 @@ def namesrv_conf(plan: UpPlan) -> str:
 def say(words: str) -> None:
     """One line for a person."""
     print(f"{time.strftime('%H:%M:%S')} {words}", file=sys.stderr, flush=True)
-
-
-def _first(group: BaseExceptionGroup[CliError]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -3,12 +3,13 @@
 import os
 import signal
 import socket
+import subprocess
 import time
 
 import psutil
 import pytest
 
-from tests.processes.harness import SMALL, free_port_base, gone, run, running, until
+from tests.processes.harness import PROGRAM, SECONDS_MAX, SMALL, free_port_base, gone, run, running, until
 
 pytestmark = pytest.mark.timeout(180)
 MEMBERS = ["broker-a-0", "broker-a-1"]
@@ -24,6 +25,29 @@ def test_one_command_is_a_cluster_that_takes_and_gives_messages(up):
     assert "orders" in up.twinlog("topic", "list")
     master, slave = up.members()
     assert master["written_offset"] == slave["written_offset"] == slave["confirmed_offset"] > 0
+
+
+def test_ctrl_c_ends_a_reader_and_keeps_the_groups_place(up):
+    """Ctrl-C is how one leaves --follow: no failure, and what was printed counts as read."""
+    up.twinlog("send", "orders", "x", "--count", "3")
+    command = [PROGRAM, "consume", "orders", "-n", up.namesrv, "--group", "g", "--follow", "-o", "json"]
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as reader:
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        for _ in range(3):
+            reader.stdout.readline()
+        reader.send_signal(signal.SIGINT)
+        assert reader.wait(SECONDS_MAX) == 0
+        assert reader.stderr.read() == ""
+    assert up.twinlog("consume", "orders", "--group", "g") == ""
+
+
+def test_a_pipe_that_closes_is_no_failure(up):
+    up.twinlog("send", "orders", "x" * 1000, "--count", "300")
+    shell = f"set -o pipefail; {PROGRAM} consume orders -n {up.namesrv} | head -1"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
 
 
 def test_each_member_has_its_directory_its_file_and_its_log(up):
