@@ -2,7 +2,6 @@
 
 import os
 import resource
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from store.record_scan import scan_records
 from store.wakeup import Wakeup
 from tests.store.records import put_message, record_size
 
+ROOT = Path(__file__).parents[2]
 FILE_SIZE = 1 << 16
 
 
@@ -191,10 +191,7 @@ def test_a_spare_file_of_a_crash_is_no_obstacle(tmp_path):
 def test_one_process_at_a_time(tmp_path):
     """POSIX record locks hold between processes, so another one tries."""
     store = opened(tmp_path)
-    script = (
-        "import sys; from tests.store.test_message_store import opened; opened(__import__('pathlib').Path(sys.argv[1]))"
-    )
-    ran = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, cwd=ROOT)
+    ran = in_child(opened, tmp_path)
     assert StoreLockedError.__name__ in ran.stderr
     assert "in use by another broker" in ran.stderr
     assert store.writable
@@ -211,41 +208,47 @@ def test_other_file_sizes_are_refused_and_nothing_is_touched(tmp_path):
     assert opened(tmp_path).max_offset > 0  # The lock was given back, too.
 
 
-ROOT = Path(__file__).parents[2]
+def in_child(function, root):
+    """Call a function of this module in a process of its own, where limits may be set."""
+    script = f"from pathlib import Path; from {__name__} import {function.__name__} as f; f(Path({str(root)!r}))"
+    return subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, cwd=ROOT)
 
 
-def in_child(child):
-    """Run `child` in a forked process, where limits may be set; its exit status says how it went."""
-    pid = os.fork()
-    if pid == 0:  # Never returns into pytest.
-        try:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            child()
-            os._exit(0)
-        except BaseException as error:
-            os.write(2, repr(error).encode())
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+def limit_file_size():
+    """From now on no file can be written beyond half a log file: to the store a disk that is full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE // 2, resource.RLIM_INFINITY))
+
+
+def fill_the_disk(root):
+    store = opened(root)
+    good = store.put([put_message(body=bytes(1000))] * 5)
+    limit_file_size()
+    failed = store.put([put_message(body=bytes(1000))] * 100)
+    assert statuses(good) == [PutStatus.PUT_OK] * 5
+    assert statuses(failed) == [PutStatus.CREATE_MAPPED_FILE_FAILED] * 100
+    assert not store.writable
+    assert "commit log failed" in store.why_not_writable
+    assert statuses(store.put([put_message()])) == [PutStatus.SERVICE_NOT_AVAILABLE]
+    store.dispatch_pending()
+    assert store.get_message("T1", 0, 0, 9, None).message_count == 5
+    trio.run(store.close)
+
+
+def start_on_a_full_disk(root):
+    limit_file_size()
+    store = opened(root)
+    assert statuses(store.put([put_message()])) == [PutStatus.CREATE_MAPPED_FILE_FAILED]
+    assert not store.writable
+    slave = opened(root / "slave", broker_role=BrokerRole.SLAVE)
+    for data in (b"x" * 100, b"x"):
+        with pytest.raises(StoreNotWritableError):
+            slave.append_replicated(data, [])
 
 
 def test_a_full_disk_makes_it_read_only(tmp_path):
     """The write that failed is refused, later ones too; what was stored before stays readable, after a restart as well."""
-
-    def child():
-        store = opened(tmp_path)
-        good = store.put([put_message(body=bytes(1000))] * 5)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE // 2, resource.RLIM_INFINITY))
-        failed = store.put([put_message(body=bytes(1000))] * 100)
-        assert statuses(good) == [PutStatus.PUT_OK] * 5
-        assert statuses(failed) == [PutStatus.CREATE_MAPPED_FILE_FAILED] * 100
-        assert not store.writable
-        assert "commit log failed" in store.why_not_writable
-        assert statuses(store.put([put_message()])) == [PutStatus.SERVICE_NOT_AVAILABLE]
-        store.dispatch_pending()
-        assert store.get_message("T1", 0, 0, 9, None).message_count == 5
-        trio.run(store.close)
-
-    in_child(child)
+    ran = in_child(fill_the_disk, tmp_path)
+    assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "abort").exists()
     again = opened(tmp_path)
     assert 5 <= again.queue("T1", 0).max_offset < 105
@@ -254,19 +257,8 @@ def test_a_full_disk_makes_it_read_only(tmp_path):
 
 def test_a_log_file_that_cannot_be_made(tmp_path):
     """Its disk blocks are taken when it is made, so that is where a full disk shows."""
-
-    def child():
-        store = opened(tmp_path)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE // 2, resource.RLIM_INFINITY))
-        assert statuses(store.put([put_message()])) == [PutStatus.CREATE_MAPPED_FILE_FAILED]
-        assert not store.writable
-        slave = opened(tmp_path / "slave", broker_role=BrokerRole.SLAVE)
-        with pytest.raises(StoreNotWritableError):
-            slave.append_replicated(b"x" * 100, [])
-        with pytest.raises(StoreNotWritableError):
-            slave.append_replicated(b"x", [])
-
-    in_child(child)
+    ran = in_child(start_on_a_full_disk, tmp_path)
+    assert ran.returncode == 0, ran.stderr
     assert list((tmp_path / "commitlog").iterdir()) == []
 
 
