@@ -20,15 +20,21 @@ def java_hash(text: str) -> int:
     return h - (1 << 32) if h & 0x80000000 else h
 
 
-@lru_cache(maxsize=4096)
+_java_hash_of_few = lru_cache(maxsize=4096)(java_hash)
+_REMEMBERED_LENGTH_MAX = 256  # Longer texts would make the cache large.
+
+
+def _known_hash(text: str) -> int:
+    return _java_hash_of_few(text) if len(text) <= _REMEMBERED_LENGTH_MAX else java_hash(text)
+
+
 def tags_code(tags: str) -> int:
     """The hash of a TAGS value, as consume queues keep it; 0 for no tags."""
-    return java_hash(tags) if tags else 0
+    return _known_hash(tags) if tags else 0
 
 
-@lru_cache(maxsize=4096)
 def _bucket_hash(name: str) -> int:
-    h = java_hash(name) & 0xFFFFFFFF
+    h = _known_hash(name) & 0xFFFFFFFF
     return h ^ (h >> 16)
 
 

@@ -21,7 +21,7 @@ from store.properties import (
 )
 
 TRANSACTION = "TRAN_MSG"
-_PLANS_MAX = 4096
+_PLANS_MAX, _NAMES_LENGTH_MAX = 4096, 1024  # What is remembered: as many kinds, each with names of as many characters.
 
 
 class StoredProperties(NamedTuple):
@@ -71,14 +71,16 @@ class SendProperties:
         plan = self._plans.get(names)
         if plan is None:
             index = {name: i for i, name in enumerate(names)}
-            index.pop(CLUSTER, None)  # The broker's own counts.
-            everything = [*names, CLUSTER]
-            puts = len(set(everything))
-            kept = [i for i, name in enumerate(everything) if name != WAIT and (name != CLUSTER or i == len(names))]
-            order = hash_map_order([everything[i] for i in kept], puts=puts)
+            everything, own = [*names, CLUSTER], len(names)
+            # The broker's value takes the place of one that the client sent, as from a message that is sent on.
+            entries = [own if name == CLUSTER else i for i, name in enumerate(names)]
+            entries += [] if CLUSTER in index else [own]
+            kept = [i for i in entries if everything[i] != WAIT]
+            order = hash_map_order([everything[i] for i in kept], puts=len(entries))
             special = DELAY in index or TRANSACTION in index
             plan = _Plan([kept[i] for i in order], index.get(WAIT, -1), index.get(TAGS, -1), special)
             if len(self._plans) >= _PLANS_MAX:
                 self._plans.clear()
-            self._plans[names] = plan
+            if sum(map(len, names)) <= _NAMES_LENGTH_MAX:
+                self._plans[names] = plan
         return plan

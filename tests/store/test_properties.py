@@ -11,6 +11,7 @@ from store.properties import (
     parse_properties,
     tags_code,
 )
+from tests.store.java_map import JavaHashMap
 from tests.store.records import names, properties
 
 
@@ -38,40 +39,6 @@ def test_java_hash(text, value):
 def test_tags_code():
     assert tags_code("") == 0
     assert tags_code("TagA") == 2598919
-
-
-class JavaHashMap:
-    """java.util.HashMap as far as its order goes: a table of chains that doubles and never shrinks."""
-
-    def __init__(self):
-        self.table, self.size = [[] for _ in range(16)], 0
-
-    def _chain(self, key):
-        h = java_hash(key) & 0xFFFFFFFF
-        return self.table[(h ^ h >> 16) & (len(self.table) - 1)]
-
-    def put(self, key, value):
-        chain = self._chain(key)
-        for pair in chain:
-            if pair[0] == key:
-                pair[1] = value
-                return
-        chain.append([key, value])
-        self.size += 1
-        if self.size > len(self.table) * 0.75:
-            pairs = list(self.items())
-            self.table = [[] for _ in range(2 * len(self.table))]
-            for pair in pairs:
-                self._chain(pair[0]).append(pair)
-
-    def remove(self, key):
-        chain = self._chain(key)
-        kept = [pair for pair in chain if pair[0] != key]
-        self.size -= len(chain) - len(kept)
-        chain[:] = kept
-
-    def items(self):
-        return [pair for chain in self.table for pair in chain]
 
 
 @given(st.lists(names, unique=True, max_size=60))
