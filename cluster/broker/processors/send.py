@@ -88,12 +88,13 @@ class SendProcessor:
         sends: list[_Send] = []
         for command in commands:
             try:
-                if command.code == RequestCode.SEND_BATCH_MESSAGE:
+                send = self._prepare_plain(connection, command) or self._prepare(connection, command)
+                if send is not None:
+                    sends.append(send)
+                else:
                     self._finish(connection, sends)
                     sends = []
                     self._process_batch(connection, command)
-                else:
-                    sends.append(self._prepare_plain(connection, command) or self._prepare(connection, command))
             except RequestError as error:
                 self._refuse(connection, command, error.code, error.remark)
         self._finish(connection, sends)
@@ -117,6 +118,7 @@ class SendProcessor:
             or topic.filter_type == "MULTI_TAG"
             or stored.special
             or flag != "0"
+            or ext.get("m", "false") != "false"
             or reconsume_times != "0"
             or not (born.isdecimal() and born.isascii() and len(born) <= _BORN_DIGITS_MAX)
         ):
@@ -145,9 +147,11 @@ class SendProcessor:
         send: _Send = _new_tuple(_Send, (command, message, queue_id, stored.wait))
         return send
 
-    def _prepare(self, connection: Connection, command: RemotingCommand) -> _Send:
-        """Everything before the store. Raises RequestError."""
+    def _prepare(self, connection: Connection, command: RemotingCommand) -> _Send | None:
+        """Everything before the store; None for a batch. Raises RequestError."""
         header = decode_header(_HEADERS[command.code], command.ext)
+        if header.batch or command.code == RequestCode.SEND_BATCH_MESSAGE:
+            return None
         topic = self.broker.topics.table.get(header.topic)
         if topic is None or header.topic in names.FORBIDDEN_TO_SEND or not 0 <= header.queue_id < topic.write_queues:
             topic = self._admit(connection, header)
@@ -243,8 +247,9 @@ class SendProcessor:
         if properties.get("TRAN_MSG", "").lower() == "true":
             remark = f"the broker[{self.broker.address}] sending transaction message is forbidden: not supported yet"
             raise RequestError(ResponseCode.NO_PERMISSION, remark)
-        wait = properties.pop(WAIT, None)
         properties[CLUSTER] = self.broker.config.broker_cluster_name
+        puts = len(properties)
+        wait = properties.pop(WAIT, None)
         if given_up:
             properties.pop(DELAY, None)
         store = self.broker.store
@@ -256,7 +261,7 @@ class SendProcessor:
         if late is not None:
             return late.topic, late.queue_id, format_properties(late.properties).encode(), late.tags_code
         code = tags_code(properties.get("TAGS", ""))
-        return topic, queue_id, format_properties(properties).encode(), code
+        return topic, queue_id, format_properties(properties, puts=puts).encode(), code
 
     def _finish(self, connection: Connection, sends: list[_Send]) -> None:
         if not sends:
@@ -281,8 +286,11 @@ class SendProcessor:
 
     def _process_batch(self, connection: Connection, command: RemotingCommand) -> None:
         """A batch request: one record for each of its messages, one answer. Raises RequestError."""
-        header = decode_header(SendBatchMessage, command.ext)
+        header = decode_header(_HEADERS[command.code], command.ext)
         topic = self._admit(connection, header)
+        if topic.name.startswith(names.RETRY_PREFIX):
+            remark = f"batch request does not support retry group {topic.name}"
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         self._check_broker(topic)
         properties = parse_properties(header.properties or "")
         if header.sys_flag & TRANSACTION_MASK or properties.get(DELAY, "0") != "0":
@@ -350,9 +358,9 @@ class SendProcessor:
 
     def _success(self, command: RemotingCommand, offset_id: str, queue_id: int, queue_offset: int) -> bytes:
         if command.serialize_type == JSON:
-            header = self._ok % (offset_id, queue_id, queue_offset, command.opaque)
+            header = (self._ok % (offset_id, queue_id, queue_offset, command.opaque)).encode()
             size = len(header)
-            return b"%b%b%b" % ((size + 4).to_bytes(4), size.to_bytes(4), header.encode())
+            return b"%b%b%b" % ((size + 4).to_bytes(4), size.to_bytes(4), header)
         fields = {**self._answer_fields, "msgId": offset_id, "queueId": str(queue_id), "queueOffset": str(queue_offset)}
         return encode(RemotingCommand.response_to(command, ResponseCode.SUCCESS, ext=fields))
 
@@ -377,7 +385,8 @@ class SendProcessor:
 
 def _ok_template(fields: dict[str, str]) -> str:
     """The JSON header of a success with %s for offsetMsgId and %d for queue id, queue offset and opaque."""
-    marks = {"msgId": "@id", "queueId": "@queue", "queueOffset": "@offset"}
-    sample = encode(RemotingCommand(ResponseCode.SUCCESS, 0, 1, {**fields, **marks}))[8:].decode()
-    template = sample.replace("%", "%%").replace("@id", "%s").replace("@queue", "%d").replace("@offset", "%d")
+    marks = {"msgId": "@", "queueId": "@", "queueOffset": "@"}
+    template = encode(RemotingCommand(ResponseCode.SUCCESS, 0, 1, {**fields, **marks}))[8:].decode().replace("%", "%%")
+    for mark, value in (("msgId", "%s"), ("queueId", "%d"), ("queueOffset", "%d")):
+        template = template.replace(f'"{mark}":"@"', f'"{mark}":"{value}"')
     return template.replace('"opaque":0', '"opaque":%d')
