@@ -1,7 +1,5 @@
 """A wake-up call for one task: set() is a plain function that costs next to nothing and is remembered."""
 
-from collections.abc import Callable
-
 import trio
 from attrs import define, field
 
@@ -29,9 +27,8 @@ class Wakeup:
             return
         assert self._task is None, "one Wakeup serves one task"
         self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._abort)
 
-        def abort(_: Callable[[], None]) -> trio.lowlevel.Abort:
-            self._task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
+    def _abort(self, _raise_cancel: object) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
