@@ -72,9 +72,9 @@ class Connection:
                 self._unsent = queue
                 self.unsent_bytes = sum(map(len, queue))
                 self._start_soon(self._send_rest)
-            return
-        self._unsent += queue
-        self.unsent_bytes += sum(map(len, queue))
+        else:
+            self._unsent += queue
+            self.unsent_bytes += sum(map(len, queue))
         if self.unsent_bytes > self._unsent_bytes_max:
             self.close()
 

@@ -62,7 +62,7 @@ class Request:
         return self.command.body
 
     def reply(self, reply: Reply) -> None:
-        """Answer; nothing is sent for a oneway request."""
+        """Answer; nothing is sent for a oneway request. Raises RemotingProtocolError when no peer would take it."""
         if self.command.is_oneway:
             return
         body = [reply.body] if isinstance(reply.body, bytes) else reply.body
@@ -239,21 +239,20 @@ class RemotingServer:
         try:
             header = decode_header(handler.header, request.command.ext)
             reply = handler.function(handler.owner, header, request)
+            if inspect.iscoroutine(reply):
+                self._nursery.start_soon(self._await_reply, request, reply)
+            elif reply is not None:
+                request.reply(reply)
         except Exception as error:
             request.reply(_explain(error, request))
-            return
-        if inspect.iscoroutine(reply):
-            self._nursery.start_soon(self._await_reply, request, reply)
-        elif reply is not None:
-            request.reply(reply)
 
     async def _await_reply(self, request: Request, pending: Awaitable[Reply | None]) -> None:
         try:
             reply = await pending
+            if reply is not None:
+                request.reply(reply)
         except Exception as error:
-            reply = _explain(error, request)
-        if reply is not None:
-            request.reply(reply)
+            request.reply(_explain(error, request))
 
     async def _close_idle(self) -> None:
         """Close connections without traffic, and those that leave a frame unfinished."""

@@ -1,0 +1,531 @@
+"""The server over real sockets on loopback: what comes back, and what bad input does."""
+
+import errno
+import gc
+import socket
+import struct
+from contextlib import asynccontextmanager, suppress
+from typing import ClassVar
+
+import psutil
+import pytest
+import trio
+import trio.testing
+from attrs import define
+from structlog.testing import capture_logs
+
+from cluster.remoting.command import FRAME_SIZE_MAX, ONEWAY, ROCKETMQ, FrameReader, RemotingCommand, decode, encode
+from cluster.remoting.config import ServerConfig
+from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
+from cluster.remoting.header_fields import I32, RequestHeader
+from cluster.remoting.server import RemotingServer, Reply, Request, dispatch_table, open_listener
+
+ECHO, FILL, FAIL, WAIT, HOLD, BATCH, UNKNOWN = 901, 902, 903, 904, 905, 310, 999
+
+
+@define
+class Echo(RequestHeader):
+    code: ClassVar[int] = ECHO
+    text: str
+
+
+@define
+class Fill(RequestHeader):
+    code: ClassVar[int] = FILL
+    size: I32
+    parts: I32 = 1
+
+
+@define
+class Fail(RequestHeader):
+    code: ClassVar[int] = FAIL
+    how: str
+
+
+@define
+class Wait(RequestHeader):
+    code: ClassVar[int] = WAIT
+    seconds: I32
+
+
+@define
+class Hold(RequestHeader):
+    code: ClassVar[int] = HOLD
+
+
+class Owner:
+    """What handlers work on here."""
+
+    def __init__(self):
+        self.held: list[Request] = []
+
+
+def echo(owner: Owner, header: Echo, request: Request) -> Reply:
+    return Reply.success(body=bytes(request.body), text=header.text, flag=True, number=7, nothing=None)
+
+
+def fill(owner: Owner, header: Fill, request: Request) -> Reply:
+    return Reply.success(body=[memoryview(bytes([n % 256]) * header.size) for n in range(header.parts)])
+
+
+def fail(owner: Owner, header: Fail, request: Request) -> Reply:
+    if header.how == "request error":
+        raise RequestError(17, "no such topic")
+    if header.how == "large":
+        return Reply.success(body=bytes(FRAME_SIZE_MAX))
+    if header.how == "no reply":
+        return "nonsense"
+    raise ValueError("went wrong")
+
+
+async def wait(owner: Owner, header: Wait, request: Request) -> Reply:
+    await trio.sleep(header.seconds)
+    if header.seconds == 3:
+        raise RequestError(24, "late")
+    if header.seconds == 4:
+        return Reply.success(body=bytes(FRAME_SIZE_MAX))
+    return Reply.success(seconds=header.seconds)
+
+
+def hold(owner: Owner, header: Hold, request: Request) -> None:
+    owner.held.append(request)
+
+
+class Client:
+    """Speaks frames over a socket."""
+
+    def __init__(self, stream: trio.SocketStream):
+        self.stream, self.reader, self.frames, self.opaque = stream, FrameReader(), [], 0
+
+    def request(self, code, *, body=b"", flag=0, serialize_type=0, **ext):
+        self.opaque += 1
+        texts = {name: str(value) for name, value in ext.items()}
+        return encode(RemotingCommand(code, self.opaque, flag, texts, body, serialize_type=serialize_type))
+
+    async def send(self, data):
+        await self.stream.send_all(data)
+
+    async def receive(self):
+        """The next command of the server; None when it closed the connection."""
+        while not self.frames:
+            try:
+                data = await self.stream.receive_some(1 << 20)
+            except trio.BrokenResourceError:
+                return None
+            if not data:
+                return None
+            self.frames += [decode(bytes(frame)) for frame in self.reader.feed(data)]
+        return self.frames.pop(0)
+
+    async def ask(self, code, **how):
+        await self.send(self.request(code, **how))
+        return await self.receive()
+
+
+class Serving:
+    """A server under test with its owner; `connect` gives clients."""
+
+    def __init__(self, server, owner, address):
+        self.server, self.owner, self.address = server, owner, address
+        self.batches, self.streams = [], []
+
+    async def connect(self):
+        self.streams.append(await trio.open_tcp_stream(*self.address))
+        return Client(self.streams[-1])
+
+    @property
+    def connection(self):
+        (connection,) = self.server.connections
+        return connection
+
+
+@asynccontextmanager
+async def serving(**config):
+    """A server on a free port of loopback, for as long as the block runs."""
+    owner = Owner()
+    listener = open_listener("127.0.0.1", 0)
+    server = RemotingServer(
+        dispatch_table(owner, (echo, fill), (fail, wait, hold)),
+        config=ServerConfig(**config),
+        batch=lambda connection, commands: take_batch(here, connection, commands),
+        batch_codes=(BATCH,),
+    )
+    here = Serving(server, owner, listener.getsockname())
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.serve, listener)
+            with trio.fail_after(300):  # Virtual seconds, mostly.
+                yield here
+            nursery.cancel_scope.cancel()
+    finally:
+        for stream in here.streams:
+            stream.socket.close()
+
+
+def take_batch(here, connection, commands):
+    if any(command.body == b"explode" for command in commands):
+        raise ValueError("a bad batch")
+    here.batches.append([bytes(command.body) for command in commands])
+    for command in commands:
+        Request(connection, command).reply(Reply.success(size=len(command.body)))
+
+
+# Requests and answers
+
+
+@pytest.mark.parametrize("serialize_type", [0, ROCKETMQ])
+async def test_an_answer_comes_in_the_requests_serialization(serialize_type):
+    async with serving() as here:
+        client = await here.connect()
+        answer = await client.ask(ECHO, text="grüße", body=b"body", serialize_type=serialize_type)
+        assert (answer.code, answer.opaque, answer.flag, answer.serialize_type) == (0, 1, 1, serialize_type)
+        assert answer.ext == {"text": "grüße", "flag": "true", "number": "7"}
+        assert answer.body == b"body"
+
+
+async def test_unknown_codes_are_answered_with_3():
+    async with serving() as here:
+        answer = await (await here.connect()).ask(UNKNOWN)
+        assert (answer.code, answer.remark) == (3, " request type 999 not supported")
+
+
+async def test_oneway_gets_nothing_whatever_happens():
+    async with serving() as here:
+        client = await here.connect()
+        for code, ext in [
+            (ECHO, {"text": "x"}),
+            (UNKNOWN, {}),
+            (FAIL, {"how": "x"}),
+            (ECHO, {}),
+            (WAIT, {"seconds": 0}),
+        ]:
+            await client.send(client.request(code, flag=ONEWAY, **ext))
+        assert (await client.ask(ECHO, text="y")).opaque == client.opaque
+
+
+@pytest.mark.parametrize(
+    ("code", "ext", "answered", "remark"),
+    [
+        (FAIL, {"how": "request error"}, 17, "no such topic"),
+        (FAIL, {"how": "exception"}, 1, "ValueError: went wrong"),
+        (FAIL, {"how": "large"}, 1, "RemotingProtocolError: frame of"),
+        (FAIL, {"how": "no reply"}, 1, "AttributeError"),
+        (WAIT, {"seconds": 3}, 24, "late"),
+        (WAIT, {"seconds": 4}, 1, "RemotingProtocolError: frame of"),
+        (ECHO, {}, 1, "the custom field <text> is null"),
+        (FILL, {"size": "many"}, 1, "the custom field <size> is not a number"),
+    ],
+)
+async def test_errors_become_answers(code, ext, answered, remark, autojump_clock):
+    """And the connection, like the server, goes on."""
+    async with serving() as here:
+        client = await here.connect()
+        with capture_logs() as logs:
+            answer = await client.ask(code, **ext)
+        assert answer.code == answered
+        assert answer.remark.startswith(remark)
+        assert len(logs) == ("Error" in remark)
+        assert (await client.ask(ECHO, text="y")).code == 0
+
+
+async def test_answers_may_overtake_each_other(autojump_clock):
+    async with serving() as here:
+        client = await here.connect()
+        await client.send(
+            client.request(WAIT, seconds=2)
+            + client.request(HOLD)
+            + client.request(WAIT, seconds=1)
+            + client.request(ECHO, text="x")
+        )
+        assert [(await client.receive()).opaque for _ in range(3)] == [4, 3, 1]
+        here.owner.held[0].reply(Reply.success(late=True))
+        answer = await client.receive()
+        assert (answer.opaque, answer.ext) == (2, {"late": "true"})
+
+
+async def test_requests_of_one_read_reach_the_batch_handler_together():
+    async with serving() as here:
+        client = await here.connect()
+        frames = [client.request(BATCH, body=b"%d" % n) for n in range(20)]
+        frames.insert(7, client.request(ECHO, text="between"))
+        await client.send(b"".join(frames))
+        answers = [await client.receive() for _ in range(21)]
+        assert {answer.opaque for answer in answers} == set(range(1, 22))
+        assert sum(here.batches, start=[]) == [b"%d" % n for n in range(20)]  # noqa: RUF017
+        assert len(here.batches) <= 3
+
+
+async def test_a_batch_handler_that_fails_answers_each():
+    async with serving() as here:
+        client = await here.connect()
+        with capture_logs() as logs:
+            await client.send(client.request(BATCH, body=b"fine") + client.request(BATCH, body=b"explode"))
+            answers = [await client.receive() for _ in range(2)]
+        assert {(answer.code, answer.remark) for answer in answers} <= {(1, "ValueError: a bad batch"), (0, None)}
+        assert len(logs) == 1
+        assert (await client.ask(ECHO, text="y")).code == 0
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 100])
+async def test_frames_may_come_in_pieces(step):
+    async with serving() as here:
+        client = await here.connect()
+        data = client.request(ECHO, text="a", body=b"b" * 300) + client.request(BATCH, body=b"c" * 300)
+        for at in range(0, len(data), step):
+            await client.send(data[at : at + step])
+            await trio.testing.wait_all_tasks_blocked()
+        assert [(await client.receive()).opaque for _ in range(2)] == [1, 2]
+        assert here.batches == [[b"c" * 300]]
+
+
+async def test_bodies_stay_what_they_were_while_others_send():
+    """A handler that answers later still has its own request's body: the receive buffer is used again."""
+    async with serving() as here:
+        one, two = await here.connect(), await here.connect()
+        await one.send(one.request(HOLD, body=b"1" * 1000))
+        await trio.testing.wait_all_tasks_blocked()
+        await two.ask(ECHO, text="x", body=b"2" * 5000)
+        assert here.owner.held[0].body == b"1" * 1000
+
+
+async def test_the_server_may_ask_its_client(autojump_clock, nursery):
+    """As it does with 40 and 220: the answer is paired by its number, or the wait ends."""
+    async with serving() as here:
+        client = await here.connect()
+        await client.ask(ECHO, text="x")
+        answers = []
+
+        async def call():
+            answers.append(await here.connection.call(RemotingCommand(220), 3000))
+
+        nursery.start_soon(call)
+        question = await client.receive()
+        assert (question.code, question.is_response) == (220, False)
+        await client.send(encode(RemotingCommand.response_to(question, 0, remark="hello")))
+        await trio.testing.wait_all_tasks_blocked()
+        assert [answer.remark for answer in answers] == ["hello"]
+        await client.send(encode(RemotingCommand.response_to(question, 0)))  # Nobody waits for it any more.
+        with pytest.raises(RemotingTimeoutError):
+            await here.connection.call(RemotingCommand(220), 3000)
+        connection = here.connection
+        await client.stream.aclose()
+        with pytest.raises(RemotingConnectError):
+            await connection.call(RemotingCommand(220), 3000)
+
+
+# Bad input
+
+
+def frame(total, header_word, rest=b""):
+    return struct.pack(">iI", total, header_word) + rest
+
+
+BAD = {
+    "over 16 MiB": frame(FRAME_SIZE_MAX - 3, 4, b"{}"),
+    "negative length": frame(-1, 4, b"{}"),
+    "length 0": frame(0, 0),
+    "length 3": frame(3, 0),
+    "smallest number": frame(-(1 << 31), 4, b"{}"),
+    "header longer than its frame": frame(10, 7, b"{}{}{}"),
+    "header of 16 MB": frame(1 << 20, 0xFFFFFF),
+    "unknown serialization": frame(10, 0x09000006, b"{}{}{}"),
+    "broken JSON": frame(10, 6, b"{code:"),
+    "JSON of another kind": frame(10, 6, b"[1, 2]"),
+    "deep JSON": frame(5004, 5000, b"[" * 5000),
+    "not UTF-8": frame(10, 6, b'{"\xff":0'),
+    "binary header that ends early": frame(10, 0x01000006, b"\0\1\0\0\0\0"),
+    "code that is none": frame(18, 14, b'{"code":"abc"}'),
+    "HTTP": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "TLS": bytes.fromhex("16030100c8010000c40303") + bytes(200),
+    "random": bytes(range(128, 256)),
+}
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
+async def test_bad_input_ends_the_connection_with_one_line(data):
+    """And nobody else's; what came in front of it is still answered or not, but the server lives."""
+    async with serving() as here:
+        other, client = await here.connect(), await here.connect()
+        with capture_logs() as logs:
+            await client.send(data)
+            assert await client.receive() is None
+        assert len(logs) == 1
+        assert logs[0]["why"]
+        assert (await other.ask(ECHO, text="y")).code == 0
+        assert len(here.server.connections) == 1
+
+
+async def test_a_large_frame_is_no_bad_input():
+    async with serving() as here:
+        client = await here.connect()
+        body = bytes(FRAME_SIZE_MAX - 1000)
+        answer = await client.ask(BATCH, body=body)
+        assert answer.ext == {"size": str(len(body))}
+
+
+async def test_half_a_frame_and_then_silence(autojump_clock):
+    async with serving(half_frame_seconds_max=30, idle_seconds_max=120) as here:
+        client = await here.connect()
+        await client.send(client.request(ECHO, text="x")[:-1])
+        with capture_logs() as logs:
+            assert await client.receive() is None
+        assert 30 <= trio.current_time() <= 36
+        assert logs == []
+
+
+async def test_a_silent_connection_is_closed_when_it_was_idle_long_enough(autojump_clock):
+    async with serving(idle_seconds_max=120) as here:
+        silent, talking = await here.connect(), await here.connect()
+        for _ in range(5):
+            await trio.sleep(40)
+            assert (await talking.ask(ECHO, text="x")).code == 0
+        assert len(here.server.connections) == 1
+        assert await silent.receive() is None
+
+
+async def test_a_peer_that_leaves_is_forgotten():
+    async with serving() as here:
+        client, gone = await here.connect(), []
+        await client.send(client.request(HOLD))
+        await trio.testing.wait_all_tasks_blocked()
+        here.connection.on_close.append(gone.append)
+        connection = here.connection
+        await client.stream.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert gone == [connection]
+        assert here.server.connections == set()
+        here.owner.held[0].reply(Reply.success())  # A long poll that ends too late.
+        assert connection.closed
+
+
+# Much of everything
+
+
+async def test_a_slow_reader_gets_everything_in_order():
+    async with serving() as here:
+        client = await here.connect()
+        for number in range(40):
+            await client.send(client.request(FILL, size=100_000, parts=1 + number % 3))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert here.connection.unsent_bytes > 0
+        for number in range(40):
+            answer = await client.receive()
+            assert (answer.opaque, len(answer.body)) == (number + 1, 100_000 * (1 + number % 3))
+            assert bytes(answer.body) == b"".join(bytes([n]) * 100_000 for n in range(1 + number % 3))
+        assert here.connection.unsent_bytes == 0
+
+
+async def test_many_small_buffers_go_out_whole():
+    """More than one system call takes."""
+    async with serving() as here:
+        client = await here.connect()
+        answer = await client.ask(FILL, size=3, parts=5000)
+        assert bytes(answer.body) == b"".join(bytes([n % 256]) * 3 for n in range(5000))
+
+
+async def test_a_reader_that_never_reads_is_closed():
+    """What waits for it is bounded, and others do not notice."""
+    async with serving(unsent_bytes_max=4 << 20) as here:
+        client, other = await here.connect(), await here.connect()
+        for _ in range(200):
+            with suppress(trio.BrokenResourceError):
+                await client.send(client.request(FILL, size=1 << 20))
+            await trio.testing.wait_all_tasks_blocked()
+        assert (await other.ask(ECHO, text="x")).code == 0
+        assert len(here.server.connections) == 1
+
+
+async def test_one_answer_above_the_limit_is_enough():
+    async with serving(unsent_bytes_max=4 << 20) as here:
+        client = await here.connect()
+        await client.send(client.request(FILL, size=1 << 20, parts=15))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert here.server.connections == set()
+
+
+async def test_connections_are_limited():
+    async with serving(connections_max=3) as here:
+        clients = [await here.connect() for _ in range(3)]
+        for client in clients:
+            assert (await client.ask(ECHO, text="x")).code == 0
+        assert await (await here.connect()).receive() is None
+        await clients[0].stream.aclose()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert (await (await here.connect()).ask(ECHO, text="x")).code == 0
+
+
+def knock(address, count, *, reset):
+    """Connect and leave at once; with `reset` without a word of goodbye."""
+    for number in range(count):
+        with socket.create_connection(address) as peer:
+            if reset:
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if number % 3 == 0:
+                peer.send(b"\0")
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["goodbye", "reset"])
+async def test_ten_thousand_connects_leave_nothing_behind(reset):
+    async with serving() as here:
+        with capture_logs() as logs:
+            await trio.to_thread.run_sync(lambda: knock(here.address, 1000, reset=reset))
+            gc.collect()
+            before = psutil.Process().memory_info().rss
+            await trio.to_thread.run_sync(lambda: knock(here.address, 10_000, reset=reset))
+            assert (await (await here.connect()).ask(ECHO, text="x")).code == 0
+            gc.collect()
+            grown = psutil.Process().memory_info().rss - before
+        assert len(logs) <= 1
+        assert grown < 8 << 20
+        assert len(here.server.connections) <= 1
+        assert len(here.server._readers) <= 1
+
+
+async def test_without_descriptors_it_waits(autojump_clock):
+    """Accepting goes on once there are some; the loop does not spin meanwhile."""
+    listener = FullListener(times=3)
+    server = RemotingServer({})
+    with capture_logs() as logs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server._accept, listener)
+            await trio.sleep(10)
+            nursery.cancel_scope.cancel()
+    assert [entry["log_level"] for entry in logs] == ["error"] * 3
+    listener.close()
+
+
+class FullListener(socket.socket):
+    """A socket that is always readable and finds no descriptors a few times."""
+
+    def __init__(self, times):
+        ours, theirs = socket.socketpair()
+        super().__init__(fileno=ours.detach())
+        theirs.send(b"x")
+        self.theirs, self.times = theirs, times
+        self.setblocking(False)
+
+    def accept(self):
+        self.times -= 1
+        if self.times >= 0:
+            raise OSError(errno.EMFILE, "too many open files")
+        self.recv(1)
+        raise BlockingIOError
+
+    def close(self):
+        self.theirs.close()
+        super().close()
+
+
+async def test_the_end_closes_everything():
+    async with serving() as here:
+        client = await here.connect()
+        await client.ask(ECHO, text="x")
+        connection = here.connection
+    assert connection.closed
+    with pytest.raises(OSError, match=r"111|refused|connect"):
+        await here.connect()
+
+
+def test_two_handlers_for_one_code_are_a_mistake():
+    with pytest.raises(AssertionError, match="two handlers"):
+        dispatch_table(Owner(), (echo, echo))
