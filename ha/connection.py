@@ -22,6 +22,9 @@ from ha.transport import Transport
 from store.wakeup import Wakeup
 
 
+PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
+
+
 def _nothing(_connection: "HAConnection") -> None:
     pass
 
@@ -46,6 +49,7 @@ class HAConnection:
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _last_read: float = field(init=False)
     _last_write: float = field(init=False)
+    _idle: bool = field(default=False, init=False)  # The write task waits for bytes to send.
     _rated_offset: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -68,8 +72,8 @@ class HAConnection:
                 nursery.start_soon(self._write_task)
                 await self._read_task()
         finally:
-            if self._wakeup in self.store.appended:
-                self.store.appended.remove(self._wakeup)
+            if self._push in self.store.appended:
+                self.store.appended.remove(self._push)
             self.transfer.leave(self)
             await self.transport.aclose()
 
@@ -107,7 +111,7 @@ class HAConnection:
         self.transport.sent_offset = push_start(requested, log.min_offset, log.max_offset, log.file_size)
         self._rated_offset = self.transport.sent_offset
         self.request_offset = self.ack_offset = requested
-        self.store.appended.append(self._wakeup)
+        self.store.appended.append(self._push)
         self.transfer.join(self, requested)
         self.on_request(self)
 
@@ -154,8 +158,26 @@ class HAConnection:
                 await transport.send_batch(BATCH_HEADER.pack(offset, 0), None, log)
                 self._last_write = trio.current_time()
             else:
-                self.caught_up = True
+                self.caught_up = self._idle = True
                 await self._wakeup.wait()
+                self._idle = False
+                await transport.flush()
+
+    def _push(self) -> None:
+        """Send what was just appended at once, from the producer's own task, if the write task waits for it.
+
+        A switch of tasks takes longer than sending a small batch; what is larger, or not taken by the socket, is left to
+        the write task.
+        """
+        offset = self.transport.sent_offset
+        size = self.store.max_offset - offset
+        if self._idle and 0 < size <= PUSH_SIZE_MAX:
+            body = self.store.commit_log.read(offset, size)
+            if body is not None and self.transport.send_batch_now(BATCH_HEADER.pack(offset, size), body):
+                self._last_write = trio.current_time()
+                return
+        self._idle = False  # Nothing may come between the halves of a frame.
+        self._wakeup.set()
 
     async def _watch_task(self) -> None:
         """Wake the write task for heartbeats, and end the connection of a peer that is silent."""

@@ -1,9 +1,9 @@
 """What replication needs of a store, as Protocols: MessageStore and CommitLog are these, tests bring small ones."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from store.record_scan import DispatchEntry
-from store.wakeup import Wakeup
 
 
 class Chunk(Protocol):
@@ -40,6 +40,9 @@ class ReadableLog(Protocol):
     def chunk(self, offset: int, size_max: int) -> Chunk | None:
         """What can be read from `offset` on, in one file; None at the log's end and outside of it."""
 
+    def read(self, offset: int, size: int) -> memoryview | None:
+        """Bytes of one file without a copy; None unless all of them are there."""
+
 
 class ReplicatedStore(Protocol):
     """The store, for both sides."""
@@ -57,8 +60,8 @@ class ReplicatedStore(Protocol):
         """The delays of levels 1, 2, ..., which the entries of delayed messages depend on."""
 
     @property
-    def appended(self) -> list[Wakeup]:
-        """Each is set after bytes were appended."""
+    def appended(self) -> list[Callable[[], None]]:
+        """Each is called after bytes were appended, by whoever appended them: it must be quick and must not raise."""
 
     def append_replicated(self, data: memoryview, entries: list[DispatchEntry]) -> None:
         """Put whole, verified records at the log's end."""

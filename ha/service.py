@@ -143,7 +143,7 @@ class HAService:
     async def _stamp_task(self) -> None:
         """Note when the log grew."""
         wakeup = Wakeup()
-        self.store.appended.append(wakeup)
+        self.store.appended.append(wakeup.set)
         try:
             while True:
                 self._stamps.note(self.store.max_offset, trio.current_time())
@@ -151,7 +151,7 @@ class HAService:
                 self._stamps.note(self.store.max_offset, trio.current_time())
                 await trio.sleep(STAMP_INTERVAL)
         finally:
-            self.store.appended.remove(wakeup)
+            self.store.appended.remove(wakeup.set)
 
     async def _rate_task(self) -> None:
         while True:

@@ -29,6 +29,12 @@ class Transport(Protocol):
         too.
         """
 
+    def send_batch_now(self, header: bytes, body: memoryview) -> bool:
+        """Send a whole frame without waiting; False when it is not begun, or not finished: then flush() is due."""
+
+    async def flush(self) -> None:
+        """Send the rest of a frame that send_batch_now() could not finish."""
+
     async def send(self, data: bytes) -> None:
         """Send a report."""
 
@@ -54,6 +60,7 @@ class SocketTransport:
 
     sock: socket.socket
     sent_offset: int = field(default=0, init=False)
+    _rest: bytes = field(default=b"", init=False)  # Of a frame that the socket did not take whole.
 
     def __attrs_post_init__(self) -> None:
         self.sock.setblocking(False)
@@ -62,6 +69,7 @@ class SocketTransport:
 
     async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
         """See Transport. `sent_offset` counts what the socket has taken, which is what a slave may have."""
+        await self.flush()
         await self._send(header, socket.MSG_MORE if chunk is not None else 0)
         if chunk is None:
             return
@@ -79,6 +87,24 @@ class SocketTransport:
             if left is None:
                 raise _gone(log, self.sent_offset)
             chunk = left
+
+    def send_batch_now(self, header: bytes, body: memoryview) -> bool:
+        """See Transport."""
+        try:
+            sent = self.sock.sendmsg((header, body))
+        except OSError:  # Full, or broken: that is for those to say who may wait.
+            return False
+        self.sent_offset += len(body)
+        if sent == len(header) + len(body):
+            return True
+        self._rest = (header + body)[sent:]
+        return False
+
+    async def flush(self) -> None:
+        """See Transport."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            await self._send(rest, 0)
 
     async def send(self, data: bytes) -> None:
         """See Transport."""
@@ -163,6 +189,13 @@ class StreamTransport:
                 raise _gone(log, self.sent_offset + len(body))
             self.sent_offset += chunk.size
         await self.send(header + body)
+
+    def send_batch_now(self, header: bytes, body: memoryview) -> bool:
+        """See Transport. Streams cannot."""
+        return False
+
+    async def flush(self) -> None:
+        """See Transport."""
 
     async def send(self, data: bytes) -> None:
         """See Transport."""

@@ -58,14 +58,14 @@ class MessageStore:
     """A store directory that is open.
 
     `load()` opens it, `run()` serves it, `close()` leaves it as a clean stop does. Listeners in `on_arrival` are told (topic,
-    queue id, new end of the queue, tags codes of the new units) after dispatch; each Wakeup in `appended` is set after bytes
+    queue id, new end of the queue, tags codes of the new units) after dispatch; each function in `appended` is called after bytes
     were added to the log.
     """
 
     config: StoreConfig
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000, kw_only=True)
     on_arrival: list[ArrivalListener] = field(factory=list, init=False)
-    appended: list[Wakeup] = field(factory=list, init=False)
+    appended: list[Callable[[], None]] = field(factory=list, init=False)
     commit_log: CommitLog = field(init=False)
     flusher: FlushService = field(init=False)
     delays_ms: tuple[int, ...] = field(init=False)
@@ -277,8 +277,8 @@ class MessageStore:
         self.flusher.last_store_timestamp = timestamp or self.flusher.last_store_timestamp
         self._pending += entries
         self._dispatch.set()
-        for wakeup in self.appended:
-            wakeup.set()
+        for listener in self.appended:
+            listener()
         if self.commit_log.spare is None and self._wants_spare():
             self._roll.set()
 

@@ -105,7 +105,7 @@ async def test_listeners_are_told_what_arrived(tmp_path, nursery):
     store, told = opened(tmp_path), []
     store.on_arrival.append(lambda *arrival: told.append(arrival))
     wakeup = Wakeup()
-    store.appended.append(wakeup)
+    store.appended.append(wakeup.set)
     await nursery.start(store.run)
     store.put([put_message(properties=b"TAGS\x01a"), put_message(queue_id=3), put_message(properties=b"TAGS\x01b")])
     assert told == []

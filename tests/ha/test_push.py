@@ -1,0 +1,77 @@
+"""A batch that is sent by the producer's own task: the stream stays whole whatever the socket takes."""
+
+import socket
+
+import trio
+import trio.testing
+from attrs import define
+
+from ha.config import HAConfig
+from ha.connection import HAConnection
+from ha.group_transfer import GroupTransferService
+from ha.protocol import ACK, BatchReader
+from ha.transport import SocketTransport
+from tests.helpers import log_bytes, open_store, put
+
+FILE_SIZE = 1 << 20
+
+
+@define(eq=False)
+class CountingTransport(SocketTransport):
+    """Counts what became of the frames that were to be sent at once."""
+
+    whole: int = 0
+    left: int = 0
+
+    def send_batch_now(self, header: bytes, body: memoryview) -> bool:
+        is_whole = super().send_batch_now(header, body)
+        self.whole += is_whole
+        self.left += not is_whole
+        return is_whole
+
+
+def _tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.socket()
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        theirs.connect(listener.getsockname())
+        theirs.setblocking(False)
+        return listener.accept()[0], theirs
+
+
+async def test_a_slave_that_reads_slowly_gets_every_byte_once(tmp_path, nursery):
+    """The socket takes a part of a frame, then nothing: what follows must wait for the rest of it."""
+    store = open_store(tmp_path, file_size=FILE_SIZE)
+    ours, theirs = _tcp_pair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    transport = CountingTransport(ours)
+    connection = HAConnection(transport, "127.0.0.1:1", "127.0.0.1", store, GroupTransferService(), HAConfig())
+    theirs.send(ACK.pack(0))
+    nursery.start_soon(connection.run)
+    await trio.testing.wait_all_tasks_blocked()
+    reader, received = BatchReader(next_offset=None, file_size=FILE_SIZE), bytearray()
+    for number in range(200):
+        put(store, bytes([number]) * (number * 37 % 3000))
+        put(store, b"second in the same turn")
+        if number % 7 == 0:
+            received += await _read_some(theirs, reader)
+    with trio.fail_after(10):
+        while len(received) < store.max_offset:
+            received += await _read_some(theirs, reader)
+    assert bytes(received) == log_bytes(store)
+    assert transport.whole
+    assert transport.left, "the socket was never full: the test shows nothing"
+    nursery.cancel_scope.cancel()
+    theirs.close()
+
+
+async def _read_some(sock: socket.socket, reader: BatchReader) -> bytes:
+    """What is there now, without the headers."""
+    await trio.sleep(0.001)
+    try:
+        reader.received(sock.recv_into(reader.free_space()))
+    except BlockingIOError:
+        return b""
+    body = bytes(reader.staged)
+    reader.consume(len(body))
+    return body
