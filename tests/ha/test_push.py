@@ -24,6 +24,7 @@ class CountingTransport(SocketTransport):
     left: int = 0
 
     def send_batch_now(self, header: bytes, body: memoryview) -> bool:
+        assert not self._rest, "a frame is begun behind a half one"
         is_whole = super().send_batch_now(header, body)
         self.whole += is_whole
         self.left += not is_whole
