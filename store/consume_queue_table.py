@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 from attrs import define, field
 
-from store.consume_queue import ConsumeQueue
+from store.consume_queue import ConsumeQueue, Unit
 from store.mapped_file_queue import MappedFileQueue
 from store.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from store.record_scan import DispatchEntry
@@ -75,6 +75,12 @@ class ConsumeQueueTable:
     def max_phy_offset(self) -> int:
         """The end of the last record that any queue knows of; -1 when there is none."""
         return max((queue.max_phy_offset for queue in self._queues.values()), default=-1)
+
+    @property
+    def last_unit(self) -> Unit | None:
+        """The unit of that last record."""
+        queue = max(self._queues.values(), key=lambda queue: queue.max_phy_offset, default=None)
+        return queue.unit(queue.max_offset - 1) if queue is not None and queue.max_phy_offset >= 0 else None
 
     def rewind(self, phy_offset: int) -> None:
         """Let all queues end before the records at or behind `phy_offset`, which are then put anew."""

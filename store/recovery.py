@@ -1,10 +1,10 @@
 """Finds the end of the log after a start, and brings the queues level with it.
 
-After a normal exit the last three files are walked; after a crash everything since the newest file that the checkpoint vouches
-for, and what the queues say of that part is written anew: of their units, too, only some may have reached the disk. Whatever
-lies behind the last sound record is cut, and the cut is durable. Sources: CommitLog.recoverNormally and
-recoverAbnormally, DefaultMessageStore.recover; RocketMQ 4.9.8. Unlike RocketMQ, a blank at the very end stays: a replica may
-already hold it.
+After a normal exit the walk begins behind the last record that the queues know, if that is sound, else with the third last
+file; after a crash with the newest file that the checkpoint vouches for, and what the queues say of that part is written anew: of
+their units, too, only some may have reached the disk. Whatever lies behind the last sound record is cut, and the cut is durable.
+Sources: CommitLog.recoverNormally and recoverAbnormally, DefaultMessageStore.recover; RocketMQ 4.9.8. Unlike RocketMQ, a blank at
+the very end stays: a replica may already hold it. And RocketMQ walks the last three files in any case, which takes us seconds.
 """
 
 from collections.abc import Iterator
@@ -68,16 +68,17 @@ def recover(
 ) -> Recovered:
     """Walk, dispatch what the queues lack, cut. Raises OSError."""
     behind = max(queues.max_phy_offset, log.min_offset)
+    last: DispatchEntry | None = None
     if after_crash:
         # Not behind the queues' end: somebody may have deleted them, for us to make them anew.
         start = dispatch_from = min(_start_after_crash(log, checkpoint.recover_from_ms), behind)
         queues.rewind(start)
     else:
+        last = _last_dispatched(log, queues)
         files = log.files.files[-_RECOVER_FILES:]
-        start = min(files[0].start if files else 0, behind)
+        start = behind if last is not None else min(files[0].start if files else 0, behind)
         dispatch_from = behind
     end, records, dispatched, error = start, 0, 0, None
-    last: DispatchEntry | None = None
     for offset, scan in walk(log, start, check_crc=check_crc, delays_ms=delays_ms):
         end, error = offset + scan.consumed, scan.error
         records += len(scan.entries)
@@ -104,6 +105,16 @@ def _is_torn(log: CommitLog, entry: DispatchEntry) -> bool:
     if raw is None or in_last_sector >= entry.size or bytes(raw[-in_last_sector:]).strip(b"\0"):
         return False
     return decode_message(raw, check_crc=False).properties_raw.endswith(b"\0")
+
+
+def _last_dispatched(log: CommitLog, queues: ConsumeQueueTable) -> DispatchEntry | None:
+    """The last record that the queues know of; None when there is none there, or not a sound one."""
+    unit = queues.last_unit
+    record = log.read(unit.phy_offset, unit.size) if unit is not None else None
+    if unit is None or record is None:
+        return None
+    scan = scan_records(record, unit.phy_offset, log.file_size, check_crc=True)
+    return scan.entries[0] if scan.consumed == unit.size and len(scan.entries) == 1 else None
 
 
 def _start_after_crash(log: CommitLog, recover_from_ms: int) -> int:

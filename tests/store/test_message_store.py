@@ -168,7 +168,7 @@ async def test_a_file_is_made_ahead(tmp_path, nursery):
     await nursery.start(store.run)
     store.put([put_message(body=bytes(FILE_SIZE * 2 // 3))])
     with trio.fail_after(10):
-        while store.commit_log.spare is None:  # noqa: ASYNC110 -- a thread makes it
+        while store.commit_log.spare is None:
             await trio.sleep(0.001)
     spare = store.commit_log.spare
     assert spare.path == tmp_path / "twinlog" / "spare"

@@ -1,0 +1,160 @@
+"""Where a start begins to look at the log, and what it cuts. Crashes at random: tests/faults/test_crash_recovery.py."""
+
+import shutil
+
+import pytest
+import trio
+
+from store.message_store import MessageStore
+from store.recovery import recover
+from tests.store import golden
+from tests.store.records import put_message, record_size
+from tests.store.test_message_store import make
+
+FILE_SIZE = 1 << 16
+BODY = bytes(10_000)
+SIZE = record_size(put_message(body=BODY))  # Six of them in a file.
+
+
+@pytest.fixture
+def left(tmp_path):
+    """A directory after a clean stop: 40 messages in seven files of the log."""
+    store = make(tmp_path)
+    store.load()
+    for number in range(40):
+        store.put([put_message(body=BODY, queue_id=number % 2)])
+    trio.run(store.close)
+    return tmp_path
+
+
+def recovered(root, *, after_crash=False) -> tuple[MessageStore, object]:
+    """What recover() says of a directory."""
+    store = make(root)
+    store.commit_log.files.load()
+    store._queues.load()
+    store._checkpoint.load()
+    outcome = recover(
+        store.commit_log,
+        store._queues,
+        store._checkpoint,
+        after_crash=after_crash,
+        check_crc=True,
+        delays_ms=store.delays_ms,
+    )
+    return store, outcome
+
+
+def damage(root, phy_offset, data=b"damage"):
+    with (root / "commitlog" / f"{phy_offset // FILE_SIZE * FILE_SIZE:020}").open("r+b") as file:
+        file.seek(phy_offset % FILE_SIZE)
+        file.write(data)
+
+
+END = 6 * FILE_SIZE + 4 * SIZE
+
+
+def test_after_a_clean_stop_the_end_is_known(left):
+    """Nothing is walked: the queues' last record is there and sound, and nothing lies behind it."""
+    store, outcome = recovered(left)
+    assert (outcome.records, outcome.dispatched, outcome.cut_bytes) == (0, 0, 0)
+    assert outcome.start_offset == outcome.end_offset == store.commit_log.max_offset == END
+    assert outcome.last_store_timestamp > 0
+
+
+def test_records_that_no_queue_has_are_found(left):
+    """Half messages with the transaction bits, and whatever RocketMQ had not dispatched."""
+    store = make(left)
+    store.load()
+    store.put([put_message(body=BODY, sys_flag=4), put_message(body=BODY)])
+    store._release()
+    (left / "abort").unlink()
+    store, outcome = recovered(left)
+    assert (outcome.start_offset, outcome.records, outcome.dispatched) == (END, 2, 1)
+    assert store.queue("T1", 0).max_offset == 21
+    assert outcome.end_offset == END + 2 * SIZE
+
+
+@pytest.mark.parametrize("lost", [1, 3, 20])
+def test_queues_that_lag_behind_are_filled(left, lost):
+    store, _ = recovered(left)
+    for queue_id in (0, 1):
+        store.queue("T1", queue_id).truncate(
+            0 if lost == 20 else store.queue("T1", queue_id).unit(20 - lost).phy_offset
+        )
+    store._release()
+    store, outcome = recovered(left)
+    assert outcome.dispatched == 2 * lost
+    assert [store.queue("T1", n).max_offset for n in (0, 1)] == [20, 20]
+    assert outcome.end_offset == END
+
+
+def test_deleted_queues_are_made_anew_from_the_whole_log(left):
+    before = golden.queue_files(left)
+    shutil.rmtree(left / "consumequeue")
+    _, outcome = recovered(left)
+    assert (outcome.start_offset, outcome.dispatched) == (0, 40)
+    assert golden.queue_files(left) == before
+
+
+def test_when_the_last_record_is_damaged_the_last_files_are_walked(left):
+    damage(left, END - SIZE + 200)
+    store, outcome = recovered(left)
+    assert outcome.start_offset == 4 * FILE_SIZE
+    assert (outcome.records, outcome.end_offset, outcome.cut_bytes) == (15, END - SIZE, SIZE)
+    assert "CRC" in outcome.error
+    assert [store.queue("T1", n).max_offset for n in (0, 1)] == [20, 19]
+    assert store.commit_log.next_queue_offsets == {("T1", 0): 20, ("T1", 1): 19}
+
+
+def test_garbage_behind_the_end_is_cut(left):
+    damage(left, END + 1000)
+    store, outcome = recovered(left)
+    assert (outcome.end_offset, outcome.cut_bytes) == (END, 1006)
+    assert store.commit_log.files.files[-1].is_clear_from(4 * SIZE)
+
+
+def test_a_log_that_lost_its_end(left):
+    """Somebody put an older last file there: the queues follow the log."""
+    damage(left, END - 2 * SIZE, bytes(2 * SIZE))
+    store, outcome = recovered(left)
+    assert (outcome.end_offset, outcome.cut_bytes) == (END - 2 * SIZE, 0)
+    assert [store.queue("T1", n).max_offset for n in (0, 1)] == [19, 19]
+
+
+def test_after_a_crash_the_checkpoint_says_where_to_begin(left):
+    """With a fresh checkpoint all messages are too young; with old ones the newest file that is old enough counts."""
+    _, outcome = recovered(left, after_crash=True)
+    assert (outcome.start_offset, outcome.records, outcome.dispatched) == (0, 40, 40)
+    store = make(left)
+    store._checkpoint.load()
+    store._checkpoint.physic_msg_timestamp += 10_000
+    store._checkpoint.logics_msg_timestamp += 10_000
+    store._checkpoint.save()
+    before = golden.queue_files(left)
+    _, outcome = recovered(left, after_crash=True)
+    assert (outcome.start_offset, outcome.records, outcome.dispatched) == (6 * FILE_SIZE, 4, 4)
+    assert golden.queue_files(left) == before
+
+
+@pytest.mark.parametrize("after_crash", [False, True])
+def test_an_empty_directory(tmp_path, after_crash):
+    store, outcome = recovered(tmp_path, after_crash=after_crash)
+    assert (outcome.start_offset, outcome.end_offset, outcome.records, outcome.cut_bytes) == (0, 0, 0, 0)
+    assert store.commit_log.max_offset == 0
+
+
+@pytest.mark.parametrize("after_crash", [False, True])
+def test_a_lost_log_takes_the_queues_with_it(left, after_crash):
+    shutil.rmtree(left / "commitlog")
+    store, outcome = recovered(left, after_crash=after_crash)
+    assert outcome.end_offset == 0
+    assert [store.queue("T1", n).max_offset for n in (0, 1)] == [0, 0]
+
+
+@pytest.mark.parametrize("after_crash", [False, True])
+def test_a_log_whose_first_files_are_gone(left, after_crash):
+    for number in range(3):
+        (left / "commitlog" / f"{number * FILE_SIZE:020}").unlink()
+    store, outcome = recovered(left, after_crash=after_crash)
+    assert (store.commit_log.min_offset, outcome.end_offset) == (3 * FILE_SIZE, END)
+    assert [(store.queue("T1", n).min_offset, store.queue("T1", n).max_offset) for n in (0, 1)] == [(9, 20), (9, 20)]
