@@ -21,7 +21,6 @@ from ha.push_start import push_start
 from ha.transport import Transport
 from store.wakeup import Wakeup
 
-
 PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
 
 

@@ -115,10 +115,13 @@ class MappedFileQueue:
             last.flushed = min(last.flushed, position)
         return removed
 
-    def cut(self, offset: int) -> None:
-        """Forget everything from `offset` on: later files are deleted, the rest of the last one is zero afterwards, durably."""
+    def cut(self, offset: int, *, is_clear: bool = False) -> None:
+        """Forget everything from `offset` on: later files are deleted, the rest of the last one is zero afterwards, durably.
+
+        `is_clear`: it is known to be zero already; to look takes its time, where a file is large.
+        """
         removed = self.rewind(offset)
-        if self.files:
+        if self.files and not is_clear:
             last, position = self.files[-1], min(max(0, offset - self.files[-1].start), self.file_size)
             if not last.is_clear_from(position):
                 last.clear_from(position)

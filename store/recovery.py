@@ -88,7 +88,7 @@ def recover(
     if after_crash and last is not None and last.phy_offset + last.size == end and _is_torn(log, last):
         end, error = last.phy_offset, "a record whose last bytes were not written"
     cut_bytes = _dirty_bytes(log, end)
-    log.files.cut(end)
+    log.files.cut(end, is_clear=cut_bytes == 0)
     if after_crash or queues.max_phy_offset > end:
         queues.truncate(end)
     queues.correct_min_offsets(log.min_offset)

@@ -103,7 +103,7 @@ async def cluster(tmp_path, nursery):
 
 async def until(condition, seconds=10.0):
     with trio.fail_after(seconds):
-        while not condition():  # noqa: ASYNC110 - whole brokers have no event for everything.
+        while not condition():
             await trio.sleep(0.02)
 
 

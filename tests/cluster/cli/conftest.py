@@ -60,7 +60,7 @@ async def start_broker(nursery: trio.Nursery, root: Path, namesrv: str, role: Br
 async def slave_counts(master: Broker) -> None:
     """Until producers are answered on the slave's word; there is no event for it."""
     with trio.fail_after(10):
-        while not any(connection.counted for connection in master.ha.statistics().connections):  # noqa: ASYNC110
+        while not any(connection.counted for connection in master.ha.statistics().connections):
             await trio.sleep(0.01)
 
 

@@ -24,7 +24,7 @@ async def send(admin, body: bytes) -> None:
 async def held(cluster, count: int) -> None:
     """Until the broker holds so many pulls; there is no event for it."""
     with trio.fail_after(10):
-        while len(cluster.master.held_pulls) < count:  # noqa: ASYNC110
+        while len(cluster.master.held_pulls) < count:
             await trio.sleep(0.01)
 
 
