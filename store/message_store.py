@@ -231,14 +231,13 @@ class MessageStore:
         if not messages:
             return []
         now_ms = self.now_ms()
-        before = self.commit_log.max_offset
         try:
             results, entries = self.commit_log.append(messages, now_ms, together=together)
         except OSError as error:
             self.fail(f"writing the commit log failed: {error}")
             return [PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)] * len(messages)
         self._puts += len(results)
-        self._put_bytes += self.commit_log.max_offset - before
+        self._put_bytes += results[-1].end_offset - results[0].phy_offset
         self._after_append(entries, now_ms)
         return results
 
