@@ -89,51 +89,56 @@ def _collect(
     count_max: int,
     tags_codes: frozenset[int] | None,
 ) -> GetResult:
-    status = GetStatus.NO_MATCHED_MESSAGE
-    buffers: list[memoryview] = []
+    runs: list[tuple[int, int]] = []  # Records that follow each other in the log go out as one view: start and end.
+    run_start = run_end = -1
     total = count = passed = skip_below = last_phy_offset = 0
-    run_start = run_size = 0  # Records that follow each other in the log go out as one view.
-    log_end, memory_max = log.max_offset, memory_bytes_max(config.access_message_in_memory_max_ratio)
+    removed = False
+    log_start, log_end, file_size = log.min_offset, log.max_offset, log.file_size
+    memory_start = log_end - memory_bytes_max(config.access_message_in_memory_max_ratio)
+    in_memory, on_disk = _limits(config, count_max)
     for phy_offset, size, code in UNIT.iter_unpack(units):
         last_phy_offset = phy_offset
         if phy_offset < skip_below:
             passed += 1
             continue
-        on_disk = log_end - phy_offset > memory_max
-        if count and _is_full(config, total + size, count, count_max, on_disk):
+        messages_max, bytes_max = in_memory if phy_offset >= memory_start else on_disk
+        if count and (count >= messages_max or total + size > bytes_max):
             break
         passed += 1
         if tags_codes is not None and _as_i32(code) not in tags_codes:
             continue
-        record = log.read(phy_offset, size)
-        if record is None:
-            if not count:
-                status = GetStatus.MESSAGE_WAS_REMOVING
-            skip_below = (phy_offset // log.file_size + 1) * log.file_size
+        if not (log_start <= phy_offset <= log_end - size and phy_offset % file_size + size <= file_size):
+            removed = removed or not count
+            skip_below = (phy_offset // file_size + 1) * file_size
             continue
-        if count and phy_offset == run_start + run_size and phy_offset % log.file_size:
-            run_size += size
-            longer = log.read(run_start, run_size)
-            assert longer is not None
-            buffers[-1] = longer
-        else:
-            buffers.append(record)
-            run_start, run_size = phy_offset, size
+        if phy_offset != run_end or not phy_offset % file_size:
+            runs.append((run_start, run_end))
+            run_start = phy_offset
+        run_end = phy_offset + size
         total += size
         count += 1
-        status, skip_below = GetStatus.FOUND, 0
-        if count >= count_max:
-            break
-    suggest = log_end - last_phy_offset > memory_max
+        skip_below = 0
+    runs.append((run_start, run_end))
+    views = (log.read(start, end - start) for start, end in runs[1:]) if count else ()
+    status = GetStatus.NO_MATCHED_MESSAGE
+    if count:
+        status = GetStatus.FOUND
+    elif removed:
+        status = GetStatus.MESSAGE_WAS_REMOVING
+    suggest = last_phy_offset < memory_start
+    buffers = [view for view in views if view is not None]
     return GetResult(status, offset + passed, low, high, buffers, total, count, suggest)
 
 
-def _is_full(config: StoreConfig, size: int, count: int, count_max: int, on_disk: bool) -> bool:
-    if on_disk:
-        bytes_max = config.max_transfer_bytes_on_message_in_disk
-        return count >= min(count_max, config.max_transfer_count_on_message_in_disk) or size > bytes_max
-    bytes_max = config.max_transfer_bytes_on_message_in_memory
-    return count >= min(count_max, config.max_transfer_count_on_message_in_memory) or size > bytes_max
+def _limits(config: StoreConfig, count_max: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """How many messages and bytes one answer may have: while they are in memory, and otherwise."""
+    return (
+        (
+            min(count_max, config.max_transfer_count_on_message_in_memory),
+            config.max_transfer_bytes_on_message_in_memory,
+        ),
+        (min(count_max, config.max_transfer_count_on_message_in_disk), config.max_transfer_bytes_on_message_in_disk),
+    )
 
 
 def _as_i32(code: int) -> int:
