@@ -75,9 +75,13 @@ class MappedFile:
         """A copy of the bytes from a position on."""
         return os.pread(self.fd, size, position)
 
-    def is_clear_from(self, position: int) -> bool:
-        """Whether all bytes from a position on are zero; holes in the file cost nothing to look at."""
-        while position < self.size:
+    def is_clear_from(self, position: int, look_max: int | None = None) -> bool:
+        """Whether all bytes from a position on are zero, or the first `look_max` of them.
+
+        Holes in the file cost nothing to look at; space that was preallocated counts as data on some file systems.
+        """
+        end = self.size if look_max is None else min(self.size, position + look_max)
+        while position < end:
             try:
                 position = os.lseek(self.fd, position, os.SEEK_DATA)
             except OSError as error:
