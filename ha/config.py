@@ -35,6 +35,11 @@ class HAConfig:
         doc="largest frame to a slave that is behind; a RocketMQ slave takes no larger ones",
         validator=_FRAME,
     )
+    transfer_gather_ms: int = option(
+        1,
+        key="haTransferGather",
+        doc="how long a master whose producers do not wait for slaves gathers bytes before it sends again",
+    )
     slave_fallbehind_max: int = option(
         256 * 1024 * 1024,
         key="haSlaveFallbehindMax",

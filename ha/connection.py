@@ -19,6 +19,7 @@ from ha.peer_nursery import open_peer_nursery
 from ha.protocol import BATCH_HEADER, NO_REQUEST_YET, ReportReader
 from ha.push_start import push_start
 from ha.transport import Transport
+from store.config import BrokerRole
 from store.wakeup import Wakeup
 
 PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
@@ -138,6 +139,7 @@ class HAConnection:
         log, transport = self.store.commit_log, self.transport
         size_max = max(self.config.transfer_batch_size, self.config.transfer_batch_size_max)
         heartbeat_interval = self.config.send_heartbeat_interval_ms / 1000
+        gather_seconds = 0 if self._is_synchronous else self.config.transfer_gather_ms / 1000
         while True:
             offset = transport.sent_offset
             chunk = log.chunk(offset, size_max)
@@ -149,6 +151,8 @@ class HAConnection:
                 self._last_write = trio.current_time()
                 if full:  # Be fair to the other tasks: sending may not have waited once.
                     await trio.lowlevel.checkpoint()
+                elif gather_seconds:
+                    await trio.sleep(gather_seconds)
             elif not log.min_offset <= offset <= log.max_offset:
                 raise HALogError(
                     f"this log lost offset {offset}, the next to send: it has {log.min_offset} to {log.max_offset}"
@@ -162,15 +166,20 @@ class HAConnection:
                 self._idle = False
                 await transport.flush()
 
+    @property
+    def _is_synchronous(self) -> bool:
+        """Whether producers wait for this slave."""
+        return self.store.config.broker_role is BrokerRole.SYNC_MASTER
+
     def _push(self) -> None:
-        """Send what was just appended at once, from the producer's own task, if the write task waits for it.
+        """Send what was just appended at once, from the producer's own task, if that waits for a slave to have it.
 
         A switch of tasks takes longer than sending a small batch; what is larger, or not taken by the socket, is left to
         the write task.
         """
         offset = self.transport.sent_offset
         size = self.store.max_offset - offset
-        if self._idle and 0 < size <= PUSH_SIZE_MAX:
+        if self._idle and 0 < size <= PUSH_SIZE_MAX and self._is_synchronous:
             body = self.store.commit_log.read(offset, size)
             if body is not None and self.transport.send_batch_now(BATCH_HEADER.pack(offset, size), body):
                 self._last_write = trio.current_time()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from store.config import StoreConfig
 from store.record_scan import DispatchEntry
 
 
@@ -46,6 +47,10 @@ class ReadableLog(Protocol):
 
 class ReplicatedStore(Protocol):
     """The store, for both sides."""
+
+    @property
+    def config(self) -> StoreConfig:
+        """Its configuration: the role says whether producers wait for slaves."""
 
     @property
     def commit_log(self) -> ReadableLog:
