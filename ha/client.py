@@ -173,6 +173,7 @@ class HAClient:
         """Everything as it is now."""
         return HAClientStatistics(
             master_address=self.master_address,
+            local_address=self._replica.transport.local_address if self._replica is not None else None,
             state=self.state,
             max_offset=self.store.max_offset,
             transferred_bytes=self._received_bytes,

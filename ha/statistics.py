@@ -35,6 +35,7 @@ class HAClientStatistics:
     """
 
     master_address: str | None
+    local_address: str | None  # Our end of the connection: what the master knows this slave by.
     state: ClientState
     max_offset: int
     transferred_bytes: int  # Of log, since start.

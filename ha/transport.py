@@ -22,6 +22,7 @@ RECEIVE_SIZE = 4096  # Bytes; reports are 8 each.
 class Transport(Protocol):
     """One connection between master and slave. Everything async raises HAConnectionLostError when the peer is gone."""
 
+    local_address: str | None  # IP:PORT of this end.
     sent_offset: int  # Master: end of the log bytes handed over. Set it to where the stream begins.
 
     async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
@@ -59,6 +60,7 @@ class SocketTransport:
     """Over a connected, non-blocking TCP socket, which it owns."""
 
     sock: socket.socket
+    local_address: str | None = field(init=False)
     sent_offset: int = field(default=0, init=False)
     _rest: bytes = field(default=b"", init=False)  # Of a frame that the socket did not take whole.
 
@@ -66,6 +68,8 @@ class SocketTransport:
         self.sock.setblocking(False)
         with suppress(OSError):  # The peer may be gone already; the first use of the socket will tell.
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ip, port = self.sock.getsockname()[:2]
+        self.local_address = f"{ip.removeprefix('::ffff:')}:{port}"
 
     async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
         """See Transport. `sent_offset` counts what the socket has taken, which is what a slave may have."""
@@ -178,6 +182,7 @@ class StreamTransport:
     """Over any trio stream, with copies."""
 
     stream: trio.abc.Stream
+    local_address: str | None = field(default=None, init=False)
     sent_offset: int = field(default=0, init=False)
 
     async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:

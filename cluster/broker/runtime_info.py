@@ -121,6 +121,7 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
         master = {
             "address": broker.registration.master.address,
             "haAddress": client.master_address if client else None,
+            "localAddress": client.local_address if client else None,
             "state": client.state if client else "idle",
             "lastError": client.last_error if client else None,
         }
