@@ -16,6 +16,7 @@ from functools import cache, wraps
 from pathlib import Path
 
 import pytest
+import structlog
 import trio
 from hypothesis import settings
 
@@ -24,6 +25,13 @@ INTEROP = Path(__file__).parent / "interop"
 # Seconds of one example say nothing on a busy machine; pytest's own time limit catches what hangs.
 settings.register_profile("twinlog", deadline=None, print_blob=True)
 settings.load_profile("twinlog")
+
+
+@pytest.fixture(autouse=True)
+def plain_log():
+    """A command that a test runs in this process sets up the log; the next test starts without that."""
+    yield
+    structlog.reset_defaults()
 
 
 @cache
