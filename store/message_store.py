@@ -173,9 +173,9 @@ class MessageStore:
 
     async def close(self) -> None:
         """Stop taking messages, bring everything to the disk and leave the marks of a clean stop."""
+        self.dispatch_pending()
         was_well = not self.why_not_writable
         self.why_not_writable = self.why_not_writable or "the store is closed"
-        self.dispatch_pending()
         await self.flusher.flush()
         queues_are_flushed = await self._queue_flusher.flush(thorough=True)
         if was_well and queues_are_flushed and self.flusher.failure is None:

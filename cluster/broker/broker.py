@@ -80,13 +80,16 @@ class Broker(BrokerParts):
                     task_status.started()
 
         async with trio.open_nursery() as nursery:
-            await nursery.start(carry)
+            with trio.CancelScope(shield=True):  # Or a stop that came while the store was loading would wait for ever:
+                await nursery.start(carry)  # trio starts nothing under a cancelled scope, and ours lets no cancel in.
             try:
                 yield
             finally:
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_SECONDS_MAX):
-                    await self._stop()
-                scope.cancel()
+                try:
+                    with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_SECONDS_MAX):
+                        await self._stop()
+                finally:
+                    scope.cancel()
 
     async def _start(self, nursery: trio.Nursery) -> None:
         main, fast = self._open_listeners()

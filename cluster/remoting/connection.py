@@ -150,5 +150,23 @@ class Connection:
         self._socket.close()
         for call in self._calls.values():
             call.done.set()
-        for callback in self.on_close:
-            callback(self)
+        _tell_of_end(self)
+
+
+_ended: deque[Connection] = deque()  # Closed, and their callbacks are still to be called.
+
+
+def _tell_of_end(connection: Connection) -> None:
+    """Call its callbacks. Connections that these close wait for their turn: hundreds that die together, each telling the
+    next, would nest too deeply.
+    """
+    _ended.append(connection)
+    if len(_ended) > 1:
+        return
+    try:
+        while _ended:
+            for callback in _ended[0].on_close:
+                callback(_ended[0])
+            _ended.popleft()
+    finally:
+        _ended.clear()  # Empty already, unless a callback has failed.

@@ -7,6 +7,7 @@ Sources: NettyRemotingAbstract, NettyRemotingServer; RocketMQ 4.9.8.
 
 import errno
 import inspect
+import resource
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, get_type_hints
@@ -28,6 +29,8 @@ _RECEIVE_BYTES = 1 << 20
 _BACKLOG = 1024
 _IDLE_SCAN_SECONDS = 5
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_DESCRIPTORS_KEPT = 256  # For log files, queues and tables: a store that cannot open one takes no more messages.
+_REFUSED_LOG_SECONDS = 60
 
 
 @frozen
@@ -121,6 +124,7 @@ class RemotingServer:
     _received: memoryview = field(init=False)  # One for all: a read is worked off before the next one.
     _readers: dict[Connection, FrameReader] = field(factory=dict, init=False)
     _nursery: trio.Nursery = field(init=False)
+    _refused_logged_at: float = field(default=float("-inf"), init=False)
 
     def __attrs_post_init__(self) -> None:
         self._received = memoryview(bytearray(_RECEIVE_BYTES))
@@ -154,10 +158,22 @@ class RemotingServer:
                     log.error("no file descriptors left for connections", error=str(error))
                     await trio.sleep(0.5)
                 continue  # Else: that one was gone before we looked.
-            if len(self.connections) >= self.config.connections_max:
+            if len(self.connections) >= self.config.connections_max or _is_among_the_last(peer.fileno()):
                 peer.close()
+                self._log_refused()
                 continue
             self._nursery.start_soon(self._serve_connection, peer)
+
+    def _log_refused(self) -> None:
+        now = trio.current_time()
+        if now >= self._refused_logged_at + _REFUSED_LOG_SECONDS:
+            self._refused_logged_at = now
+            log.warning(
+                "connections are refused, there are too many",
+                connections=len(self.connections),
+                serverMaxConnections=self.config.connections_max,
+                descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            )
 
     async def _serve_connection(self, peer: socket.socket) -> None:
         try:
@@ -263,6 +279,12 @@ class RemotingServer:
                 allowed = self.config.half_frame_seconds_max if reader.buffered else self.config.idle_seconds_max
                 if now - connection.last_active > allowed:
                     connection.close()
+
+
+def _is_among_the_last(descriptor: int) -> bool:
+    """Whether this process has few more to give: the kernel hands out the lowest that is free."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit != resource.RLIM_INFINITY and descriptor >= limit - min(_DESCRIPTORS_KEPT, limit // 4)
 
 
 def _explain(error: Exception, request: Request) -> Reply:

@@ -273,6 +273,18 @@ def test_a_queue_that_cannot_be_written(tmp_path):
     assert store.dispatched_offset == 0
 
 
+async def test_a_stop_without_the_last_queue_entries_is_not_clean(tmp_path):
+    """The next start has to look for what the queues lack."""
+    store = opened(tmp_path)
+    (tmp_path / "consumequeue" / "T1").write_text("a file where a directory should be")
+    store.put([put_message(), put_message("T2")])
+    await store.close()
+    assert (tmp_path / "abort").exists()
+    (tmp_path / "consumequeue" / "T1").unlink()
+    again = opened(tmp_path)
+    assert (again.queue("T1", 0).max_offset, again.queue("T2", 0).max_offset) == (1, 1)
+
+
 async def test_statistics(tmp_path):
     store = opened(tmp_path)
     store.put([put_message()] * 3)

@@ -15,6 +15,7 @@ from cluster.remoting.command import RemotingCommand
 from store.config import BrokerRole
 from store.errors import StoreDirectoryError
 from store.message import decode_message
+from store.message_store import MessageStore
 from tests.cluster.broker.helpers import heartbeat, make_broker
 
 
@@ -211,6 +212,39 @@ async def test_a_broken_table_is_named_before_anything_is_served(tmp_path):
     broker.offsets_file.save('{"offsetTable":')
     with pytest.raises(StoreDirectoryError, match=r"consumerOffset\.json"):
         await broker.run()
+
+
+async def test_a_stop_while_the_store_is_loading(tmp_path, monkeypatch):
+    """Recovery may take long enough for somebody to change their mind."""
+    load, scope = MessageStore.load, trio.CancelScope()
+
+    def load_slowly(store):
+        load(store)
+        trio.from_thread.run_sync(scope.cancel)
+
+    monkeypatch.setattr(MessageStore, "load", load_slowly)
+    with trio.fail_after(5), scope:
+        await make_broker(tmp_path, listen_port=0).run()
+    assert scope.cancelled_caught
+    assert not (tmp_path / "abort").exists()
+
+
+async def test_a_stop_that_goes_wrong_is_an_end_too(tmp_path, monkeypatch):
+    broker = make_broker(tmp_path, listen_port=0)
+
+    def save(_broker, _file, _table):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Broker, "save", save)
+
+    async def start_and_stop():
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            nursery.cancel_scope.cancel()
+
+    with trio.fail_after(5), pytest.raises(BaseExceptionGroup) as raised:
+        await start_and_stop()
+    assert raised.group_contains(RuntimeError)
 
 
 async def test_a_busy_port_is_an_error_and_leaves_no_socket(cluster):

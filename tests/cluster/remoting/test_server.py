@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import resource
 import socket
 import struct
 from contextlib import asynccontextmanager, suppress
@@ -401,6 +402,28 @@ async def test_a_peer_that_leaves_is_forgotten():
 # Much of everything
 
 
+async def test_connections_that_die_together_are_forgotten_together():
+    """The end of one is told to the next, whose end shows then: that must not nest as deeply as there are connections."""
+    count, told = 300, []
+    async with serving() as here:
+
+        def tell_the_others(connection):
+            told.append(connection)
+            for other in list(here.server.connections - set(told)):
+                other.write(b"news")
+
+        here.server.on_connect.append(lambda connection: connection.on_close.append(tell_the_others))
+        clients = [await here.connect() for _ in range(count)]
+        while len(here.server.connections) < count:
+            await trio.testing.wait_all_tasks_blocked()
+        for client in clients:
+            client.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.stream.socket.close()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert here.server.connections == set()
+        assert len(told) == len(set(told)) == count
+
+
 async def test_a_slow_reader_gets_everything_in_order():
     async with serving() as here:
         client = await here.connect()
@@ -452,6 +475,20 @@ async def test_connections_are_limited():
         await clients[0].stream.aclose()
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert (await (await here.connect()).ask(ECHO, text="x")).code == 0
+
+
+async def test_connections_leave_descriptors_for_files(monkeypatch):
+    """A flood of connections must not keep the store from opening its next file, which it never gets over."""
+    with socket.socket() as lowest_free:
+        limit = lowest_free.fileno() + 100
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (limit, limit))
+    async with serving() as here:
+        with capture_logs() as logs:
+            clients = [await here.connect() for _ in range(100)]
+            assert await clients[-1].receive() is None
+        assert 0 < len(here.server.connections) < 50
+        assert [entry["event"] for entry in logs] == ["connections are refused, there are too many"]
+        assert (await clients[0].ask(ECHO, text="x")).code == 0
 
 
 def knock(address, count, *, reset):
