@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.options import FORMATS, examples, namesrv_option, run_admin
+from cluster.cli.options import examples, format_option, namesrv_option, run_admin
 
 if TYPE_CHECKING:
     from cluster.client.consumer import From, ReceivedMessage
@@ -17,10 +17,10 @@ _CONSUME_EXAMPLES = (
 )
 
 
-@click.command("consume", epilog=examples(*_CONSUME_EXAMPLES))
+@click.command("consume", short_help="Print a topic's messages.", epilog=examples(*_CONSUME_EXAMPLES))
 @click.argument("topic")
 @namesrv_option
-@click.option("-o", "--output", "fmt", type=click.Choice(FORMATS), default="pretty", show_default=True)
+@format_option
 @click.option("--group", metavar="G", help="Go on where this group stands, and move its offsets.")
 @click.option("--tags", default="*", metavar="EXPR", help='Only these, for example "TagA || TagB".')
 @click.option("--from", "start", metavar="first|last|OFFSET", help="Where to begin in each queue.  [default: first]")
@@ -50,7 +50,15 @@ def consume(namesrv: str, topic: str, fmt: str, start: str | None, count: int | 
         if not options["follow"]:
             raise
     if not shown:
-        click.echo(f"No messages in {topic} from there on.", err=True)
+        click.echo(_nothing(topic, start, options["tags"], options["group"]), err=True)
+
+
+def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str:
+    """What was looked for and is not there."""
+    with_tags = f" with the tags {tags}" if tags not in ("", "*") else ""
+    place = f" from {start} on" if start not in (None, "first") else ""
+    new = f" that are new to the group {group}" if group is not None and start is None else ""
+    return f"No messages in {topic}{with_tags}{place}{new}."
 
 
 def _start(text: str | None) -> "From | int | None":

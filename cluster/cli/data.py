@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.errors import CliError
+from cluster.cli.errors import CliError, sentence
 from cluster.cli.options import examples, format_option, namesrv_option, run_admin
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ def topic_group() -> None:
     """Look at topics."""
 
 
-@topic_group.command("list", epilog=examples("twinlog topic list", "twinlog topic list --all -o json"))
+@topic_group.command(
+    "list",
+    short_help="Show each topic.",
+    epilog=examples("twinlog topic list", "twinlog topic list --all -o json"),
+)
 @namesrv_option
 @format_option
 @click.option("--all", "all_topics", is_flag=True, help="Also the topics that brokers make for themselves.")
@@ -73,12 +77,14 @@ def send(namesrv: str, fmt: str, file: Any, **options: Any) -> None:
     Each line tells status, topic, broker and queue, queue offset and offsetMsgId. Every status says that the message is
     stored; one other than SEND_OK, that it is not yet as safe as the broker promises, and then the exit status is 1.
     """
+    if not options["topic"]:
+        raise click.UsageError("TOPIC is empty.")  # A broker would take it for TBW102.
     bodies = _bodies(options.pop("body"), file, options.pop("lines"))
     count = options.pop("count")
     try:
         make = _message_maker(**options)
     except ValueError as error:
-        raise click.UsageError(f"{error}.") from error
+        raise click.UsageError(sentence(error)) from error
     report = _SendReport(fmt)
 
     async def messages() -> "AsyncIterator[OutgoingMessage]":
@@ -92,7 +98,7 @@ def send(namesrv: str, fmt: str, file: Any, **options: Any) -> None:
 
 def _bodies(body: str | None, file: Any, lines: bool) -> "list[bytes] | Any":
     if (body is None) == (file is None):
-        raise click.UsageError("Give the body as an argument or with --file, one of the two.")
+        raise click.UsageError("Give the body as an argument or with --file (- is standard input), one of the two.")
     if body is not None:
         if lines:
             raise click.UsageError("--lines needs --file.")

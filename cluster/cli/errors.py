@@ -3,6 +3,7 @@
 Exit status: 0 done, 1 failed, 2 usage or configuration, 3 not reachable.
 """
 
+from collections.abc import Sequence
 from typing import IO, Any
 
 import click
@@ -26,10 +27,17 @@ class CliError(click.ClickException):
             click.echo(f"  {line}", err=True)
 
 
-def explain(error: BaseException, namesrv: str) -> CliError | None:
+def sentence(error: BaseException) -> str:
+    """Its words with a capital letter and a full stop."""
+    words = str(error)
+    return f"{words[:1].upper()}{words[1:].rstrip('.')}."
+
+
+def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
     from cluster.client.producer import NoRouteError
     from cluster.config_file import ConfigError
+    from cluster.remoting.codes import ResponseCode
     from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
     from store.errors import MessageFormatError
 
@@ -37,13 +45,19 @@ def explain(error: BaseException, namesrv: str) -> CliError | None:
         first, *rest = str(error).splitlines()
         return CliError(first, "\n  ".join(rest), exit_code=USAGE)
     if isinstance(error, NoRouteError):
-        return CliError(str(error), next_step="See what there is with: twinlog list; twinlog topic list")
+        return CliError(sentence(error), next_step="See what there is with: twinlog list; twinlog topic list")
     if isinstance(error, (RemotingConnectError, RemotingTimeoutError)):
-        which = "The name server" if error.address in namesrv else "A broker"
-        step = "Is it running? Start one with: twinlog up. Name another with -n HOST:PORT or NAMESRV_ADDR."
+        which, step = "A broker", "See who is there with: twinlog list"
+        if error.address in namesrv:
+            which = "The name server"
+            step = "Is it running? Start one with: twinlog up. Name another with -n HOST:PORT or NAMESRV_ADDR."
         return CliError(f"{which} cannot be reached.", str(error), step, exit_code=UNREACHABLE)
     if isinstance(error, RequestError):
-        return CliError("The request was refused.", str(error))
+        refused: dict[int, str] = {
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "Is what -n or NAMESRV_ADDR names a name server, not a broker?",
+            ResponseCode.MESSAGE_ILLEGAL: "Is it larger than the broker's maxMessageSize (4 MiB unless set)?",
+        }
+        return CliError("The request was refused.", str(error), refused.get(error.code, ""))
     if isinstance(error, RemotingError):
         return CliError("The answer could not be understood.", str(error), "Is a RocketMQ or twinlog listening there?")
     if isinstance(error, MessageFormatError):

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-DEBUG, INFO, WARNING = 10, 20, 30
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
 
 def import_structlog() -> Any:

@@ -16,14 +16,14 @@ def member_columns() -> "list[Column]":
 
     return [
         Column("MEMBER", lambda m: m.name),
-        Column("ADDRESS", lambda m: m.address),
+        Column("ADDRESS", lambda m: m.address, spare=1),
         Column("ROLE", lambda m: m.role),
         Column("STATE", lambda m: m.state),
         Column("WRITTEN", lambda m: m.written_offset, count, right=True),
         Column("FLUSHED", lambda m: m.flushed_offset, count, right=True, wide=True),
-        Column("CONFIRMED", lambda m: m.confirmed_offset, count, right=True),
+        Column("CONFIRMED", lambda m: m.confirmed_offset, count, right=True, spare=2),
         Column("LAG", lambda m: m.lag_bytes, size, right=True),
-        Column("BEHIND", lambda m: m.lag_seconds, seconds, right=True),
+        Column("BEHIND", lambda m: m.lag_seconds, seconds, right=True, spare=3),
         Column("RATE", lambda m: m.rate_bytes_per_second, rate, right=True),
         Column("CLUSTER", lambda m: m.cluster, wide=True),
         Column("GROUP", lambda m: m.group, wide=True),
@@ -34,7 +34,9 @@ def member_columns() -> "list[Column]":
 
 
 @click.command(
-    "list", epilog=examples("twinlog list", "twinlog list -n 10.0.0.1:9876 -o json | jq '.members[].lag_bytes'")
+    "list",
+    short_help="Show how each member is.",
+    epilog=examples("twinlog list", "twinlog list -n 10.0.0.1:9876 -o json | jq '.members[].lag_bytes'"),
 )
 @namesrv_option
 @format_option

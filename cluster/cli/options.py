@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cluster.cli.errors import explain, innermost
-from cluster.cli.log import WARNING, set_up_log
+from cluster.cli.log import ERROR, set_up_log
 
 if TYPE_CHECKING:
     from cluster.admin import Admin
@@ -52,16 +52,22 @@ def examples(*lines: str) -> str:
 
 def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
     """Run one operation to its end, with a client of its own. Raises CliError for what a person can mend."""
-    set_up_log(WARNING)
+    set_up_log(ERROR)  # What goes wrong is told as the command's own error.
 
     import trio
 
     from cluster.admin import open_admin
     from cluster.client.api import name_servers
+    from cluster.remoting.address import split_address
 
     addresses = name_servers(namesrv)
     if not addresses:
         raise click.UsageError("--namesrv is empty: allowed is HOST:PORT, or several joined by ;")
+    for address in addresses:
+        try:
+            split_address(address)
+        except ValueError:
+            raise click.UsageError(f"--namesrv {address}: allowed is HOST:PORT, or several joined by ;") from None
 
     async def main() -> T:
         async with open_admin(addresses) as admin:
@@ -73,7 +79,7 @@ def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
         inner = innermost(error)
         if isinstance(inner, (KeyboardInterrupt, BrokenPipeError)):  # Not about the cluster: for main.py.
             raise inner from None
-        told = explain(inner, namesrv)
+        told = explain(inner, addresses)
         if told is None:
             raise
         raise told from error

@@ -1,9 +1,13 @@
 """Is a port free, and if not, who has it?"""
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from cluster.cli.up_plan import LOOPBACK, Port
+
+if TYPE_CHECKING:
+    import psutil
 
 
 def busy_ports(ports: Iterable[Port], host: str = LOOPBACK) -> list[Port]:
@@ -22,6 +26,19 @@ def _is_free(host: str, port: int) -> bool:
     return True
 
 
+MORE_MAX = 10
+
+
+def in_use(busy: Sequence[Port]) -> tuple[str, str]:
+    """One sentence about the first busy port and who holds it, and one about the others, if any."""
+    first, *more = busy
+    what = f"Port {first.number} ({first.purpose}) is in use by {holder(first.number)}."
+    if not more:
+        return what, ""
+    numbers = ", ".join(str(port.number) for port in more[:MORE_MAX])
+    return what, f"{len(more)} more are in use: {numbers}{', ...' if len(more) > MORE_MAX else ''}."
+
+
 def holder(port: int) -> str:
     """Name the process that listens on a TCP port: "process 4711 (java)"; vaguely where this user may not know."""
     import psutil
@@ -31,7 +48,15 @@ def holder(port: int) -> str:
             if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port:
                 if connection.pid is None:
                     break
-                return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
+                return f"process {connection.pid} ({_name(psutil.Process(connection.pid))})"
     except psutil.Error:
         pass
     return "a process that this user cannot see"
+
+
+def _name(process: "psutil.Process") -> str:
+    """What a person calls it: one of ours is not just some Python."""
+    words = process.cmdline()
+    if "cluster.cli.main" in words[:-1]:  # As `twinlog up` starts its members.
+        return f"twinlog {words[words.index('cluster.cli.main') + 1]}"
+    return process.name()

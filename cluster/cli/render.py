@@ -26,6 +26,7 @@ class Column:
     show: Callable[[Any], str] = str
     right: bool = False
     wide: bool = False  # Only with -o wide, and in TSV.
+    spare: int = 0  # Above 0: left out of a table that is too wide for its terminal, the highest first.
 
 
 def table(columns: Sequence[Column], rows: Iterable[Any], fmt: str) -> None:
@@ -38,7 +39,7 @@ def table(columns: Sequence[Column], rows: Iterable[Any], fmt: str) -> None:
     shown = [column for column in columns if fmt == "wide" or not column.wide]
     cells = cells_of(shown, rows)
     if sys.stdout.isatty():
-        _rich(shown, cells)
+        _rich(shown, cells, keep_all=fmt == "wide")
     else:
         click.echo(plain(shown, cells))
 
@@ -51,7 +52,7 @@ def cells_of(columns: Sequence[Column], rows: Iterable[Any]) -> list[list[str]]:
 def plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
     """Columns two blanks apart, without lines or colour."""
     lines = [[column.title for column in columns], *cells]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    widths = _widths(columns, cells)
     return "\n".join(
         "  ".join(
             text.rjust(width) if column.right else text.ljust(width)
@@ -59,6 +60,22 @@ def plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Which columns to show on a terminal of that width: a column less tells more than every cell cut short."""
+    widths = _widths(columns, cells)
+    kept = list(range(len(columns)))
+    while sum(widths[i] + 2 for i in kept) - 2 > width:
+        least = max(kept, key=lambda i: columns[i].spare)
+        if not columns[least].spare:
+            break
+        kept.remove(least)
+    return kept
+
+
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(column.title), *(len(line[i]) for line in cells), 0) for i, column in enumerate(columns)]
 
 
 def rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Any:
@@ -87,10 +104,19 @@ STATE_STYLES = {
 }
 
 
-def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, keep_all: bool) -> None:
     from rich.console import Console
 
-    Console().print(rich_table(columns, cells))
+    console = Console()
+    kept = list(range(len(columns))) if keep_all else fitting(columns, cells, console.width)
+    cells = [[line[i] for i in kept] for line in cells]
+    shown = [columns[i] for i in kept]
+    # What is wider still, the terminal wraps: nothing is cut.
+    console.width = max(sum(width + 2 for width in _widths(shown, cells)), console.width)
+    console.print(rich_table(shown, cells))
+    if len(shown) < len(columns):
+        left_out = ", ".join(column.title for i, column in enumerate(columns) if i not in kept)
+        console.print(f"for want of room without {left_out}; -o wide shows all", style="dim")
 
 
 def json_document(**parts: Any) -> None:

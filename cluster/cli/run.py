@@ -84,13 +84,19 @@ def _print_configuration(configuration: Any) -> None:
 
 @click.command(
     "up",
+    short_help="Run a whole cluster on this machine.",
     epilog=examples(
         "twinlog up",
         "twinlog up --masters 2 --slaves 2 --port-base 20000 --dir ./data",
         "twinlog up --set flushDiskType=SYNC_FLUSH",
     ),
 )
-@click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Where the data lies.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the data lies.  [default: twinlog in $XDG_DATA_HOME, else ~/.local/share/twinlog]",
+)
 @click.option("--masters", type=click.IntRange(1, 1000), default=1, show_default=True, help="Broker groups.")
 @click.option("--slaves", type=click.IntRange(0, 100), default=1, show_default=True, help="Slaves of each master.")
 @click.option("--async", "is_async", is_flag=True, help="Answer producers before a slave has the message.")

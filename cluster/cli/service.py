@@ -15,7 +15,7 @@ import trio
 
 from cluster.cli.errors import CliError, innermost
 from cluster.cli.log import set_up_log
-from cluster.cli.ports import busy_ports, holder
+from cluster.cli.ports import busy_ports, in_use
 from cluster.cli.up_plan import Port
 from cluster.config_file import Configuration
 from store.errors import StoreError
@@ -123,9 +123,9 @@ def _told(
     """
     error = innermost(group)
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        busy = busy_ports((port for port in ports if port.number > 0), host)
-        what = "; ".join(f"Port {port.number} ({port.purpose}) is in use by {holder(port.number)}" for port in busy)
-        return CliError(f"{what or error}.", next_step="Stop it, or choose another port in the configuration.")
+        busy = busy_ports([port for port in ports if port.number > 0], host)
+        what, why = in_use(busy) if busy else (f"{error}.", "")
+        return CliError(what, why, "Stop it, or choose another port in the configuration.")
     if isinstance(error, (OSError, StoreError)) or (is_starting and isinstance(error, ValueError)):
         return CliError(f"{str(error).rstrip('.')}.")
     return None

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 from cluster.cli.errors import USAGE, CliError, innermost
 from cluster.cli.log import WARNING, set_up_log
 from cluster.cli.member_process import Exit, MemberProcess, program
-from cluster.cli.ports import busy_ports, holder
+from cluster.cli.ports import busy_ports, in_use
 from cluster.cli.up_plan import BrokerPlan, UpPlan, broker_conf
 
 if TYPE_CHECKING:
@@ -70,10 +70,7 @@ def _lock(plan: UpPlan) -> IO[str]:
 def _check_ports(plan: UpPlan) -> None:
     busy = busy_ports(port for member in plan.members for port in member.listens)
     if busy:
-        raise CliError(
-            "; ".join(f"Port {port.number} ({port.purpose}) is in use by {holder(port.number)}" for port in busy) + ".",
-            next_step="Stop it, or move all ports with --port-base N.",
-        )
+        raise CliError(*in_use(busy), "Stop it, or move all ports with --port-base N.")
 
 
 class Supervisor:

@@ -70,22 +70,25 @@ async def _live(plan: UpPlan, admin: Admin, members: MemberList) -> None:
 
     with Live(console=Console(stderr=True), auto_refresh=False) as live:  # auto_refresh would be a thread.
         while True:
-            live.update(_renderable(plan, members), refresh=True)
+            live.update(_renderable(plan, members, live.console.width), refresh=True)
             await trio.sleep(POLL_SECONDS)
             members = await _ask(plan, admin)
 
 
-def _renderable(plan: UpPlan, members: MemberList) -> Any:
+def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
     from rich.console import Group
     from rich.text import Text
 
     from cluster.cli.look import member_columns
-    from cluster.cli.render import cells_of, rich_table
+    from cluster.cli.render import cells_of, fitting, rich_table
 
     columns = [column for column in member_columns() if not column.wide]
+    cells = cells_of(columns, members.members)
+    kept = fitting(columns, cells, width)
+    table = rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
     footer = [Text(f"issue: {issue}", style="yellow") for issue in members.issues]
     where = f"name server {plan.namesrv.address}  data {plan.directory}  Ctrl-C stops"
-    return Group(rich_table(columns, cells_of(columns, members.members)), *footer, Text(where, style="dim"))
+    return Group(table, *footer, Text(where, style="dim"))
 
 
 # ---- Pure parts

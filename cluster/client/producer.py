@@ -129,7 +129,9 @@ class Producer:
         if route is None and (route := await self.api.topic_route(DEFAULT_TOPIC)):
             queues = route.publish_queues(topic, queues_max=DEFAULT_TOPIC_QUEUES)
         if route is None:
-            raise NoRouteError(f"no broker has the topic {topic}, and none creates topics when a message comes")
+            raise NoRouteError(
+                f"no broker that is registered now has the topic {topic} or creates topics when a message comes"
+            )
         if not queues:
             raise NoRouteError(
                 f"no queue of the topic {topic} can be written now: its masters are down or write-protected"

@@ -89,7 +89,9 @@ async def test_consume_filters_counts_and_begins_where_asked(cluster):
     assert all(m["queue_offset"] >= 1 for m in lines(await cluster.twinlog(*consume, "--from", "1")))
     last = await cluster.twinlog(*consume, "--from", "last")
     assert last.stdout == ""
-    assert "No messages in orders" in last.stderr
+    assert "No messages in orders from last on." in last.stderr
+    nobody = await cluster.twinlog(*consume, "--tags", "D")
+    assert "No messages in orders with the tags D." in nobody.stderr
 
 
 async def test_a_group_goes_on_where_it_stood(cluster):
@@ -142,8 +144,14 @@ async def test_a_message_that_no_slave_has_is_told(cluster):
 async def test_an_unknown_topic_is_one_sentence(cluster):
     result = await cluster.twinlog("consume", "nowhere", ok=False)
     assert result.exit_code == 1
-    assert "no broker has a readable queue of the topic nowhere" in result.stderr
+    assert "Error: No broker has a readable queue of the topic nowhere" in result.stderr
     assert "Traceback" not in result.output
+
+
+async def test_a_broker_in_place_of_a_name_server_is_told_from_one(cluster):
+    result = await cluster.twinlog("list", "-n", cluster.master.address, ok=False)
+    assert result.exit_code == 1
+    assert "a name server, not a broker?" in result.stderr
 
 
 async def test_a_topic_name_that_cannot_be_is_refused_with_the_brokers_words(cluster):
@@ -161,6 +169,8 @@ async def test_a_topic_name_that_cannot_be_is_refused_with_the_brokers_words(clu
         (("send", "orders", "x", "--property", "KEYS=1"), "belongs to RocketMQ"),
         (("consume", "orders", "--from", "middle"), "first, last or a queue offset"),
         (("list", "-o", "xml"), "Invalid value"),
+        (("list", "-n", "127.0.0.1:99999"), "--namesrv 127.0.0.1:99999: allowed is HOST:PORT"),
+        (("send", "", "x"), "TOPIC is empty"),
     ],
 )
 async def test_wrong_usage_has_status_2(cluster, arguments, words):

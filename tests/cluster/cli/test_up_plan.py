@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.cli.ports import busy_ports, holder
+from cluster.cli.ports import busy_ports, holder, in_use
 from cluster.cli.up_plan import PlanError, Port, broker_conf, group_name, plan_up
 from cluster.properties_file import parse_properties
 
@@ -86,4 +86,7 @@ def test_a_busy_port_is_found_and_its_holder_named():
         port = server.getsockname()[1]
         assert busy_ports([Port(port, "x")]) == [Port(port, "x")]
         assert holder(port).startswith("process ")
+        more = [Port(1000 + k, "y") for k in range(12)]
+        assert in_use([Port(port, "x")]) == (f"Port {port} (x) is in use by {holder(port)}.", "")
+        assert in_use([Port(port, "x"), *more])[1].startswith("12 more are in use: 1000, 1001, ")
     assert busy_ports([Port(port, "x")]) == []
