@@ -23,6 +23,7 @@ from ha.log_limit import LogLimit
 from ha.protocol import NO_REQUEST_YET
 from ha.statistics import ConnectionState, HAConnectionStatistics, HAStatistics
 from ha.transport import SocketTransport, Transport
+from store.config import BrokerRole
 from store.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -53,7 +54,12 @@ class HAService:
     def __attrs_post_init__(self) -> None:
         self.group_transfer = GroupTransferService(self.config)
         self.client = HAClient(self.store, self.config)
-        self.client.set_master(self.config.master_address or None)
+        if self.store.config.broker_role is BrokerRole.SLAVE:
+            self.client.set_master(self.config.master_address)
+        elif self.config.master_address:  # Left behind by a promotion, say. A log that two write to is nobody's.
+            log.warning(
+                "a master follows nobody, haMasterAddress is ignored", haMasterAddress=self.config.master_address
+            )
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and follow until cancelled; started() gives the port. Raises OSError when the port cannot be had."""

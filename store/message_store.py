@@ -254,6 +254,8 @@ class MessageStore:
 
         Raises StoreNotWritableError; nothing of `data` counts as written then.
         """
+        if self.config.broker_role is not BrokerRole.SLAVE:
+            raise StoreNotWritableError("this broker is a master, whose log is written by producers only")
         if self.why_not_writable:
             raise StoreNotWritableError(self.why_not_writable)
         try:

@@ -191,7 +191,7 @@ class RegistrationService:
         try:
             answer = await self._call(name_server, header, body, timeout_ms=self.config.register_broker_timeout_ms)
             self._take(name_server, answer)
-        except (RemotingError, ValueError) as error:
+        except (RemotingError, ValueError, AttributeError) as error:
             self._failed(name_server, "registration failed", error)
             return False
         self._failing.discard(name_server)

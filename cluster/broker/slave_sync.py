@@ -79,7 +79,7 @@ class SlaveSynchronize:
         for name, step in steps:
             try:
                 await step(address)
-            except (RemotingError, ValueError, TypeError, AttributeError, OSError) as error:
+            except (RemotingError, ValueError, TypeError, AttributeError, OverflowError, OSError) as error:
                 if name not in self._failing:
                     log.warning("could not copy from the master", what=name, master=address, error=str(error))
                     self._failing.add(name)

@@ -50,7 +50,7 @@ class Member:
 
 @asynccontextmanager
 async def member(
-    root: Path, *, slaves: tuple[str, ...] = ("127.0.0.1",), port: int = 0, role: BrokerRole, **config: int
+    root: Path, *, slaves: tuple[str, ...] = ("127.0.0.1",), port: int = 0, role: BrokerRole, **config: int | str
 ) -> AsyncIterator[Member]:
     store = open_store(root, file_size=FILE_SIZE, role=role)
     ha_config = HAConfig(listen_host="127.0.0.1", listen_port=port, **config)
@@ -75,6 +75,20 @@ async def connect(member: Member, *reports: int) -> trio.SocketStream:
     stream = await trio.open_tcp_stream("127.0.0.1", member.port)
     await stream.send_all(b"".join(map(ACK.pack, reports)))
     return stream
+
+
+async def test_a_master_follows_nobody(tmp_path):
+    """haMasterAddress is left behind when somebody makes a slave a master by hand. RocketMQ looks at it on slaves only."""
+    async with (
+        master_at(tmp_path) as old,
+        member(tmp_path / "new", role=BrokerRole.ASYNC_MASTER, master_address=old.address) as promoted,
+    ):
+        put(old.store, b"for the old one")
+        end = put(promoted.store, b"for the new one")
+        await trio.sleep(0.1)
+        assert promoted.store.max_offset == end
+        assert old.ha.statistics().connections == ()
+        assert promoted.ha.statistics().role == "master"
 
 
 async def test_a_slave_follows(tmp_path):

@@ -90,6 +90,14 @@ def test_a_slave_takes_nothing_from_producers(tmp_path):
     assert store.max_offset == 0
 
 
+def test_a_master_takes_nothing_from_other_masters(tmp_path):
+    """Queue offsets would be given twice, and the second message with one is in no queue."""
+    store = opened(tmp_path)
+    with pytest.raises(StoreNotWritableError, match="is a master"):
+        store.append_replicated(b"x", [])
+    assert store.max_offset == 0
+
+
 async def test_a_store_that_is_not_open_takes_nothing(tmp_path):
     store = make(tmp_path)
     assert statuses(store.put([put_message()])) == [PutStatus.SERVICE_NOT_AVAILABLE]

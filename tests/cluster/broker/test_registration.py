@@ -23,6 +23,7 @@ class FakeNameServers:
     asked: list[tuple[float, str, RemotingCommand]] = field(factory=list)
     master: dict[str, str] = field(factory=dict)
     ordered: dict[str, str] | None = None
+    table_body: bytes | None = None  # Instead of what `ordered` makes.
     slaves: dict[str, dict[int, str]] = field(factory=dict)
     addresses: set[str] = field(factory=set)
 
@@ -39,7 +40,7 @@ class FakeNameServers:
                 0, body=fastjson.dumps({"brokerAddrTable": {"broker-a": {"brokerAddrs": addresses}}})
             )
         table = fastjson.dumps({"table": self.ordered}) if self.ordered is not None else b""
-        return RemotingCommand(0, ext=dict(self.master), body=table)
+        return RemotingCommand(0, ext=dict(self.master), body=table if self.table_body is None else self.table_body)
 
     def times(self, code, address=NS1):
         return [round(time, 2) for time, to, command in self.asked if command.code == code and to == address]
@@ -158,6 +159,18 @@ async def test_ordered_topics_are_named_by_the_name_server(autojump_clock, nurse
     await trio.sleep(5)
     assert registration.topics.table["T1"].order
     assert len(fake.times(103)) == 3, "start, once more for the change, and the early repeat"
+
+
+async def test_an_answer_that_is_none_is_a_failure(autojump_clock, nursery):
+    """Of one name server: whoever sits at that address must not end the broker."""
+    fake = FakeNameServers(table_body=b"[]")
+    registration = service(fake)
+    nursery.start_soon(registration.run)
+    await trio.sleep(3)
+    assert not registration.registered.is_set()
+    fake.table_body = None
+    await trio.sleep(3)
+    assert registration.registered.is_set()
 
 
 async def test_a_master_watches_who_its_slaves_are(autojump_clock, nursery):

@@ -68,10 +68,11 @@ async def test_all_tables_are_copied_and_saved(slave):
     assert again.schedule.positions == {1: 2, 3: 2}
 
 
-async def test_a_step_that_fails_does_not_keep_the_others(slave, capsys):
+@pytest.mark.parametrize("nonsense", [b"not JSON", b"[]", b'{"dataVersion":{"counter":1e999}}'])
+async def test_a_step_that_fails_does_not_keep_the_others(slave, capsys, nonsense):
     """And is told once, not each ten seconds."""
     bodies = slave.slave_sync.client.bodies
-    bodies[FAST, 21] = b"not JSON"
+    bodies[FAST, 21] = nonsense
     bodies[MASTER, 45] = RemotingCommand(1, remark="no")
     for _ in range(3):
         await slave.slave_sync.synchronize(MASTER)
