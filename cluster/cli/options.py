@@ -1,5 +1,6 @@
 """What several commands share: options, the help with examples at its end, and running an operation of `Admin`."""
 
+import signal
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,6 +51,31 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
+async def until_interrupted(work: "Awaitable[T]") -> T:
+    """Carry out `work`; at Ctrl-C cancel it and raise KeyboardInterrupt.
+
+    Python's own way raises it wherever the program just is, which can be between two steps that belong together.
+    """
+    import threading
+
+    import trio
+
+    if threading.current_thread() is not threading.main_thread():  # Only the main thread hears of signals.
+        return await work
+    with trio.open_signal_receiver(signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def cancel_at_signal() -> None:
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(cancel_at_signal)
+            result = await work
+            nursery.cancel_scope.cancel()
+            return result
+    raise KeyboardInterrupt
+
+
 def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
     """Run one operation to its end, with a client of its own. Raises CliError for what a person can mend."""
     set_up_log(ERROR)  # What goes wrong is told as the command's own error.
@@ -71,7 +97,7 @@ def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
 
     async def main() -> T:
         async with open_admin(addresses) as admin:
-            return await operation(admin)
+            return await until_interrupted(operation(admin))
 
     try:
         return trio.run(main)
