@@ -20,6 +20,7 @@ from store.wakeup import Wakeup
 log = structlog.get_logger()
 
 REFUSED_WITHIN = 1.0  # Seconds. A master that ends the connection so soon after a report did it because of the report.
+SLOW_SECONDS = 5.0  # Between attempts where haste cannot help: a person has to look first.
 REFUSALS = 2  # So many in a row are no accident.
 
 
@@ -34,8 +35,8 @@ async def connect_socket(address: str) -> Transport:
 
 
 def _reconnects(wait_max: float, slow: Callable[[], bool]) -> tenacity.AsyncRetrying:
-    """Try once more at once, then wait longer and longer, never equally long; where haste cannot help, the longest at
-    once.
+    """Try once more at once, then wait longer and longer, never equally long; where haste cannot help, with long
+    pauses from the first.
     """
     quick = tenacity.wait_chain(
         tenacity.wait_none(), tenacity.wait_random_exponential(multiplier=0.2, min=0.05, max=wait_max)
@@ -43,7 +44,7 @@ def _reconnects(wait_max: float, slow: Callable[[], bool]) -> tenacity.AsyncRetr
     return tenacity.AsyncRetrying(
         sleep=trio.sleep,
         retry=tenacity.retry_if_exception_type(HAError),
-        wait=lambda state: wait_max if slow() else quick(state),
+        wait=lambda state: SLOW_SECONDS if slow() else quick(state),
     )
 
 
@@ -109,6 +110,8 @@ class HAClient:
                 raise
 
     async def _open(self, address: str) -> Replica:
+        if self.store.why_not_writable:
+            raise HALogError(f"this log takes no bytes: {self.store.why_not_writable}")
         with trio.move_on_after(self.config.connect_timeout_ms / 1000):
             transport = await self.connect(address)
             self._connections += 1

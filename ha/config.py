@@ -54,7 +54,7 @@ class HAConfig:
         5_000, key="haConnectTimeout", doc="longest wait for the master to take a connection", validator=_POSITIVE
     )
     reconnect_wait_max_ms: int = option(
-        5_000,
+        2_000,
         key="haReconnectWaitMax",
         doc="longest pause between two attempts to reach the master",
         validator=_POSITIVE,

@@ -40,6 +40,7 @@ class HAConnection:
     transfer: GroupTransferService
     config: HAConfig
     on_request: Callable[["HAConnection"], None] = _nothing  # Called once, when it has become a slave.
+    holdable: Callable[[], int] | None = None  # The end of what any slave can hold; None: all of the log.
     connected_since: float = field(factory=trio.current_time, init=False)
     request_offset: int = field(default=NO_REQUEST_YET, init=False)
     ack_offset: int = field(default=NO_REQUEST_YET, init=False)
@@ -49,6 +50,7 @@ class HAConnection:
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _last_read: float = field(init=False)
     _last_write: float = field(init=False)
+    _is_proven: bool = field(default=False, init=False)  # It can have what it said that it has.
     _idle: bool = field(default=False, init=False)  # The write task waits for bytes to send.
     _rated_offset: int = field(default=0, init=False)
 
@@ -82,6 +84,11 @@ class HAConnection:
         """End of what was sent; -1 before the request."""
         return self.transport.sent_offset if self.request_offset != NO_REQUEST_YET else NO_REQUEST_YET
 
+    @property
+    def proven_offset(self) -> int:
+        """What this slave holds at most, as far as this master knows: not what it merely claims to hold."""
+        return self.sent_offset if self._is_proven or self.sent_offset > self.request_offset else 0
+
     def rate(self, seconds: float) -> None:
         """Note how fast the stream ran since the last call, `seconds` ago."""
         if self.request_offset != NO_REQUEST_YET:
@@ -108,11 +115,14 @@ class HAConnection:
 
     def _begin(self, requested: int) -> None:
         log = self.store.commit_log
+        self._is_proven = self.holdable is None or requested <= self.holdable()
         self.transport.sent_offset = push_start(requested, log.min_offset, log.max_offset, log.file_size)
         self._rated_offset = self.transport.sent_offset
         self.request_offset = self.ack_offset = requested
         self.store.appended.append(self._push)
-        self.transfer.join(self, requested)
+        # A slave that claims more than anybody was ever sent has bytes of another history, or of a copy made by hand: it is
+        # served, but what it claims proves nothing.
+        self.transfer.join(self, requested if self._is_proven else 0)
         self.on_request(self)
 
     async def _read_task(self) -> None:
@@ -180,7 +190,10 @@ class HAConnection:
         offset = self.transport.sent_offset
         size = self.store.max_offset - offset
         if self._idle and 0 < size <= PUSH_SIZE_MAX and self._is_synchronous:
-            body = self.store.commit_log.read(offset, size)
+            try:
+                body = self.store.commit_log.read(offset, size)
+            except OSError:  # No memory or descriptor for a map: sendfile needs none.
+                body = None
             if body is not None and self.transport.send_batch_now(BATCH_HEADER.pack(offset, size), body):
                 self._last_write = trio.current_time()
                 return

@@ -109,7 +109,11 @@ class GroupTransferService:
 
     def is_registered(self, ip: str) -> bool:
         """Whether a slave with this IP may count."""
-        return self._in_sync.is_registered(ip)
+        return self._in_sync.registered_with(ip) > 0
+
+    def registered_with(self, ip: str) -> int:
+        """How many slaves with this IP may count."""
+        return self._in_sync.registered_with(ip)
 
     async def run(self) -> None:
         """Refuse those who waited too long; when cancelled, all that still wait."""

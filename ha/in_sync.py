@@ -46,9 +46,9 @@ class InSync:
         self._entries = Counter(self.registered)
         self._recount()
 
-    def is_registered(self, ip: str) -> bool:
-        """Whether a slave with this IP may count."""
-        return ip in self._entries
+    def registered_with(self, ip: str) -> int:
+        """How many slaves with this IP may count."""
+        return self._entries[ip]
 
     def join(self, key: Hashable, address: str, ip: str, ack_offset: int) -> None:
         """Let a connection in that has made a valid request; what it holds is `ack_offset`."""
@@ -77,7 +77,7 @@ class InSync:
     def slaves(self) -> tuple[Slave, ...]:
         """All connections that joined, oldest first."""
         return tuple(
-            Slave(seat.address, seat.ack_offset, self.is_registered(seat.ip), seat.counted)
+            Slave(seat.address, seat.ack_offset, self.registered_with(seat.ip) > 0, seat.counted)
             for seat in self._seats.values()
         )
 

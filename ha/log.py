@@ -61,6 +61,10 @@ class ReplicatedStore(Protocol):
         """Where the next byte goes; 0 for a log without files."""
 
     @property
+    def why_not_writable(self) -> str:
+        """Why no bytes can be added or trusted any more, after an error of the disk; empty: all is well."""
+
+    @property
     def delays_ms(self) -> tuple[int, ...]:
         """The delays of levels 1, 2, ..., which the entries of delayed messages depend on."""
 

@@ -49,6 +49,7 @@ class HAService:
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _port: int = field(default=0, init=False)
     _stamps: AppendStamps = field(factory=AppendStamps, init=False)
+    _sent_offset_max: int = field(default=0, init=False)  # At start the log's end: earlier connections may have had it.
     _log_limit: LogLimit = field(factory=LogLimit, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -64,6 +65,7 @@ class HAService:
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and follow until cancelled; started() gives the port. Raises OSError when the port cannot be had."""
         self.members_changed(self.members())
+        self._sent_offset_max = self.store.max_offset
         accept = AcceptSocketService(self.config.listen_host, self.config.listen_port, self._take)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -87,7 +89,14 @@ class HAService:
     async def serve(self, transport: Transport, address: str, ip: str) -> None:
         """Serve one connection, however it came about, until it ends."""
         connection = HAConnection(
-            transport, address, ip, self.store, self.group_transfer, self.config, on_request=self._on_request
+            transport,
+            address,
+            ip,
+            self.store,
+            self.group_transfer,
+            self.config,
+            on_request=self._on_request,
+            holdable=self._holdable,
         )
         scope = trio.CancelScope()
         self._connections[connection] = scope
@@ -100,6 +109,13 @@ class HAService:
             self._log_end(connection, "connection of a slave ended", why=str(error))
         finally:
             self._connections.pop(connection, None)
+            self._sent_offset_max = max(self._sent_offset_max, connection.proven_offset)
+
+    def _holdable(self) -> int:
+        """The end of what a slave can hold of this log. One that is a slave itself cannot know: its bytes came from others."""
+        if self.store.config.broker_role is BrokerRole.SLAVE:
+            return self.store.max_offset
+        return max(self._sent_offset_max, *(each.proven_offset for each in self._connections), 0)
 
     def _take(self, accepted: socket.socket, address: str, ip: str) -> None:
         assert self._nursery is not None
@@ -123,7 +139,8 @@ class HAService:
 
     def _on_request(self, connection: HAConnection) -> None:
         admitted = self.group_transfer.is_registered(connection.ip)
-        if not admitted:
+        slaves = sum(each.ip == connection.ip and each.request_offset != NO_REQUEST_YET for each in self._connections)
+        if slaves > self.group_transfer.registered_with(connection.ip):
             self.ask_members()
         self._log(
             "slave connected"

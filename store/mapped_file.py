@@ -8,6 +8,7 @@ from pathlib import Path
 from attrs import define, field
 
 _LOOK_BYTES = 1 << 20  # At a time, where a file is searched for data.
+_ZEROS = bytes(_LOOK_BYTES)  # To compare with takes a fortieth of the time that counting takes.
 
 
 @define(eq=False)
@@ -89,7 +90,7 @@ class MappedFile:
                     return True
                 raise
             piece = os.pread(self.fd, _LOOK_BYTES, position)
-            if piece.count(0) != len(piece):
+            if piece != (_ZEROS if len(piece) == _LOOK_BYTES else bytes(len(piece))):
                 return False
             position += len(piece)
         return True

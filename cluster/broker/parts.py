@@ -229,8 +229,8 @@ class BrokerParts:
             connection.send(RemotingCommand(header.code, ext=encode_header_fields(header), flag=ONEWAY))
 
     def _has_strangers(self) -> bool:
-        """Whether somebody replicates whose IP is not that of a registered slave."""
-        return any(not each.admitted and each.request_offset >= 0 for each in self.ha.statistics().connections)
+        """Whether somebody replicates who does not count: it may be a slave that has only just registered."""
+        return any(not each.counted and each.request_offset >= 0 for each in self.ha.statistics().connections)
 
     def _master_changed(self, master: Master) -> None:
         if master.ha_address and not self.ha_config.master_address:

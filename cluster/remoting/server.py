@@ -5,7 +5,6 @@ it serves. Requests that come in great numbers go to a batch handler instead, al
 Sources: NettyRemotingAbstract, NettyRemotingServer; RocketMQ 4.9.8.
 """
 
-import errno
 import inspect
 import resource
 import socket
@@ -22,13 +21,13 @@ from cluster.remoting.config import ServerConfig
 from cluster.remoting.connection import Connection
 from cluster.remoting.errors import RemotingError, RequestError
 from cluster.remoting.header_fields import RequestHeader, decode_header
+from ha.accept import OUT_OF_RESOURCES
 
 log = structlog.get_logger()
 
 _RECEIVE_BYTES = 1 << 20
 _BACKLOG = 1024
 _IDLE_SCAN_SECONDS = 5
-_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _DESCRIPTORS_KEPT = 256  # For log files, queues and tables: a store that cannot open one takes no more messages.
 _REFUSED_LOG_SECONDS = 60
 
@@ -154,8 +153,8 @@ class RemotingServer:
             except BlockingIOError:
                 continue
             except OSError as error:
-                if error.errno in _NO_DESCRIPTORS:
-                    log.error("no file descriptors left for connections", error=str(error))
+                if error.errno in OUT_OF_RESOURCES:
+                    log.error("nothing left to take connections with", error=str(error))
                     await trio.sleep(0.5)
                 continue  # Else: that one was gone before we looked.
             if len(self.connections) >= self.config.connections_max or _is_among_the_last(peer.fileno()):

@@ -83,7 +83,7 @@ async def test_the_first_retry_is_at_once_and_later_ones_wait_longer_up_to_five_
     assert network.pauses[0] == 0
     assert all(0 < pause <= 5 for pause in network.pauses[1:])
     late = network.pauses[10:]
-    assert 1.5 < sum(late) / len(late) < 3.5  # Jitter: anything up to 5 s.
+    assert 0.6 < sum(late) / len(late) < 1.4  # Jitter: anything up to 2 s.
     assert len(set(late)) > 10
     assert (client.state, client.statistics().last_error) == ("retrying", "cannot connect: refused")
 
@@ -120,7 +120,7 @@ async def test_a_bad_master_is_not_asked_in_haste(autojump_clock, nursery, store
     client, network = start(nursery, store)
     network.otherwise = rubbish
     await trio.sleep(600)
-    assert len(network.attempts) < 400
+    assert len(network.attempts) < 800  # In 600 s.
     assert "bad record at offset 0" in (client.last_error or "")
 
 

@@ -345,3 +345,24 @@ async def test_a_frame_larger_than_a_socket_takes_at_once(tmp_path):
         await stream.aclose()
         nursery.cancel_scope.cancel()
     await store.close()
+
+
+async def test_a_claim_to_bytes_that_nobody_was_sent_releases_no_producer(tmp_path):
+    """A slave of a log that this master has lost since: its request may name any offset, and is no ack."""
+    async with master_at(tmp_path) as master:
+        sink = RecordingSink()
+        put(master.store, b"m" * 100)
+        stream = await trio.open_tcp_stream("127.0.0.1", master.port)
+        async with stream:
+            await stream.send_all(ACK.pack(master.store.max_offset))
+            await until(lambda: any(each.counted for each in master.ha.statistics().connections))
+            assert master.ha.group_transfer.push2_slave_max_offset == 0
+            end = put(master.store, b"n" * 100)
+            master.ha.group_transfer.wait(end, sink, b"frame")
+            with trio.fail_after(10):
+                received = b""
+                while len(received) <= BATCH_HEADER.size:
+                    received += await stream.receive_some()
+            assert sink.calls == 0
+            await stream.send_all(ACK.pack(end))
+            await until(lambda: sink.answered == [b"frame"])

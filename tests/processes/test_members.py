@@ -30,6 +30,7 @@ def ready_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
+@pytest.mark.quick
 def test_name_server_and_broker_say_when_they_are_ready_and_stop_cleanly(tmp_path):
     base = free_port_base()
     conf = tmp_path / "broker.conf"

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.timeout(180)
 MEMBERS = ["broker-a-0", "broker-a-1"]
 
 
+@pytest.mark.quick
 def test_one_command_is_a_cluster_that_takes_and_gives_messages(up):
     assert [(m["name"], m["role"], m["state"]) for m in up.members()] == [
         ("broker-a-0", "master", "serving"),
@@ -63,6 +64,7 @@ def test_changes_are_told_one_line_each(up):
     assert "broker-a-0  master  serving  offset 0" in up.stderr
 
 
+@pytest.mark.quick
 def test_ctrl_c_stops_all_cleanly_and_the_data_stays(tmp_path):
     with running(tmp_path / "data") as up:
         up.wait_ready()
