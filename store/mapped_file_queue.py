@@ -115,15 +115,15 @@ class MappedFileQueue:
             last.flushed = min(last.flushed, position)
         return removed
 
-    def cut(self, offset: int, *, is_clear: bool = False) -> None:
+    def cut(self, offset: int, *, is_clear: bool | None = None) -> None:
         """Forget everything from `offset` on: later files are deleted, the rest of the last one is zero afterwards, durably.
 
-        `is_clear`: it is known to be zero already; to look takes its time, where a file is large.
+        `is_clear`: whether that rest is zero already, where the caller knows; to look takes its time, where a file is large.
         """
         removed = self.rewind(offset)
         if self.files and not is_clear:
             last, position = self.files[-1], min(max(0, offset - self.files[-1].start), self.file_size)
-            if not last.is_clear_from(position):
+            if is_clear is False or not last.is_clear_from(position):
                 last.clear_from(position)
                 if self.preallocate:
                     os.posix_fallocate(last.fd, 0, self.file_size)

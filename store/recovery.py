@@ -20,6 +20,8 @@ from store.record_scan import DispatchEntry, Scan, scan_records
 _RECOVER_FILES = 3
 # Bytes. What an earlier cut of RocketMQ's left behind begins right at the end; no record is as long as this.
 _LOOK_AFTER_CLEAN_STOP = 8 << 20
+# After a crash the rest of the file is made zero in any case; this much of it is looked at, to tell what was lost.
+_LOOK_AFTER_CRASH = 64 << 20
 _WINDOW = 4 << 20
 _SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
 
@@ -89,8 +91,8 @@ def recover(
         dispatched += sum(map(len, queues.put(fresh).values()))
     if after_crash and last is not None and last.phy_offset + last.size == end and _is_torn(log, last):
         end, error = last.phy_offset, "a record whose last bytes were not written"
-    cut_bytes = _dirty_bytes(log, end, None if after_crash else _LOOK_AFTER_CLEAN_STOP)
-    log.files.cut(end, is_clear=cut_bytes == 0)
+    cut_bytes = _dirty_bytes(log, end, _LOOK_AFTER_CRASH if after_crash else _LOOK_AFTER_CLEAN_STOP)
+    log.files.cut(end, is_clear=not after_crash and cut_bytes == 0)
     if after_crash or queues.max_phy_offset > end:
         queues.truncate(end)
     queues.correct_min_offsets(log.min_offset)
@@ -128,7 +130,7 @@ def _start_after_crash(log: CommitLog, recover_from_ms: int) -> int:
     return log.min_offset
 
 
-def _dirty_bytes(log: CommitLog, end: int, look_max: int | None) -> int:
+def _dirty_bytes(log: CommitLog, end: int, look_max: int) -> int:
     """How many bytes behind `end` are not just the zeros of a fresh file, counted to the end of what was written.
 
     0 when the first `look_max` bytes behind it are zero.
