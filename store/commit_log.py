@@ -20,12 +20,11 @@ from store.message import (
     FIXED_SIZE,
     MAGIC_BLANK,
     MAGIC_V1,
+    QUEUELESS,
     RECORD_V4,
     SIZE_AND_MAGIC,
     STORE_HOST_V6,
     TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
     Message,
     body_crc,
     decode_message,
@@ -36,7 +35,6 @@ from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, delivery_time
 
 _I16 = Struct(">h")
 TOPIC_SIZE_MAX = 127  # In a record of version 1: RocketMQ reads a signed byte.
-_QUEUELESS = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)  # Records that enter no consume queue.
 
 
 class PutMessage(NamedTuple):
@@ -153,7 +151,7 @@ class CommitLog:
             phy_offset = file.start + at
             key = (topic, queue_id)
             queue_offset = offsets[key] if key in offsets else self.next_queue_offsets.get(key, 0)
-            if sys_flag & TRANSACTION_MASK in _QUEUELESS:
+            if sys_flag & TRANSACTION_MASK in QUEUELESS:
                 queue_offset = 0
             else:
                 offsets[key] = queue_offset + 1

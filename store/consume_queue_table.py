@@ -11,12 +11,10 @@ from attrs import define, field
 
 from store.consume_queue import ConsumeQueue, Unit
 from store.mapped_file_queue import MappedFileQueue
-from store.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from store.message import QUEUELESS, TRANSACTION_MASK
 from store.record_scan import DispatchEntry
 
 log = structlog.get_logger()
-
-_QUEUELESS = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 
 @define(eq=False)
@@ -58,7 +56,7 @@ class ConsumeQueueTable:
         grown: dict[ConsumeQueue, list[int]] = {}
         queues = self._queues
         for entry in entries:
-            if entry.sys_flag & TRANSACTION_MASK in _QUEUELESS:
+            if entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
                 continue
             queue = queues.get((entry.topic, entry.queue_id)) or self.get(entry.topic, entry.queue_id)
             if queue.stage(entry):

@@ -105,7 +105,7 @@ def _collect(
         if count and (count >= messages_max or total + size > bytes_max):
             break
         passed += 1
-        if tags_codes is not None and _as_i32(code) not in tags_codes:
+        if tags_codes is not None and as_i32(code) not in tags_codes:
             continue
         if not (log_start <= phy_offset <= log_end - size and phy_offset % file_size + size <= file_size):
             removed = removed or not count
@@ -141,7 +141,8 @@ def _limits(config: StoreConfig, count_max: int) -> tuple[tuple[int, int], tuple
     )
 
 
-def _as_i32(code: int) -> int:
+def as_i32(code: int) -> int:
+    """A tags code as filters compare it: its low 32 bits, signed."""
     low = code & 0xFFFFFFFF
     return low - (1 << 32) if low & 0x80000000 else low
 

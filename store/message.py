@@ -21,6 +21,7 @@ from store.properties import parse_properties
 MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7 - (1 << 32), 0xDAA320AB - (1 << 32), 0xCBD43194 - (1 << 32)
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20  # sys_flag bits.
 TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK = 0xC, 0x4, 0x8, 0xC
+QUEUELESS = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)  # Records of these kinds enter no consume queue.
 
 SIZE_AND_MAGIC = Struct(">ii")
 # A record with two IPv4 hosts up to its body: nearly all of them.

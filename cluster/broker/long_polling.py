@@ -15,6 +15,7 @@ import structlog
 import trio
 from attrs import define, field
 
+from store.get_message import as_i32
 from store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
@@ -39,11 +40,7 @@ class HeldPull:
 
     def lets_through(self, codes: Sequence[int]) -> bool:
         wanted = self.wanted
-        return wanted is None or any(_as_i32(code) in wanted for code in codes)
-
-
-def _as_i32(code: int) -> int:
-    return (code + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+        return wanted is None or any(as_i32(code) in wanted for code in codes)
 
 
 def _remove(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
