@@ -182,7 +182,7 @@ class CommitLog:
                 code = delivery_time(properties, store_timestamp, self.delays_ms, code)
             # tuple's own constructor takes half the time of the generated one.
             results.append(new(PutResult, (PutStatus.PUT_OK, phy_offset, size, queue_offset, store_timestamp)))
-            entry = (topic, queue_id, queue_offset, phy_offset, size, code, store_timestamp, sys_flag)
+            entry = (topic, queue_id, queue_offset, phy_offset, size, code, store_timestamp, sys_flag, properties)
             entries.append(new(DispatchEntry, entry))
             at += size
         file.append(b"".join(pieces))

@@ -30,7 +30,10 @@ _BODY_AT, _STORE_TIME_AT = RECORD_V4.size, 10  # A byte offset; a field index.
 
 
 class DispatchEntry(NamedTuple):
-    """What a consume queue needs to know of a record. Offsets and size in bytes; `queue_offset` counts messages."""
+    """What consume queues and index need to know of a record. Offsets and size in bytes; `queue_offset` counts messages.
+
+    `properties` is the raw string, as it is stored.
+    """
 
     topic: str
     queue_id: int
@@ -40,6 +43,7 @@ class DispatchEntry(NamedTuple):
     tags_code: int
     store_timestamp: int
     sys_flag: int
+    properties: bytes = b""
 
 
 @frozen
@@ -138,16 +142,16 @@ def _plain_records(
         topic = topics.get(data[body_end + 1 : properties_at - 2])
         if topic is None or topic == SCHEDULE_TOPIC:
             break
-        tags_at = data.rfind(b"\x02TAGS\x01", properties_at, record_end) + 6
-        if tags_at == 5 and data.startswith(b"TAGS\x01", properties_at, record_end):
-            tags_at += properties_at
-        if tags_at != 5:
-            tags_end = data.find(b"\x02", tags_at, record_end)
-            tags = data[tags_at:record_end] if tags_end < 0 else data[tags_at:tags_end]
-            code = codes[tags] if tags in codes else _tags_code(tags)
-        else:
+        properties = data[properties_at:record_end]
+        tags_at = properties.rfind(b"\x02TAGS\x01") + 6
+        if tags_at == 5 and not properties.startswith(b"TAGS\x01"):
             code = 0
-        append(new(DispatchEntry, (topic, queue_id, queue_offset, phy_offset + at, size, code, timestamp, sys_flag)))
+        else:
+            tags_end = properties.find(b"\x02", tags_at)
+            tags = properties[tags_at:] if tags_end < 0 else properties[tags_at:tags_end]
+            code = codes[tags] if tags in codes else _tags_code(tags)
+        entry = (topic, queue_id, queue_offset, phy_offset + at, size, code, timestamp, sys_flag, properties)
+        append(new(DispatchEntry, entry))
         at = record_end
     return at
 
@@ -172,10 +176,12 @@ def _entry(
         topic = _topic(data[body_end + 1 : topic_end])
     except ValueError as damage:
         return f"its topic is none: {damage}"
-    code = properties_tags_code(data[topic_end + 2 : at + size])
+    properties = data[topic_end + 2 : at + size]
+    code = properties_tags_code(properties)
     if topic == SCHEDULE_TOPIC:
-        code = delivery_time(data[topic_end + 2 : at + size], fields[_STORE_TIME_AT], delays_ms, code)
-    return DispatchEntry(topic, fields[3], fields[5], phy_offset, size, code, fields[_STORE_TIME_AT], fields[7])
+        code = delivery_time(properties, fields[_STORE_TIME_AT], delays_ms, code)
+    timestamp = fields[_STORE_TIME_AT]
+    return DispatchEntry(topic, fields[3], fields[5], phy_offset, size, code, timestamp, fields[7], properties)
 
 
 def _careful_entry(record: bytes, phy_offset: int, check_crc: bool, delays_ms: tuple[int, ...]) -> DispatchEntry | str:
@@ -199,6 +205,7 @@ def _careful_entry(record: bytes, phy_offset: int, check_crc: bool, delays_ms: t
         code,
         message.store_timestamp,
         message.sys_flag,
+        message.properties_raw,
     )
 
 

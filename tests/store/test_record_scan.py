@@ -53,7 +53,7 @@ def test_entries_name_what_the_record_holds(message, as_view):
     (entry,) = found.entries
     assert entry.topic == message.topic
     assert entry[1:5] == (message.queue_id, message.queue_offset, message.phy_offset, message.size)
-    assert entry[6:] == (message.store_timestamp, message.sys_flag)
+    assert entry[6:] == (message.store_timestamp, message.sys_flag, message.properties_raw)
 
 
 def test_tags_code_is_the_last_tags():
