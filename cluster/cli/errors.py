@@ -1,6 +1,7 @@
 """What a person is told when something fails: one sentence what, one why, one next step; never a traceback.
 
-Exit status: 0 done, 1 failed, 2 usage or configuration, 3 not reachable.
+Exit status: 0 done, 1 failed or differences found, 2 usage or configuration, 3 not reachable, 4 refused because it could lose
+data or break a rule, 6 done in part.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from typing import IO, Any
 
 import click
 
-FAILED, USAGE, UNREACHABLE = 1, 2, 3
+FAILED, USAGE, UNREACHABLE, REFUSED, PARTIAL = 1, 2, 3, 4, 6
 
 
 class CliError(click.ClickException):

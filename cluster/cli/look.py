@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cluster.cli.options import examples, format_option, namesrv_option, run_admin
+from cluster.cli.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
     from cluster.cli.render import Column
@@ -39,7 +39,7 @@ def member_columns() -> "list[Column]":
     epilog=examples("twinlog list", "twinlog list -n 10.0.0.1:9876 -o json | jq '.members[].lag_bytes'"),
 )
 @namesrv_option
-@format_option
+@document_option("cluster.members:MemberList")
 def list_members(namesrv: str, fmt: str) -> None:
     """Show each member: its role, what it does, and how far it is behind its master.
 

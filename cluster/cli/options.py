@@ -46,6 +46,30 @@ def format_option(function: F) -> F:
     )(function)
 
 
+def document_option(document: str) -> Callable[[F], F]:
+    """-o/--output of a command whose JSON is described by the attrs class `module:name`; `schema` prints that."""
+
+    def show_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
+        if fmt == "schema":
+            from cluster.cli.schema import print_schema
+
+            print_schema(document)
+            context.exit()
+        return fmt
+
+    return click.option(
+        "-o",
+        "--output",
+        "fmt",
+        type=click.Choice((*FORMATS, "schema")),
+        default="pretty",
+        show_default=True,
+        is_eager=True,  # The schema needs no other argument.
+        callback=show_schema,
+        help="Form of the answer; schema: the JSON Schema of the json one.",
+    )
+
+
 def examples(*lines: str) -> str:
     """The end of a command's help."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -124,6 +124,11 @@ def json_document(**parts: Any) -> None:
     click.echo(_dumps({"schema": SCHEMA, **parts}, indent=sys.stdout.isatty()))
 
 
+def json_answer(answer: Any) -> None:
+    """Print an attrs object as one JSON document with its schema number."""
+    json_document(**asdict(answer, recurse=False))
+
+
 def json_line(part: Any) -> None:
     """Print one JSON object on one line."""
     click.echo(_dumps({"schema": SCHEMA, **_plain_object(part)}, indent=False))
