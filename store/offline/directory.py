@@ -1,0 +1,308 @@
+"""A store directory as it lies on the disk: RocketMQ 4.9's, 5.3's or ours, running or stopped; nothing in it is changed.
+
+Opening lists names and reads a few bytes: no lock is taken, no file is opened for writing, and what is wrong becomes findings.
+Which sizes the files were made with is in none of them; it follows from names and lengths, or is told by the caller.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from struct import Struct
+
+from attrs import define, evolve, field, frozen
+
+from store.checkpoint import Checkpoint
+from store.config import CONSUME_QUEUE_UNIT
+from store.delay_level import parse_delay_levels
+from store.errors import StoreDirectoryError
+from store.offline.file_series import FileReader, FileSeries, StoreFile, check_series, guess_file_size, list_files
+from store.offline.finding import Finding, Kind, Severity
+
+DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_FLOCK = Struct("hhqqi4x")  # struct flock of Linux: type, whence, start, length, process.
+_SIDE_DIRECTORY = "twinlog"
+
+
+class Writer(StrEnum):
+    """Whose broker wrote to the directory last, as far as the files tell."""
+
+    ROCKETMQ_4 = "rocketmq-4"
+    ROCKETMQ_5 = "rocketmq-5"
+    TWINLOG = "twinlog"
+
+
+@frozen(kw_only=True)
+class DirectoryOptions:
+    """What the caller knows better than the files tell. None: find out.
+
+    `commit_log_dirs` are the directories of the log, where it is not ROOT/commitlog. Sizes in bytes.
+    """
+
+    commit_log_dirs: tuple[Path, ...] = ()
+    log_file_size: int | None = None
+    queue_file_size: int | None = None
+    index_slots: int | None = None
+    index_items: int | None = None
+    message_delay_level: str = DEFAULT_DELAYS
+
+    @property
+    def delays_ms(self) -> tuple[int, ...]:
+        """The delays of levels 1, 2, ... Raises ValueError."""
+        return parse_delay_levels(self.message_delay_level)
+
+
+@define(eq=False)
+class StoreDirectory:
+    """What lies in a store directory. Close it, or use it in a `with` statement.
+
+    `queues`, `ext_queues` by topic and queue id. `batch_topics` have queues of another kind (5.x), which are not looked into.
+    `lock_holder` is the process that has the store open now, None when none has. `abort` is the content of that file; None: there
+    is none, the last stop was clean. `findings` is what opening noticed; file names in them are relative to `root`.
+    """
+
+    root: Path
+    options: DirectoryOptions
+    log: FileSeries
+    queues: dict[tuple[str, int], FileSeries]
+    ext_queues: dict[tuple[str, int], FileSeries]
+    index_files: tuple[StoreFile, ...]
+    batch_topics: frozenset[str]
+    config_files: tuple[Path, ...]
+    side_files: tuple[Path, ...]
+    checkpoint: Checkpoint | None
+    abort: bytes | None
+    lock_holder: int | None
+    writer: Writer
+    findings: tuple[Finding, ...]
+    reader: FileReader
+    _prefix: str = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._prefix = f"{self.root}{os.sep}"
+
+    @classmethod
+    def open(cls, path: Path, options: DirectoryOptions | None = None) -> "StoreDirectory":
+        """Look at a directory. Raises StoreDirectoryError when it is no store, OSError when it cannot be read."""
+        return _open(path, options or DirectoryOptions())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a broker has the store open now."""
+        return self.lock_holder is not None
+
+    @property
+    def stopped_cleanly(self) -> bool:
+        """Whether nobody has it open, and the last one closed it."""
+        return not self.is_running and self.abort is None
+
+    def relative(self, path: Path) -> str:
+        """A path as findings show it."""
+        return str(path).removeprefix(self._prefix)
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self.reader.close()
+
+    def __enter__(self) -> "StoreDirectory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@define
+class _Listing:
+    """One kind of series: files and strays by topic and queue id."""
+
+    files: dict[tuple[str, int], list[StoreFile]] = field(factory=dict)
+    directories: dict[tuple[str, int], Path] = field(factory=dict)
+    strays: dict[tuple[str, int], list[Path]] = field(factory=dict)
+    findings: list[Finding] = field(factory=list)
+
+    def series(self, file_size: int, reader: FileReader, size_key: str) -> dict[tuple[str, int], FileSeries]:
+        serieses = {}
+        for key, files in self.files.items():
+            serieses[key] = series = FileSeries(self.directories[key], file_size, tuple(files), reader)
+            self.findings += check_series(series, self.strays[key], size_key)
+        return serieses
+
+
+def _open(path: Path, options: DirectoryOptions) -> StoreDirectory:
+    root = path.expanduser()
+    if not root.is_dir():
+        raise StoreDirectoryError(
+            f"{path} is no directory. Name the store's root, which holds commitlog/ and consumequeue/."
+        )
+    log_directories = options.commit_log_dirs or (root / "commitlog",)
+    if not any(place.is_dir() for place in (*log_directories, root / "consumequeue")):
+        raise StoreDirectoryError(
+            f"{path} holds no store: there is neither commitlog/ nor consumequeue/ in it. Name the store's root; "
+            "where the log lies elsewhere, name its directory too."
+        )
+    options.delays_ms  # noqa: B018 - a wrong table is said before anything is read.
+    reader = FileReader()
+    findings: list[Finding] = []
+    log = _open_log(log_directories, options, reader, findings)
+    queue_files, ext_files = _list_queues(root / "consumequeue"), _list_queues(root / "consumequeue_ext")
+    queue_size = options.queue_file_size or guess_file_size(queue_files.files.values())
+    queues = queue_files.series(max(queue_size, CONSUME_QUEUE_UNIT), reader, "mappedFileSizeConsumeQueue")
+    ext_size = guess_file_size(ext_files.files.values())
+    ext_queues = ext_files.series(max(ext_size, 1), reader, "mappedFileSizeConsumeQueueExt")
+    findings += queue_files.findings + ext_files.findings
+    checkpoint = Checkpoint(root / "checkpoint") if (root / "checkpoint").is_file() else None
+    if checkpoint is not None:
+        checkpoint.load()
+    abort = _content(root / "abort")
+    side_files = _files_below(root / _SIDE_DIRECTORY)
+    directory = StoreDirectory(
+        root=root,
+        options=options,
+        log=log,
+        queues=queues,
+        ext_queues=ext_queues,
+        index_files=_list_index(root / "index", findings),
+        batch_topics=frozenset(_names(root / "batchconsumequeue")),
+        config_files=_files_below(root / "config"),
+        side_files=side_files,
+        checkpoint=checkpoint,
+        abort=abort,
+        lock_holder=lock_holder(root / "lock"),
+        writer=_writer(root, abort, checkpoint, side_files),
+        findings=(),
+        reader=reader,
+    )
+    directory.findings = tuple(
+        evolve(finding, file=directory.relative(Path(finding.file))) if finding.file else finding
+        for finding in findings
+    )
+    return directory
+
+
+def _open_log(
+    directories: Iterable[Path], options: DirectoryOptions, reader: FileReader, findings: list[Finding]
+) -> FileSeries:
+    """The union of all directories of the log, as RocketMQ's MultiPathMappedFileQueue."""
+    files: list[StoreFile] = []
+    strays: list[Path] = []
+    directories = tuple(directories)
+    for directory in directories:
+        if directory.is_dir():
+            found, strange = list_files(directory)
+            files += found
+            strays += strange
+    files.sort(key=lambda file: file.start)
+    file_size = options.log_file_size or guess_file_size([files])
+    series = FileSeries(directories[0], max(file_size, 1), tuple(files), reader)
+    findings += check_series(series, strays, "mappedFileSizeCommitLog")
+    return series
+
+
+def _list_queues(directory: Path) -> _Listing:
+    listing = _Listing()
+    for topic in _names(directory):
+        for name in _names(directory / topic):
+            path = directory / topic / name
+            if not name.isdecimal() or not path.is_dir():
+                listing.findings.append(_stray_queue(path))
+                continue
+            key = topic, int(name)
+            listing.directories[key] = path
+            listing.files[key], listing.strays[key] = list_files(path)
+    return listing
+
+
+def _stray_queue(path: Path) -> Finding:
+    return Finding(
+        kind=Kind.STRAY_ENTRY,
+        severity=Severity.WARNING,
+        file=str(path),
+        message="is no queue: its name is no queue id; brokers skip it",
+    )
+
+
+def _list_index(directory: Path, findings: list[Finding]) -> tuple[StoreFile, ...]:
+    """The index files, oldest first: their names are times."""
+    files = []
+    for name in _names(directory):
+        path = directory / name
+        if name.isdecimal() and path.is_file():
+            files.append(StoreFile(path, int(name), path.stat().st_size))
+        else:
+            findings.append(
+                Finding(
+                    kind=Kind.STRAY_ENTRY,
+                    severity=Severity.WARNING,
+                    file=str(path),
+                    message="is no index file: its name is no time; brokers skip it",
+                )
+            )
+    return tuple(sorted(files, key=lambda file: file.start))
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory)) if directory.is_dir() else []
+
+
+def _files_below(directory: Path) -> tuple[Path, ...]:
+    return tuple(directory / name for name in _names(directory) if (directory / name).is_file())
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _writer(root: Path, abort: bytes | None, checkpoint: Checkpoint | None, side_files: tuple[Path, ...]) -> Writer:
+    """Whose broker was here last. 5.x writes its process id into `abort`, and numbers of its own into the checkpoint.
+
+    A side file of ours counts when nothing that every broker writes is younger: the checkpoint after a stop, else `abort`.
+    """
+    ours = max(_times(side_files), default=0.0)
+    marks = (root / "checkpoint",) if abort is None else (root / "abort",)
+    if ours and ours >= max(_times(marks), default=0.0) - 2:
+        return Writer.TWINLOG
+    if abort is not None:
+        return Writer.ROCKETMQ_5 if abort.isdigit() else Writer.ROCKETMQ_4
+    numbers = checkpoint is not None and (checkpoint.confirm_phy_offset or checkpoint.master_flushed_offset)
+    return Writer.ROCKETMQ_5 if numbers or (root / "abort.bak").exists() else Writer.ROCKETMQ_4
+
+
+def _times(paths: Iterable[Path]) -> Iterator[float]:
+    for path in paths:
+        try:
+            yield path.stat().st_mtime
+        except FileNotFoundError:
+            continue
+
+
+def lock_holder(path: Path) -> int | None:
+    """The process that holds the store's lock; None when nobody does. Nothing is locked to find out.
+
+    Closing the file would end this process's own locks on it, so it is opened only where this process has none.
+    """
+    if not path.is_file():
+        return None
+    if _is_locked_here(path):
+        return os.getpid()
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        answer = fcntl.fcntl(fd, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+    finally:
+        os.close(fd)
+    kind, _, _, _, process = _FLOCK.unpack(answer)
+    return None if kind == fcntl.F_UNLCK else process
+
+
+def _is_locked_here(path: Path) -> bool:
+    """Whether this very process holds a lock on the file: F_GETLK tells of other processes only."""
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return False
+    status = path.stat()
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    return any(fields[4:6] == [str(os.getpid()), file] for fields in map(str.split, lines))

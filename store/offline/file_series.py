@@ -1,0 +1,170 @@
+"""The files of one directory that make up an endless sequence of bytes, as they lie there: read only, with whatever is wrong.
+
+Unlike store.mapped_file_queue nothing is configured: the size of a file follows from names and lengths of all of them.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from attrs import define, field, frozen
+
+from store.offline.finding import Finding, Kind, Severity
+
+_NAME_LENGTH = 20
+_OPEN_FILES = 128
+
+
+@frozen
+class StoreFile:
+    """One file: its name says that bytes `start` and following are in it; `size` bytes are there."""
+
+    path: Path
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The first byte of the sequence behind what is there."""
+        return self.start + self.size
+
+
+@define(eq=False)
+class FileReader:
+    """Reads pieces of files that are opened O_RDONLY; keeps the descriptors of those used last."""
+
+    _fds: dict[Path, int] = field(factory=dict, init=False)
+
+    def read(self, path: Path, position: int, size: int) -> bytes:
+        """Up to `size` bytes of a file; fewer where it ends. Raises OSError."""
+        fd = self._fds.pop(path, None)
+        if fd is None:
+            if len(self._fds) >= _OPEN_FILES:
+                os.close(self._fds.pop(next(iter(self._fds))))
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fds[path] = fd  # At the end: the first one is the one not used for longest.
+        return os.pread(fd, size, position)
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+
+
+@define(eq=False)
+class FileSeries:
+    """Files of `file_size` bytes in order of their start; some may be missing, short or long."""
+
+    directory: Path
+    file_size: int
+    files: tuple[StoreFile, ...]
+    reader: FileReader
+    _by_start: dict[int, StoreFile] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._by_start = {file.start: file for file in self.files}
+
+    @property
+    def min_offset(self) -> int:
+        """The first byte of the first file; 0 without files."""
+        return self.files[0].start if self.files else 0
+
+    @property
+    def end(self) -> int:
+        """Where the last file ends, were it whole; 0 without files."""
+        return self.files[-1].start + self.file_size if self.files else 0
+
+    def file_at(self, offset: int) -> StoreFile | None:
+        """The file that byte `offset` of the sequence belongs to, if it is there."""
+        return self._by_start.get(offset - offset % self.file_size) if self.file_size else None
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset` on, at most to the end of the file that holds the first one; none where none are.
+
+        Raises OSError.
+        """
+        file = self.file_at(offset)
+        if file is None:
+            return b""
+        position = offset - file.start
+        return self.reader.read(file.path, position, max(0, min(size, self.file_size - position)))
+
+    def read_across(self, offset: int, size: int) -> bytes:
+        """As read(), going on in the following files as long as they are there. Raises OSError."""
+        pieces = []
+        while size > 0 and (piece := self.read(offset, size)):
+            pieces.append(piece)
+            offset += len(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+
+def list_files(directory: Path, *, ignore_directories: bool = False) -> tuple[list[StoreFile], list[Path]]:
+    """The files of a series in a directory, in order, and the entries that do not belong there. Raises OSError."""
+    files, strays = [], []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if len(entry.name) == _NAME_LENGTH and entry.name.isdecimal() and entry.is_file():
+                files.append(StoreFile(Path(entry.path), int(entry.name), entry.stat().st_size))
+            elif not (ignore_directories and entry.is_dir()):
+                strays.append(Path(entry.path))
+    return sorted(files, key=lambda file: file.start), sorted(strays)
+
+
+def guess_file_size(serieses: Iterable[list[StoreFile]]) -> int:
+    """The size that the files of some series were made with: what most of them have, and lie apart; 0 without files."""
+    votes: Counter[int] = Counter()
+    starts: list[int] = []
+    for files in serieses:
+        votes.update(file.size for file in files)
+        votes.update(b.start - a.start for a, b in pairwise(files))
+        starts += (file.start for file in files if file.start)
+    votes.pop(0, None)
+    return max(votes, key=lambda size: (_starts_that_fit(starts, size), votes[size], size), default=0)
+
+
+def _starts_that_fit(starts: list[int], size: int) -> int:
+    return sum(start % size == 0 for start in starts)
+
+
+def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> Iterator[Finding]:
+    """What is wrong with names and lengths."""
+    for path in strays:
+        yield Finding(
+            kind=Kind.STRAY_ENTRY,
+            severity=Severity.WARNING,
+            file=str(path),
+            message="does not belong here; RocketMQ 4.9 does not start over it",
+        )
+    expected = series.min_offset
+    for file in series.files:
+        if file.start % series.file_size:
+            yield Finding(
+                kind=Kind.STRAY_ENTRY,
+                file=str(file.path),
+                message=f"its name is no multiple of {size_key}",
+                expected=series.file_size,
+                actual=file.start,
+            )
+            continue
+        if file.start > expected:
+            yield Finding(
+                kind=Kind.MISSING_FILE,
+                file=str(series.directory / f"{expected:020d}"),
+                message=f"{(file.start - expected) // series.file_size} files are missing before {file.path.name}",
+                expected=expected,
+                actual=file.start,
+            )
+        if file.size != series.file_size:
+            is_unfinished = file.size == 0 and file is series.files[-1]  # What a crash leaves while a file is made.
+            yield Finding(
+                kind=Kind.WRONG_FILE_SIZE,
+                severity=Severity.WARNING if is_unfinished else Severity.ERROR,
+                file=str(file.path),
+                message=f"its length is not {size_key}, as that of the others",
+                expected=series.file_size,
+                actual=file.size,
+            )
+        expected = file.start + series.file_size
