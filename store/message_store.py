@@ -27,6 +27,7 @@ from store.mapped_file_queue import MappedFileQueue
 from store.offset_waiters import PutStatus
 from store.record_scan import DispatchEntry
 from store.recovery import recover
+from store.running_flags import Condition, RunningFlags
 from store.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -70,7 +71,7 @@ class MessageStore:
     flusher: FlushService = field(init=False)
     delays_ms: tuple[int, ...] = field(init=False)
     dispatched_offset: int = field(default=0, init=False)
-    why_not_writable: str = field(default="the store is not open", init=False)
+    flags: RunningFlags = field(factory=RunningFlags, init=False)
     _root: Path = field(init=False)
     _spare_path: Path = field(init=False)
     _body_size_unchecked: int = field(init=False)  # A record with a body up to this size fits any file.
@@ -87,6 +88,7 @@ class MessageStore:
 
     def __attrs_post_init__(self) -> None:
         config = self.config
+        self.flags.set(Condition.NOT_OPEN, "the store is not open")
         self._root = config.root.expanduser()
         self.delays_ms = parse_delay_levels(config.message_delay_level)
         directory = (config.commit_log_dir or self._root / "commitlog").expanduser()
@@ -160,7 +162,7 @@ class MessageStore:
                     file.flushed = 0
         (self._root / "abort").touch()
         sync_directory(self._root)  # Without its abort file a crash would look like a clean stop.
-        self.why_not_writable = ""
+        self.flags.clear(Condition.NOT_OPEN)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Dispatch, flush and make files ahead until cancelled."""
@@ -174,8 +176,8 @@ class MessageStore:
     async def close(self) -> None:
         """Stop taking messages, bring everything to the disk and leave the marks of a clean stop."""
         self.dispatch_pending()
-        was_well = not self.why_not_writable
-        self.why_not_writable = self.why_not_writable or "the store is closed"
+        was_well = not self.flags.why_not_appendable
+        self.flags.set(Condition.CLOSED, "the store is closed")
         await self.flusher.flush()
         queues_are_flushed = await self._queue_flusher.flush(thorough=True)
         if was_well and queues_are_flushed and self.flusher.failure is None:
@@ -192,14 +194,18 @@ class MessageStore:
     # Writing
 
     @property
+    def why_not_writable(self) -> str:
+        """Why producers are refused, whatever this broker's role; empty: they are not."""
+        return self.flags.why_not_writable
+
+    @property
     def writable(self) -> bool:
         """Whether producers may write here."""
-        return not self.why_not_writable and self.config.broker_role is not BrokerRole.SLAVE
+        return not self.flags.why_not_writable and self.config.broker_role is not BrokerRole.SLAVE
 
     def fail(self, reason: str) -> None:
         """Take no more bytes: the disk refused some, and what it holds now is not known."""
-        if not self.why_not_writable:
-            self.why_not_writable = reason
+        if self.flags.set(Condition.FAILED, reason):
             log.error("the store takes no more messages; restart the broker once the disk is well", reason=reason)
 
     def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
@@ -256,8 +262,8 @@ class MessageStore:
         """
         if self.config.broker_role is not BrokerRole.SLAVE:
             raise StoreNotWritableError("this broker is a master, whose log is written by producers only")
-        if self.why_not_writable:
-            raise StoreNotWritableError(self.why_not_writable)
+        if self.flags.why_not_appendable:
+            raise StoreNotWritableError(self.flags.why_not_appendable)
         try:
             self.commit_log.append_raw(data)
         except OSError as error:

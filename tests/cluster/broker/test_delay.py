@@ -6,6 +6,7 @@ import trio
 from cluster.broker.delay import Delayed, delayed
 from cluster.remoting import fastjson
 from store.message import decode_message
+from store.running_flags import Condition
 from tests.cluster.broker.helpers import make_broker, opened, put
 
 LEVELS = (1000, 5000)
@@ -123,10 +124,10 @@ async def test_a_store_that_takes_nothing_is_tried_again(tmp_path, autojump_cloc
         broker = client.broker
         put_delayed(broker, 1)
         await trio.sleep(2)
-        broker.store.why_not_writable = "disk full"
+        broker.store.flags.set(Condition.DISK_FULL, "91 % of the disk is used")
         await broker.schedule.deliver_due()
         assert broker.schedule.positions == {}
-        broker.store.why_not_writable = ""
+        broker.store.flags.clear(Condition.DISK_FULL)
         await broker.schedule.deliver_due()
         assert len(messages(broker)) == 1
 
