@@ -1,0 +1,238 @@
+"""Digests of the log, a block at a time: the side file twinlog/digest as bytes and as an object. No I/O.
+
+A block is 64 KiB of the endless log, counted from offset 0, whatever files it lies in; the rest of a file behind a blank belongs
+to it, as it lies. Its digest is the xxh3-128 of those of its bytes that are covered: all of them, except in the first block when
+the log begins inside it, and in the last one, which has a digest only after a clean stop.
+
+    page 0        header: 8s magic | u32 version | u32 block size | i64 first block | i64 start | i64 end | i64 stopped at, ms
+                  u64 xxh3_64 of these
+    page 1, 2 ..  255 digests of 16 bytes, block after block from the first one on | u32 page | u32 digests in it
+                  u64 xxh3_64 of the page before
+
+Big endian; a page has 4096 bytes. Bytes `start` to `end` of the log are covered. While the log is in use `stopped at` is 0, `end`
+means nothing, and the pages tell how far whole blocks are covered.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+
+import xxhash
+from attrs import define, field, frozen
+
+BLOCK_SIZE = 65_536
+DIGEST_SIZE = 16
+PAGE_SIZE, PAGE_DIGESTS = 4096, 255
+MAGIC, VERSION = b"twdigest", 1
+_HEADER, _TRAILER, _CHECKSUM = Struct(">8sIIqqqq"), Struct(">II"), Struct(">Q")
+assert PAGE_DIGESTS * DIGEST_SIZE + _TRAILER.size + _CHECKSUM.size == PAGE_SIZE
+assert _HEADER.size + _CHECKSUM.size == 56
+
+digest = xxhash.xxh3_128_digest
+
+
+@frozen
+class Block:
+    """Bytes `start` to `end` of the log, inside one block, and their digest."""
+
+    start: int
+    end: int
+    digest: bytes
+
+
+@define(eq=False)
+class BlockDigests:
+    """The digests of all blocks that bytes `start` to `end` of the log touch, as far as they lie in them."""
+
+    start: int = 0
+    end: int = 0
+    first_block: int = 0  # Of `entries`; those of blocks below `start` are dead.
+    entries: bytearray = field(factory=bytearray)
+
+    @classmethod
+    def beginning_at(cls, start: int) -> "BlockDigests":
+        """None yet; the first byte to be covered is `start`."""
+        return cls(start, start, start // BLOCK_SIZE)
+
+    @property
+    def whole_end(self) -> int:
+        """The end without a partial last block: from here on digests are to be computed."""
+        return max(self.start, floor_block(self.end))
+
+    @property
+    def dead(self) -> int:
+        """How many entries belong to blocks below the start."""
+        return self.start // BLOCK_SIZE - self.first_block
+
+    def extend(self, digests: bytes, end: int) -> None:
+        """Add the digests of the blocks from `whole_end` up to `end`; that of a partial last block is replaced."""
+        self.cut(self.whole_end)
+        assert len(digests) == DIGEST_SIZE * (ceil_block(end) - floor_block(self.end)) // BLOCK_SIZE
+        self.entries += digests
+        self.end = end
+
+    def cut(self, offset: int) -> None:
+        """Forget everything from `offset` on, and the block that is cut by it."""
+        if offset < self.end:
+            self.end = max(self.start, floor_block(offset))
+            if self.end == self.start:
+                self._clear(self.start)
+            else:
+                del self.entries[self._index(self.end) :]
+
+    def drop_below(self, offset: int, head: bytes) -> None:
+        """Let the coverage start at `offset`. `head`: the digest of what is left of a block that it cuts, else unused."""
+        if offset <= self.start:
+            return
+        if offset >= self.end:
+            self._clear(offset)
+            return
+        self.start = offset
+        if offset % BLOCK_SIZE:
+            at = self._index(offset)
+            self.entries[at : at + DIGEST_SIZE] = head
+
+    def _clear(self, start: int) -> None:
+        self.start = self.end = start
+        self.first_block = start // BLOCK_SIZE
+        self.entries.clear()
+
+    def compact(self) -> None:
+        """Let go of the dead entries."""
+        del self.entries[: self.dead * DIGEST_SIZE]
+        self.first_block = self.start // BLOCK_SIZE
+
+    def replace(self, block: Block) -> None:
+        """Take another digest for a block that is covered, with the same bounds."""
+        at = self._index(block.start)
+        self.entries[at : at + DIGEST_SIZE] = block.digest
+
+    def blocks(self, start: int, end: int) -> Iterator[Block]:
+        """The covered blocks, or parts of blocks, that have a byte in `start` to `end`, in order."""
+        start, end = max(start, self.start), min(end, self.end)
+        while start < end:
+            at, low = self._index(start), max(self.start, floor_block(start))
+            high = min(self.end, floor_block(start) + BLOCK_SIZE)
+            yield Block(low, high, bytes(self.entries[at : at + DIGEST_SIZE]))
+            start = high
+
+    def range_digest(self, start: int, end: int) -> bytes | None:
+        """One digest of a range, chained from those of its blocks: equal for two logs that are equal there.
+
+        None unless the range begins and ends where a block does, or the coverage; replicas compare what both have whole.
+        """
+        inside = self.start <= start < end <= self.end
+        if not inside or (start % BLOCK_SIZE and start != self.start) or (end % BLOCK_SIZE and end != self.end):
+            return None
+        return digest(self.entries[self._index(start) : self._index(ceil_block(end))])
+
+    def _index(self, offset: int) -> int:
+        """Where the entry of the block begins that `offset` lies in."""
+        return (offset // BLOCK_SIZE - self.first_block) * DIGEST_SIZE
+
+    # The file
+
+    @property
+    def page_count(self) -> int:
+        """Pages of digests, without the header."""
+        return -(-len(self.entries) // (PAGE_DIGESTS * DIGEST_SIZE))
+
+    def page_of(self, offset: int) -> int:
+        """The number of the page that holds the block of `offset`."""
+        return 1 + (offset // BLOCK_SIZE - self.first_block) // PAGE_DIGESTS
+
+    def encode_header(self, stopped_ms: int = 0) -> bytes:
+        """Page 0. `stopped_ms`: when the log was closed and flushed, ms; 0 while it is in use."""
+        fields = (MAGIC, VERSION, BLOCK_SIZE, self.first_block, self.start, self.end, stopped_ms)
+        return _sealed(_HEADER.pack(*fields)).ljust(PAGE_SIZE, b"\0")
+
+    def encode_pages(self, first: int = 1) -> bytes:
+        """All pages of digests from number `first` on."""
+        pages = []
+        for number in range(first, self.page_count + 1):
+            at = (number - 1) * PAGE_DIGESTS * DIGEST_SIZE
+            digests = bytes(self.entries[at : at + PAGE_DIGESTS * DIGEST_SIZE])
+            trailer = _TRAILER.pack(number, len(digests) // DIGEST_SIZE)
+            pages.append(_sealed(digests.ljust(PAGE_DIGESTS * DIGEST_SIZE, b"\0") + trailer))
+        return b"".join(pages)
+
+
+@frozen
+class Decoded:
+    """What a side file says. `stopped_ms` is 0 unless it was left by a clean stop; `error` tells of a damaged part."""
+
+    digests: BlockDigests
+    stopped_ms: int
+    error: str | None = None
+
+
+def decode(data: bytes) -> Decoded | str:
+    """Read a side file; what is wrong with it when nothing of it can be used. Pages behind a damaged one are left out."""
+    header, checksum = data[: _HEADER.size], data[_HEADER.size : _HEADER.size + _CHECKSUM.size]
+    if len(data) < PAGE_SIZE or _sealed(header) != header + checksum:
+        return "its header is damaged"
+    magic, version, block_size, first_block, start, end, stopped_ms = _HEADER.unpack(header)
+    if (magic, version, block_size) != (MAGIC, VERSION, BLOCK_SIZE):
+        return f"it is of another kind or version ({magic!r}, {version}, {block_size})"
+    if not 0 <= first_block * BLOCK_SIZE <= start:
+        return f"its first block {first_block} lies behind its start {start}"
+    entries, error = _decode_pages(data)
+    digests = BlockDigests(start, 0, first_block, entries)
+    covered = (first_block + len(entries) // DIGEST_SIZE) * BLOCK_SIZE
+    expected = ceil_block(end) if end > start else first_block * BLOCK_SIZE
+    if stopped_ms and error is None:
+        if covered == expected and end >= start:
+            digests.end = end
+            return Decoded(digests, stopped_ms)
+        error = f"its pages end at {covered}, its header says {end}"
+    if stopped_ms and covered > floor_block(end):  # The last of them may be a partial one.
+        covered = floor_block(end)
+    digests.end = max(start, covered)
+    if digests.end == start:
+        digests = BlockDigests.beginning_at(start)
+    del digests.entries[(ceil_block(digests.end) // BLOCK_SIZE - digests.first_block) * DIGEST_SIZE :]
+    return Decoded(digests, 0, error)
+
+
+def _decode_pages(data: bytes) -> tuple[bytearray, str | None]:
+    entries = bytearray()
+    for number in range(1, -(-len(data) // PAGE_SIZE)):
+        page = data[number * PAGE_SIZE : (number + 1) * PAGE_SIZE]
+        content = page[: -_CHECKSUM.size]
+        if len(page) < PAGE_SIZE or _sealed(content) != page:
+            return entries, f"page {number} is damaged"
+        says, count = _TRAILER.unpack_from(content, PAGE_DIGESTS * DIGEST_SIZE)
+        if says != number or count > PAGE_DIGESTS:
+            return entries, f"page {number} is another one"
+        entries += content[: count * DIGEST_SIZE]
+        if count < PAGE_DIGESTS:
+            break
+    return entries, None
+
+
+def _sealed(content: bytes) -> bytes:
+    return content + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(content))
+
+
+def floor_block(offset: int) -> int:
+    """The start of the block that a byte lies in."""
+    return offset - offset % BLOCK_SIZE
+
+
+def ceil_block(offset: int) -> int:
+    """The end of the last block that lies wholly or partly below `offset`."""
+    return -(-offset // BLOCK_SIZE) * BLOCK_SIZE
+
+
+def block_bounds(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The blocks, or parts of blocks, of a range of the log."""
+    while start < end:
+        high = min(end, floor_block(start) + BLOCK_SIZE)
+        yield start, high
+        start = high
+
+
+def digests_of(data: bytes | memoryview, offset: int) -> bytes:
+    """The digests of the blocks, or parts of blocks, in bytes that lie at `offset` of the log."""
+    view = memoryview(data)
+    bounds = block_bounds(offset, offset + len(view))
+    return b"".join([digest(view[low - offset : high - offset]) for low, high in bounds])
