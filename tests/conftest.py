@@ -20,7 +20,7 @@ import structlog
 import trio
 from hypothesis import settings
 
-INTEROP = Path(__file__).parent / "interop"
+NEED_JAVA = {Path(__file__).parent / name for name in ("interop", "handover")}
 
 # Seconds of one example say nothing on a busy machine; pytest's own time limit catches what hangs.
 settings.register_profile("twinlog", deadline=None, print_blob=True)
@@ -65,7 +65,7 @@ def missing_for(item: pytest.Item) -> str:
     """Say what a test needs and this machine lacks; empty: nothing."""
     if item.get_closest_marker("root") and os.geteuid() != 0:
         return "needs the super-user"
-    return missing_java_tools() if INTEROP in item.path.parents else ""
+    return missing_java_tools() if NEED_JAVA & set(item.path.parents) else ""
 
 
 def time_limit_s(item: pytest.Item) -> float:

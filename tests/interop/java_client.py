@@ -148,7 +148,7 @@ class JavaClient:
     def producer(self, group: str, namesrv: str, *, retries: int = 0, vip_channel: bool = False) -> "Producer":
         """Start a producer. No retries unless asked for, so that one message is one request."""
         options = {"group": group, "namesrv": namesrv, "retries": str(retries), "vip": str(vip_channel).lower()}
-        return Producer(self, self._new("Sender", options))
+        return Producer(self, self.new("Sender", options))
 
     def consumer(
         self,
@@ -170,9 +170,10 @@ class JavaClient:
             "from": start,
             "failures": str(failures),
         }
-        return Consumer(self, self._new("Collector", options))
+        return Consumer(self, self.new("Collector", options))
 
-    def _new(self, name: str, options: Mapping[str, str]) -> int:
+    def new(self, name: str, options: Mapping[str, str]) -> int:
+        """Make an object of one of the classes in java/; returns its number, for call()."""
         # Two clients of one JVM share a connection unless their instance names differ.
         number: int = self.command({"new": name, "options": {**options, "instance": f"instance-{next(_instances)}"}})
         return number
@@ -218,9 +219,15 @@ class Producer:
         threads: int = 1,
         send_timeout_s: float = 5,
         pause_ms: int = 0,
+        batch_size: int = 1,
+        delay_level: int = 0,
     ) -> "SendJob":
-        """Begin to send messages first .. first + count - 1, and return at once. `mode`: sync, async or oneway."""
+        """Begin to send messages first .. first + count - 1, and return at once. `mode`: sync, async or oneway.
+
+        With a `batch_size` above 1, so many go with each request, one request after the other for each thread.
+        """
         assert mode in ("sync", "async", "oneway")
+        assert batch_size == 1 or mode == "sync"
         options = {
             "topic": topic,
             "count": str(count),
@@ -232,6 +239,8 @@ class Producer:
             "threads": str(threads),
             "send_timeout_ms": str(round(send_timeout_s * 1000)),
             "pause_ms": str(pause_ms),
+            "batch_size": str(batch_size),
+            "delay_level": str(delay_level),
         }
         options |= {} if keys is None else {"keys": keys}
         options |= {f"property.{name}": value for name, value in (properties or {}).items()}

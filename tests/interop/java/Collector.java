@@ -71,7 +71,7 @@ public final class Collector implements Handle, MessageListenerConcurrently {
         }
     }
 
-    private static String row(MessageExt message) {
+    static String row(MessageExt message) {
         String offsetId = message instanceof MessageClientExt ? ((MessageClientExt) message).getOffsetMsgId() : null;
         StringBuilder row = new StringBuilder("[").append(Json.quote(message.getMsgId()));
         row.append(',').append(Json.quote(offsetId));

@@ -1,5 +1,7 @@
 package twinlog.interop;
 
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
@@ -22,6 +24,8 @@ final class SendJob {
     private final int count;
     private final long timeoutMs;
     private final long pauseMs;
+    private final int batchSize;
+    private final int delayLevel;
     private final String[] tags;
     private final AtomicInteger next = new AtomicInteger();
     private final AtomicInteger answered = new AtomicInteger();
@@ -38,6 +42,8 @@ final class SendJob {
         count = Integer.parseInt(options.get("count"));
         timeoutMs = Long.parseLong(options.get("send_timeout_ms"));
         pauseMs = Long.parseLong(options.get("pause_ms"));
+        batchSize = Integer.parseInt(options.getOrDefault("batch_size", "1"));
+        delayLevel = Integer.parseInt(options.getOrDefault("delay_level", "0"));
         tags = options.get("tags").isEmpty() ? new String[0] : options.get("tags").split(",");
         rows = new AtomicReferenceArray<>(count);
         workers = new CountDownLatch(Integer.parseInt(options.get("threads")));
@@ -77,8 +83,12 @@ final class SendJob {
 
     private void run() {
         try {
-            for (int i = next.getAndIncrement(); i < count && !stopped; i = next.getAndIncrement()) {
-                send(i);
+            for (int i = next.getAndAdd(batchSize); i < count && !stopped; i = next.getAndAdd(batchSize)) {
+                if (batchSize > 1) {
+                    sendBatch(i, Math.min(i + batchSize, count));
+                } else {
+                    send(i);
+                }
                 if (pauseMs > 0) {
                     Thread.sleep(pauseMs);
                 }
@@ -107,6 +117,29 @@ final class SendJob {
             }
         } catch (Exception e) {
             note(i, message, null, e, begin);
+        }
+    }
+
+    /** Messages i .. end - 1 in one request. The answer holds the first queue offset, and the ids of all. */
+    private void sendBatch(int i, int end) throws Exception {
+        List<Message> messages = new ArrayList<>();
+        for (int number = i; number < end; number++) {
+            messages.add(message(first + number));
+        }
+        long begin = System.nanoTime();
+        SendResult result = null;
+        Throwable error = null;
+        try {
+            result = producer.send(messages, timeoutMs);
+        } catch (Exception e) {
+            error = e;
+        }
+        String[] offsetIds = result == null ? null : result.getOffsetMsgId().split(",");
+        for (int at = 0; at < messages.size(); at++) {
+            SendResult own = result == null ? null : new SendResult(result.getSendStatus(),
+                MessageClientIDSetter.getUniqID(messages.get(at)), offsetIds[at], result.getMessageQueue(),
+                result.getQueueOffset() + at);
+            note(i + at, messages.get(at), own, error, begin);
         }
     }
 
@@ -144,6 +177,9 @@ final class SendJob {
         if (tags.length > 0) {
             message.setTags(tags[index % tags.length]);
         }
+        if (delayLevel > 0) {
+            message.setDelayTimeLevel(delayLevel);
+        }
         for (Map.Entry<String, String> option : options.entrySet()) {
             if (option.getKey().startsWith("property.")) {
                 message.putUserProperty(option.getKey().substring(9), option.getValue().replace("{i}", number));
@@ -153,9 +189,14 @@ final class SendJob {
     }
 
     private void note(int i, Message message, SendResult result, Throwable error, long begin) {
+        rows.set(i, row(first + i, message, result, error, begin));
+        answered.incrementAndGet();
+    }
+
+    static String row(int number, Message message, SendResult result, Throwable error, long begin) {
         boolean known = result != null;
         boolean placed = known && result.getMessageQueue() != null;
-        StringBuilder row = new StringBuilder("[").append(first + i);
+        StringBuilder row = new StringBuilder("[").append(number);
         row.append(',').append(known ? Json.quote(result.getSendStatus().name()) : "null");
         row.append(',').append(Json.quote(known ? result.getMsgId() : MessageClientIDSetter.getUniqID(message)));
         row.append(',').append(known ? Json.quote(result.getOffsetMsgId()) : "null");
@@ -163,8 +204,6 @@ final class SendJob {
         row.append(',').append(placed ? result.getMessageQueue().getQueueId() : -1);
         row.append(',').append(known ? result.getQueueOffset() : -1);
         row.append(',').append(error == null ? "null" : Json.quote(error.toString()));
-        row.append(',').append((System.nanoTime() - begin) / 1000).append(']');
-        rows.set(i, row.toString());
-        answered.incrementAndGet();
+        return row.append(',').append((System.nanoTime() - begin) / 1000).append(']').toString();
     }
 }
