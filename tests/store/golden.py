@@ -1,7 +1,10 @@
 """The captured store directories, unpacked for a test. What they hold: tests/golden/README.md."""
 
+import json
+import lzma
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from store.config import StoreConfig
 
@@ -20,6 +23,12 @@ def unpack(version: str, name: str, to: Path) -> Path:
             archive.extraction_filter = staticmethod(tarfile.data_filter)
         archive.extractall(to)
     return to / name
+
+
+def truth(version: str) -> dict[str, Any]:
+    """What the client of a capture noted: `messages` with the broker's answers."""
+    noted: dict[str, Any] = json.loads(lzma.decompress((GOLDEN / f"rocketmq-{version}" / "truth.json.xz").read_bytes()))
+    return noted
 
 
 def config(root: Path, **options: object) -> StoreConfig:

@@ -1,6 +1,5 @@
 """The real RocketMQ's store directories, as they lie on disk."""
 
-import shutil
 from struct import Struct
 
 import pytest
@@ -130,39 +129,6 @@ def test_opens_a_copy_of_a_running_store(running):
     assert offsets(store) == expected
     assert golden.queue_files(running) == queue_files
     assert store.flushed_offset == 0
-
-
-def test_rebuilds_the_queues_byte_for_byte(captured):
-    """Delivery times of the schedule topic, half and op messages, retries: all units come from the log alone."""
-    expected = golden.queue_files(captured)
-    shutil.rmtree(captured / "consumequeue")
-    MessageStore(golden.config(captured)).load()
-    assert golden.queue_files(captured) == expected
-
-
-def test_rebuilt_queues_keep_their_numbers_behind_blanks(captured):
-    """With the log's first file gone, a queue starts with blank units where its first messages were."""
-    expected = golden.queue_files(captured)
-    (captured / "commitlog" / f"{0:020}").unlink()
-    shutil.rmtree(captured / "consumequeue")
-    store = MessageStore(golden.config(captured))
-    store.load()
-    assert store.min_offset == golden.FILE_SIZE
-    rebuilt = golden.queue_files(captured)
-    shortened = 0
-    for path, content in expected.items():
-        kept = [unit for unit in units(content) if unit[0] >= golden.FILE_SIZE]
-        blanks = len(units(content)) - len(kept)
-        if not kept:
-            assert path not in rebuilt
-            continue
-        shortened += bool(blanks)
-        raw = UNIT.pack(0, 0x7FFFFFFF, 0) * blanks + b"".join(UNIT.pack(*unit) for unit in kept)
-        assert rebuilt[path] == raw.ljust(golden.CONSUME_QUEUE_FILE_SIZE, b"\0")
-        topic, number, _ = path.split("/")
-        queue = store.queue(topic, int(number))
-        assert (queue.min_offset, queue.max_offset) == (blanks, blanks + len(kept))
-    assert shortened > 3
 
 
 def test_every_queue_leads_to_its_messages(clean):
