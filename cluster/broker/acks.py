@@ -11,6 +11,8 @@ from attrs import define, field
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import decode, encode
 from cluster.remoting.connection import Connection
+from store.config import BrokerRole
+from store.message_store import MessageStore
 from store.offset_waiters import AckSink, PutStatus
 
 _WORD = 4  # The length word that decode() does without.
@@ -94,3 +96,18 @@ class BothAcks:
             self.sink.answer([self.frame])
         else:
             self.sink.refuse([self.frame], *refusal)
+
+
+def waits(store: MessageStore) -> bool:
+    """Whether producers of this store wait for disk or replicas."""
+    return store.config.broker_role is BrokerRole.SYNC_MASTER or store.flusher.is_synchronous
+
+
+def wait_until_safe(store: MessageStore, transfer: WaitService, end_offset: int, sink: AckSink, frame: bytes) -> None:
+    """Answer `sink` with `frame` once disk and replicas have what lies below `end_offset`, as far as the store promises."""
+    if store.config.broker_role is not BrokerRole.SYNC_MASTER:
+        store.flusher.wait(end_offset, sink, frame)
+    elif not store.flusher.is_synchronous:
+        transfer.wait(end_offset, sink, frame)
+    else:
+        BothAcks(sink, frame).start(end_offset, store.flusher, transfer)

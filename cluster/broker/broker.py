@@ -106,6 +106,8 @@ class Broker(BrokerParts):
         nursery.start_soon(self.held_pulls.run)
         nursery.start_soon(self.registration.run)
         nursery.start_soon(self.slave_sync.run if self.is_slave else self.schedule.run)
+        if not self.is_slave:
+            nursery.start_soon(self.transactions.run)
         nursery.start_soon(self._flush_offsets)
         nursery.start_soon(self._watch_clients)
         nursery.start_soon(self._sample)

@@ -43,6 +43,15 @@ class BrokerConfig:
     reject_transaction_message: bool = option(
         False, key="rejectTransactionMessage", doc="refuse the first half of transactions"
     )
+    transaction_timeout_ms: int = option(
+        6_000, key="transactionTimeOut", doc="age at which the producer of an open transaction is asked"
+    )
+    transaction_check_max: int = _at_least_1(
+        15, key="transactionCheckMax", doc="how often it is asked before the message goes to TRANS_CHECK_MAX_TIME_TOPIC"
+    )
+    transaction_check_interval_ms: int = _at_least_1(
+        60_000, key="transactionCheckInterval", doc="how often open transactions are looked for"
+    )
     start_accept_send_request_timestamp: int = option(
         0, key="startAcceptSendRequestTimeStamp", doc="no sends before this time, ms since 1970"
     )

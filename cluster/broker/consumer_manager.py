@@ -138,9 +138,20 @@ class ConsumerManager(Generic[C]):
 class ProducerManager(Generic[C]):
     now: Callable[[], float]
     groups: dict[str, dict[C, ClientInfo[C]]] = field(factory=dict, init=False)
+    _turn: int = field(default=0, init=False)
 
     def register(self, group: str, client: ClientInfo[C]) -> None:
         self.groups.setdefault(group, {})[client.connection] = client
+
+    def next_of(self, group: str, is_idle: Callable[[C], bool]) -> C | None:
+        """One of the group's connections, each in its turn, rather one that is idle; None: there is nobody."""
+        connections = list(self.groups.get(group, ()))
+        if not connections:
+            return None
+        self._turn += 1
+        start = self._turn % len(connections)
+        in_turn = connections[start:] + connections[:start]
+        return next(filter(is_idle, in_turn), in_turn[0])
 
     def unregister(self, group: str, connection: C) -> None:
         clients = self.groups.get(group)

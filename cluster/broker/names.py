@@ -23,6 +23,7 @@ RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # Its offsets: how far half and op messages are dealt with.
 
 SYSTEM_TOPICS = frozenset(
     {

@@ -26,6 +26,8 @@ from cluster.broker.registration import Master, RegistrationService
 from cluster.broker.slave_sync import SlaveSynchronize
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.topic_config import TopicConfigManager, built_in_topics
+from cluster.broker.transaction import CheckRules
+from cluster.broker.transaction_service import TransactionCheckService
 from cluster.remoting.client import RemotingClient
 from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.config import ServerConfig
@@ -57,6 +59,10 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _is_idle(connection: Connection) -> bool:
+    return not connection.closed and not connection.unsent_bytes
+
+
 @define(eq=False)
 class BrokerParts:
     """Handlers reach everything through this. `address` is final once the ports are bound."""
@@ -80,6 +86,7 @@ class BrokerParts:
     held_pulls: PullRequestHoldService = field(init=False)
     locks: RebalanceLockManager = field(init=False)
     schedule: ScheduleMessageService = field(init=False)
+    transactions: TransactionCheckService = field(init=False)
     remoting: RemotingClient = field(factory=RemotingClient, init=False)
     registration: RegistrationService = field(init=False)
     slave_sync: SlaveSynchronize = field(init=False)
@@ -152,6 +159,19 @@ class BrokerParts:
             now_ms=self.now_ms,
             confirmed_offset=self.confirmed_offset,
             flush_interval_ms=config.flush_delay_offset_interval_ms,
+        )
+        self.transactions = TransactionCheckService(
+            store=self.store,
+            offsets=self.offsets,
+            topics=self.topics,
+            rules=CheckRules(
+                timeout_ms=config.transaction_timeout_ms,
+                check_max=config.transaction_check_max,
+                reserved_ms=72 * 3_600_000,
+            ),
+            interval_ms=config.transaction_check_interval_ms,
+            now_ms=self.now_ms,
+            producer_of=lambda group: self.producers.next_of(group, _is_idle),
         )
         self.slave_sync = SlaveSynchronize(
             client=self.remoting,

@@ -1,17 +1,81 @@
-"""37: a producer ends a transaction. Source: EndTransactionProcessor.java (RocketMQ 4.9.8)."""
+"""37: a producer ends a transaction: the message itself becomes a record, or nothing does; an op message says that it has ended.
 
+Source: EndTransactionProcessor.java (RocketMQ 4.9.8). Other than there, what is no half message is refused.
+"""
+
+from attrs import frozen
+
+from cluster.broker.acks import CODES, wait_until_safe, waits
+from cluster.broker.names import HALF_TOPIC
 from cluster.broker.parts import BrokerParts
+from cluster.broker.transaction import PRODUCER_GROUP, committed, op_message
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
 from cluster.remoting.headers import EndTransaction
 from cluster.remoting.server import Reply, Request
+from store.errors import MessageFormatError
+from store.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Message, decode_message, host_bytes
+from store.offset_waiters import PutStatus
+from store.properties import WAIT
 
 
-def end_transaction(broker: BrokerParts, header: EndTransaction, request: Request) -> Reply:
-    """Half messages are refused when they are sent, so there is none to end."""
+@frozen(eq=False)
+class _Stored:
+    """Answers success once disk and replicas were waited for: what is not as safe as it should be is stored all the same."""
+
+    request: Request
+
+    def answer(self, frames: list[bytes]) -> None:
+        self.request.reply(Reply(ext=None))
+
+    def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
+        self.request.reply(Reply(ext=None))
+
+
+def end_transaction(broker: BrokerParts, header: EndTransaction, request: Request) -> Reply | None:
+    """Producers ask oneway. None: nothing is known yet, the producer will be asked; or the answer comes later."""
     if broker.is_slave:
         raise RequestError(ResponseCode.SLAVE_NOT_AVAILABLE, "a slave cannot end transactions")
-    raise RequestError(ResponseCode.SYSTEM_ERROR, "transactions are not supported by this broker yet")
+    if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+        return None
+    half = _find(broker, header)
+    end_offset = _commit(broker, half) if header.commit_or_rollback == TRANSACTION_COMMIT else 0
+    op = op_message(half.queue_id, half.queue_offset, host_bytes(broker.address), broker.now_ms())
+    broker.store.put([op])  # If this fails, the producer is asked again.
+    if end_offset and waits(broker.store) and half.properties.get(WAIT, "true").lower() == "true":
+        if not request.command.is_oneway:
+            wait_until_safe(broker.store, broker.ha.group_transfer, end_offset, _Stored(request), b"")
+        return None
+    return Reply(ext=None)
+
+
+def _find(broker: BrokerParts, header: EndTransaction) -> Message:
+    """The half message, if it is the one that is meant. Raises RequestError."""
+    record = broker.store.message_at(header.commit_log_offset)
+    try:
+        half = decode_message(record) if record is not None else None
+    except MessageFormatError:
+        half = None
+    if half is None or half.topic != HALF_TOPIC:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+    if half.properties.get(PRODUCER_GROUP) != header.producer_group:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+    if half.queue_offset != header.tran_state_table_offset:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+    return half
+
+
+def _commit(broker: BrokerParts, half: Message) -> int:
+    """Where the record of the message ends. Raises RequestError when it cannot be stored."""
+    try:
+        message = committed(half, broker.store.delays_ms, broker.now_ms())
+    except ValueError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+    (result,) = broker.store.put([message])
+    if result.status is not PutStatus.PUT_OK:
+        remark = f"the message was not stored: {broker.store.why_not_writable or result.status.value}"
+        raise RequestError(CODES[result.status], remark)
+    return result.end_offset
 
 
 HANDLERS = (end_transaction,)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from attrs import define, field
 
 from cluster.broker import names
-from cluster.broker.acks import CODES, BothAcks, ProducerAcks
+from cluster.broker.acks import CODES, ProducerAcks, wait_until_safe, waits
 from cluster.broker.batch_body import split_batch
 from cluster.broker.delay import delayed
 from cluster.broker.send_properties import SendProperties
 from cluster.broker.topic_config import PERM_WRITE, TopicConfig
+from cluster.broker.transaction import HALF_QUEUE_ID, half_properties, is_transaction
 from cluster.remoting.codes import RequestCode, ResponseCode
 from cluster.remoting.command import JSON, ONEWAY, RemotingCommand, encode
 from cluster.remoting.connection import Connection
@@ -167,8 +168,11 @@ class SendProcessor:
         stored = self._properties.rewrite(header.properties or "")
         raw, code, asked_queue = stored.raw, stored.tags_code, queue_id
         if stored.special:
-            name, queue_id, raw, code = self._special(name, queue_id, header.properties or "", given_up)
+            retried = reconsume_times > 0
+            name, queue_id, raw, code = self._special(name, queue_id, header.properties or "", given_up, retried)
         sys_flag = header.sys_flag | _MULTI_TAG if topic.filter_type == "MULTI_TAG" else header.sys_flag
+        if stored.special and (name == names.HALF_TOPIC or reconsume_times > 0):
+            sys_flag &= ~TRANSACTION_MASK  # A record that is marked as prepared would enter no queue.
         message = PutMessage(
             name,
             queue_id,
@@ -241,26 +245,32 @@ class SendProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"there can be no dead letter topic for group {group}")
         return dead, 0, True
 
-    def _special(self, topic: str, queue_id: int, text: str, given_up: bool) -> tuple[str, int, bytes, int]:
-        """Topic, queue, properties and tags code of a message with a delay or of a transaction."""
+    def _special(
+        self, topic: str, queue_id: int, text: str, given_up: bool, retried: bool
+    ) -> tuple[str, int, bytes, int]:
+        """Topic, queue, properties and tags code of a message with a delay or of the first half of a transaction."""
         properties = parse_properties(text)
-        if properties.get("TRAN_MSG", "").lower() == "true":
-            remark = f"the broker[{self.broker.address}] sending transaction message is forbidden: not supported yet"
+        begins = is_transaction(properties) and not retried  # Clients before 4.6.1 leave the mark on what they retry.
+        if begins and self.broker.config.reject_transaction_message:
+            remark = f"the broker[{self.broker.config.broker_ip1}] sending transaction message is forbidden"
             raise RequestError(ResponseCode.NO_PERMISSION, remark)
         properties[CLUSTER] = self.broker.config.broker_cluster_name
         puts = len(properties)
         wait = properties.pop(WAIT, None)
+        code = tags_code(properties.get("TAGS", ""))
         if given_up:
             properties.pop(DELAY, None)
+        with_wait = properties if wait is None else {**properties, WAIT: wait}
+        if begins:
+            half = format_properties(half_properties(topic, queue_id, with_wait))
+            return names.HALF_TOPIC, HALF_QUEUE_ID, half.encode(), code
         store = self.broker.store
         try:
-            with_wait = properties if wait is None else {**properties, WAIT: wait}
             late = delayed(topic, queue_id, with_wait, store.delays_ms, store.now_ms())
         except ValueError as error:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"DELAY is no level: {error}") from error
         if late is not None:
             return late.topic, late.queue_id, format_properties(late.properties).encode(), late.tags_code
-        code = tags_code(properties.get("TAGS", ""))
         return topic, queue_id, format_properties(properties, puts=puts).encode(), code
 
     def _finish(self, connection: Connection, sends: list[_Send]) -> None:
@@ -342,19 +352,11 @@ class SendProcessor:
 
     @property
     def _waits(self) -> bool:
-        """Whether producers wait for disk or replicas here."""
-        store = self.broker.store
-        return store.config.broker_role is BrokerRole.SYNC_MASTER or store.flusher.is_synchronous
+        return waits(self.broker.store)
 
     def _answer_later(self, acks: ProducerAcks, end_offset: int, frame: bytes) -> None:
         """Send the answer when disk and replicas are as far as this broker promises."""
-        broker = self.broker
-        if broker.store.config.broker_role is not BrokerRole.SYNC_MASTER:
-            broker.store.flusher.wait(end_offset, acks, frame)
-        elif not broker.store.flusher.is_synchronous:
-            broker.ha.group_transfer.wait(end_offset, acks, frame)
-        else:
-            BothAcks(acks, frame).start(end_offset, broker.store.flusher, broker.ha.group_transfer)
+        wait_until_safe(self.broker.store, self.broker.ha.group_transfer, end_offset, acks, frame)
 
     def _success(self, command: RemotingCommand, offset_id: str, queue_id: int, queue_offset: int) -> bytes:
         if command.serialize_type == JSON:

@@ -30,6 +30,7 @@ class FakeConnection:
     remote_address: str = "127.0.0.1:5000"
     remote_host: bytes = HOST
     closed: bool = False
+    unsent_bytes: int = 0
     on_close: list = field(factory=list)
     sent: list[RemotingCommand] = field(factory=list)
 

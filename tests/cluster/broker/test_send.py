@@ -134,7 +134,6 @@ def test_the_quick_way_does_what_the_careful_one_does(tmp_path_factory, fields):
         ({"e": "x"}, 1, "the custom field <e> is not a number"),
         ({"g": "9" * 30}, 1, "the custom field <g> is not a number"),
         ({"properties": "DELAY\x01soon"}, 13, "DELAY"),
-        ({"properties": "TRAN_MSG\x01true"}, 16, "transaction"),
     ],
 )
 def test_refusals(producer, fields, code, remark):
@@ -144,6 +143,35 @@ def test_refusals(producer, fields, code, remark):
     assert remark in answer.remark
     assert answer.ext.keys() == {"MSG_REGION", "TRACE_ON"}  # The Java client reads it without looking.
     assert len(producer.stored()) == 2
+
+
+def test_transactions_can_be_refused(tmp_path):
+    producer = Producer(make_broker(tmp_path, broker={"reject_transaction_message": True, "broker_ip1": "10.0.0.1"}))
+    refused, good = producer.send(producer.command(properties="TRAN_MSG\x01True", f=4), producer.command())
+    assert (refused.code, good.code) == (16, 0)
+    assert refused.remark == "the broker[10.0.0.1] sending transaction message is forbidden"
+    assert len(producer.stored()) == 1
+
+
+def test_a_half_message_lies_in_the_half_queue(producer):
+    """The answer names the queue that was asked for, and the place in the half queue. A delay is kept for the commit."""
+    properties = "TRAN_MSG\x01true\x02PGROUP\x01P\x02TAGS\x01TagA\x02DELAY\x013\x02WAIT\x01true"
+    _, second = producer.send(*(producer.command(properties=properties, e=3, f=0x305) for _ in range(2)))
+    assert (second.ext["queueId"], second.ext["queueOffset"]) == ("3", "1")
+    message = producer.stored()[1]
+    assert (message.topic, message.queue_id, message.sys_flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0x301)
+    added = {"CLUSTER": "C1", "REAL_TOPIC": "T1", "REAL_QID": "3"}
+    assert message.properties == {**parse_properties(properties), **added}
+    assert second.ext["msgId"] == message.message_id
+    producer.broker.store.dispatch_pending()
+    assert producer.broker.store.queue("RMQ_SYS_TRANS_HALF_TOPIC", 0).unit(1).tags_code == 2598919
+
+
+def test_a_retry_of_an_old_client_begins_no_transaction(producer):
+    """Clients before 4.6.1 leave TRAN_MSG on what they send back by hand: it must reach its consumers."""
+    producer.send(producer.command(properties="TRAN_MSG\x01true\x02DELAY\x011", f=4, j=1))
+    (message,) = producer.stored()
+    assert (message.topic, message.sys_flag) == ("SCHEDULE_TOPIC_XXXX", 0)
 
 
 def test_a_missing_field_is_named(producer):

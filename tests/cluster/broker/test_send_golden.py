@@ -1,38 +1,27 @@
 """The captured requests of a real producer, put through our processor: our records are the real broker's."""
 
-import base64
-import json
-import lzma
-from pathlib import Path
-
 import attrs
 import pytest
 
-from cluster.remoting.command import decode
 from store.message import decode_message
 from store.record_scan import SCHEDULE_TOPIC, scan_records
 from tests.cluster.broker.sending import Producer, make_broker
+from tests.cluster.broker.wire import directed_frames
 from tests.store import golden
 
-WIRE = Path(__file__).parents[2] / "golden" / "wire"
 SENDS = (310, 320)
 
 
 def exchanges(capture):
     """Each captured send with the header text of its answer, None for oneway."""
     waiting, found = {}, []
-    with lzma.open(WIRE / f"{capture}-broker.jsonl.xz", "rt") as lines:
-        for line in lines:
-            seen = json.loads(line)
-            header = seen["header"].encode() if "header" in seen else base64.b64decode(seen["header_b64"])
-            body = base64.b64decode(seen["body_b64"]) if "body_b64" in seen else seen.get("body", "").encode()
-            command = decode(seen["header_length_word"].to_bytes(4) + header + body)
-            key = seen["conn"], command.opaque
-            if seen["dir"] == ">" and command.code in SENDS:
-                found.append([command, None])
-                waiting[key] = found[-1]
-            elif seen["dir"] == "<" and command.is_response and key in waiting:
-                waiting.pop(key)[1] = command
+    for (connection, direction), command in directed_frames(capture):
+        key = connection, command.opaque
+        if direction == ">" and command.code in SENDS:
+            found.append([command, None])
+            waiting[key] = found[-1]
+        elif direction == "<" and command.is_response and key in waiting:
+            waiting.pop(key)[1] = command
     return found
 
 
