@@ -106,6 +106,20 @@ class StoreConfig:
         doc="percent of RAM that counts as memory",
         validator=validators.le(100),
     )
+    message_index_enable: bool = option(True, key="messageIndexEnable", doc="index messages by key")
+    message_index_safe: bool = option(
+        False, key="messageIndexSafe", doc="accepted; after a crash all of the index is made good in any case"
+    )
+    max_hash_slot_num: int = option(
+        5_000_000, key="maxHashSlotNum", doc="hash slots of one index file", validator=validators.ge(1)
+    )
+    max_index_num: int = option(
+        20_000_000, key="maxIndexNum", doc="keys of one index file, and one more", validator=validators.ge(2)
+    )
+    max_msgs_num_batch: int = option(64, key="maxMsgsNumBatch", doc="most messages that a query by key answers")
+    default_query_max_num: int = option(
+        32, key="defaultQueryMaxNum", doc="most messages that a query by unique key answers"
+    )
     offset_check_in_slave: bool = option(False, key="offsetCheckInSlave", doc="correct bad pull offsets on a slave too")
     message_delay_level: str = option(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
