@@ -10,6 +10,8 @@ from struct import Struct
 
 from attrs import define
 
+from store.sync import sync_data
+
 _LAYOUT = Struct(">qqqqq")
 FILE_SIZE = 4096
 _SAFETY_MS = 3000  # Recovery starts this much earlier, as RocketMQ's.
@@ -38,7 +40,7 @@ class Checkpoint:
         ) = _LAYOUT.unpack(raw.ljust(_LAYOUT.size, b"\0"))
 
     def save(self) -> None:
-        """Write and fdatasync the file in place, as RocketMQ does. Raises OSError."""
+        """Write and fdatasync the file in place, as RocketMQ does. Raises OSError, SyncError where it may be broken now."""
         raw = _LAYOUT.pack(
             self.physic_msg_timestamp,
             self.logics_msg_timestamp,
@@ -51,7 +53,7 @@ class Checkpoint:
             if os.fstat(fd).st_size < FILE_SIZE:
                 os.ftruncate(fd, FILE_SIZE)
             os.pwrite(fd, raw, 0)
-            os.fdatasync(fd)
+            sync_data(fd)
         finally:
             os.close(fd)
 

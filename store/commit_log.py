@@ -4,14 +4,16 @@ Source: CommitLog, RocketMQ 4.9.8. Encoding happens here, into one buffer per ba
 takes: no object and no system call per message.
 """
 
+import errno
 from collections.abc import Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
 from attrs import define, field
 
-from store.errors import MessageFormatError
+from store.errors import LogFileError, MessageFormatError
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue
 from store.message import (
@@ -112,18 +114,22 @@ class CommitLog:
 
         `together`: all of them go into one file, as RocketMQ does with the messages of one batch request, if a file is
         large enough for that.
-        Raises OSError; nothing is counted as written then, and the caller must not append again.
+        Raises OSError, LogFileError where a file could not be made; nothing is written then. Call mend() before the next append.
         """
         results: list[PutResult] = []
         entries: list[DispatchEntry] = []
         offsets: dict[tuple[str, int], int] = {}
         pieces: list[bytes | memoryview] = []
+        parts: list[bytes | memoryview] = []  # What goes into one file each.
         topics, new, pack_record, pack_size = self._topics, tuple.__new__, RECORD_V4.pack, _I16.pack
-        file = self._file_to_append()
-        at = file.wrote
-        room = self.file_size - END_OF_FILE_RESERVE
+        file_size = self.files.file_size
+        start = self.files.max_offset
+        at = start % file_size
+        start -= at
+        room = file_size - END_OF_FILE_RESERVE
         if together and at and at + (total := sum(map(self._record_size, messages))) > room >= total:
-            file, at = self._roll(file, at, pieces)
+            parts.append(SIZE_AND_MAGIC.pack(file_size - at, MAGIC_BLANK))
+            start, at = start + file_size, 0
         for message in messages:
             (
                 topic,
@@ -147,8 +153,11 @@ class CommitLog:
                 size += len(born_host) + len(store_host) - 16
                 sys_flag |= (len(born_host) == 20) * BORN_HOST_V6 | (len(store_host) == 20) * STORE_HOST_V6
             if at + size > room:
-                file, at = self._roll(file, at, pieces)
-            phy_offset = file.start + at
+                pieces.append(SIZE_AND_MAGIC.pack(file_size - at, MAGIC_BLANK))
+                parts.append(b"".join(pieces))
+                pieces.clear()
+                start, at = start + file_size, 0
+            phy_offset = start + at
             key = (topic, queue_id)
             queue_offset = offsets[key] if key in offsets else self.next_queue_offsets.get(key, 0)
             if sys_flag & TRANSACTION_MASK in QUEUELESS:
@@ -185,7 +194,8 @@ class CommitLog:
             entry = (topic, queue_id, queue_offset, phy_offset, size, code, store_timestamp, sys_flag, properties)
             entries.append(new(DispatchEntry, entry))
             at += size
-        file.append(b"".join(pieces))
+        parts.append(b"".join(pieces))
+        self._write(parts)
         self.next_queue_offsets.update(offsets)
         return results, entries
 
@@ -210,29 +220,58 @@ class CommitLog:
             return self.files.files[-1]
         return self._next_file(self.max_offset)
 
-    def _roll(self, file: MappedFile, at: int, pieces: list[bytes | memoryview]) -> tuple[MappedFile, int]:
-        """Write what is gathered and a blank, and go on in the next file."""
-        pieces.append(SIZE_AND_MAGIC.pack(self.file_size - at, MAGIC_BLANK))
-        file.append(b"".join(pieces))
-        file.wrote = self.file_size
-        pieces.clear()
-        return self._next_file(file.start + self.file_size), 0
-
     def _next_file(self, start: int) -> MappedFile:
-        if self.spare is None:
-            return self.files.create(start)
+        try:
+            if self.spare is None:
+                return self.files.create(start)
+            self.files.adopt(self.spare, start)
+        except OSError as error:
+            raise LogFileError(error.errno, error.strerror, str(self.files.path_of(start))) from error
         file, self.spare = self.spare, None
-        self.files.adopt(file, start)
         return file
 
+    def _write(self, parts: list[bytes | memoryview]) -> None:
+        """Write at the log's end, each part into a file of its own: all of them or, when the disk refuses one, nothing."""
+        end = self.files.max_offset
+        file = None
+        try:
+            for part in parts:
+                if file is not None:  # What is left of it is a blank, of which only the head is written.
+                    file.torn_end, file.wrote = file.wrote, file.size
+                file = self._file_to_append()
+                file.append(part)
+        except OSError:
+            self._take_back(end)
+            raise
+
+    def _take_back(self, end: int) -> None:
+        """Let the log end at `end` again. Raises OSError that does not pass: the disk did not even let go of a new file."""
+        try:
+            self.files.rewind(end)
+        except OSError as error:
+            raise OSError(errno.EIO, f"a new file of the log cannot be removed: {error}") from error
+        with suppress(OSError):
+            self.mend()
+
+    def mend(self) -> None:
+        """Clear what a refused write left behind the end; raises OSError as long as the disk refuses. Do this before appending.
+
+        Otherwise a crash could find the rest of an old record behind a new, shorter one, and take it for a message.
+        """
+        if self.files.files and self.files.files[-1].wrote < self.file_size:
+            file = self.files.files[-1]
+            file.mend()
+            file.write_at(file.wrote, b"\0")  # To see whether it takes anything; there is a zero already.
+            file.torn_end = 0
+
     def append_raw(self, data: bytes | memoryview) -> None:
-        """Write replicated bytes at the end of the log; they may cross the end of a file. Raises OSError."""
-        done = 0
-        while done < len(data):
-            file = self._file_to_append()
-            size = min(self.file_size - file.wrote, len(data) - done)
-            file.append(data[done : done + size] if size < len(data) else data)
-            done += size
+        """Write replicated bytes at the end of the log; they may cross the end of a file. Raises OSError as append() does."""
+        room = self.file_size - self.max_offset % self.file_size
+        if len(data) <= room:
+            self._write([data])
+        else:
+            rest = range(room, len(data), self.file_size)
+            self._write([data[:room], *(data[at : at + self.file_size] for at in rest)])
 
     def start_at(self, phy_offset: int) -> None:
         """Let an empty log begin at the start of a file other than the first. Raises OSError."""

@@ -78,17 +78,23 @@ class ConsumeQueue:
         return queue_offset
 
     def write(self) -> None:
-        """Write what was staged: one system call, two where a file ends. Raises OSError."""
+        """Write what was staged: one system call, two where a file ends. Raises OSError; the rest stays staged then."""
         data = b"".join(self._staged)
-        self._staged.clear()
-        self._next = None
         done = 0
-        while done < len(data):
-            files = self.files.files
-            file = files[-1] if files and files[-1].wrote < files[-1].size else self.files.create(self.files.max_offset)
-            part = data[done : done + file.size - file.wrote]
-            file.append(part)
-            done += len(part)
+        try:
+            while done < len(data):
+                files = self.files.files
+                file = (
+                    files[-1]
+                    if files and files[-1].wrote < files[-1].size
+                    else self.files.create(self.files.max_offset)
+                )
+                part = data[done : done + file.size - file.wrote]
+                file.append(part)
+                done += len(part)
+        finally:
+            self._staged = [data[done:]] if done < len(data) else []
+        self._next = None
 
     def read(self, queue_offset: int, count: int) -> bytes:
         """Up to `count` units from `queue_offset` on, raw; at most to the end of the file that holds the first one."""
@@ -123,6 +129,10 @@ class ConsumeQueue:
 
     def rewind(self, phy_offset: int) -> None:
         """Let the queue end before the messages at or behind `phy_offset`, for them to be written anew, or cut."""
+        if self._staged:
+            self._staged.clear()
+            self._find_max_phy_offset()
+        self._next = None
         low, high = max(self.min_offset, self.files.min_offset // CONSUME_QUEUE_UNIT), self.max_offset
         while low < high:
             middle = (low + high) // 2

@@ -24,6 +24,9 @@ class ConsumeQueueTable:
     directory: Path
     file_size: int
     _queues: dict[tuple[str, int], ConsumeQueue] = field(factory=dict, init=False)
+    _unwritten: dict[ConsumeQueue, list[int]] = field(
+        factory=dict, init=False
+    )  # Queues with staged units, their new codes.
 
     def load(self) -> None:
         """Open every queue in the directory and find its end. Raises StoreDirectoryError as MappedFileQueue.load does."""
@@ -51,10 +54,9 @@ class ConsumeQueueTable:
     def put(self, entries: Iterable[DispatchEntry]) -> dict[ConsumeQueue, list[int]]:
         """Append a unit for each record that belongs into a queue; the queues that grew, with the new tags codes.
 
-        Units that are there already are left out. Raises OSError.
+        Units that are there already are left out. Raises OSError; calling again with the same entries goes on then.
         """
-        grown: dict[ConsumeQueue, list[int]] = {}
-        queues = self._queues
+        grown, queues = self._unwritten, self._queues
         for entry in entries:
             if entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
                 continue
@@ -67,6 +69,7 @@ class ConsumeQueueTable:
                     codes.append(entry.tags_code)
         for queue in grown:
             queue.write()
+        self._unwritten = {}
         return grown
 
     @property
@@ -82,11 +85,13 @@ class ConsumeQueueTable:
 
     def rewind(self, phy_offset: int) -> None:
         """Let all queues end before the records at or behind `phy_offset`, which are then put anew."""
+        self._unwritten = {}
         for queue in self:
             queue.rewind(phy_offset)
 
     def truncate(self, phy_offset: int) -> None:
         """Drop the units of records at or behind `phy_offset`."""
+        self._unwritten = {}
         for queue in self:
             queue.truncate(phy_offset)
 

@@ -22,4 +22,8 @@ class StoreLockedError(StoreDirectoryError):
 
 
 class StoreNotWritableError(StoreError):
-    """The store takes no more bytes until it is opened anew; the message says why."""
+    """The store takes no bytes now; the message says why, `MessageStore.flags` whether that passes by itself."""
+
+
+class LogFileError(OSError):
+    """The next file of the commit log could not be made; nothing was written."""

@@ -4,10 +4,11 @@ The first fdatasync that fails ends it: pages that could not be written may be d
 claim success, so nothing is retried. Sources: CommitLog.GroupCommitService and FlushRealTimeService, RocketMQ 4.9.8.
 """
 
-import os
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+import structlog
 import trio
 from attrs import define, field
 
@@ -15,9 +16,12 @@ from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.config import FlushDiskType, StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
-from store.mapped_file import MappedFile, sync_directory
+from store.mapped_file import MappedFile
 from store.offset_waiters import AckSink, OffsetWaiters, PutStatus, by_sink
+from store.sync import is_passing, sync_data, sync_directory
 from store.wakeup import Wakeup
+
+log = structlog.get_logger()
 
 _PAGE = 4096
 _CONSUME_QUEUE_LEAST_PAGES = 2
@@ -38,6 +42,9 @@ class FlushService:
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _expiry: Wakeup = field(factory=Wakeup, init=False)
     failure: str | None = field(default=None, init=False)  # Why nothing is flushed any more.
+    busy_since: float | None = field(
+        default=None, init=False
+    )  # When the sync began that is under way, time.monotonic().
 
     def wait(self, end_offset: int, sink: AckSink, frame: bytes) -> None:
         """Answer `sink` with `frame` once all bytes below `end_offset` are on disk; refuse it after syncFlushTimeout."""
@@ -80,10 +87,11 @@ class FlushService:
             return
         new_files = self._synced_directory_end < dirty[-1][0].start
         try:
-            await trio.to_thread.run_sync(_sync_files, dirty, {self.log.files.directory} if new_files else ())
+            await self._in_thread(dirty, {self.log.files.directory} if new_files else ())
         except OSError as error:
-            self._give_up(f"fdatasync of the commit log failed: {error}")
-            return
+            if not is_passing(error):
+                self._give_up(f"flushing the commit log failed: {error}")
+            return  # Else: no descriptor for the directory. The next round tries again.
         for file, wrote in dirty:
             file.flushed = wrote
         self._synced_directory_end = dirty[-1][0].start
@@ -91,6 +99,13 @@ class FlushService:
         self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, timestamp)
         for sink, frames in by_sink(self._waiters.release(end)):
             sink.answer(frames)
+
+    async def _in_thread(self, dirty: list[tuple[MappedFile, int]], directories: Collection[Path]) -> None:
+        self.busy_since = time.monotonic()
+        try:
+            await trio.to_thread.run_sync(_sync_files, dirty, directories)
+        finally:
+            self.busy_since = None
 
     def _give_up(self, reason: str) -> None:
         self.failure = reason
@@ -135,7 +150,8 @@ class FlushConsumeQueueService:
             thorough = (trio.current_time() - last_thorough) * 1000 >= interval_ms
             if thorough:
                 last_thorough = trio.current_time()
-            if not await self.flush(thorough=thorough):
+            await self.flush(thorough=thorough)
+            if self._failed:
                 return
 
     async def flush(self, *, thorough: bool) -> bool:
@@ -155,8 +171,13 @@ class FlushConsumeQueueService:
                 self.checkpoint.logics_msg_timestamp = max(self.checkpoint.logics_msg_timestamp, timestamp)
                 await trio.to_thread.run_sync(self.checkpoint.save)
         except OSError as error:
-            self._failed = True
-            self.fail(f"flushing the consume queues failed: {error}")
+            if is_passing(error):  # No room for the checkpoint, say. The next round tries again.
+                log.warning(
+                    "the checkpoint cannot be written; a start after a crash would take longer", error=str(error)
+                )
+            else:
+                self._failed = True
+                self.fail(f"flushing the consume queues failed: {error}")
             return False
         return True
 
@@ -170,6 +191,6 @@ def _new_directories(dirty: list[tuple[MappedFile, int]]) -> set[Path]:
 
 def _sync_files(files: list[tuple[MappedFile, int]], directories: Collection[Path]) -> None:
     for file, _ in files:
-        os.fdatasync(file.fd)
+        sync_data(file.fd)
     for directory in directories:
         sync_directory(directory)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from attrs import define, field
 
+from store.sync import sync_directory as sync_directory
+from store.sync import sync_file
+
 _LOOK_BYTES = 1 << 20  # At a time, where a file is searched for data.
 _ZEROS = bytes(_LOOK_BYTES)  # To compare with takes a fortieth of the time that counting takes.
 
@@ -24,6 +27,7 @@ class MappedFile:
     fd: int
     wrote: int = 0
     flushed: int = 0
+    torn_end: int = 0  # Where bytes end that a refused write left behind `wrote`.
     _view: memoryview | None = field(default=None, init=False)
 
     @classmethod
@@ -56,15 +60,26 @@ class MappedFile:
         return self.start + self.wrote
 
     def append(self, data: bytes | memoryview) -> None:
-        """Write at the end of the data. Raises OSError; the position stays then."""
+        """Write at the end of the data. Raises OSError; `wrote` stays then, and what was written even so ends at `torn_end`."""
         self.write_at(self.wrote, data)
         self.wrote += len(data)
 
     def write_at(self, position: int, data: bytes | memoryview) -> None:
-        """Write at a position of the file, moving none of the marks."""
-        done = os.pwrite(self.fd, data, position)
-        while done < len(data):  # The kernel may stop short, at a signal or a full disk.
-            done += os.pwrite(self.fd, memoryview(data)[done:], position + done)
+        """Write at a position of the file. Raises OSError; part of it may be written then, see `torn_end`."""
+        done = 0
+        try:
+            done = os.pwrite(self.fd, data, position)
+            while done < len(data):  # The kernel may stop short, at a signal or a full disk.
+                done += os.pwrite(self.fd, memoryview(data)[done:], position + done)
+        except OSError:
+            self.torn_end = max(self.torn_end, position + done)
+            raise
+
+    def mend(self) -> None:
+        """Make zero again what a refused write left behind the data. Raises OSError: try again later."""
+        if self.torn_end > self.wrote:
+            self.write_at(self.wrote, bytes(self.torn_end - self.wrote))
+        self.torn_end = 0
 
     def view(self, position: int, size: int) -> memoryview:
         """The bytes from a position on, without a copy; they stay readable while the view lives."""
@@ -113,7 +128,7 @@ class MappedFile:
         """
         os.ftruncate(self.fd, position)
         os.ftruncate(self.fd, self.size)
-        os.fsync(self.fd)
+        sync_file(self.fd)
 
     def move(self, path: Path, start: int) -> None:
         """Give the file another name and another place in the queue. Raises OSError."""
@@ -129,12 +144,3 @@ class MappedFile:
         """Close the file and remove it from its directory."""
         self.close()
         self.path.unlink(missing_ok=True)
-
-
-def sync_directory(path: Path) -> None:
-    """Make names that were added to or removed from a directory durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -18,16 +18,17 @@ from store.config import BrokerRole, StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.delay_level import parse_delay_levels
-from store.errors import StoreNotWritableError
+from store.errors import LogFileError, StoreNotWritableError
 from store.flush import FlushConsumeQueueService, FlushService
 from store.get_message import GetResult, get_message, offset_by_time, store_timestamp
 from store.lock_file import take_lock
-from store.mapped_file import MappedFile, sync_directory
+from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue
 from store.offset_waiters import PutStatus
 from store.record_scan import DispatchEntry
 from store.recovery import recover
 from store.running_flags import Condition, RunningFlags
+from store.sync import is_passing, sync_directory
 from store.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -35,6 +36,7 @@ log = structlog.get_logger()
 TOPIC_LENGTH_MAX, PROPERTIES_SIZE_MAX = 127, 32767
 RECORD_OVERHEAD_MAX = 115 + TOPIC_LENGTH_MAX * 3 + PROPERTIES_SIZE_MAX + 8  # With IPv6 hosts and the room for a blank.
 _DISPATCH_BATCH = 4096
+_TRY_AGAIN_SECONDS = 1.0  # While the disk refuses.
 
 ArrivalListener = Callable[[str, int, int, list[int]], None]
 
@@ -82,6 +84,9 @@ class MessageStore:
     _pending: list[DispatchEntry] = field(factory=list, init=False)  # Written, not yet in the queues.
     _dispatch: Wakeup = field(factory=Wakeup, init=False)
     _roll: Wakeup = field(factory=Wakeup, init=False)
+    _spare_lock: trio.Lock = field(factory=trio.Lock, init=False)
+    _refused: Wakeup = field(factory=Wakeup, init=False)
+    _lacks_file: bool = field(default=False, init=False)  # The disk refused the log's next file.
     _puts: int = field(default=0, init=False)
     _put_bytes: int = field(default=0, init=False)
     _gets: int = field(default=0, init=False)
@@ -171,6 +176,7 @@ class MessageStore:
             nursery.start_soon(self.flusher.run)
             nursery.start_soon(self._queue_flusher.run)
             nursery.start_soon(self._allocate_task)
+            nursery.start_soon(self._resume_task)
             task_status.started()
 
     async def close(self) -> None:
@@ -208,6 +214,19 @@ class MessageStore:
         if self.flags.set(Condition.FAILED, reason):
             log.error("the store takes no more messages; restart the broker once the disk is well", reason=reason)
 
+    def _disk_refuses(self, what: str, error: OSError) -> PutStatus:
+        """Take no bytes for now, or no more at all where something may be lost; what a producer is told."""
+        reason = f"{what} failed: {error}"
+        lacks_file = isinstance(error, LogFileError)
+        if not is_passing(error):
+            self.fail(reason)
+        elif self.flags.set(Condition.DISK_REFUSES, reason):
+            log.error("the store takes no messages until the disk takes bytes again", reason=reason)
+            self._lacks_file = lacks_file
+            self._refused.set()
+        stays = lacks_file or not is_passing(error)
+        return PutStatus.CREATE_MAPPED_FILE_FAILED if stays else PutStatus.SERVICE_NOT_AVAILABLE
+
     def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
         """Append messages with one system call; each has its own status. Never waits: flush and replicas come after.
 
@@ -240,8 +259,7 @@ class MessageStore:
         try:
             results, entries = self.commit_log.append(messages, now_ms, together=together)
         except OSError as error:
-            self.fail(f"writing the commit log failed: {error}")
-            return [PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)] * len(messages)
+            return [PutResult(self._disk_refuses("writing the commit log", error))] * len(messages)
         self._puts += len(results)
         self._put_bytes += results[-1].end_offset - results[0].phy_offset
         self._after_append(entries, now_ms)
@@ -267,8 +285,8 @@ class MessageStore:
         try:
             self.commit_log.append_raw(data)
         except OSError as error:
-            self.fail(f"writing the commit log failed: {error}")
-            raise StoreNotWritableError(self.why_not_writable) from error
+            self._disk_refuses("writing the commit log", error)
+            raise StoreNotWritableError(self.flags.why_not_appendable) from error
         self._after_append(entries, entries[-1].store_timestamp if entries else 0)
 
     def start_at(self, phy_offset: int) -> None:
@@ -276,8 +294,8 @@ class MessageStore:
         try:
             self.commit_log.start_at(phy_offset)
         except OSError as error:
-            self.fail(f"creating the first commit log file failed: {error}")
-            raise StoreNotWritableError(self.why_not_writable) from error
+            self._disk_refuses("creating the first commit log file", error)
+            raise StoreNotWritableError(self.flags.why_not_appendable) from error
         self.dispatched_offset = self.flusher.flushed_offset = phy_offset
 
     def _after_append(self, entries: list[DispatchEntry], timestamp: int) -> None:
@@ -354,12 +372,13 @@ class MessageStore:
     def dispatch_pending(self) -> None:
         """Bring the queues level with the log and tell the listeners."""
         while self._pending:
-            batch, self._pending = self._pending[:_DISPATCH_BATCH], self._pending[_DISPATCH_BATCH:]
+            batch = self._pending[:_DISPATCH_BATCH]
             try:
                 grown = self._queues.put(batch)
-            except OSError as error:
-                self.fail(f"writing a consume queue failed: {error}")
+            except OSError as error:  # The batch stays: nothing is ever passed over.
+                self._disk_refuses("writing a consume queue", error)
                 return
+            del self._pending[:_DISPATCH_BATCH]
             self.dispatched_offset = batch[-1].phy_offset + batch[-1].size
             self._queue_flusher.last_dispatched_timestamp = batch[-1].store_timestamp
             for queue, codes in grown.items():
@@ -373,6 +392,29 @@ class MessageStore:
             await self._dispatch.wait()
             self.dispatch_pending()
 
+    async def _resume_task(self) -> None:
+        """While the disk refuses, ask it again and again; producers go on once it takes all that it refused."""
+        while True:
+            await self._refused.wait()
+            while Condition.DISK_REFUSES in self.flags and Condition.FAILED not in self.flags:
+                await trio.sleep(_TRY_AGAIN_SECONDS)
+                await self._try_again()
+
+    async def _try_again(self) -> None:
+        try:
+            self.commit_log.mend()
+            if self._lacks_file:
+                await self._make_spare()
+        except OSError as error:
+            if not is_passing(error):
+                self.fail(f"writing the commit log failed: {error}")
+            return
+        self.dispatch_pending()
+        if not self._pending:
+            self._lacks_file = False
+            if self.flags.clear(Condition.DISK_REFUSES) and not self.flags.why_not_appendable:
+                log.info("the disk takes bytes again, and so does the store")
+
     def _wants_spare(self) -> bool:
         files = self.commit_log.files.files
         return bool(files) and files[-1].wrote * 2 > files[-1].size
@@ -381,14 +423,19 @@ class MessageStore:
         """Make the next file once the last one is half full, so that no producer waits for it."""
         while True:
             await self._roll.wait()
-            files = self.commit_log.files
-            if self.commit_log.spare is not None or not self._wants_spare():
-                continue
             try:
-                self.commit_log.spare = await trio.to_thread.run_sync(_make_file, self._spare_path, files.file_size)
+                if self._wants_spare():
+                    await self._make_spare()
             except OSError as error:
                 log.warning("the next commit log file cannot be made ahead", error=str(error))
                 await trio.sleep(1)
+
+    async def _make_spare(self) -> None:
+        """Have the log's next file ready. Raises OSError."""
+        async with self._spare_lock:
+            if self.commit_log.spare is None:
+                size = self.commit_log.file_size
+                self.commit_log.spare = await trio.to_thread.run_sync(_make_file, self._spare_path, size)
 
 
 def _make_file(path: Path, size: int) -> MappedFile:

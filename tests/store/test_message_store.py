@@ -259,8 +259,7 @@ def test_a_full_disk_makes_it_read_only(tmp_path):
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "abort").exists()
     again = opened(tmp_path)
-    assert 5 <= again.queue("T1", 0).max_offset < 105
-    assert again.get_message("T1", 0, 0, 9, None).message_count == 9
+    assert again.get_message("T1", 0, 0, 9, None).message_count == again.queue("T1", 0).max_offset == 5
 
 
 def test_a_log_file_that_cannot_be_made(tmp_path):

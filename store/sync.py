@@ -1,0 +1,55 @@
+"""fsync and fdatasync, and what an error of the disk means.
+
+A failed sync is the end: the kernel may have dropped the pages and marked them clean, so a second call may claim success (the
+PostgreSQL finding of 2018). A refused write is another matter: where the error says that nothing was taken, the same bytes can be
+written again once there is room.
+"""
+
+import errno
+import os
+from pathlib import Path
+
+# Errors that say: nothing was written, nothing is lost, ask again later.
+_PASSING = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
+)
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class SyncError(OSError):
+    """The disk may have lost what it was given before. Whoever catches this takes no more bytes, and never tries again."""
+
+
+def sync_data(fd: int) -> None:
+    """Bring a file's bytes, and its length, to the disk. Raises SyncError."""
+    try:
+        os.fdatasync(fd)
+    except OSError as error:
+        raise SyncError(error.errno, f"fdatasync: {error.strerror}") from error
+
+
+def sync_file(fd: int) -> None:
+    """Bring a file with all that is known of it to the disk. Raises SyncError."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise SyncError(error.errno, f"fsync: {error.strerror}") from error
+
+
+def sync_directory(path: Path) -> None:
+    """Make names that were added to or removed from a directory durable. Raises SyncError, OSError if it cannot be opened."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync_file(fd)
+    finally:
+        os.close(fd)
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether the disk refused something without losing anything, so that it can be tried again."""
+    return not isinstance(error, SyncError) and error.errno in _PASSING
+
+
+def is_no_space(error: OSError) -> bool:
+    """Whether there is too little room, on the disk or within a quota."""
+    return is_passing(error) and error.errno in _NO_SPACE
