@@ -5,15 +5,24 @@ Source: DefaultMessageStore.getMessage, RocketMQ 4.9.8.
 
 from enum import Enum
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import psutil
 
 from store.commit_log import CommitLog
-from store.config import BrokerRole, StoreConfig
+from store.config import CONSUME_QUEUE_UNIT, BrokerRole, StoreConfig
 from store.consume_queue import UNIT, ConsumeQueue
+from store.message import RECORD_V4
+from store.read_check import EXT_ADDRESS_MAX, ReadCheck
 
 _SCAN_UNITS_MAX = 800  # RocketMQ's 16,000 bytes of units.
+
+
+class Extension(Protocol):
+    """What a queue's extension (ConsumeQueueExt) is asked."""
+
+    def tags_code(self, address: int) -> int | None:
+        """The hash that is kept at an address; None when it cannot be read."""
 
 
 class GetStatus(Enum):
@@ -56,8 +65,14 @@ def get_message(
     offset: int,
     count_max: int,
     tags_codes: frozenset[int] | None,
+    *,
+    check: ReadCheck | None = None,
+    limit: int | None = None,
 ) -> GetResult:
-    """Up to `count_max` messages, at least one, from `offset` on whose tags code is wanted (None: all of them)."""
+    """Up to `count_max` messages, at least one, from `offset` on whose tags code is wanted (None: all of them).
+
+    `check`: look at each record first, and leave out what is broken. `limit`: show no byte of the log from there on.
+    """
     count_max = max(1, count_max)
     low, high = queue.min_offset, queue.max_offset
 
@@ -76,41 +91,68 @@ def get_message(
     units = queue.read(offset, max(_SCAN_UNITS_MAX, count_max) if tags_codes is not None else count_max)
     if not units:
         return nothing(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset))
-    return _collect(units, low, high, log, config, offset, count_max, tags_codes)
+    result = _collect(units, queue, log, config, offset, count_max, tags_codes, check, limit)
+    all_passed = (result.next_offset - offset) * CONSUME_QUEUE_UNIT == len(units)
+    if all_passed and result.message_count < count_max < _SCAN_UNITS_MAX and tags_codes is None:
+        more = queue.read(offset, _SCAN_UNITS_MAX)  # Some were left out: look farther, as RocketMQ does at once.
+        if len(more) > len(units):
+            return _collect(more, queue, log, config, offset, count_max, tags_codes, check, limit)
+    return result
 
 
 def _collect(
     units: bytes,
-    low: int,
-    high: int,
+    queue: ConsumeQueue,
     log: CommitLog,
     config: StoreConfig,
     offset: int,
     count_max: int,
     tags_codes: frozenset[int] | None,
+    check: ReadCheck | None,
+    limit: int | None,
 ) -> GetResult:
     runs: list[tuple[int, int]] = []  # Records that follow each other in the log go out as one view: start and end.
     run_start = run_end = -1
     total = count = passed = skip_below = last_phy_offset = 0
-    removed = False
+    removed = held_back = False
     log_start, log_end, file_size = log.min_offset, log.max_offset, log.file_size
+    shown_end = log_end if limit is None else min(limit, log_end)
     memory_start = log_end - memory_bytes_max(config.access_message_in_memory_max_ratio)
     in_memory, on_disk = _limits(config, count_max)
     for phy_offset, size, code in UNIT.iter_unpack(units):
-        last_phy_offset = phy_offset
         if phy_offset < skip_below:
+            last_phy_offset = phy_offset
             passed += 1
             continue
+        if check is not None:
+            sound = check.unit(queue, offset + passed, phy_offset, size, code)
+            if sound is None:
+                removed = removed or not count
+                passed += 1
+                continue
+            size, code = sound
+        last_phy_offset = phy_offset
         messages_max, bytes_max = in_memory if phy_offset >= memory_start else on_disk
         if count and (count >= messages_max or total + size > bytes_max):
             break
-        passed += 1
-        if tags_codes is not None and as_i32(code) not in tags_codes:
+        if tags_codes is not None and not (
+            as_i32(code) in tags_codes if code > EXT_ADDRESS_MAX else _extension_matches(queue, code, tags_codes)
+        ):
+            if phy_offset + size > shown_end and phy_offset >= log_start:
+                held_back = True
+                break
+            passed += 1
             continue
-        if not (log_start <= phy_offset <= log_end - size and phy_offset % file_size + size <= file_size):
+        if not (log_start <= phy_offset <= shown_end - size and phy_offset % file_size + size <= file_size):
+            if shown_end - size < phy_offset <= log_end - size:
+                held_back = True
+                break
+            passed += 1
             removed = removed or not count
-            skip_below = (phy_offset // file_size + 1) * file_size
+            if phy_offset < log_start:  # Its file is gone; so are the records up to that file's end.
+                skip_below = (phy_offset // file_size + 1) * file_size
             continue
+        passed += 1
         if phy_offset != run_end or not phy_offset % file_size:
             runs.append((run_start, run_end))
             run_start = phy_offset
@@ -123,11 +165,21 @@ def _collect(
     status = GetStatus.NO_MATCHED_MESSAGE
     if count:
         status = GetStatus.FOUND
+    elif held_back and not passed:
+        status = GetStatus.OFFSET_OVERFLOW_ONE  # To this consumer the queue ends here.
     elif removed:
         status = GetStatus.MESSAGE_WAS_REMOVING
     suggest = last_phy_offset < memory_start
     buffers = [view for view in views if view is not None]
+    low, high = queue.min_offset, queue.max_offset
     return GetResult(status, offset + passed, low, high, buffers, total, count, suggest)
+
+
+def _extension_matches(queue: ConsumeQueue, address: int, tags_codes: frozenset[int]) -> bool:
+    """Whether a unit whose tags code is kept in the queue's extension is wanted; what cannot be read is."""
+    extension: Extension | None = getattr(queue, "ext", None)
+    code = extension.tags_code(address) if extension is not None else None
+    return code is None or as_i32(code) in tags_codes
 
 
 def _limits(config: StoreConfig, count_max: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -150,30 +202,43 @@ def as_i32(code: int) -> int:
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
     """The message stored nearest to `timestamp` (ms); of two equally near the earlier. 0 for an empty queue.
 
-    RocketMQ 4.9 picks the file by its modification time first; searching all units gives what that is meant to give.
+    RocketMQ 4.9 picks the file by its modification time first; searching all units gives what that is meant to give. Messages
+    that cannot be read count as stored with the next one that can.
     """
     low, high = queue.min_offset, queue.max_offset - 1
     if high < low:
         return 0
     while low < high:
         middle = (low + high) // 2
-        if store_timestamp(queue, log, middle) < timestamp:
+        unit = queue.unit(middle)
+        if unit is not None and unit.phy_offset < log.min_offset:
             low = middle + 1
+            continue
+        look = middle
+        while (stored := store_timestamp(queue, log, look)) < 0 and look < high:
+            look += 1
+        if 0 <= stored < timestamp:
+            low = look + 1
         else:
             high = middle
+    low = min(low, queue.max_offset - 1)
     here = store_timestamp(queue, log, low)
     before = store_timestamp(queue, log, low - 1) if low > queue.min_offset else -1
     return low - 1 if here > timestamp and before >= 0 and timestamp - before <= here - timestamp else low
 
 
-_STORE_TIME_AT, _STORE_TIME_AT_V6, _SYS_FLAG_AT = 56, 68, 36
+_STORE_TIME_AT_V6, _SYS_FLAG, _SAYS, _STORE_TIME = 68, 7, 6, 10  # A byte offset; fields.
 
 
 def store_timestamp(queue: ConsumeQueue, log: CommitLog, queue_offset: int) -> int:
     """When the message was stored, ms; -1 when it is not there."""
     unit = queue.unit(queue_offset)
-    record = log.read(unit.phy_offset, unit.size) if unit is not None else None
-    if record is None:
+    record = log.read(unit.phy_offset, unit.size) if unit is not None and unit.size >= RECORD_V4.size else None
+    if unit is None or record is None:
         return -1
-    at = _STORE_TIME_AT_V6 if record[_SYS_FLAG_AT + 3] & 0x10 else _STORE_TIME_AT
-    return int.from_bytes(record[at : at + 8], signed=True)
+    fields = RECORD_V4.unpack_from(record)
+    if fields[_SAYS] != unit.phy_offset:  # The unit leads nowhere.
+        return -1
+    if fields[_SYS_FLAG] & 0x10:
+        return int.from_bytes(record[_STORE_TIME_AT_V6 : _STORE_TIME_AT_V6 + 8], signed=True)
+    return int(fields[_STORE_TIME])

@@ -193,9 +193,13 @@ def test_records_that_are_gone_are_passed_over(tmp_path):
     fill(store, 9, body=bytes(1200))
     store.commit_log.files.files.pop(0).delete()
     result = store.get_message("T1", 0, 0, 2, None)
-    assert (result.status, result.next_offset) == (GetStatus.MESSAGE_WAS_REMOVING, 2)
+    assert (result.status, offsets(result), result.next_offset) == (GetStatus.FOUND, [3, 4], 5)
     result = store.get_message("T1", 0, 0, 8, None)
-    assert (result.status, offsets(result), result.next_offset) == (GetStatus.FOUND, [3, 4, 5, 6, 7], 8)
+    assert (result.status, offsets(result), result.next_offset) == (GetStatus.FOUND, [3, 4, 5, 6, 7, 8], 9)
+    fill(store, 9, body=bytes(1200))
+    del store.commit_log.files.files[:5]
+    result = store.get_message("T1", 0, 0, 2, None)
+    assert (result.status, result.next_offset) == (GetStatus.MESSAGE_WAS_REMOVING, 10)  # The queue's first file.
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,213 @@
+"""Looks at a record before it is served: while its bytes were not read since the start, and after damage was found.
+
+A unit must lead to a sound record that says it is this message of this queue. What is broken is never served; a unit that is
+wrong about size or tags code alone is put right on the way.
+"""
+
+from collections.abc import Iterable
+from zlib import crc32
+
+from attrs import define, field
+
+from store.commit_log import CommitLog
+from store.config import CONSUME_QUEUE_UNIT
+from store.consume_queue import ConsumeQueue
+from store.findings import Findings
+from store.message import (
+    BORN_HOST_V6,
+    END_OF_FILE_RESERVE,
+    FIXED_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_V4,
+    SIZE_AND_MAGIC,
+    STORE_HOST_V6,
+)
+from store.properties import parse_properties
+from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, properties_tags_code, scan_records
+
+_ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
+_BODY_AT = RECORD_V4.size
+_BLANK_SIZE = 0x7FFFFFFF
+EXT_ADDRESS_MAX = -2147483649  # A tags code up to here is an address in the queue's extension; hashes have 32 bits.
+
+
+@define(eq=False)
+class ReadCheck:
+    """Checks units and the records that they lead to.
+
+    `trusted_from`: from this offset of a queue on, units and records were read since the start, or written since.
+    """
+
+    log: CommitLog
+    findings: Findings
+    trusted_from: dict[ConsumeQueue, int] = field(factory=dict, init=False)
+    _topics: dict[str, bytes] = field(factory=dict, init=False)
+
+    def distrust(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Check what these queues have now, until trust() is told of it."""
+        for queue in queues:
+            self.trusted_from[queue] = queue.max_offset
+
+    def trust(self, queue: ConsumeQueue, start: int, end: int) -> None:
+        """Messages `start` to `end` of the queue are sound: no check for them if none is needed behind them."""
+        if start < self.trusted_from.get(queue, 0) <= end:
+            self.trusted_from[queue] = start
+
+    def distrust_damaged(self, queues: Iterable[ConsumeQueue], start: int, end: int) -> None:
+        """Check the queues that have messages in bytes `start` to `end` of the log, up to the last of these."""
+        for queue in queues:
+            behind = _first_behind(queue, end)
+            last = queue.unit(behind - 1)
+            if last is not None and last.phy_offset + last.size > start:
+                self.distrust_below(queue, behind)
+
+    def distrust_below(self, queue: ConsumeQueue, offset: int) -> None:
+        """Check the queue's messages below `offset`."""
+        self.trusted_from[queue] = max(self.trusted_from.get(queue, 0), offset)
+
+    def unit(
+        self, queue: ConsumeQueue, queue_offset: int, phy_offset: int, size: int, code: int
+    ) -> tuple[int, int] | None:
+        """Size and tags code of the message that a unit stands for; None when it must not be served, which is told then.
+
+        A unit of a record that the log no longer has comes back as it is.
+        """
+        log = self.log
+        if phy_offset < log.min_offset or (phy_offset, size, code) == (0, _BLANK_SIZE, 0):
+            return size, code
+        damaged = self.findings.damaged
+        if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
+            return None  # Told before; and a sector that cannot be read must not be touched.
+        record = log.read(phy_offset, size) if size >= FIXED_SIZE else None
+        if record is not None:
+            own_size, magic, crc, queue_id, _, says_queue, says, sys_flag, _, _, _, _, _, _, body_size = (
+                RECORD_V4.unpack_from(record)
+            )
+            if (
+                own_size == size
+                and magic == MAGIC_V1
+                and queue_id == queue.queue_id
+                and says_queue == queue_offset
+                and says == phy_offset
+                and not sys_flag & _ANY_V6
+                and 0 <= body_size <= size - FIXED_SIZE
+            ):
+                tail = bytes(record[_BODY_AT + body_size :])
+                topic_end = 1 + tail[0]
+                properties = tail[topic_end + 2 :]
+                if (
+                    tail[1:topic_end] == self._raw_topic(queue.topic)
+                    and int.from_bytes(tail[topic_end : topic_end + 2], signed=True) == len(properties)
+                    and (not body_size or crc32(record[_BODY_AT : _BODY_AT + body_size]) & 0x7FFFFFFF == crc)
+                    and (code == properties_tags_code(properties) or _has_other_code(queue.topic, code))
+                ):
+                    return size, code
+        return self._careful(queue, queue_offset, phy_offset, size, code)
+
+    def _raw_topic(self, topic: str) -> bytes:
+        raw = self._topics.get(topic)
+        if raw is None:
+            raw = self._topics[topic] = topic.encode()
+        return raw
+
+    def _careful(
+        self, queue: ConsumeQueue, queue_offset: int, phy_offset: int, size: int, code: int
+    ) -> tuple[int, int] | None:
+        """The same for what is not plain and sound at a glance."""
+        topic, queue_id = queue.topic, queue.queue_id
+        if phy_offset >= self.log.max_offset:
+            self.findings.unit(topic, queue_id, queue_offset, f"it leads to {phy_offset}, behind the log's end")
+            return None
+        found = self.record(phy_offset)
+        if isinstance(found, str):
+            end = self._end_of(phy_offset)
+            if end is None:  # Nothing here that looks like a record: which of the two is wrong the scrub will tell.
+                self.findings.unit(topic, queue_id, queue_offset, f"no record begins at {phy_offset}, where it leads")
+            else:
+                self.findings.record(phy_offset, end, found)
+            return None
+        if not _belongs(found, topic, queue_id, queue_offset):
+            says = (
+                f"it leads to message {found.queue_offset} of queue {found.queue_id} of {found.topic} at {phy_offset}"
+            )
+            self.findings.unit(topic, queue_id, queue_offset, says)
+            return None
+        own_code = code if _has_other_code(topic, code) or found.topic != topic else found.tags_code
+        if (found.size, own_code) != (size, code):
+            says = f"size {size} and tags code {code} instead of {found.size} and {own_code}"
+            self.findings.unit(topic, queue_id, queue_offset, says, served=True)
+        return found.size, own_code
+
+    def record(self, phy_offset: int) -> DispatchEntry | str:
+        """The sound record at an offset; a text when there is none."""
+        log = self.log
+        head = log.read(phy_offset, SIZE_AND_MAGIC.size)
+        if head is None:
+            return "the log has no such place"
+        size, _ = SIZE_AND_MAGIC.unpack(head)
+        record = log.read(phy_offset, size) if size >= FIXED_SIZE else None
+        if record is None:
+            return f"a record of {size} bytes"
+        scan = scan_records(record, phy_offset, log.file_size, check_crc=True)
+        return scan.entries[0] if scan.entries else scan.error or "no record"
+
+    def view(self, phy_offset: int) -> memoryview | None:
+        """The record at an offset that somebody names, as it is stored; None when no sound one begins there."""
+        head = self.log.read(phy_offset, RECORD_V4.size)
+        if head is None:
+            return None
+        size, _, _, _, _, _, says, *_ = RECORD_V4.unpack(head)
+        damaged = self.findings.damaged
+        if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
+            return None
+        found = self.record(phy_offset)
+        if isinstance(found, str):
+            end = self._end_of(phy_offset)
+            if says == phy_offset and end is not None:
+                self.findings.record(phy_offset, end, found)
+            return None
+        return self.log.read(phy_offset, size)
+
+    def _end_of(self, phy_offset: int) -> int | None:
+        """The end of a broken record, as far as it says so itself; None when it is hardly one."""
+        head = self.log.read(phy_offset, RECORD_V4.size)
+        if head is None:
+            return None
+        size, magic, _, _, _, _, says, *_ = RECORD_V4.unpack(head)
+        if magic == MAGIC_BLANK or (magic not in (MAGIC_V1, MAGIC_V2) and says != phy_offset):
+            return None
+        room = self.log.file_size - phy_offset % self.log.file_size - END_OF_FILE_RESERVE
+        plausible = FIXED_SIZE <= size <= room and phy_offset + size <= self.log.max_offset
+        return phy_offset + (size if plausible else FIXED_SIZE)
+
+
+def _first_behind(queue: ConsumeQueue, phy_offset: int) -> int:
+    """The offset of the queue's first message at or behind a log offset."""
+    low, high = max(queue.min_offset, queue.files.min_offset // CONSUME_QUEUE_UNIT), queue.max_offset
+    while low < high:
+        middle = (low + high) // 2
+        unit = queue.unit(middle)
+        if unit is not None and unit.phy_offset < phy_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _belongs(entry: DispatchEntry, topic: str, queue_id: int, queue_offset: int) -> bool:
+    """Whether a record is this message of this queue, its own or one of those that it was handed on to."""
+    if entry.topic == topic:
+        return entry.queue_id == queue_id and entry.queue_offset == queue_offset
+    if b"INNER_MULTI_DISPATCH" not in entry.properties:
+        return False
+    properties = parse_properties(entry.properties.decode("utf-8", "replace"))
+    queues = properties.get("INNER_MULTI_DISPATCH", "").split(",")
+    offsets = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+    return (topic, str(queue_offset)) in zip(queues, offsets, strict=False)
+
+
+def _has_other_code(topic: str, code: int) -> bool:
+    """Whether a tags code is no hash: the time of delivery, or a place in the queue's extension."""
+    return topic == SCHEDULE_TOPIC or code <= EXT_ADDRESS_MAX
