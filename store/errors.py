@@ -21,6 +21,10 @@ class StoreLockedError(StoreDirectoryError):
     """Another process holds the store's lock."""
 
 
+class SideFileError(StoreError):
+    """A side file of ours is not what it should be; do without it."""
+
+
 class StoreNotWritableError(StoreError):
     """The store takes no bytes now; the message says why, `MessageStore.flags` whether that passes by itself."""
 
