@@ -156,6 +156,7 @@ STATES_TO_LOOK_AT = {
     "unreachable": "is registered, but does not answer{why}. Look at its log, or start it again",
     "failing": "answers with an error{why}. Look at its log",
     "failed": "takes no more messages{why}. Look at its log and its disk",
+    "paused": "takes no messages for now{why}. It goes on by itself: make room on its disk",
     "without master": "knows no master to follow. Start one under its brokerName, or set haMasterAddress",
     "connecting": "is not connected to its master{why}. Is the master up, and its HA port reachable?",
     "ahead": "has bytes in its log that its master lacks{why}: they have diverged. Do not let it serve",

@@ -21,6 +21,7 @@ log = structlog.get_logger()
 
 REFUSED_WITHIN = 1.0  # Seconds. A master that ends the connection so soon after a report did it because of the report.
 SLOW_SECONDS = 5.0  # Between attempts where haste cannot help: a person has to look first.
+PAUSE_SECONDS = 1.0  # While our own disk takes no bytes.
 REFUSALS = 2  # So many in a row are no accident.
 
 
@@ -34,17 +35,18 @@ async def connect_socket(address: str) -> Transport:
     return SocketTransport(socket.socket(fileno=stream.socket.detach()))
 
 
-def _reconnects(wait_max: float, slow: Callable[[], bool]) -> tenacity.AsyncRetrying:
+def _reconnects(wait_max: float, state_of: Callable[[], ClientState]) -> tenacity.AsyncRetrying:
     """Try once more at once, then wait longer and longer, never equally long; where haste cannot help, with long
     pauses from the first.
     """
+    fixed: dict[ClientState, float] = {"ahead": SLOW_SECONDS, "failed": SLOW_SECONDS, "paused": PAUSE_SECONDS}
     quick = tenacity.wait_chain(
         tenacity.wait_none(), tenacity.wait_random_exponential(multiplier=0.2, min=0.05, max=wait_max)
     )
     return tenacity.AsyncRetrying(
         sleep=trio.sleep,
         retry=tenacity.retry_if_exception_type(HAError),
-        wait=lambda state: SLOW_SECONDS if slow() else quick(state),
+        wait=lambda attempt: fixed.get(state_of()) or quick(attempt),
     )
 
 
@@ -91,7 +93,7 @@ class HAClient:
     async def _follow_for_ever(self, address: str) -> None:
         wait_max = self.config.reconnect_wait_max_ms / 1000
         while True:  # Each connection that got something starts the count of failures anew.
-            async for attempt in _reconnects(wait_max, lambda: self._state in ("ahead", "failed")):
+            async for attempt in _reconnects(wait_max, lambda: self._state):
                 with attempt:
                     await self._follow(address)
 
@@ -110,8 +112,8 @@ class HAClient:
                 raise
 
     async def _open(self, address: str) -> Replica:
-        if self.store.why_not_writable:
-            raise HALogError(f"this log takes no bytes: {self.store.why_not_writable}")
+        if self.store.flags.why_not_appendable:
+            raise HALogError(f"this log takes no bytes: {self.store.flags.why_not_appendable}")
         with trio.move_on_after(self.config.connect_timeout_ms / 1000):
             transport = await self.connect(address)
             self._connections += 1
@@ -137,7 +139,8 @@ class HAClient:
                 "this slave begin anew with an empty log. Nothing is deleted here"
             )
         else:
-            self._state = "failed" if isinstance(error, HALogError) else "retrying"
+            passes = self.store.flags.is_passing and self.store.flags.why_not_appendable
+            self._state = "retrying" if not isinstance(error, HALogError) else "paused" if passes else "failed"
         if text != self.last_error or (self._state == "ahead" and not was_ahead):
             log.warning("replication interrupted", master=address, max_offset=max_offset, why=text, state=self._state)
         self.last_error = text

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from store.config import StoreConfig
 from store.record_scan import DispatchEntry
+from store.running_flags import RunningFlags
 
 
 class Chunk(Protocol):
@@ -61,8 +62,8 @@ class ReplicatedStore(Protocol):
         """Where the next byte goes; 0 for a log without files."""
 
     @property
-    def why_not_writable(self) -> str:
-        """Why no bytes can be added or trusted any more, after an error of the disk; empty: all is well."""
+    def flags(self) -> RunningFlags:
+        """Whether bytes can be added, and if not, why, and for how long."""
 
     @property
     def delays_ms(self) -> tuple[int, ...]:

@@ -117,8 +117,8 @@ class Replica:
         interval = self.config.send_heartbeat_interval_ms / 1000
         silence = self.config.housekeeping_interval_ms / 1000
         while True:
-            if self.store.why_not_writable:
-                raise HALogError(f"this log takes no bytes: {self.store.why_not_writable}")
+            if self.store.flags.why_not_appendable:
+                raise HALogError(f"this log takes no bytes: {self.store.flags.why_not_appendable}")
             now = trio.current_time()
             silent_at, report_at = self.last_read + silence, self.reported_at + interval
             if now >= silent_at:

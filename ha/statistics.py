@@ -5,7 +5,7 @@ from typing import Literal
 from attrs import frozen
 
 ConnectionState = Literal["connected", "catchup", "streaming"]
-ClientState = Literal["idle", "connecting", "streaming", "retrying", "ahead", "failed"]
+ClientState = Literal["idle", "connecting", "streaming", "retrying", "ahead", "paused", "failed"]
 
 
 @frozen(kw_only=True)
@@ -31,7 +31,7 @@ class HAConnectionStatistics:
 @frozen(kw_only=True)
 class HAClientStatistics:
     """Slave side. `state`: idle (no master known), connecting, streaming, retrying (see last_error), ahead (this log
-    seems to hold bytes that the master lacks), failed (our own log takes no bytes).
+    seems to hold bytes that the master lacks), paused (our own disk takes no bytes for now), failed (nor ever again).
     """
 
     master_address: str | None

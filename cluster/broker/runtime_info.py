@@ -162,8 +162,11 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
 
 
 def _state(broker: "BrokerParts", client_state: str) -> str:
-    if broker.store.why_not_writable:
+    flags = broker.store.flags
+    if flags.why_not_writable and not flags.is_passing:
         return "failed"
+    if flags.why_not_appendable if broker.is_slave else flags.why_not_writable:
+        return "paused"
     return client_state if broker.is_slave else "serving"
 
 

@@ -97,6 +97,8 @@ STATE_STYLES = {
     "catching up": "yellow",
     "connecting": "yellow",
     "starting": "yellow",
+    "paused": "yellow",
+    "failed": "bold red",
     "unreachable": "bold red",
     "failing": "bold red",
     "ahead": "bold red",

@@ -121,6 +121,11 @@ def test_healthy_members_are_no_issue():
             "broker-a-0 is registered, but does not answer (h:1: refused)",
         ),
         (GROUPS, (evolve(SLAVE, state="connecting"),), "broker-a-1 is not connected to its master"),
+        (
+            GROUPS,
+            (evolve(MASTER, state="paused", reason="no space"),),
+            "takes no messages for now (no space). It goes on",
+        ),
         (GROUPS, (evolve(SLAVE, state="ahead"),), "broker-a-1 has bytes in its log that its master lacks"),
     ],
 )

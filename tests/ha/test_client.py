@@ -18,6 +18,7 @@ from ha.protocol import ACK, BATCH_HEADER
 from ha.transport import StreamTransport, Transport
 from store.config import BrokerRole
 from store.message_store import MessageStore
+from store.running_flags import Condition
 from tests.helpers import log_bytes, open_store, put
 
 Behaviour = Callable[[trio.StapledStream], Awaitable[None]]
@@ -207,3 +208,37 @@ async def test_a_master_that_restarts_is_not_taken_for_one_that_lacks_bytes(auto
 
 def scan_all(store: MessageStore, donor: MessageStore) -> None:
     store.append_replicated(memoryview(log_bytes(donor)), [])
+
+
+async def test_a_full_disk_is_waited_for(autojump_clock, nursery, store, tmp_path):
+    """Nothing is asked of the master meanwhile, and the slave goes on within two seconds of the disk."""
+    master = open_store(tmp_path / "master")
+    end = put(master, b"x")
+
+    async def give(stream: trio.StapledStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(BATCH_HEADER.pack(0, end) + log_bytes(master))
+        await heartbeats(stream)
+
+    store.flags.set(Condition.DISK_REFUSES, "no space left on device")
+    client, network = start(nursery, store, give)
+    await trio.sleep(30)
+    assert (client.state, network.attempts) == ("paused", [])
+    assert client.last_error == "this log takes no bytes: no space left on device"
+    store.flags.clear(Condition.DISK_REFUSES)
+    await trio.sleep(2)
+    assert (client.state, store.max_offset) == ("streaming", end)
+
+
+async def test_a_disk_above_a_limit_does_not_stop_a_slave(autojump_clock, nursery, store):
+    store.flags.set(Condition.DISK_FULL, "91 % used")
+    client, _ = start(nursery, store, heartbeats)
+    await trio.sleep(30)
+    assert client.state == "streaming"
+
+
+async def test_a_broken_disk_is_not_waited_for(autojump_clock, nursery, store):
+    store.fail("EIO")
+    client, network = start(nursery, store, heartbeats)
+    await trio.sleep(30)
+    assert (client.state, network.attempts) == ("failed", [])
