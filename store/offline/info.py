@@ -1,0 +1,306 @@
+"""What a store directory is, at a glance: who wrote it, how far its log goes, what is in its queues. Cheap facts only.
+
+No record's checksum is looked at, except behind the last message that the queues know of, where the end of the log is found.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from attrs import field, frozen
+
+from store import digest
+from store.message import BORN_HOST_V6, MAGIC_V1, MAGIC_V2, RECORD_V4
+from store.offline.directory import StoreDirectory, Writer
+from store.offline.file_series import FileSeries, StoreFile
+from store.offline.finding import Finding, Kind, Severity
+from store.offline.queue_view import QueueView, view_queue
+from store.record_scan import scan_records
+
+_INDEX_HEADER = Struct(">qqqqii")
+_STORE_TIME = Struct(">q")
+_WINDOW = 4 << 20
+
+
+def _doc(text: str) -> Any:
+    return field(metadata={"doc": text})
+
+
+@frozen(kw_only=True)
+class LogFileInfo:
+    """One file of the commit log."""
+
+    name: str
+    start_offset: int
+    size_bytes: int
+    disk_bytes: int = _doc("what the file takes on the disk")
+    modified_ms: int = _doc("when it was last written; RocketMQ's retention and time search go by this")
+    first_stored_ms: int | None = _doc("when its first message was stored; null: it begins with no message")
+
+
+@frozen(kw_only=True)
+class LogInfo:
+    """The commit log. Offsets count bytes."""
+
+    directories: tuple[str, ...]
+    file_size: int
+    min_offset: int
+    end_offset: int = _doc("behind the last message")
+    bytes_behind_end: str | None = _doc("what is wrong with what lies at end_offset; null: nothing lies there")
+    files: tuple[LogFileInfo, ...]
+
+
+@frozen(kw_only=True)
+class QueueInfo:
+    """One consume queue. Offsets count messages."""
+
+    topic: str
+    queue_id: int
+    min_offset: int = _doc("the first message that the log still has")
+    max_offset: int = _doc("the number of the next message")
+    messages: int
+    last_stored_ms: int | None
+    files: int
+    disk_bytes: int
+
+
+@frozen(kw_only=True)
+class IndexFileInfo:
+    """One index file, by its header."""
+
+    name: str
+    size_bytes: int
+    disk_bytes: int
+    keys: int
+    begin_ms: int
+    end_ms: int
+    begin_phy_offset: int
+    end_phy_offset: int
+
+
+@frozen(kw_only=True)
+class CheckpointInfo:
+    """Up to which store time log, queues and index were on the disk; 0: not said."""
+
+    physic_ms: int
+    logics_ms: int
+    index_ms: int
+    master_flushed_offset: int = _doc("5.x")
+    confirm_phy_offset: int = _doc("5.x")
+
+
+@frozen(kw_only=True)
+class FileInfo:
+    """A file of the configuration, or one that twinlog keeps for itself."""
+
+    name: str
+    size_bytes: int
+    modified_ms: int
+
+
+@frozen(kw_only=True)
+class DigestInfo:
+    """The side file of digests: which part of the log it covers."""
+
+    start_offset: int | None
+    end_offset: int | None
+    error: str | None
+
+
+@frozen(kw_only=True)
+class StoreInfo:
+    """A store directory. Times are ms since 1970, sizes bytes."""
+
+    root: str
+    writer: Writer = _doc("whose broker wrote to it last, as far as the files tell")
+    state: str = _doc("running, stopped, or crashed: not stopped cleanly")
+    process_id: int | None = _doc("of the broker that has it open now")
+    log: LogInfo
+    first_stored_ms: int | None
+    last_stored_ms: int | None
+    messages: int = _doc("in all queues")
+    queues: tuple[QueueInfo, ...]
+    index_files: tuple[IndexFileInfo, ...]
+    checkpoint: CheckpointInfo | None
+    config_files: tuple[FileInfo, ...]
+    side_files: tuple[FileInfo, ...]
+    digest: DigestInfo | None
+    problems: tuple[Finding, ...] = _doc("what was noticed on the way; log verify looks at everything")
+
+
+@frozen
+class LogEnd:
+    """Where the log ends: behind the last sound record. `error` says what is wrong with what lies there; None: zeros."""
+
+    offset: int
+    error: str | None
+    last_stored_ms: int | None
+
+
+def look(directory: StoreDirectory) -> StoreInfo:
+    """Gather the facts. Raises OSError."""
+    log = directory.log
+    views = {key: view_queue(series, log.min_offset) for key, series in sorted(directory.queues.items())}
+    end = find_log_end(log, views.values())
+    return StoreInfo(
+        root=str(directory.root.absolute()),
+        writer=directory.writer,
+        state="running" if directory.is_running else "stopped" if directory.stopped_cleanly else "crashed",
+        process_id=directory.lock_holder,
+        log=_log_info(directory, end),
+        first_stored_ms=next(filter(None, (stored_ms(log, file.start) for file in log.files)), None),
+        last_stored_ms=end.last_stored_ms,
+        messages=sum(view.messages for view in views.values()),
+        queues=tuple(_queue_info(*key, view, log) for key, view in views.items()),
+        index_files=tuple(_index_info(directory, file) for file in directory.index_files),
+        checkpoint=_checkpoint_info(directory),
+        config_files=tuple(map(_file_info, directory.config_files)),
+        side_files=tuple(map(_file_info, directory.side_files)),
+        digest=_digest_info(directory.root / "twinlog" / "digest"),
+        problems=(*directory.findings, *_problems(directory, end, views)),
+    )
+
+
+def find_log_end(log: FileSeries, views: Iterable[QueueView]) -> LogEnd:
+    """Walk from the last record that a queue knows of, if that is sound; else from the start of the last file with data."""
+    start = log.min_offset
+    for file in reversed(log.files):
+        if stored_ms(log, file.start) is not None:
+            start = file.start
+            break
+    units = [view.last for view in views if view.last is not None]
+    last = max(units, key=lambda unit: unit.phy_offset, default=None)
+    if last is not None and last.phy_offset > start and stored_ms(log, last.phy_offset) is not None:
+        start = last.phy_offset
+    end, newest, window = start, None, _WINDOW
+    while data := log.read(end, window):
+        scan = scan_records(data, end, log.file_size, check_crc=True)
+        newest = scan.entries[-1].store_timestamp if scan.entries else newest
+        end += scan.consumed
+        if scan.error is not None:
+            return LogEnd(end, scan.error if data[scan.consumed : scan.consumed + 8].strip(b"\0") else None, newest)
+        if not scan.consumed:
+            if len(data) < window:
+                return LogEnd(end, "a record that is not whole" if data.strip(b"\0") else None, newest)
+            window = max(window * 2, scan.needed)
+    return LogEnd(end, None, newest)
+
+
+def stored_ms(log: FileSeries, offset: int) -> int | None:
+    """When the record at an offset was stored; None when none begins there. Only its head is looked at."""
+    head = log.read(offset, RECORD_V4.size)
+    if len(head) < RECORD_V4.size:
+        return None
+    fields = RECORD_V4.unpack(head)
+    if fields[1] not in (MAGIC_V1, MAGIC_V2) or fields[6] != offset:
+        return None
+    at = 48 + (20 if fields[7] & BORN_HOST_V6 else 8)
+    timestamp: int = _STORE_TIME.unpack_from(head, at)[0]
+    return timestamp
+
+
+def _log_info(directory: StoreDirectory, end: LogEnd) -> LogInfo:
+    log = directory.log
+    return LogInfo(
+        directories=tuple(str(path) for path in sorted({file.path.parent for file in log.files})),
+        file_size=log.file_size,
+        min_offset=log.min_offset,
+        end_offset=end.offset,
+        bytes_behind_end=end.error,
+        files=tuple(
+            LogFileInfo(
+                name=file.path.name,
+                start_offset=file.start,
+                size_bytes=file.size,
+                disk_bytes=_disk_bytes(file),
+                modified_ms=file.path.stat().st_mtime_ns // 1_000_000,
+                first_stored_ms=stored_ms(log, file.start),
+            )
+            for file in log.files
+        ),
+    )
+
+
+def _queue_info(topic: str, queue_id: int, view: QueueView, log: FileSeries) -> QueueInfo:
+    return QueueInfo(
+        topic=topic,
+        queue_id=queue_id,
+        min_offset=view.min_offset,
+        max_offset=view.max_offset,
+        messages=view.messages,
+        last_stored_ms=stored_ms(log, view.last.phy_offset) if view.last is not None else None,
+        files=len(view.series.files),
+        disk_bytes=sum(map(_disk_bytes, view.series.files)),
+    )
+
+
+def _index_info(directory: StoreDirectory, file: StoreFile) -> IndexFileInfo:
+    raw = directory.reader.read(file.path, 0, _INDEX_HEADER.size).ljust(_INDEX_HEADER.size, b"\0")
+    begin_ms, end_ms, begin_phy_offset, end_phy_offset, _, next_item = _INDEX_HEADER.unpack(raw)
+    return IndexFileInfo(
+        name=file.path.name,
+        size_bytes=file.size,
+        disk_bytes=_disk_bytes(file),
+        keys=max(0, next_item - 1),  # Item 0 is never used.
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        begin_phy_offset=begin_phy_offset,
+        end_phy_offset=end_phy_offset,
+    )
+
+
+def _checkpoint_info(directory: StoreDirectory) -> CheckpointInfo | None:
+    checkpoint = directory.checkpoint
+    if checkpoint is None:
+        return None
+    return CheckpointInfo(
+        physic_ms=checkpoint.physic_msg_timestamp,
+        logics_ms=checkpoint.logics_msg_timestamp,
+        index_ms=checkpoint.index_msg_timestamp,
+        master_flushed_offset=checkpoint.master_flushed_offset,
+        confirm_phy_offset=checkpoint.confirm_phy_offset,
+    )
+
+
+def _digest_info(path: Path) -> DigestInfo | None:
+    try:
+        found = digest.decode(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    if isinstance(found, str):
+        return DigestInfo(start_offset=None, end_offset=None, error=found)
+    return DigestInfo(start_offset=found.digests.start, end_offset=found.digests.end, error=found.error)
+
+
+def _file_info(path: Path) -> FileInfo:
+    status = path.stat()
+    return FileInfo(name=path.name, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+
+
+def _disk_bytes(file: StoreFile) -> int:
+    return os.stat(file.path).st_blocks * 512
+
+
+def _problems(directory: StoreDirectory, end: LogEnd, views: dict[tuple[str, int], QueueView]) -> Iterable[Finding]:
+    """What shows without a walk."""
+    if not directory.log.files:
+        yield Finding(kind=Kind.MISSING_FILE, severity=Severity.WARNING, message="the log has no file")
+    if end.error is not None and not directory.is_running:  # Else somebody is writing there.
+        yield Finding(
+            kind=Kind.LOG_TAIL,
+            severity=Severity.WARNING,
+            phy_offset=end.offset,
+            message=f"behind the last sound message lies {end.error}",
+        )
+    for (topic, queue_id), view in views.items():
+        if view.last is not None and view.last.phy_offset + view.last.size > end.offset:
+            yield Finding(
+                kind=Kind.UNIT_DANGLING,
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=view.max_offset - 1,
+                phy_offset=view.last.phy_offset,
+                message="its last message lies behind the end of the log",
+            )

@@ -1,0 +1,61 @@
+"""Log files that stay readable while a broker goes on: retention takes a name, never the bytes of one who has them open."""
+
+import os
+from pathlib import Path
+
+from attrs import define, field
+
+from store.offline.file_series import FileReader, FileSeries, StoreFile, list_files
+
+
+@define(eq=False)
+class PinnedReader(FileReader):
+    """Keeps every file open that was given to pin()."""
+
+    _pinned: dict[Path, int] = field(factory=dict, init=False)
+
+    def pin(self, path: Path) -> None:
+        """Open a file and keep it. Raises FileNotFoundError when it is gone already."""
+        if path not in self._pinned:
+            self._pinned[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def fd(self, path: Path) -> int:
+        """The descriptor of a pinned file."""
+        return self._pinned[path]
+
+    def read(self, path: Path, position: int, size: int) -> bytes:
+        """As FileReader.read, of pinned files too."""
+        fd = self._pinned.get(path)
+        return os.pread(fd, size, position) if fd is not None else FileReader.read(self, path, position, size)
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        while self._pinned:
+            os.close(self._pinned.popitem()[1])
+        FileReader.close(self)
+
+
+def pin_series(directories: tuple[Path, ...], file_size: int, reader: PinnedReader) -> FileSeries:
+    """Open every file of a log that may grow at its end and lose files at its start meanwhile. Raises OSError."""
+    while True:
+        files = _listed(directories)
+        try:
+            for file in files:
+                reader.pin(file.path)
+        except FileNotFoundError:
+            continue  # Deleted since it was listed: what is there now?
+        return FileSeries(directories[0], file_size, tuple(files), reader)
+
+
+def pin_growth(series: FileSeries, directories: tuple[Path, ...], reader: PinnedReader) -> FileSeries:
+    """The same files, and those that were made behind them since. Raises OSError."""
+    last = series.files[-1].start if series.files else -1
+    new = [file for file in _listed(directories) if file.start > last]
+    for file in new:
+        reader.pin(file.path)
+    return FileSeries(series.directory, series.file_size, (*series.files, *new), reader)
+
+
+def _listed(directories: tuple[Path, ...]) -> list[StoreFile]:
+    found = [file for each in directories if each.is_dir() for file in list_files(each, ignore_directories=True)[0]]
+    return sorted(found, key=lambda file: file.start)
