@@ -71,7 +71,7 @@ class SideFiles:
 
     def _forget_old_cuts(self, directory: Path) -> None:
         kept = 0
-        for path in sorted(directory.iterdir(), key=lambda path: path.name.rpartition("-")[2], reverse=True):
+        for path in sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True):
             kept += path.stat().st_size
             if kept > _CUTS_BYTES_MAX:
                 path.unlink()

@@ -1,5 +1,7 @@
 """The recovery point as bytes: what is read back, and what is not believed."""
 
+import os
+
 import attrs
 import pytest
 from hypothesis import given
@@ -100,7 +102,7 @@ def test_cut_bytes_are_kept_within_bounds(tmp_path, monkeypatch):
     content = bytes(range(256)) * (1 << 14)  # 4 MiB.
     path, size = files.keep_cut(1 << 20, 3 << 20, lambda offset, size: content[offset:][:size])
     assert (path.read_bytes(), size) == (content[1 << 20 :], 3 << 20)
-    path = path.rename(path.with_name("1-5"))  # Long ago.
+    os.utime(path, (1, 1))
     again, size = files.keep_cut(0, 4 << 20, lambda offset, size: content[offset:][:size])
     assert (again.read_bytes(), size) == (content[: 3 << 20], 3 << 20)
     assert not path.exists()
