@@ -48,6 +48,10 @@ class ConsumeQueueTable:
             queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
         return queue
 
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if anybody wrote to it or asked for it before."""
+        return self._queues.get((topic, queue_id))
+
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))
 

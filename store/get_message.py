@@ -144,7 +144,7 @@ def _collect(
             passed += 1
             continue
         if not (log_start <= phy_offset <= shown_end - size and phy_offset % file_size + size <= file_size):
-            if shown_end - size < phy_offset <= log_end - size:
+            if log_start <= phy_offset and shown_end - size < phy_offset <= log_end - size and size <= file_size:
                 held_back = True
                 break
             passed += 1

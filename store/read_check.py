@@ -12,7 +12,7 @@ from attrs import define, field
 from store.commit_log import CommitLog
 from store.config import CONSUME_QUEUE_UNIT
 from store.consume_queue import ConsumeQueue
-from store.findings import Findings
+from store.known_damage import KnownDamage
 from store.message import (
     BORN_HOST_V6,
     END_OF_FILE_RESERVE,
@@ -41,7 +41,7 @@ class ReadCheck:
     """
 
     log: CommitLog
-    findings: Findings
+    known: KnownDamage
     trusted_from: dict[ConsumeQueue, int] = field(factory=dict, init=False)
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 
@@ -77,7 +77,7 @@ class ReadCheck:
         log = self.log
         if phy_offset < log.min_offset or (phy_offset, size, code) == (0, _BLANK_SIZE, 0):
             return size, code
-        damaged = self.findings.damaged
+        damaged = self.known.damaged
         if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
             return None  # Told before; and a sector that cannot be read must not be touched.
         record = log.read(phy_offset, size) if size >= FIXED_SIZE else None
@@ -118,26 +118,26 @@ class ReadCheck:
         """The same for what is not plain and sound at a glance."""
         topic, queue_id = queue.topic, queue.queue_id
         if phy_offset >= self.log.max_offset:
-            self.findings.unit(topic, queue_id, queue_offset, f"it leads to {phy_offset}, behind the log's end")
+            self.known.unit(topic, queue_id, queue_offset, f"it leads to {phy_offset}, behind the log's end")
             return None
         found = self.record(phy_offset)
         if isinstance(found, str):
             end = self._end_of(phy_offset)
             if end is None:  # Nothing here that looks like a record: which of the two is wrong the scrub will tell.
-                self.findings.unit(topic, queue_id, queue_offset, f"no record begins at {phy_offset}, where it leads")
+                self.known.unit(topic, queue_id, queue_offset, f"no record begins at {phy_offset}, where it leads")
             else:
-                self.findings.record(phy_offset, end, found)
+                self.known.record(phy_offset, end, found)
             return None
         if not _belongs(found, topic, queue_id, queue_offset):
             says = (
                 f"it leads to message {found.queue_offset} of queue {found.queue_id} of {found.topic} at {phy_offset}"
             )
-            self.findings.unit(topic, queue_id, queue_offset, says)
+            self.known.unit(topic, queue_id, queue_offset, says)
             return None
         own_code = code if _has_other_code(topic, code) or found.topic != topic else found.tags_code
         if (found.size, own_code) != (size, code):
             says = f"size {size} and tags code {code} instead of {found.size} and {own_code}"
-            self.findings.unit(topic, queue_id, queue_offset, says, served=True)
+            self.known.unit(topic, queue_id, queue_offset, says, served=True)
         return found.size, own_code
 
     def record(self, phy_offset: int) -> DispatchEntry | str:
@@ -159,14 +159,14 @@ class ReadCheck:
         if head is None:
             return None
         size, _, _, _, _, _, says, *_ = RECORD_V4.unpack(head)
-        damaged = self.findings.damaged
+        damaged = self.known.damaged
         if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
             return None
         found = self.record(phy_offset)
         if isinstance(found, str):
             end = self._end_of(phy_offset)
             if says == phy_offset and end is not None:
-                self.findings.record(phy_offset, end, found)
+                self.known.record(phy_offset, end, found)
             return None
         return self.log.read(phy_offset, size)
 

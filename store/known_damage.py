@@ -11,7 +11,7 @@ _UNITS_MAX = 10_000  # More wrong units than this are counted, not kept one by o
 
 
 @define(eq=False)
-class Findings:
+class KnownDamage:
     """`damaged`: no message of these bytes is served. `in_doubt`: a byte in them changed that no message's CRC covers."""
 
     damaged: DamagedRanges = field(factory=DamagedRanges)

@@ -1,0 +1,398 @@
+"""Reads the whole log again from the disk, in the background, and finds what became broken there while nobody looked.
+
+After a start and then every scrubIntervalHours, file by file, the newest first. Each record is walked with its CRC, each block
+is compared with its digest, where it has one, and each unit of a queue with the record that it should lead to. What is read and
+sound needs no check any more when it is served.
+
+A thread walks a piece at a time and sleeps in between, for a Python loop in a thread holds up the loop of the broker: at most
+`_SLICE_SECONDS` without a pause, and in all no more than one part in `_SHARE` of a core.
+"""
+
+import errno
+import time
+from collections.abc import Iterator
+
+import structlog
+import trio
+from attrs import define, field, frozen
+
+from store.commit_log import CommitLog
+from store.consume_queue import UNIT, ConsumeQueue
+from store.consume_queue_table import ConsumeQueueTable
+from store.digest import Block, digest
+from store.digest_service import DigestService
+from store.known_damage import KnownDamage
+from store.log_range import LogRange
+from store.message import MAGIC_BLANK, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
+from store.read_check import ReadCheck
+from store.record_scan import DispatchEntry, scan_records
+from store.resync import next_record
+
+log = structlog.get_logger()
+
+_FIRST_SECONDS = 10.0  # After a start: others have more to do then.
+_PIECE = 1 << 20  # Bytes for one trip to a thread.
+_WINDOW = 64 << 10  # Bytes that are walked without a pause.
+_SLICE_SECONDS = 0.001
+_SHARE = 5
+_ENTRIES_AT_A_TIME = 500  # Units that the loop compares without a pause.
+_SEARCHES_MAX = 16  # Blocks of one round in which a flipped bit is looked for: up to a second or two of CPU each.
+_HOUR = 3600.0
+_PAGE = 4096
+
+
+@frozen
+class Piece:
+    """What a thread found from one offset to `end`: records, and bytes that are none."""
+
+    end: int
+    entries: list[DispatchEntry]
+    broken: list[tuple[int, int, str]]
+
+
+@define(eq=False)
+class _Run:
+    """Messages `start` to `end` of a queue, one behind the other and sound."""
+
+    start: int
+    end: int
+
+
+@define(eq=False)
+class ScrubService:
+    """The scrub of a log that is open. `scrubbed_from`: what the current round has read, it and all behind it."""
+
+    log: CommitLog
+    queues: ConsumeQueueTable
+    digest: DigestService
+    check: ReadCheck
+    bytes_per_second: int  # 0: never.
+    interval_hours: int  # 0: once, after the start.
+    delays_ms: tuple[int, ...]
+    cached_bytes: int  # That much of the log's end is taken to be in memory, and is not read from the disk for us.
+    scrubbed_from: int = field(default=0, init=False)
+    scrubbed_bytes: int = field(default=0, init=False)
+    rounds: int = field(default=0, init=False)
+    _searches: int = field(default=0, init=False)
+
+    @property
+    def known(self) -> KnownDamage:
+        """Where findings go."""
+        return self.check.known
+
+    @property
+    def unscrubbed_bytes(self) -> int:
+        """What nobody has read since the start, bytes."""
+        return max(0, self.scrubbed_from - self.log.min_offset) if not self.rounds else 0
+
+    def begin(self) -> None:
+        """After loading: what is there now has to be read."""
+        self.scrubbed_from = self.log.max_offset
+        self.check.distrust(self.queues)
+
+    def truncated(self, offset: int) -> None:
+        """The log was cut at `offset`."""
+        self.scrubbed_from = min(self.scrubbed_from, offset)
+
+    async def run(self) -> None:
+        """Scrub until cancelled, or until there is nothing more to do."""
+        if not self.bytes_per_second:
+            return
+        await trio.sleep(_FIRST_SECONDS)
+        while True:
+            await self.scrub()
+            if not self.interval_hours:
+                return
+            await trio.sleep(self.interval_hours * _HOUR)
+
+    async def scrub(self) -> None:
+        """One round."""
+        started, end = time.monotonic(), self.log.max_offset
+        self.scrubbed_bytes = self._searches = 0
+        starts = [file.start for file in self.log.files.files]
+        for start in reversed(starts):
+            file_end = min(end, start + self.log.file_size)
+            if start < file_end <= self.log.max_offset and self.log.min_offset <= start:
+                await self._scrub_file(start, file_end)
+                if not self.rounds:
+                    self.scrubbed_from = min(self.scrubbed_from, start)
+        suspects, self.digest.suspects = self.digest.suspects, []
+        for suspect in suspects:  # Behind the records: one that is broken explains its block.
+            await self._explain(suspect)
+        self.rounds += 1
+        log.info(
+            "scrub: all of the log was read again",
+            bytes=self.scrubbed_bytes,
+            damaged_bytes=self.known.damaged.total,
+            in_doubt_bytes=self.known.in_doubt.total,
+            wrong_units=self.known.wrong_units,
+            seconds=round(time.monotonic() - started, 1),
+        )
+
+    async def _scrub_file(self, start: int, end: int) -> None:
+        offset, cuts = start, self.digest.cuts
+        runs: dict[ConsumeQueue, _Run] = {}
+        differing: list[Block] = []
+        while offset < end:
+            began = trio.current_time()
+            piece = await self._walk_piece(offset, end)
+            if piece is None or cuts != self.digest.cuts:  # Retention took the file, or the log was cut.
+                return
+            for broken_start, broken_end, found in piece.broken:
+                self.known.record(broken_start, broken_end, found)
+                self.check.distrust_damaged(self.queues, broken_start, broken_end)
+            await self._compare_units(piece.entries, runs)
+            differing += await self._differing_blocks(offset, piece.end)
+            size = piece.end - offset
+            self.scrubbed_bytes += size
+            offset = piece.end
+            await trio.sleep_until(began + size / self.bytes_per_second)
+        for block in differing:
+            await self._explain(block)
+        if cuts == self.digest.cuts:
+            for queue, run in runs.items():
+                self.check.trust(queue, run.start, run.end)
+
+    def _is_cached(self, offset: int) -> bool:
+        return offset >= self.log.max_offset - self.cached_bytes
+
+    # Records
+
+    async def _walk_piece(self, offset: int, end: int) -> Piece | None:
+        """Walk the records of up to a piece from `offset` on; None when the file is no longer there."""
+        file_end = offset - offset % self.log.file_size + self.log.file_size
+        with LogRange.open(self.log, offset, file_end) as bytes_:
+            if bytes_.start != offset:
+                return None
+            return await trio.to_thread.run_sync(self._walk, PatientReader(bytes_), min(end, offset + _PIECE))
+
+    def _walk(self, reader: "PatientReader", upto: int) -> Piece:
+        """In a thread: the records that begin below `upto`."""
+        bytes_, file_size = reader.bytes_, self.log.file_size
+        start = offset = bytes_.start
+        window, pace = _WINDOW, _Pace()
+        is_cached = self._is_cached(start)
+        if not is_cached:
+            bytes_.forget_cached(start, upto - start)
+        entries: list[DispatchEntry] = []
+        broken: list[tuple[int, int, str]] = []
+        while offset < upto:
+            data = reader.read(offset, window)
+            scan = scan_records(data, offset, file_size, check_crc=True, delays_ms=self.delays_ms)
+            entries += scan.entries
+            offset += scan.consumed
+            error = scan.error
+            if error is None and scan.consumed == 0:
+                if _is_blank(data, offset, file_size):
+                    offset = bytes_.end  # The rest is looked at with its blocks.
+                elif len(data) < window:
+                    error = "a record that does not end"
+                else:
+                    window = max(window * 2, scan.needed)
+            elif scan.consumed:
+                window = _WINDOW
+            if error is not None:
+                found = next_record(reader.read, offset + 1, bytes_.end, file_size)
+                behind = bytes_.end if found is None else found
+                unreadable = reader.unreadable_in(offset, behind)
+                broken.append((offset, behind, f"the disk does not read it ({unreadable})" if unreadable else error))
+                offset = behind
+            pace.rest()
+        if not is_cached:
+            bytes_.forget_cached(start, upto - start)  # It must not drive out what consumers read.
+        return Piece(offset, entries, broken)
+
+    # Units
+
+    async def _compare_units(self, entries: list[DispatchEntry], runs: dict[ConsumeQueue, _Run]) -> None:
+        for at in range(0, len(entries), _ENTRIES_AT_A_TIME):
+            by_queue: dict[tuple[str, int], list[DispatchEntry]] = {}
+            for entry in entries[at : at + _ENTRIES_AT_A_TIME]:
+                if entry.sys_flag & TRANSACTION_MASK not in QUEUELESS:
+                    by_queue.setdefault((entry.topic, entry.queue_id), []).append(entry)
+            for (topic, queue_id), group in by_queue.items():
+                queue = self.queues.find(topic, queue_id)
+                if queue is not None:
+                    for run in _consecutive(group):
+                        self._compare_run(queue, run, runs)
+            await trio.lowlevel.checkpoint()
+
+    def _compare_run(self, queue: ConsumeQueue, entries: list[DispatchEntry], runs: dict[ConsumeQueue, _Run]) -> None:
+        first, count = entries[0].queue_offset, len(entries)
+        there, expected = _units(queue, first, count), b"".join(UNIT.pack(*entry[3:6]) for entry in entries)
+        if there == expected:
+            self._good(queue, first, first + count, runs)
+            return
+        for entry, unit in zip(entries, UNIT.iter_unpack(there), strict=False):
+            # A record of a topic that was deleted and made anew has no unit: another one has its number now.
+            sound = self.check.unit(queue, entry.queue_offset, *unit)
+            if sound is None:
+                self.check.distrust_below(queue, entry.queue_offset + 1)
+            elif sound == unit[1:] and unit[0] == entry.phy_offset:
+                self._good(queue, entry.queue_offset, entry.queue_offset + 1, runs)
+
+    def _good(self, queue: ConsumeQueue, start: int, end: int, runs: dict[ConsumeQueue, _Run]) -> None:
+        run = runs.get(queue)
+        if run is None or run.end != start:
+            runs[queue] = _Run(start, end)
+        else:
+            run.end = end
+
+    # Blocks that differ
+
+    async def _differing_blocks(self, start: int, end: int) -> list[Block]:
+        """The blocks that begin in `start` to `end` and are not what their digests say, with these."""
+        differing: list[Block] = []
+        for at in range(start, end, _PIECE):
+            upto = min(end, at + _PIECE)
+            blocks = [block for block in self.digest.digests.blocks(at, upto) if block.start >= at]
+            if blocks:
+                with LogRange.open(self.log, blocks[0].start, blocks[-1].end) as bytes_:
+                    if (bytes_.start, bytes_.end) == (blocks[0].start, blocks[-1].end):
+                        differing += await trio.to_thread.run_sync(_differing, PatientReader(bytes_), blocks)
+        return differing
+
+    async def _explain(self, block: Block) -> None:
+        """Say what is broken in a block that is not what it was."""
+        known, cuts = self.known, self.digest.cuts
+        if known.damaged.overlaps(block.start, block.end):
+            return  # A broken record in it was told.
+        current = next(self.digest.digests.blocks(block.start, block.start + 1), None)
+        with LogRange.open(self.log, block.start, block.end) as bytes_:
+            if (bytes_.start, bytes_.end) != (block.start, block.end):
+                return
+            reader = PatientReader(bytes_)
+            data = bytearray(await trio.to_thread.run_sync(reader.read, block.start, block.end - block.start))
+        if cuts != self.digest.cuts or digest(data) == block.digest:
+            return
+        if current == block and self.digest.doubtful_from <= block.start and block.end <= self.digest.doubtful_end:
+            # Its records are sound: the digest is of bytes that a crash took and that were written anew.
+            self.digest.replace(Block(block.start, block.end, digest(data)))
+            return
+        flipped = None
+        if self._searches < _SEARCHES_MAX:
+            self._searches += 1
+            flipped = await trio.to_thread.run_sync(find_flipped_bit, data, block.digest, abandon_on_cancel=True)
+        if flipped is None:
+            known.doubt(
+                block.start, block.end, "bytes outside of the bodies differ from the digest, all CRCs are right"
+            )
+            return
+        at, bit = block.start + flipped[0], flipped[1]
+        record = await self._record_around(at)
+        if record is None:
+            known.doubt(at, at + 1, f"bit {bit} of byte {at} is flipped, behind the last record of a file")
+        else:
+            known.record(*record, f"bit {bit} of byte {at} is flipped, outside of the body; all else is right")
+            self.check.distrust_damaged(self.queues, *record)
+
+    async def _record_around(self, offset: int) -> tuple[int, int] | None:
+        """Start and end of the record that a byte lies in."""
+        at = offset - offset % self.log.file_size
+        end = min(at + self.log.file_size, self.log.max_offset)
+        while at <= offset:
+            piece = await self._walk_piece(at, end)
+            if piece is None:
+                return None
+            for entry in piece.entries:
+                if entry.phy_offset <= offset < entry.phy_offset + entry.size:
+                    return entry.phy_offset, entry.phy_offset + entry.size
+            at = piece.end
+        return None
+
+
+@define(eq=False)
+class PatientReader:
+    """Reads what can be read: pages that the disk refuses are zeros, and noted."""
+
+    bytes_: LogRange
+    _unreadable: list[tuple[int, OSError]] = field(factory=list, init=False)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """As LogRange.read(). Raises OSError unless it is the disk's I/O error."""
+        try:
+            return self.bytes_.read(offset, size)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        pieces, end = [], min(offset + size, self.bytes_.end)
+        while offset < end:
+            part = min(end, offset - offset % _PAGE + _PAGE) - offset
+            try:
+                pieces.append(self.bytes_.read(offset, part))
+            except OSError as error:
+                self._unreadable.append((offset, error))
+                pieces.append(bytes(part))
+            offset += part
+        return b"".join(pieces)
+
+    def unreadable_in(self, start: int, end: int) -> str:
+        """What the disk said about the first page there that it did not read; empty when it read all."""
+        return next((f"{error} at {offset}" for offset, error in self._unreadable if start <= offset < end), "")
+
+
+@define(eq=False)
+class _Pace:
+    """Lets a thread sleep so much that it keeps to its share of a core."""
+
+    _began: float = field(factory=time.monotonic, init=False)
+
+    def rest(self) -> None:
+        """Call it after each step."""
+        busy = time.monotonic() - self._began
+        if busy >= _SLICE_SECONDS:
+            time.sleep(busy * (_SHARE - 1))
+            self._began = time.monotonic()
+
+
+def _differing(reader: PatientReader, blocks: list[Block]) -> list[Block]:
+    """In a thread: those of the blocks that are not what their digests say."""
+    found, pace = [], _Pace()
+    for block in blocks:
+        if digest(reader.read(block.start, block.end - block.start)) != block.digest:
+            found.append(block)
+        pace.rest()
+    return found
+
+
+def _is_blank(data: bytes, offset: int, file_size: int) -> bool:
+    if len(data) < SIZE_AND_MAGIC.size:
+        return False
+    return SIZE_AND_MAGIC.unpack_from(data) == (file_size - offset % file_size, MAGIC_BLANK)
+
+
+def _consecutive(entries: list[DispatchEntry]) -> Iterator[list[DispatchEntry]]:
+    """Stretches in which each message is the next one of its queue."""
+    start = 0
+    for at in range(1, len(entries) + 1):
+        if at == len(entries) or entries[at].queue_offset != entries[at - 1].queue_offset + 1:
+            yield entries[start:at]
+            start = at
+
+
+def _units(queue: ConsumeQueue, first: int, count: int) -> bytes:
+    """The units of `count` messages, across files; fewer where there are none."""
+    pieces: list[bytes] = []
+    while count and (piece := queue.read(first, count)):
+        pieces.append(piece)
+        first += len(piece) // UNIT.size
+        count -= len(piece) // UNIT.size
+    return b"".join(pieces)
+
+
+def find_flipped_bit(data: bytearray, expected: bytes) -> tuple[int, int] | None:
+    """Position and bit (0: the lowest) of the one flip that makes `data` what it was; None when there is no such.
+
+    For a thread: takes up to a second or two for 64 KiB, in slices.
+    """
+    began = time.monotonic()
+    for position, right in enumerate(bytes(data)):
+        for bit in range(8):
+            data[position] = right ^ (1 << bit)
+            if digest(data) == expected:
+                return position, bit
+        data[position] = right
+        if not position % 32 and time.monotonic() - began >= _SLICE_SECONDS:
+            time.sleep(_SLICE_SECONDS * (_SHARE - 1))
+            began = time.monotonic()
+    return None
