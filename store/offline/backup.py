@@ -22,17 +22,17 @@ from pathlib import Path
 from attrs import define, field
 
 from store.config import StoreConfig
-from store.consume_queue import UNIT
-from store.mapped_file import sync_directory
 from store.offline import manifest
 from store.offline.backup_target import BackupTarget, open_target
 from store.offline.copying import copy_file, digest_of, read_stable
 from store.offline.directory import StoreDirectory
-from store.offline.file_series import FileReader, FileSeries, StoreFile, list_files
+from store.offline.file_series import FileReader, FileSeries, list_files
+from store.offline.log_view import find_log_end
 from store.offline.manifest import BackedUpDamage, BackedUpFile, BackupError, BackupSource, Manifest
 from store.offline.pinned import PinnedReader, pin_growth, pin_series
-from store.offline.queue_view import view_queue
+from store.offline.queue_builder import queues_to_keep
 from store.offline.walk import Gap, walk_log
+from store.sync import sync_directory
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 # What a backup holds or a restore makes anew; of all else in a store's root it says that it is left out.
@@ -68,7 +68,7 @@ class _Backup:
             log = pin_series(self._log_directories, self.directory.log.file_size, reader)
             files += self._copy_queues_without_messages(log)
             log = pin_growth(log, self._log_directories, reader)
-            end = self._end_of(log)
+            end = find_log_end(log).offset
             self._total = 2 * (end - log.min_offset)
             log_files = list(self._copy_log(log, end, reader))
             self._compare_last_record(log, end)
@@ -116,13 +116,9 @@ class _Backup:
 
     def _copy_queues_without_messages(self, log: FileSeries) -> Iterator[BackedUpFile]:
         """The last file of each queue that has no message in the log: it is what keeps the queue's numbering."""
-        for (topic, queue_id), queue in sorted(self.directory.queues.items()):
-            kept = numbering(queue, log.min_offset)
-            if kept is None:
-                continue
-            file, data = kept
-            name = f"consumequeue/{topic}/{queue_id}/{file.path.name}"
-            yield self.target.write(name, data, file.path.stat().st_mtime_ns, size=queue.file_size)
+        for queue in queues_to_keep(self.directory.queues, log.min_offset):
+            name = f"consumequeue/{queue.topic}/{queue.queue_id}/{queue.name}"
+            yield self.target.write(name, queue.units, queue.mtime_ns, size=queue_file_size(self.directory))
 
     def _copy_log(self, log: FileSeries, end: int, reader: PinnedReader) -> Iterator[BackedUpFile]:
         """Every file that has a byte below the end; one that an earlier run copied as a whole is not copied again."""
@@ -155,16 +151,6 @@ class _Backup:
                 self.target.note(copied)
             yield copied
         sync_directory(directory)
-
-    def _end_of(self, log: FileSeries) -> int:
-        """Behind the last sound record, in the last file that has one."""
-        for file in reversed(log.files):
-            end = file.start
-            for piece in walk_log(log, start=file.start):
-                end = piece.end
-            if end > file.start:
-                return end
-        return log.min_offset
 
     def _compare_last_record(self, log: FileSeries, end: int) -> None:
         """A slave may cut its log and go on with other bytes; what was copied would be half of each. Raises BackupError."""
@@ -236,16 +222,6 @@ def walk_copy(log: FileSeries) -> Walked:
             if found.first_stored_ms is None:
                 found.first_stored_ms = piece.entries[0].store_timestamp
     return found
-
-
-def numbering(queue: FileSeries, min_phy_offset: int) -> tuple[StoreFile, bytes] | None:
-    """The last file of a queue whose messages are all gone from the log, and its units; None for any other queue."""
-    view = view_queue(queue, min_phy_offset)
-    at = view.max_offset * UNIT.size
-    if view.messages or at == 0:
-        return None
-    file = queue.file_at(at - UNIT.size)
-    return None if file is None else (file, queue.read(file.start, at - file.start))
 
 
 def queue_file_size(directory: StoreDirectory) -> int:

@@ -10,10 +10,10 @@ import orjson
 import xxhash
 from attrs import asdict, define, field
 
-from store.mapped_file import sync_directory
 from store.offline import manifest
 from store.offline.copying import write_durably
 from store.offline.manifest import BackedUpFile, BackupError, Manifest
+from store.sync import sync_directory
 
 UNFINISHED = "unfinished.jsonl"  # While a backup is made: whose it is, then one line for each log file that is whole.
 

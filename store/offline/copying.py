@@ -8,7 +8,7 @@ from pathlib import Path
 import xxhash
 from attrs import frozen
 
-from store.mapped_file import sync_directory
+from store.sync import sync_directory
 
 _PIECE = 4 << 20
 _ZEROS = bytes(_PIECE)

@@ -12,16 +12,13 @@ from typing import Any
 from attrs import field, frozen
 
 from store import digest
-from store.message import BORN_HOST_V6, MAGIC_V1, MAGIC_V2, RECORD_V4
 from store.offline.directory import StoreDirectory, Writer
 from store.offline.file_series import FileSeries, StoreFile
 from store.offline.finding import Finding, Kind, Severity
+from store.offline.log_view import LogEnd, find_log_end, stored_ms
 from store.offline.queue_view import QueueView, view_queue
-from store.record_scan import scan_records
 
 _INDEX_HEADER = Struct(">qqqqii")
-_STORE_TIME = Struct(">q")
-_WINDOW = 4 << 20
 
 
 def _doc(text: str) -> Any:
@@ -48,7 +45,7 @@ class LogInfo:
     file_size: int
     min_offset: int
     end_offset: int = _doc("behind the last message")
-    bytes_behind_end: str | None = _doc("what is wrong with what lies at end_offset; null: nothing lies there")
+    is_clear_behind_end: bool = _doc("zeros follow, as where nothing was ever written")
     files: tuple[LogFileInfo, ...]
 
 
@@ -130,15 +127,6 @@ class StoreInfo:
     problems: tuple[Finding, ...] = _doc("what was noticed on the way; log verify looks at everything")
 
 
-@frozen
-class LogEnd:
-    """Where the log ends: behind the last sound record. `error` says what is wrong with what lies there; None: zeros."""
-
-    offset: int
-    error: str | None
-    last_stored_ms: int | None
-
-
 def look(directory: StoreDirectory) -> StoreInfo:
     """Gather the facts. Raises OSError."""
     log = directory.log
@@ -163,44 +151,6 @@ def look(directory: StoreDirectory) -> StoreInfo:
     )
 
 
-def find_log_end(log: FileSeries, views: Iterable[QueueView]) -> LogEnd:
-    """Walk from the last record that a queue knows of, if that is sound; else from the start of the last file with data."""
-    start = log.min_offset
-    for file in reversed(log.files):
-        if stored_ms(log, file.start) is not None:
-            start = file.start
-            break
-    units = [view.last for view in views if view.last is not None]
-    last = max(units, key=lambda unit: unit.phy_offset, default=None)
-    if last is not None and last.phy_offset > start and stored_ms(log, last.phy_offset) is not None:
-        start = last.phy_offset
-    end, newest, window = start, None, _WINDOW
-    while data := log.read(end, window):
-        scan = scan_records(data, end, log.file_size, check_crc=True)
-        newest = scan.entries[-1].store_timestamp if scan.entries else newest
-        end += scan.consumed
-        if scan.error is not None:
-            return LogEnd(end, scan.error if data[scan.consumed : scan.consumed + 8].strip(b"\0") else None, newest)
-        if not scan.consumed:
-            if len(data) < window:
-                return LogEnd(end, "a record that is not whole" if data.strip(b"\0") else None, newest)
-            window = max(window * 2, scan.needed)
-    return LogEnd(end, None, newest)
-
-
-def stored_ms(log: FileSeries, offset: int) -> int | None:
-    """When the record at an offset was stored; None when none begins there. Only its head is looked at."""
-    head = log.read(offset, RECORD_V4.size)
-    if len(head) < RECORD_V4.size:
-        return None
-    fields = RECORD_V4.unpack(head)
-    if fields[1] not in (MAGIC_V1, MAGIC_V2) or fields[6] != offset:
-        return None
-    at = 48 + (20 if fields[7] & BORN_HOST_V6 else 8)
-    timestamp: int = _STORE_TIME.unpack_from(head, at)[0]
-    return timestamp
-
-
 def _log_info(directory: StoreDirectory, end: LogEnd) -> LogInfo:
     log = directory.log
     return LogInfo(
@@ -208,7 +158,7 @@ def _log_info(directory: StoreDirectory, end: LogEnd) -> LogInfo:
         file_size=log.file_size,
         min_offset=log.min_offset,
         end_offset=end.offset,
-        bytes_behind_end=end.error,
+        is_clear_behind_end=end.is_clear,
         files=tuple(
             LogFileInfo(
                 name=file.path.name,
@@ -287,12 +237,12 @@ def _problems(directory: StoreDirectory, end: LogEnd, views: dict[tuple[str, int
     """What shows without a walk."""
     if not directory.log.files:
         yield Finding(kind=Kind.MISSING_FILE, severity=Severity.WARNING, message="the log has no file")
-    if end.error is not None and not directory.is_running:  # Else somebody is writing there.
+    if not end.is_clear and not directory.is_running:  # Else somebody is writing there.
         yield Finding(
             kind=Kind.LOG_TAIL,
             severity=Severity.WARNING,
             phy_offset=end.offset,
-            message=f"behind the last sound message lies {end.error}",
+            message="behind the last sound message lies something that is none; a broker's start cuts it",
         )
     for (topic, queue_id), view in views.items():
         if view.last is not None and view.last.phy_offset + view.last.size > end.offset:

@@ -1,0 +1,58 @@
+"""Where a log ends and when its messages were stored, without walking all of it."""
+
+from collections.abc import Iterable
+from struct import Struct
+
+from attrs import frozen
+
+from store.message import BORN_HOST_V6, MAGIC_V1, MAGIC_V2, RECORD_V4
+from store.offline.file_series import FileSeries
+from store.offline.queue_view import QueueView
+from store.offline.walk import Gap, walk_log
+
+_STORE_TIME, _STORE_TIME_AT = Struct(">q"), 56  # Behind a born host of 8 bytes.
+_ADDRESS_V6_MORE = 12
+_LOOK_BYTES = 4096  # Behind the end.
+
+
+@frozen
+class LogEnd:
+    """The log ends behind its last sound record, at `offset`. `is_clear`: zeros follow, as where nothing was ever written."""
+
+    offset: int
+    is_clear: bool
+    last_stored_ms: int | None
+
+
+def find_log_end(log: FileSeries, views: Iterable[QueueView] = ()) -> LogEnd:
+    """Walk from the last record that a queue knows of, else from the start of the last file that begins with one.
+
+    Raises OSError.
+    """
+    start = log.min_offset
+    for file in reversed(log.files):
+        if stored_ms(log, file.start) is not None:
+            start = file.start
+            break
+    known = max((view.last.phy_offset for view in views if view.last is not None), default=-1)
+    if known > start and stored_ms(log, known) is not None:
+        start = known
+    end, newest = start, None
+    for piece in walk_log(log, start=start):
+        end = piece.end
+        if not isinstance(piece, Gap) and piece.entries:
+            newest = piece.entries[-1].store_timestamp
+    return LogEnd(end, not log.read(end, _LOOK_BYTES).strip(b"\0"), newest)
+
+
+def stored_ms(log: FileSeries, offset: int) -> int | None:
+    """When the record at an offset was stored; None when none begins there. Only its head is looked at. Raises OSError."""
+    head = log.read(offset, RECORD_V4.size)
+    if len(head) < RECORD_V4.size:
+        return None
+    fields = RECORD_V4.unpack(head)
+    if fields[1] not in (MAGIC_V1, MAGIC_V2) or fields[6] != offset:
+        return None
+    at = _STORE_TIME_AT + (_ADDRESS_V6_MORE if fields[7] & BORN_HOST_V6 else 0)
+    timestamp: int = _STORE_TIME.unpack_from(head, at)[0]
+    return timestamp
