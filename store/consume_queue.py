@@ -4,19 +4,21 @@ A unit is 20 bytes: i64 physical offset | i32 size of the record | i64 tags code
 A queue whose early units are gone starts with blanks (0, 0x7FFFFFFF, 0). Source: ConsumeQueue, RocketMQ 4.9.8.
 """
 
-from struct import Struct
 from typing import NamedTuple
 
 from attrs import define, field
 
 from store.config import CONSUME_QUEUE_UNIT
 from store.mapped_file import MappedFile
-from store.mapped_file_queue import MappedFileQueue
+from store.mapped_file_queue import MappedFileQueue, fingerprint
+from store.message import RECORD_SIZE_MIN
+from store.queue_manifest import QueueState
 from store.record_scan import DispatchEntry
+from store.unit_check import BLANK, BLANK_SIZE, sound_units
+from store.unit_check import UNIT as UNIT
 
-UNIT = Struct(">qiq")
-assert UNIT.size == CONSUME_QUEUE_UNIT
-_RECOVER_FILES = 3  # As RocketMQ: older files were complete before anything could crash.
+_CHUNK = 4096  # Units that are read at a time.
+_NO_LIMIT = (1 << 63) - 1
 
 
 class Unit(NamedTuple):
@@ -26,8 +28,10 @@ class Unit(NamedTuple):
     size: int
     tags_code: int
 
-
-_BLANK_UNIT = Unit(0, 0x7FFFFFFF, 0)
+    @property
+    def is_blank(self) -> bool:
+        """Whether it only holds the place of a message that the log does not have."""
+        return self.size == BLANK_SIZE and self.phy_offset == 0
 
 
 @define(eq=False)
@@ -50,17 +54,40 @@ class ConsumeQueue:
     def stage(self, entry: DispatchEntry) -> bool:
         """Take a unit for the next write(). False when the queue has it already.
 
-        Gaps are not repaired: like RocketMQ's, the unit goes to the end; an empty queue starts at the unit's own offset.
+        An empty queue starts at the unit's own offset. Blanks take the place of messages that the log lost.
         """
         if entry.phy_offset + entry.size <= self.max_phy_offset:
             return False
         if self._next is None:
             self._next = self._prepare(entry.queue_offset)
-        if entry.queue_offset < self._next:
+        if entry.queue_offset != self._next and not self._renumber(entry):
             return False
         self._staged.append(UNIT.pack(entry.phy_offset, entry.size, entry.tags_code))
         self._next += 1
         self.max_phy_offset = entry.phy_offset + entry.size
+        return True
+
+    def _renumber(self, entry: DispatchEntry) -> bool:
+        """Let the queue end where a unit goes that is not the next one; False when it goes nowhere.
+
+        RocketMQ 5.3.3 leaves a record out when it starts, and gives its number to the next one: that is the one that
+        consumers know. Where there is no room in the log for all the messages that would be missing, the number is wrong:
+        like RocketMQ's, the unit goes to the end.
+        """
+        assert self._next is not None
+        missing = entry.queue_offset - self._next
+        if missing == -1 and self.max_phy_offset >= 0 and self._next - 1 >= self.min_offset:
+            if self._staged:
+                self._staged.pop()
+            else:
+                self.files.rewind((self._next - 1) * CONSUME_QUEUE_UNIT)
+            self._next -= 1
+            return True
+        if missing < 0:
+            return False
+        if missing * RECORD_SIZE_MIN <= entry.phy_offset - max(0, self.max_phy_offset):
+            self._staged += [BLANK] * missing
+            self._next += missing
         return True
 
     def _prepare(self, queue_offset: int) -> int:
@@ -73,7 +100,7 @@ class ConsumeQueue:
             self.files.clear()
             self.files.create(start)
         file = self.files.files[-1]
-        file.append(UNIT.pack(*_BLANK_UNIT) * ((at - file.end) // CONSUME_QUEUE_UNIT))
+        file.append(BLANK * ((at - file.end) // CONSUME_QUEUE_UNIT))
         self.min_offset = queue_offset
         return queue_offset
 
@@ -93,7 +120,7 @@ class ConsumeQueue:
                 file.append(part)
                 done += len(part)
         finally:
-            self._staged = [data[done:]] if done < len(data) else []
+            self._staged = [data[at : at + CONSUME_QUEUE_UNIT] for at in range(done, len(data), CONSUME_QUEUE_UNIT)]
         self._next = None
 
     def read(self, queue_offset: int, count: int) -> bytes:
@@ -114,18 +141,154 @@ class ConsumeQueue:
         per_file = self.files.file_size // CONSUME_QUEUE_UNIT
         return (queue_offset // per_file + 1) * per_file
 
-    def recover(self) -> None:
-        """Find the end after a start: the first unit that is none. Source: ConsumeQueue.recover."""
-        for file in self.files.files[-_RECOVER_FILES:]:
-            file.wrote = file.flushed = _units_end(file)
-            if file.wrote < file.size:
-                self.files.cut(file.end)
+    def state(self) -> QueueState:
+        """Where it begins and ends now, without the fingerprint."""
+        return QueueState(self.topic, self.queue_id, self.min_offset, self.max_offset, self.max_phy_offset)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether nothing waits for write()."""
+        return not self._staged
+
+    def recover(self, log_end: int = _NO_LIMIT, *, files_max: int | None = None) -> str | None:
+        """Find the end after a start: the first unit that is none. What is wrong, when something follows it all the same.
+
+        Looks at the last `files_max` files, RocketMQ at three. Source: ConsumeQueue.recover.
+        """
+        files = self.files.files
+        behind, fault = 0, None
+        for number, file in enumerate(files):
+            if files_max is not None and number < len(files) - files_max:
+                continue
+            count, behind = self._sound_units(file, behind, log_end, file.size)
+            end = count * CONSUME_QUEUE_UNIT
+            if end < file.size:
+                fault = self._fault(number, end)
+                self.files.rewind(file.start + end)
+                self.files.cut(self.files.max_offset)
                 break
         self._find_max_phy_offset()
+        return fault
+
+    def _fault(self, number: int, end: int) -> str | None:
+        """What is wrong with what follows position `end` of a file; None when all of it is zero."""
+        file, *later = self.files.files[number:]
+        if file.is_clear_from(end) and all(other.is_clear_from(0) for other in later):
+            return None
+        return f"unit {(file.start + end) // CONSUME_QUEUE_UNIT} is none, though more follows"
+
+    def _sound_units(self, file: MappedFile, behind: int, log_end: int, size: int) -> tuple[int, int]:
+        """How many of the units in the first `size` bytes can be true, one after the other; where the last message ends."""
+        total = 0
+        for position in range(0, size, _CHUNK * CONSUME_QUEUE_UNIT):
+            units = file.read(position, min(_CHUNK * CONSUME_QUEUE_UNIT, size - position))
+            count, behind = sound_units(units, behind, log_end)
+            total += count
+            if count * CONSUME_QUEUE_UNIT < len(units):
+                break
+        return total, behind
+
+    def settle(self, state: QueueState) -> str | None:
+        """Take the ends from what was noted when the queue was last brought to the disk; what is wrong when that cannot be.
+
+        Units behind, of messages that came later, are left out. Nothing is read but the last unit, unless a file has changed.
+        """
+        files = self.files.files
+        size = state.max_offset * CONSUME_QUEUE_UNIT
+        held = files[-1].start + files[-1].size if files else 0
+        if held < size or (files and files[0].start > size):
+            return f"{max(0, held) // CONSUME_QUEUE_UNIT} units are there of {state.max_offset}"
+        unchanged = state.fingerprint == self.fingerprint()
+        self.files.rewind(size)
+        if not files or self.files.max_offset != size:
+            return None if not size else f"{self.files.max_offset // CONSUME_QUEUE_UNIT} of {state.max_offset} units"
+        self._find_max_phy_offset()
+        if self.max_phy_offset != state.max_phy_offset:
+            return f"its last unit leads to {self.max_phy_offset}, not to {state.max_phy_offset}"
+        if not unchanged and (fault := self._find_fault(state.max_phy_offset)) is not None:
+            return fault
+        self.min_offset = max(state.min_offset, files[0].start // CONSUME_QUEUE_UNIT)
+        return None
+
+    def _find_fault(self, log_end: int) -> str | None:
+        behind = 0
+        for file in self.files.files:
+            count, behind = self._sound_units(file, behind, log_end, file.wrote)
+            if count * CONSUME_QUEUE_UNIT < file.wrote:
+                return f"unit {file.start // CONSUME_QUEUE_UNIT + count} is none"
+        return None
+
+    def fingerprint(self) -> int:
+        """Stands for the files as they are now."""
+        return fingerprint(file.path for file in self.files.files)
+
+    def pad(self, max_offset: int) -> None:
+        """Let the queue end at `max_offset`, with blanks for messages that are lost: no number is given twice. Raises OSError."""
+        if self.max_offset == 0 and self.max_phy_offset < 0 and max_offset > 0:
+            self._prepare(max_offset)
+            self._next = None
+        while (missing := max_offset - self.max_offset) > 0:
+            self._staged.append(BLANK * min(missing, _CHUNK))
+            self.write()
 
     def _find_max_phy_offset(self) -> None:
         last = self.unit(self.max_offset - 1)
-        self.max_phy_offset = -1 if last is None or last == _BLANK_UNIT else last.phy_offset + last.size
+        if last is not None and last.is_blank:
+            before = self._last_message(self.max_offset - 1)
+            last = self.unit(before) if before is not None else None
+        self.max_phy_offset = -1 if last is None else last.phy_offset + last.size
+
+    @property
+    def _first(self) -> int:
+        return max(self.min_offset, self.files.min_offset // CONSUME_QUEUE_UNIT)
+
+    def _last_message(self, before: int) -> int | None:
+        """The last unit before `before` that is no blank."""
+        while before > self._first:
+            start = max(self._first, before - _CHUNK)
+            units = self._units(start, before)
+            count = len(units) // CONSUME_QUEUE_UNIT
+            if units != BLANK * count:
+                for number in reversed(range(count)):
+                    if units[number * CONSUME_QUEUE_UNIT :][:CONSUME_QUEUE_UNIT] != BLANK:
+                        return start + number
+            before = start
+        return None
+
+    def _next_message(self, at: int) -> int:
+        """The first unit from `at` on that is no blank; the end of the queue when there is none."""
+        while units := self.read(at, _CHUNK):
+            count = len(units) // CONSUME_QUEUE_UNIT
+            if units != BLANK * count:
+                for number, (phy_offset, size, _) in enumerate(UNIT.iter_unpack(units)):
+                    if size != BLANK_SIZE or phy_offset:
+                        return at + number
+            at += count
+        return at
+
+    def _units(self, start: int, end: int) -> bytes:
+        """Units `start` to `end`, over the ends of files."""
+        pieces = []
+        while start < end and (piece := self.read(start, end - start)):
+            pieces.append(piece)
+            start += len(piece) // CONSUME_QUEUE_UNIT
+        return b"".join(pieces)
+
+    def _first_behind(self, phy_offset: int) -> int:
+        """The first message at or behind `phy_offset` of the log; blanks before it count as older."""
+        low, high = self._first, self.max_offset
+        found = high
+        while low < high:
+            middle = (low + high) // 2
+            at = self._next_message(middle)
+            unit = self.unit(at) if at < high else None
+            if unit is None:  # Only blanks from there on.
+                high = middle
+            elif unit.phy_offset < phy_offset:
+                low = at + 1
+            else:
+                high, found = middle, at
+        return found
 
     def rewind(self, phy_offset: int) -> None:
         """Let the queue end before the messages at or behind `phy_offset`, for them to be written anew, or cut."""
@@ -133,16 +296,9 @@ class ConsumeQueue:
             self._staged.clear()
             self._find_max_phy_offset()
         self._next = None
-        low, high = max(self.min_offset, self.files.min_offset // CONSUME_QUEUE_UNIT), self.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            unit = self.unit(middle)
-            if unit is not None and unit.phy_offset < phy_offset:
-                low = middle + 1
-            else:
-                high = middle
-        if low < self.max_offset:
-            self.files.rewind(low * CONSUME_QUEUE_UNIT)
+        end = self._first_behind(phy_offset)
+        if end < self.max_offset:
+            self.files.rewind(end * CONSUME_QUEUE_UNIT)
             self._find_max_phy_offset()
 
     def truncate(self, phy_offset: int) -> None:
@@ -152,25 +308,14 @@ class ConsumeQueue:
 
     def correct_min_offset(self, min_phy_offset: int) -> None:
         """Find the first message that the log still has. As ConsumeQueue.correctMinOffset of 5.3.3."""
-        low, high = max(self.min_offset, self.files.min_offset // CONSUME_QUEUE_UNIT), self.max_offset
-        self.min_offset = low
-        while low < high:
-            middle = (low + high) // 2
-            unit = self.unit(middle)
-            if unit is not None and (unit.phy_offset < min_phy_offset or unit == _BLANK_UNIT):
-                low = middle + 1
-            else:
-                high = middle
-        self.min_offset = low
+        self.min_offset = self._first
+        unit = self.unit(self.min_offset)
+        if unit is None or unit.is_blank or unit.phy_offset < min_phy_offset:
+            self.min_offset = self._first_behind(min_phy_offset)
 
-
-def _units_end(file: MappedFile) -> int:
-    """The position of the first unit in a file that is none."""
-    step = 4096 * CONSUME_QUEUE_UNIT
-    for position in range(0, file.size, step):
-        at = position
-        for phy_offset, size, _ in UNIT.iter_unpack(file.read(position, min(step, file.size - position))):
-            if phy_offset < 0 or size <= 0:
-                return at
-            at += CONSUME_QUEUE_UNIT
-    return file.size
+    def discard(self) -> None:
+        """Delete everything, for the queue to be made anew."""
+        self.files.discard()
+        self._staged.clear()
+        self._next = None
+        self.min_offset, self.max_phy_offset = 0, -1

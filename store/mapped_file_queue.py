@@ -4,15 +4,19 @@ Source: MappedFileQueue, RocketMQ 4.9.8.
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
 from attrs import define, field
+from xxhash import xxh3_64
 
 from store.errors import StoreDirectoryError
 from store.mapped_file import MappedFile, sync_directory
 
 log = structlog.get_logger()
+
+_LOOK_BYTES = 1 << 20
 
 
 @define(eq=False)
@@ -33,7 +37,7 @@ class MappedFileQueue:
         """
         found = []
         for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
-            if path.is_file() and len(path.name) == 20 and path.name.isdecimal():
+            if _is_ours(path):
                 found.append(path)
             else:
                 log.warning(
@@ -42,13 +46,22 @@ class MappedFileQueue:
         if found and self._is_unfinished(found[-1]):
             log.warning("an unfinished last file, left by a crash, is removed", path=str(found[-1]))
             found.pop().unlink()
-        for path in found:
-            self._check(path, expected_start=int(found[0].name) + self.file_size * len(self.files))
-            self.files.append(MappedFile.open(path, int(path.name), self.file_size))
+        try:
+            for path in found:
+                self._check(path, expected_start=int(found[0].name) + self.file_size * len(self.files))
+                self.files.append(MappedFile.open(path, int(path.name), self.file_size))
+        except (OSError, StoreDirectoryError):
+            self.close()
+            raise
 
     def _is_unfinished(self, path: Path) -> bool:
-        size = path.stat().st_size
-        return size < self.file_size and not path.read_bytes().strip(b"\0")
+        if path.stat().st_size >= self.file_size:
+            return False
+        with path.open("rb") as file:
+            while piece := file.read(_LOOK_BYTES):
+                if piece.strip(b"\0"):
+                    return False
+        return True
 
     def _check(self, path: Path, expected_start: int) -> None:
         size = path.stat().st_size
@@ -135,8 +148,35 @@ class MappedFileQueue:
         while self.files:
             self.files.pop().delete()
 
+    def discard(self) -> None:
+        """Delete all files of the directory that are named as such, also those that could not be opened."""
+        self.clear()
+        for path in list(self.directory.iterdir()) if self.directory.is_dir() else ():
+            if _is_ours(path):
+                path.unlink()
+        if self.directory.is_dir():
+            sync_directory(self.directory)
+
     def close(self) -> None:
         """Close all files."""
         for file in self.files:
             file.close()
         self.files.clear()
+
+
+def _is_ours(path: Path) -> bool:
+    return len(path.name) == 20 and path.name.isdecimal() and path.is_file()
+
+
+def fingerprint(paths: Iterable[Path]) -> int:
+    """A number for these files, in order, as they are now: it is another one once any was written, added or removed.
+
+    0 when one of them is gone.
+    """
+    found = xxh3_64()
+    try:
+        for path in paths:
+            found.update(f"{path.name} {path.stat().st_mtime_ns} ".encode())
+    except OSError:
+        return 0
+    return found.intdigest()

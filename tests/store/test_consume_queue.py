@@ -1,11 +1,14 @@
 """Consume queues: units in order, numbering that survives, and an end that is found again."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.consume_queue import UNIT, ConsumeQueue, Unit
 from store.consume_queue_table import ConsumeQueueTable
+from store.errors import StoreDirectoryError
 from store.mapped_file_queue import MappedFileQueue
 from store.record_scan import DispatchEntry
 
@@ -64,13 +67,118 @@ def test_what_is_there_already_is_left_out(tmp_path):
     assert queue.max_offset == 3
 
 
-def test_a_gap_is_not_repaired(tmp_path):
-    """As RocketMQ: the unit goes to the end of the queue."""
+@pytest.mark.parametrize("together", [False, True])
+def test_blanks_take_the_place_of_messages_that_the_log_lost(tmp_path, together):
+    """The others keep their numbers, and the search by place in the log is not led astray."""
+    queue = open_queue(tmp_path)
+    numbers = [0, 5, 6, 30, 31]
+    for batch in [numbers] if together else [[n] for n in numbers]:
+        assert all(put(queue, *map(entry, batch)))
+    for _ in range(2):
+        assert (queue.min_offset, queue.max_offset) == (0, 32)
+        assert all_units(queue) == [(1000 + 100 * n, 100, 7) if n in numbers else BLANK for n in range(32)]
+        for phy_offset in range(900, 4300, 50):
+            expected = next((n for n in numbers if 1000 + 100 * n >= phy_offset), 32)
+            queue.min_offset = 0
+            queue.correct_min_offset(phy_offset)
+            assert queue.min_offset == expected
+        queue = reopened(queue)
+    queue.rewind(1000 + 100 * 29)
+    assert (queue.max_offset, queue.max_phy_offset) == (30, 1700)
+    queue.rewind(1600)
+    assert (queue.max_offset, queue.max_phy_offset) == (6, 1600)
+    queue.rewind(1500)
+    assert (queue.max_offset, queue.max_phy_offset) == (5, 1100)
+    assert put(queue, entry(6)) == [True]
+    assert queue.unit(6) == (1600, 100, 7)
+
+
+def test_a_number_that_cannot_be_is_not_believed(tmp_path):
+    """The log has no room for so many messages before this one: as RocketMQ's, the unit goes to the end of the queue."""
     queue = open_queue(tmp_path)
     put(queue, entry(0))
-    put(queue, entry(5))
+    put(queue, entry(1 << 40, phy_offset=1500))
     assert queue.max_offset == 2
     assert queue.unit(1).phy_offset == 1500
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_of_two_records_with_the_last_number_the_later_one_counts(tmp_path, together):
+    """RocketMQ 5.3.3 leaves a record out when it starts, and gives its number away again."""
+    queue = open_queue(tmp_path)
+    entries = [entry(0), entry(1), entry(1, phy_offset=1200), entry(2, phy_offset=1300)]
+    for batch in [entries] if together else [[one] for one in entries]:
+        assert all(put(queue, *batch))
+    assert [unit.phy_offset for unit in all_units(reopened(queue))] == [1000, 1200, 1300]
+
+
+def test_a_queue_is_padded_up_to_the_numbers_that_were_given(tmp_path):
+    for first in (0, 3, 25):
+        queue = open_queue(tmp_path / str(first))
+        if first:
+            put(queue, *(entry(n) for n in range(first)))
+        queue.pad(41)
+        queue.pad(7)
+        again = reopened(queue)
+        again.correct_min_offset(1 << 40)
+        assert (again.min_offset, again.max_offset) == (41, 41)
+        assert again.max_phy_offset == (1000 + 100 * first if first else -1)
+        put(again, entry(41, phy_offset=90_000))
+        assert again.unit(41).phy_offset == 90_000
+
+
+def settled(queue, state):
+    """What a start with a manifest makes of the directory."""
+    queue.files.close()
+    again = ConsumeQueue("T1", 0, MappedFileQueue(queue.files.directory, FILE_SIZE, "mappedFileSizeConsumeQueue"))
+    again.files.load()
+    return again, again.settle(state)
+
+
+def noted(queue):
+    return queue.state()._replace(fingerprint=queue.fingerprint())
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 25])
+@pytest.mark.parametrize("more", [0, 1, 12])
+def test_the_end_that_was_noted_is_taken(tmp_path, count, more):
+    queue = open_queue(tmp_path)
+    put(queue, *(entry(n) for n in range(count)))
+    state = noted(queue)
+    put(queue, *(entry(n) for n in range(count, count + more)))
+    again, fault = settled(queue, state)
+    assert fault is None
+    assert (again.min_offset, again.max_offset, again.max_phy_offset) == state[2:5]
+    assert all_units(again) == [(1000 + 100 * n, 100, 7) for n in range(count)]
+
+
+@pytest.mark.parametrize("garbage", [bytes(20), UNIT.pack(999, 2, 0), UNIT.pack(1 << 40, 100, 0), UNIT.pack(-1, 1, 1)])
+@pytest.mark.parametrize("at", [1, 7, 24])
+def test_changed_units_are_noticed(tmp_path, garbage, at):
+    queue = open_queue(tmp_path)
+    put(queue, *(entry(n) for n in range(25)))
+    state = noted(queue)
+    file = queue.files.file_at(at * 20)
+    file.write_at(at * 20 - file.start, garbage)
+    os.utime(file.path, ns=(1, 1))  # Whatever the clock of this file system can tell apart.
+    assert f"unit {at} is none" in (fault := settled(queue, state)[1]) or at == 24
+    assert fault is not None
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_lost_files_are_noticed(tmp_path, lost):
+    queue = open_queue(tmp_path)
+    put(queue, *(entry(n) for n in range(25)))
+    state = noted(queue)
+    queue.files.files[lost].path.unlink()
+    if lost == 1:
+        with pytest.raises(StoreDirectoryError):
+            settled(queue, state)
+    elif lost == 2:
+        assert "20 units are there of 25" in settled(queue, state)[1]
+    else:  # As after retention.
+        again, fault = settled(queue, state)
+        assert (fault, again.min_offset, again.max_offset) == (None, 10, 25)
 
 
 @pytest.mark.parametrize("first", [1, 9, 10, 13, 20, 35])
