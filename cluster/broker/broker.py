@@ -102,6 +102,8 @@ class Broker(BrokerParts):
         self.set_addresses(main.getsockname()[1], ha_port)
         self.make_registration()
         self.send = SendProcessor(self)
+        if not self.is_slave:
+            self.schedule.correct()
         await self._serve(nursery, main, fast)
         nursery.start_soon(self.held_pulls.run)
         nursery.start_soon(self.registration.run)
@@ -133,8 +135,9 @@ class Broker(BrokerParts):
             with trio.move_on_after(UNREGISTER_SECONDS_MAX):
                 await self.registration.unregister_all()
         if not self.is_slave:
-            self.schedule.settle()
-            self.save(self.schedule.file, self.schedule.plain())
+            await self.store.flusher.flush()  # The file may say only what is on disk.
+            self.schedule.confirm()
+            self.save(self.schedule.file, self.schedule.file_table)
         self.save(self.offsets_file, self.offsets.plain())
 
     # What goes on behind

@@ -17,7 +17,7 @@ from attrs import define, field
 from cluster.broker.config import BrokerConfig
 from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
 from cluster.broker.consumer_offset import ConsumerOffsetManager
-from cluster.broker.delay import ScheduleMessageService
+from cluster.broker.delay_service import ScheduleMessageService
 from cluster.broker.json_file import JsonFile
 from cluster.broker.lock_manager import RebalanceLockManager
 from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService

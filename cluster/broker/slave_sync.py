@@ -12,7 +12,7 @@ import trio
 from attrs import define, field
 
 from cluster.broker.consumer_offset import ConsumerOffsetManager
-from cluster.broker.delay import ScheduleMessageService, read_delay_offsets
+from cluster.broker.delay_service import ScheduleMessageService, read_delay_offsets
 from cluster.broker.json_file import JsonFile
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.topic_config import TopicConfigManager
@@ -99,7 +99,7 @@ class SlaveSynchronize:
         table = read_delay_offsets(_object(body))
         if table != self.schedule.table or not self.schedule.file.path.exists():
             await trio.to_thread.run_sync(self.schedule.file.save, body.decode())
-            self.schedule.table = table
+            self.schedule.replace(table)
 
     async def _groups(self, address: str) -> None:
         if self.groups.replace(_object(await self._ask(address, GetAllSubscriptionGroupConfig()))):

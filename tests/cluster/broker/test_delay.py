@@ -1,9 +1,13 @@
 """Messages with a delay level: where they wait, when they come, and what a restart repeats."""
 
+import attrs
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cluster.broker.delay import Delayed, delayed
+from cluster.broker.delay_service import Progress
 from cluster.remoting import fastjson
 from store.message import decode_message
 from store.running_flags import Condition
@@ -72,6 +76,8 @@ async def test_a_message_comes_when_it_is_due(tmp_path, autojump_clock, nursery)
         assert message.properties["REAL_TOPIC"] == "T1"
         assert broker.store.queue("T1", 0).unit(0).tags_code == 2598919
         assert message.properties_raw == decode_message(broker.store.message_at(old.phy_offset)).properties_raw
+        await broker.store.flusher.flush()
+        broker.schedule.confirm()
         await broker.schedule.flush()
         assert broker.schedule.file.load() == {"offsetTable": {"2": 1}}
         assert len(messages(broker)) == 1
@@ -92,7 +98,8 @@ async def test_a_restart_goes_on_where_it_was(tmp_path, autojump_clock):
         await trio.sleep(2)
         await client.broker.schedule.deliver_due()
         put_delayed(client.broker, 1, b"two")
-        client.broker.schedule.settle()
+        await client.broker.store.flusher.flush()
+        client.broker.schedule.confirm()
         await client.broker.schedule.flush()
     async with opened(with_clock(make_broker(tmp_path))) as client:
         client.broker.load_tables()
@@ -117,6 +124,138 @@ async def test_what_replicas_lack_is_not_written_down_as_delivered(tmp_path, aut
         confirmed[0] = broker.store.max_offset
         broker.schedule.confirm()
         assert broker.schedule.table == {1: 1}
+
+
+async def test_without_slaves_what_they_are_told_stays_and_the_file_goes_on(tmp_path, autojump_clock):
+    """A SYNC_MASTER alone: a restart repeats nothing that is on disk."""
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        broker = client.broker
+        broker.schedule.confirmed_offset = lambda: 0
+        for n in range(20):
+            put_delayed(broker, 1 + n % 2, b"%d" % n)
+            await trio.sleep(10)
+            await broker.schedule.deliver_due()
+            if n == 12:
+                await broker.store.flusher.flush()
+            broker.schedule.confirm()
+        assert broker.schedule.table == {}
+        assert broker.schedule.file_table == {"offsetTable": {1: 7, 2: 6}}
+
+
+def test_what_nobody_confirms_for_long_takes_little_memory():
+    progress = Progress()
+    for n in range(10_000):
+        progress.add(n, n % 3, n)
+        assert len(progress._steps) <= 1025
+    progress.advance(9_998)
+    assert progress.table == {0: 9996, 1: 9997, 2: 9998}
+
+
+@given(st.lists(st.integers(1, 3), max_size=60), st.integers(0, 60))
+def test_a_level_never_moves_past_what_is_safe(steps, safe):
+    progress, position = Progress(), {}
+    progress.steps_max = 8
+    for end_offset, level in enumerate(steps):
+        position[level] = position.get(level, 0) + 1
+        progress.add(end_offset, level, position[level])
+    progress.advance(safe)
+    for level, reached in progress.table.items():
+        assert reached <= sum(1 for end, other in enumerate(steps) if other == level and end <= safe)
+    progress.advance(len(steps))
+    assert progress.table == position
+
+
+async def test_a_level_in_trouble_holds_up_no_other(tmp_path, autojump_clock, capsys):
+    """Here its queue cannot be read; it is tried again after ten seconds."""
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        broker = client.broker
+        for level in (1, 2):
+            put_delayed(broker, level, b"%d" % level)
+        await trio.sleep(6)
+        real, broken = broker.store.queue, [True]
+
+        class Broken:
+            def queue(self, topic, queue_id):
+                if broken[0] and (topic, queue_id) == ("SCHEDULE_TOPIC_XXXX", 0):
+                    raise OSError("input/output error")
+                return real(topic, queue_id)
+
+            def __getattr__(self, name):
+                return getattr(broker.store, name)
+
+        broker.schedule.store = Broken()
+        await broker.schedule.deliver_due()
+        assert [message.body for message in messages(broker)] == [b"2"]
+        broken[0] = False
+        await broker.schedule.deliver_due()
+        assert len(messages(broker)) == 1, "not yet"
+        await trio.sleep(10)
+        await broker.schedule.deliver_due()
+        assert [message.body for message in messages(broker)] == [b"2", b"1"]
+        assert "input/output error" in capsys.readouterr().out
+
+
+async def test_a_busy_level_leaves_room_for_others(tmp_path, autojump_clock):
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        for n in range(200):
+            put_delayed(client.broker, 1, b"%d" % n)
+        put_delayed(client.broker, 2, b"other")
+        await trio.sleep(6)
+        await client.broker.schedule.deliver_due()
+        assert [message.body for message in messages(client.broker)].index(b"other") == 64
+
+
+async def test_what_the_store_refuses_waits_and_comes_once(tmp_path, autojump_clock, capsys):
+    """maxMessageSize was lowered: nothing is lost, nothing behind it overtakes, and other levels go on."""
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        for n in range(4):
+            put_delayed(client.broker, 1, b"x" * (2000 if n == 1 else n + 1))
+    broker = with_clock(make_broker(tmp_path))
+    broker.store.config = attrs.evolve(broker.store.config, max_message_size=1000)
+    broker.store._body_size_unchecked = 1000
+    async with opened(broker) as client:
+        await trio.sleep(2)
+        for _ in range(3):
+            await broker.schedule.deliver_due()
+            await trio.sleep(11)
+        assert [len(message.body) for message in messages(broker)] == [1, 3, 4]
+        assert broker.schedule.positions == {1: 1}
+        assert "MESSAGE_ILLEGAL" in capsys.readouterr().out
+        broker.store._body_size_unchecked = 4000
+        await broker.schedule.deliver_due()
+        assert [len(message.body) for message in messages(broker)][3:] == [2000, 3, 4]
+
+
+@pytest.mark.parametrize(("text", "corrected"), [("{1:9}", {1: 2}), ("{1:1}", {1: 1}), ("{7:3}", {7: 0})])
+async def test_an_offset_outside_of_its_queue_is_corrected_before_messages_come(tmp_path, text, corrected):
+    """Else the messages up to it would be passed over later. The correction is kept."""
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        for _ in range(2):
+            put_delayed(client.broker, 1)
+    broker = with_clock(make_broker(tmp_path))
+    broker.schedule.file.save(f'{{"offsetTable":{text}}}')
+    broker.load_tables()
+    async with opened(broker):
+        broker.schedule.correct()
+        await broker.schedule.flush()
+        assert broker.schedule.positions == broker.schedule.table == corrected
+        assert make_broker(tmp_path).schedule.file.load() == {"offsetTable": {str(k): v for k, v in corrected.items()}}
+
+
+async def test_levels_that_were_taken_out_of_the_table_are_delivered(tmp_path, autojump_clock):
+    """RocketMQ forgets them."""
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        put_delayed(client.broker, 4, b"half a minute")
+    broker = with_clock(make_broker(tmp_path))
+    broker.schedule.levels_ms = broker.store.delays_ms = (1000, 5000)
+    async with opened(broker):
+        broker.schedule.correct()
+        await trio.sleep(29)
+        await broker.schedule.deliver_due()
+        assert messages(broker) == []
+        await trio.sleep(2)
+        await broker.schedule.deliver_due()
+        assert [message.body for message in messages(broker)] == [b"half a minute"]
 
 
 async def test_a_store_that_takes_nothing_is_tried_again(tmp_path, autojump_clock):
