@@ -121,6 +121,12 @@ class StoreConfig:
         32, key="defaultQueryMaxNum", doc="most messages that a query by unique key answers"
     )
     offset_check_in_slave: bool = option(False, key="offsetCheckInSlave", doc="correct bad pull offsets on a slave too")
+    scrub_bytes_per_second: int = option(
+        32 << 20, key="scrubBytesPerSecond", doc="how fast the log is read again from the disk to find damage; 0: never"
+    )
+    scrub_interval_hours: int = option(
+        168, key="scrubIntervalHours", doc="pause between two scrubs of the log; 0: only one, after each start"
+    )
     message_delay_level: str = option(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         key="messageDelayLevel",
