@@ -31,6 +31,7 @@ from store.mapped_file import sync_directory
 
 log = structlog.get_logger()
 
+DIGEST_BYTES_PER_SECOND = 32 << 20  # Where nobody says otherwise.
 _BATCH = 16 << 20  # Bytes of log for one trip to a thread.
 _PIECE = 1 << 20
 _LOOK_SECONDS = 1.0

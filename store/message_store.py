@@ -13,21 +13,26 @@ import trio
 from attrs import define, field, frozen
 
 from store.checkpoint import Checkpoint
-from store.commit_log import CommitLog, PutMessage, PutResult, record_at
+from store.commit_log import CommitLog, PutMessage, PutResult
 from store.config import BrokerRole, StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
+from store.damage import DamagedRanges
 from store.delay_level import parse_delay_levels
+from store.digest_service import DIGEST_BYTES_PER_SECOND, DigestService
 from store.errors import LogFileError, StoreNotWritableError
 from store.flush import FlushConsumeQueueService, FlushService
-from store.get_message import GetResult, get_message, offset_by_time, store_timestamp
+from store.get_message import GetResult, get_message, memory_bytes_max, offset_by_time, store_timestamp
+from store.known_damage import KnownDamage
 from store.lock_file import take_lock
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue
 from store.offset_waiters import PutStatus
+from store.read_check import ReadCheck
 from store.record_scan import DispatchEntry
 from store.recovery import recover
 from store.running_flags import Condition, RunningFlags
+from store.scrub import ScrubService
 from store.sync import is_passing, sync_directory
 from store.wakeup import Wakeup
 
@@ -54,6 +59,11 @@ class StoreStatistics:
     get_messages: int
     writable: bool
     why_not_writable: str
+    scrubbed_offset: int  # From here on all bytes were read, or written, since the start.
+    unscrubbed_bytes: int
+    damaged_bytes: int
+    in_doubt_bytes: int  # Differ from their digest, where no CRC covers them.
+    wrong_units: int
 
 
 @define(eq=False)
@@ -73,6 +83,12 @@ class MessageStore:
     flusher: FlushService = field(init=False)
     delays_ms: tuple[int, ...] = field(init=False)
     dispatched_offset: int = field(default=0, init=False)
+    damaged: DamagedRanges = field(factory=DamagedRanges, init=False)  # Bytes of the log that are not served.
+    dispatch_limit: Callable[[], int] | None = field(
+        default=None, init=False
+    )  # Consumers are shown bytes below it only.
+    digest: DigestService = field(init=False)
+    scrub: ScrubService = field(init=False)
     flags: RunningFlags = field(factory=RunningFlags, init=False)
     _root: Path = field(init=False)
     _spare_path: Path = field(init=False)
@@ -80,6 +96,7 @@ class MessageStore:
     _queues: ConsumeQueueTable = field(init=False)
     _queue_flusher: FlushConsumeQueueService = field(init=False)
     _checkpoint: Checkpoint = field(init=False)
+    _read_check: ReadCheck = field(init=False)
     _lock_fd: int = field(default=-1, init=False)
     _pending: list[DispatchEntry] = field(factory=list, init=False)  # Written, not yet in the queues.
     _dispatch: Wakeup = field(factory=Wakeup, init=False)
@@ -109,6 +126,23 @@ class MessageStore:
         self._checkpoint = Checkpoint(self._root / "checkpoint")
         self.flusher = FlushService(self.commit_log, config, self._checkpoint, self.fail)
         self._queue_flusher = FlushConsumeQueueService(self._queues, config, self._checkpoint, self.fail)
+        self._read_check = ReadCheck(self.commit_log, KnownDamage(self.damaged))
+        self.digest = DigestService(
+            self.commit_log,
+            self._root / "twinlog" / "digest",
+            now_ms=self.now_ms,
+            old_bytes_per_second=config.scrub_bytes_per_second or DIGEST_BYTES_PER_SECOND,
+        )
+        self.scrub = ScrubService(
+            self.commit_log,
+            self._queues,
+            self.digest,
+            self._read_check,
+            config.scrub_bytes_per_second,
+            config.scrub_interval_hours,
+            self.delays_ms,
+            memory_bytes_max(config.access_message_in_memory_max_ratio),
+        )
 
     # Opening and closing
 
@@ -165,6 +199,8 @@ class MessageStore:
             for files in (self.commit_log.files, *(queue.files for queue in self._queues)):
                 for file in files.files:
                     file.flushed = 0
+        self.digest.open(after_crash=after_crash, durable_offset=recovered.start_offset)
+        self.scrub.begin()
         (self._root / "abort").touch()
         sync_directory(self._root)  # Without its abort file a crash would look like a clean stop.
         self.flags.clear(Condition.NOT_OPEN)
@@ -177,6 +213,8 @@ class MessageStore:
             nursery.start_soon(self._queue_flusher.run)
             nursery.start_soon(self._allocate_task)
             nursery.start_soon(self._resume_task)
+            nursery.start_soon(self.digest.run)
+            nursery.start_soon(self.scrub.run)
             task_status.started()
 
     async def close(self) -> None:
@@ -186,11 +224,14 @@ class MessageStore:
         self.flags.set(Condition.CLOSED, "the store is closed")
         await self.flusher.flush()
         queues_are_flushed = await self._queue_flusher.flush(thorough=True)
-        if was_well and queues_are_flushed and self.flusher.failure is None:
+        clean = was_well and queues_are_flushed and self.flusher.failure is None
+        await self.digest.close(clean=clean)
+        if clean:
             (self._root / "abort").unlink(missing_ok=True)
         self._release()
 
     def _release(self) -> None:
+        self.digest.release()
         self.commit_log.close()
         self._queues.close()
         if self._lock_fd >= 0:
@@ -337,13 +378,24 @@ class MessageStore:
     ) -> GetResult:
         """Answer a pull; see store.get_message."""
         queue = self._queues.get(topic, queue_id)
-        result = get_message(queue, self.commit_log, self.config, offset, count_max, tags_codes)
+        check = self._read_check if offset < self._read_check.trusted_from.get(queue, 0) else None
+        limit = self.dispatch_limit() if self.dispatch_limit is not None else None
+        result = get_message(
+            queue, self.commit_log, self.config, offset, count_max, tags_codes, check=check, limit=limit
+        )
         self._gets += result.message_count
         return result
 
     def message_at(self, phy_offset: int) -> memoryview | None:
-        """The record at a physical offset, as it is stored; None when none starts there."""
-        return record_at(self.commit_log, phy_offset)
+        """The record at a physical offset, as it is stored; None when no sound one starts there."""
+        return self._read_check.view(phy_offset)
+
+    def message_of(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None:
+        """The record of a message, as it is stored; None when it is not there, or not sound."""
+        queue = self._queues.get(topic, queue_id)
+        unit = queue.unit(queue_offset)
+        sound = self._read_check.unit(queue, queue_offset, *unit) if unit is not None else None
+        return self.commit_log.read(unit.phy_offset, sound[0]) if unit is not None and sound is not None else None
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
         """The message of the queue that was stored nearest to `timestamp`, ms."""
@@ -365,6 +417,11 @@ class MessageStore:
             get_messages=self._gets,
             writable=self.writable,
             why_not_writable=self.why_not_writable,
+            scrubbed_offset=self.scrub.scrubbed_from,
+            unscrubbed_bytes=self.scrub.unscrubbed_bytes,
+            damaged_bytes=self.damaged.total,
+            in_doubt_bytes=self._read_check.known.in_doubt.total,
+            wrong_units=self._read_check.known.wrong_units,
         )
 
     # Tasks
