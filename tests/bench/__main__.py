@@ -17,6 +17,10 @@ import click
 from tests.bench import table
 from tests.bench.load import TOPIC, Load, measure
 from tests.bench.machine import facts
+from tests.bench.store import SYSTEMS, StoreBench
+from tests.bench.store_directory import BODY_SIZE
+from tests.bench.store_restarts import BURST
+from tests.bench.store_steps import SCALES
 from tests.bench.systems import QUEUES, candidates
 
 KINDS = ("rocketmq", "twinlog", "answer-only")
@@ -49,23 +53,16 @@ def produce(
     """Measure sync sends of 1 KiB messages: rate, latency and CPU time, at several numbers of client threads."""
     load = Load(threads=threads, first_warm_up_s=first_warm_up, warm_up_s=warm_up, seconds=seconds)
     chosen = [candidate for candidate in candidates(slaves) if candidate.kind in (only or KINDS)]
-    now = datetime.datetime.now(datetime.UTC)
-    path = out or table.DIRECTORY / f"produce-{now:%Y-%m-%d}.json"
-    report: dict[str, Any] = {
-        "benchmark": "produce",
-        "date": now.isoformat(timespec="seconds"),
-        "command": f"scripts/bench {' '.join(sys.argv[1:])}",
-        "machine": facts(),
-        "setup": {
-            "body_bytes": load.body_size,
-            "queues": QUEUES,
-            "slaves": slaves,
-            "seconds": seconds,
-            "first_warm_up_s": first_warm_up,
-            "warm_up_s": warm_up,
-        },
-        "results": [],
+    setup = {
+        "body_bytes": load.body_size,
+        "queues": QUEUES,
+        "slaves": slaves,
+        "seconds": seconds,
+        "first_warm_up_s": first_warm_up,
+        "warm_up_s": warm_up,
     }
+    report = _report("produce", setup)
+    path = out or table.DIRECTORY / f"produce-{report['date'][:10]}.json"
     for number in range(1, rounds + 1):
         for candidate in chosen if number % 2 else reversed(chosen):
             os.sync()  # What the last one left to write is not charged to this one.
@@ -78,11 +75,51 @@ def produce(
     click.echo(f"raw results: {path}", err=True)
 
 
+@main.command()
+@click.option("--quick", is_flag=True, help="A small log, to see that it works: the numbers mean nothing.")
+@click.option("--repeats", default=3, show_default=True, help="How often restarts and appends are measured.")
+@click.option("--only", multiple=True, type=click.Choice(SYSTEMS), help="Measure these systems alone.")
+@click.option("--cold/--no-cold", default=None, help="Also with nothing cached: as root. Default: not with --quick.")
+@click.option("--out", type=click.Path(path_type=Path), help="Raw results. Default: docs/benchmarks/store-DATE.json.")
+def store(quick: bool, repeats: int, only: tuple[str, ...], cold: bool | None, out: Path | None) -> None:
+    """Measure the store: append, scan, rebuild, restarts, memory. At most 10 minutes; needs 12 GiB in $TMPDIR."""
+    name = "quick" if quick else "full"
+    bench = StoreBench(
+        scale_name=name,
+        systems=tuple(system for system in SYSTEMS if system in (only or SYSTEMS)),
+        repeats=repeats,
+        cold=not quick if cold is None else cold,
+        say=lambda text: click.echo(text, err=True),
+    )
+    report = _report("store", {"scale": name, "body_bytes": BODY_SIZE, "queues": SCALES[name].queues, "burst": BURST})
+    report["setup"]["repeats"] = repeats
+    path = out or table.DIRECTORY / f"store-{report['date'][:10]}.json"
+    for row in bench.rows():
+        report["results"].append(row)
+        numbers = {key: round(value, 3) for key, value in row.items() if not isinstance(value, str)}
+        click.echo(f"{row['system']:9} {row['measure']:38} {numbers}")
+        path.write_text(json.dumps(report, indent=1) + "\n")
+    click.echo(f"raw results: {path}", err=True)
+
+
 @main.command("table")
 @click.argument("raw", required=False, type=click.Path(exists=True, path_type=Path))
 def write_table(raw: Path | None) -> None:
-    """Generate docs/benchmarks/produce.md from raw results (default: the newest)."""
-    click.echo(f"tables: {table.write(raw)}", err=True)
+    """Generate docs/benchmarks/produce.md and store.md from raw results (default: the newest of each)."""
+    for path in [raw] if raw else table.newest():
+        click.echo(f"tables: {table.write(path)}", err=True)
+
+
+def _report(benchmark: str, setup: dict[str, Any]) -> dict[str, Any]:
+    """A raw result without results."""
+    return {
+        "benchmark": benchmark,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": f"scripts/bench {' '.join(sys.argv[1:])}",
+        "machine": facts(),
+        "setup": setup,
+        "results": [],
+    }
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def facts() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "java": _output("java", "-version").splitlines()[0],
+        "java": _output("java", "-version").splitlines()[0] if shutil.which("java") else "no Java",
         "rocketmq": jars.VERSION,
         "commit": _output("git", "rev-parse", "HEAD"),
         "changed_files": len(_output("git", "status", "--porcelain", "--untracked-files=no").splitlines()),

@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks/produce.md, generated from raw results so that no number is typed by hand."""
+"""The pages of docs/benchmarks, and the tables of produce.md, generated from raw results so that no number is typed by hand."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -6,8 +6,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tests.bench import store_table
+
 DIRECTORY = Path(__file__).parents[2] / "docs" / "benchmarks"
-PAGE = DIRECTORY / "produce.md"
 Row = dict[str, Any]
 
 INTRODUCTION = """# Produce: messages per second, latency, CPU
@@ -28,11 +29,18 @@ Command: `{command}`. Raw results: [{raw}]({raw}).
 """
 
 
-def write(raw: Path | None = None) -> Path:
-    """Write the page from the given raw results, else from the newest; return its path."""
-    chosen = raw or max(DIRECTORY.glob("produce-*.json"))
-    PAGE.write_text(page(json.loads(chosen.read_text()), chosen.name))
-    return PAGE
+def newest() -> list[Path]:
+    """Return the newest raw results of each benchmark."""
+    found = (max(DIRECTORY.glob(f"{name}-*.json"), default=None) for name in PAGES)
+    return [path for path in found if path is not None]
+
+
+def write(raw: Path) -> Path:
+    """Write the page that shows these raw results; return its path."""
+    report = json.loads(raw.read_text())
+    path = DIRECTORY / f"{report['benchmark']}.md"
+    path.write_text(PAGES[report["benchmark"]](report, raw.name))
+    return path
 
 
 def page(report: dict[str, Any], raw: str) -> str:
@@ -106,3 +114,6 @@ def _others(rows: Sequence[Row]) -> str:
 
 def _slaves(count: int) -> str:
     return {0: "no slave", 1: "one slave"}.get(count, f"{count} slaves")
+
+
+PAGES = {"produce": page, "store": store_table.page}

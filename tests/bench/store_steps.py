@@ -1,0 +1,138 @@
+"""What is measured of our store without its broker, each in a process of its own.
+
+    python -m tests.bench.store_steps STEP SCALE DIRECTORY [OPTIONS AS JSON]
+
+What stdout gets is the result, as JSON; stderr tells of progress.
+"""
+
+import gc
+import json
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+import trio
+
+from store.commit_log import PutMessage
+from store.message import host_bytes
+from store.message_store import MessageStore
+from store.recovery import walk
+from tests.bench.store_directory import BODY_SIZE, FULL, QUEUES_PER_TOPIC, QUICK, Scale
+
+MIB = 1 << 20
+FILL_BATCH = 64
+SCALES = {"full": FULL, "quick": QUICK}
+_HOST = host_bytes("127.0.0.1:10911")
+_BODY = bytes(BODY_SIZE)
+Result = dict[str, Any]
+
+
+def message(number: int, queues: int) -> PutMessage:
+    """A message as producers send them: with a key and a unique id; the queues take turns."""
+    topic, queue_id = divmod(number % queues, QUEUES_PER_TOPIC)
+    properties = f"KEYS\x01key-{number}\x02UNIQ_KEY\x017F000001{number:024X}"
+    return PutMessage(
+        f"bench-{topic}", queue_id, _BODY, properties.encode(), 0, 0, 1_700_000_000_000, _HOST, _HOST, 0, 0, 0
+    )
+
+
+class Stopwatch:
+    """Time and CPU time of this process, all threads, since it was made."""
+
+    def __init__(self) -> None:
+        self.started, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self) -> Result:
+        return {"seconds": time.perf_counter() - self.started, "cpu_seconds": time.process_time() - self._cpu}
+
+
+def opened(root: Path, scale: Scale) -> MessageStore:
+    store = MessageStore(scale.config(root))
+    store.load()
+    return store
+
+
+def fill(root: Path, scale: Scale) -> Result:
+    """Make the directory that everything else is measured on: a store that runs, filled as fast as it takes, then closed."""
+
+    async def put_all() -> int:
+        number, told = 0, 0
+        async with trio.open_nursery() as nursery:
+            await nursery.start(store.run)
+            while store.max_offset < scale.log_bytes:
+                store.put([message(n, scale.queues) for n in range(number, number + FILL_BATCH)])
+                number += FILL_BATCH
+                await trio.lowlevel.checkpoint()
+                if store.max_offset - told >= 512 * MIB:
+                    told = store.max_offset
+                    print(f"{told // MIB} MiB written", file=sys.stderr, flush=True)
+            nursery.cancel_scope.cancel()
+        await store.close()
+        return number
+
+    watch, store = Stopwatch(), opened(root, scale)
+    return {"messages": trio.run(put_all), "bytes": scale.log_bytes, **watch.read()}
+
+
+def append(root: Path, scale: Scale, *, batch: int) -> Result:
+    """Put messages for a while with everything that belongs to a running store: queues, index, digests, flushes."""
+
+    async def put_for_a_while() -> Result:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(store.run)
+            for seconds in (scale.append_seconds / 2, scale.append_seconds):  # The first to warm up.
+                watch, before = Stopwatch(), number[0]
+                while time.perf_counter() < watch.started + seconds:
+                    at = number[0] % len(pool)
+                    store.put(pool[at : at + batch])
+                    number[0] += batch
+                    await trio.lowlevel.checkpoint()
+            result = {"messages": number[0] - before, **watch.read()}
+            nursery.cancel_scope.cancel()
+        return result
+
+    number, pool = [0], [message(number, QUEUES_PER_TOPIC) for number in range(FILL_BATCH * 1024)]
+    store = opened(root, scale)
+    gc.freeze()
+    return trio.run(put_for_a_while)
+
+
+def scan(root: Path, scale: Scale) -> Result:
+    """Read all records of the log once and verify their CRCs."""
+    store = opened(root, scale)
+    watch, records, start = Stopwatch(), 0, store.min_offset
+    for _, found in walk(store.commit_log, start, check_crc=True, delays_ms=store.delays_ms):
+        records += len(found.entries)
+    return {"messages": records, "bytes": store.max_offset - start, **watch.read()}
+
+
+def rebuild_queues(root: Path, scale: Scale) -> Result:
+    """Open a store whose consume queues are gone."""
+    shutil.rmtree(root / "consumequeue")
+    watch = Stopwatch()
+    store = opened(root, scale)
+    read = watch.read()
+    messages = sum(queue.max_offset for _, _, queue in store.queues())
+    return {"messages": messages, "bytes": store.max_offset - store.min_offset, **read}
+
+
+STEPS: dict[str, Callable[..., Result]] = {
+    "fill": fill,
+    "append": append,
+    "scan": scan,
+    "rebuild-queues": rebuild_queues,
+}
+
+if __name__ == "__main__":
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    name, scale_name, directory, *rest = sys.argv[1:]
+    options = json.loads(rest[0]) if rest else {}
+    print(json.dumps(STEPS[name](Path(directory), SCALES[scale_name], **options)), flush=True)
