@@ -44,7 +44,6 @@ class DirectoryOptions:
     log_file_size: int | None = None
     queue_file_size: int | None = None
     index_slots: int | None = None
-    index_items: int | None = None
     message_delay_level: str = DEFAULT_DELAYS
 
     @property
@@ -96,6 +95,11 @@ class StoreDirectory:
     def stopped_cleanly(self) -> bool:
         """Whether nobody has it open, and the last one closed it."""
         return not self.is_running and self.abort is None
+
+    @property
+    def index_file_size(self) -> int:
+        """Bytes of an index file: what most of them have."""
+        return guess_file_size([[file] for file in self.index_files], by_name=False)
 
     def relative(self, path: Path) -> str:
         """A path as findings show it."""

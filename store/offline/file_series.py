@@ -113,14 +113,17 @@ def list_files(directory: Path, *, ignore_directories: bool = False) -> tuple[li
     return sorted(files, key=lambda file: file.start), sorted(strays)
 
 
-def guess_file_size(serieses: Iterable[list[StoreFile]]) -> int:
-    """The size that the files of some series were made with: what most of them have, and lie apart; 0 without files."""
+def guess_file_size(serieses: Iterable[list[StoreFile]], *, by_name: bool = True) -> int:
+    """The size that the files of some series were made with: what most of them have, and lie apart; 0 without files.
+
+    `by_name`: whether the names of the files are where they start.
+    """
     votes: Counter[int] = Counter()
     starts: list[int] = []
     for files in serieses:
         votes.update(file.size for file in files)
         votes.update(b.start - a.start for a, b in pairwise(files))
-        starts += (file.start for file in files if file.start)
+        starts += (file.start for file in files if by_name and file.start)
     votes.pop(0, None)
     return max(votes, key=lambda size: (_starts_that_fit(starts, size), votes[size], size), default=0)
 
