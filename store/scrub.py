@@ -10,7 +10,7 @@ A thread walks a piece at a time and sleeps in between, for a Python loop in a t
 
 import errno
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import structlog
 import trio
@@ -23,7 +23,7 @@ from store.digest import Block, digest
 from store.digest_service import DigestService
 from store.known_damage import KnownDamage
 from store.log_range import LogRange
-from store.message import MAGIC_BLANK, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
+from store.message import MAGIC_BLANK, QUEUELESS, RECORD_V4, SIZE_AND_MAGIC, TRANSACTION_MASK
 from store.read_check import ReadCheck
 from store.record_scan import DispatchEntry, scan_records
 from store.resync import next_record
@@ -39,6 +39,9 @@ _ENTRIES_AT_A_TIME = 500  # Units that the loop compares without a pause.
 _SEARCHES_MAX = 16  # Blocks of one round in which a flipped bit is looked for: up to a second or two of CPU each.
 _HOUR = 3600.0
 _PAGE = 4096
+_LOOK_BACK = 8 << 20
+_HEAD_SIZE_MAX = RECORD_V4.size + 2 * 12  # With two IPv6 hosts.
+_AROUND_TOPIC_MAX = 2 + 2  # The lengths of topic and properties.
 
 
 @frozen
@@ -269,36 +272,50 @@ class ScrubService:
             # Its records are sound: the digest is of bytes that a crash took and that were written anew.
             self.digest.replace(Block(block.start, block.end, digest(data)))
             return
+        records = await self._records_in(block.start, block.end)
         flipped = None
         if self._searches < _SEARCHES_MAX:
             self._searches += 1
-            flipped = await trio.to_thread.run_sync(find_flipped_bit, data, block.digest, abandon_on_cancel=True)
+            unprotected = [at - block.start for at in _without_bodies(records, block.start, block.end)]
+            flipped = await trio.to_thread.run_sync(
+                find_flipped_bit, data, block.digest, unprotected, abandon_on_cancel=True
+            )
         if flipped is None:
             known.doubt(
                 block.start, block.end, "bytes outside of the bodies differ from the digest, all CRCs are right"
             )
             return
         at, bit = block.start + flipped[0], flipped[1]
-        record = await self._record_around(at)
-        if record is None:
+        entry = next((entry for entry in records if entry.phy_offset <= at < entry.phy_offset + entry.size), None)
+        if entry is None:
             known.doubt(at, at + 1, f"bit {bit} of byte {at} is flipped, behind the last record of a file")
-        else:
-            known.record(*record, f"bit {bit} of byte {at} is flipped, outside of the body; all else is right")
-            self.check.distrust_damaged(self.queues, *record)
+            return
+        start, end = entry.phy_offset, entry.phy_offset + entry.size
+        known.record(start, end, f"bit {bit} of byte {at} is flipped, outside of the body; all else is right")
+        self.check.distrust_damaged(self.queues, start, end)
 
-    async def _record_around(self, offset: int) -> tuple[int, int] | None:
-        """Start and end of the record that a byte lies in."""
-        at = offset - offset % self.log.file_size
-        end = min(at + self.log.file_size, self.log.max_offset)
-        while at <= offset:
-            piece = await self._walk_piece(at, end)
-            if piece is None:
-                return None
-            for entry in piece.entries:
-                if entry.phy_offset <= offset < entry.phy_offset + entry.size:
-                    return entry.phy_offset, entry.phy_offset + entry.size
-            at = piece.end
-        return None
+    async def _records_in(self, start: int, end: int) -> list[DispatchEntry]:
+        """The records that have a byte in a range."""
+        found: list[DispatchEntry] = []
+        file_size, at = self.log.file_size, start
+        while at < end:
+            file_start = at - at % file_size
+            file_end = min(file_start + file_size, end)
+            # No record is as long as this.
+            offset = max(file_start, at - _LOOK_BACK)
+            if offset > file_start:
+                with LogRange.open(self.log, offset, file_end) as bytes_:
+                    reader = PatientReader(bytes_)
+                    first = await trio.to_thread.run_sync(next_record, reader.read, offset, bytes_.end, file_size)
+                    offset = file_end if first is None else first
+            while offset < file_end:
+                piece = await self._walk_piece(offset, file_end)
+                if piece is None:
+                    return found
+                found += [entry for entry in piece.entries if entry.phy_offset + entry.size > at]
+                offset = piece.end
+            at = file_end
+        return found
 
 
 @define(eq=False)
@@ -380,19 +397,33 @@ def _units(queue: ConsumeQueue, first: int, count: int) -> bytes:
     return b"".join(pieces)
 
 
-def find_flipped_bit(data: bytearray, expected: bytes) -> tuple[int, int] | None:
+def _without_bodies(entries: list[DispatchEntry], start: int, end: int) -> Iterator[int]:
+    """The offsets in a range where no CRC would tell of a change."""
+    at = start
+    for entry in entries:
+        behind = entry.phy_offset + entry.size
+        body_end = behind - len(entry.properties) - len(entry.topic.encode()) - _AROUND_TOPIC_MAX
+        body_start = entry.phy_offset + _HEAD_SIZE_MAX  # Some bytes too many are looked at; that is no matter.
+        if body_start < body_end:
+            yield from range(at, min(body_start, end))
+            at = max(at, body_end)
+    yield from range(at, end)
+
+
+def find_flipped_bit(data: bytearray, expected: bytes, positions: Iterable[int]) -> tuple[int, int] | None:
     """Position and bit (0: the lowest) of the one flip that makes `data` what it was; None when there is no such.
 
-    For a thread: takes up to a second or two for 64 KiB, in slices.
+    For a thread: 64 KiB take up to a second or two, in slices.
     """
     began = time.monotonic()
-    for position, right in enumerate(bytes(data)):
+    for number, position in enumerate(positions):
+        right = data[position]
         for bit in range(8):
             data[position] = right ^ (1 << bit)
             if digest(data) == expected:
                 return position, bit
         data[position] = right
-        if not position % 32 and time.monotonic() - began >= _SLICE_SECONDS:
+        if not number % 32 and time.monotonic() - began >= _SLICE_SECONDS:
             time.sleep(_SLICE_SECONDS * (_SHARE - 1))
             began = time.monotonic()
     return None
