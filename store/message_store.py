@@ -23,11 +23,13 @@ from store.digest_service import DIGEST_BYTES_PER_SECOND, DigestService
 from store.errors import LogFileError, StoreNotWritableError
 from store.flush import FlushConsumeQueueService, FlushService
 from store.get_message import GetResult, get_message, memory_bytes_max, offset_by_time, store_timestamp
+from store.index_service import IndexService
 from store.known_damage import KnownDamage
 from store.lock_file import take_lock
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue
 from store.offset_waiters import PutStatus
+from store.query_message import QueryResult, query_message
 from store.read_check import ReadCheck
 from store.record_scan import DispatchEntry
 from store.recovery import recover
@@ -89,6 +91,7 @@ class MessageStore:
     )  # Consumers are shown bytes below it only.
     digest: DigestService = field(init=False)
     scrub: ScrubService = field(init=False)
+    index: IndexService = field(init=False)
     flags: RunningFlags = field(factory=RunningFlags, init=False)
     _root: Path = field(init=False)
     _spare_path: Path = field(init=False)
@@ -142,6 +145,10 @@ class MessageStore:
             config.scrub_interval_hours,
             self.delays_ms,
             memory_bytes_max(config.access_message_in_memory_max_ratio),
+        )
+
+        self.index = IndexService(
+            self._root / "index", self.commit_log, config, self._checkpoint, lambda: self.dispatched_offset
         )
 
     # Opening and closing
@@ -201,6 +208,7 @@ class MessageStore:
                     file.flushed = 0
         self.digest.open(after_crash=after_crash, durable_offset=recovered.start_offset)
         self.scrub.begin()
+        self.index.load(after_crash=after_crash)
         (self._root / "abort").touch()
         sync_directory(self._root)  # Without its abort file a crash would look like a clean stop.
         self.flags.clear(Condition.NOT_OPEN)
@@ -213,6 +221,7 @@ class MessageStore:
             nursery.start_soon(self._queue_flusher.run)
             nursery.start_soon(self._allocate_task)
             nursery.start_soon(self._resume_task)
+            nursery.start_soon(self.index.run)
             nursery.start_soon(self.digest.run)
             nursery.start_soon(self.scrub.run)
             task_status.started()
@@ -223,6 +232,7 @@ class MessageStore:
         was_well = not self.flags.why_not_appendable
         self.flags.set(Condition.CLOSED, "the store is closed")
         await self.flusher.flush()
+        await self.index.close()
         queues_are_flushed = await self._queue_flusher.flush(thorough=True)
         clean = was_well and queues_are_flushed and self.flusher.failure is None
         await self.digest.close(clean=clean)
@@ -397,6 +407,11 @@ class MessageStore:
         sound = self._read_check.unit(queue, queue_offset, *unit) if unit is not None else None
         return self.commit_log.read(unit.phy_offset, sound[0]) if unit is not None and sound is not None else None
 
+    async def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> QueryResult:
+        """The newest messages with a key, stored in a span of time; see store.query_message. Raises OSError."""
+        index, log = self.index, self.commit_log
+        return await query_message(index, log, self.message_at, topic, key, count_max, begin_ms, end_ms)
+
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
         """The message of the queue that was stored nearest to `timestamp`, ms."""
         return offset_by_time(self.queue(topic, queue_id), self.commit_log, timestamp)
@@ -438,6 +453,7 @@ class MessageStore:
             del self._pending[:_DISPATCH_BATCH]
             self.dispatched_offset = batch[-1].phy_offset + batch[-1].size
             self._queue_flusher.last_dispatched_timestamp = batch[-1].store_timestamp
+            self.index.feed(batch)
             for queue, codes in grown.items():
                 for listener in self.on_arrival:
                     listener(queue.topic, queue.queue_id, queue.max_offset, codes)

@@ -1,19 +1,21 @@
-"""12, 33: single messages by key or by place. Source: QueryMessageProcessor.java (RocketMQ 4.9.8)."""
+"""12, 33: messages by key or by place. Source: QueryMessageProcessor.java (RocketMQ 4.9.8)."""
 
 from cluster.broker.parts import BrokerParts
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import QueryMessage, ViewMessageById
+from cluster.remoting.headers import QueryMessage, QueryMessageResponse, ViewMessageById, encode_header_fields
 from cluster.remoting.server import Reply, Request
 
 
-def query_message(broker: BrokerParts, header: QueryMessage, request: Request) -> Reply:
-    """There is no index of keys yet, so nothing is ever found."""
-    return Reply(
-        code=ResponseCode.QUERY_NOT_FOUND,
-        remark="can not find message, maybe time range not correct",
-        ext={"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"},
-    )
+async def query_message(broker: BrokerParts, header: QueryMessage, request: Request) -> Reply:
+    """The newest messages of a topic with a key, as they are stored; the client sorts out keys that only share a hash."""
+    count_max = broker.store_config.default_query_max_num if header.unique_key_query else header.max_num
+    found = await broker.store.query(header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp)
+    ext = encode_header_fields(QueryMessageResponse(found.index_timestamp, found.index_phy_offset))
+    if not found.records:
+        remark = "can not find message, maybe time range not correct"
+        return Reply(ResponseCode.QUERY_NOT_FOUND, remark, ext)
+    return Reply(ext=ext, body=found.records)
 
 
 def view_message_by_id(broker: BrokerParts, header: ViewMessageById, request: Request) -> Reply:
