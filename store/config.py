@@ -10,6 +10,9 @@ from typing import Any
 
 from attrs import field, frozen, validators
 
+from store.disk_space import DiskLimits
+from store.retention import parse_hours
+
 
 def option(default: Any, *, key: str, doc: str, validator: Callable[..., Any] | None = None) -> Any:
     """A configuration field: `key` is its name in broker.conf, `doc` its line in the reference.
@@ -37,6 +40,10 @@ class FlushDiskType(Enum):
 
 
 CONSUME_QUEUE_UNIT = 20  # Bytes of one consume queue entry.
+
+
+def _are_hours(_instance: object, _attribute: object, value: str) -> None:
+    parse_hours(value)
 
 
 def _record_fits(_instance: object, attribute: Any, value: int) -> None:
@@ -88,6 +95,12 @@ class StoreConfig:
     flush_consume_queue_thorough_interval_ms: int = option(
         60_000, key="flushConsumeQueueThoroughInterval", doc="how often all queues and the checkpoint are flushed"
     )
+    recovery_point_bytes: int = option(
+        256 << 20,
+        key="recoveryPointBytes",
+        doc="after this much of the log all is flushed, too: a start after a crash looks at little more than this",
+        validator=validators.ge(1),
+    )
     max_transfer_bytes_on_message_in_memory: int = option(
         262_144, key="maxTransferBytesOnMessageInMemory", doc="bytes in one pull answer"
     )
@@ -104,6 +117,55 @@ class StoreConfig:
         40,
         key="accessMessageInMemoryMaxRatio",
         doc="percent of RAM that counts as memory",
+        validator=validators.le(100),
+    )
+    os_page_cache_busy_timeout_ms: int = option(
+        1_000,
+        key="osPageCacheBusyTimeOutMills",
+        doc="after a write that took longer, producers are refused for as long as it took more than this, at most this long",
+    )
+    clean_resource_interval_ms: int = option(
+        10_000, key="cleanResourceInterval", doc="how often old files are looked for", validator=validators.ge(1)
+    )
+    delete_when: str = option(
+        "04",
+        key="deleteWhen",
+        doc="hours of the day in which files that are old enough go, split by ;",
+        validator=_are_hours,
+    )
+    file_reserved_time_hours: int = option(
+        72, key="fileReservedTime", doc="hours that a commit log file stays after it was last written"
+    )
+    delete_file_batch_max: int = option(
+        10, key="deleteFileBatchMax", doc="most commit log files that go at a time", validator=validators.ge(1)
+    )
+    delete_commit_log_files_interval_ms: int = option(
+        100, key="deleteCommitLogFilesInterval", doc="pause between two commit log files that go"
+    )
+    delete_consume_queue_files_interval_ms: int = option(
+        100, key="deleteConsumeQueueFilesInterval", doc="the same between two queues whose files go"
+    )
+    destroy_mapped_file_interval_forcibly_ms: int = option(
+        120_000,
+        key="destroyMapedFileIntervalForcibly",
+        doc="a deleted file is closed, which gives its room back, after 10 s or this long, whichever is less",
+    )
+    redelete_hanged_file_interval_ms: int = option(
+        120_000, key="redeleteHangedFileInterval", doc="pause before a file that could not be deleted is tried again"
+    )
+    disk_max_used_space_ratio: int = option(
+        75, key="diskMaxUsedSpaceRatio", doc="percent of the disk above which old files go at any hour; 10 to 95"
+    )
+    clean_file_forcibly_enable: bool = option(
+        True, key="cleanFileForciblyEnable", doc="above diskSpaceCleanForciblyRatio files go whatever their age"
+    )
+    disk_space_clean_forcibly_ratio: int = option(
+        85, key="diskSpaceCleanForciblyRatio", doc="percent of the disk, at least 30", validator=validators.le(100)
+    )
+    disk_space_warning_level_ratio: int = option(
+        90,
+        key="diskSpaceWarningLevelRatio",
+        doc="percent of the disk above which producers are refused, at least 35; 100: never",
         validator=validators.le(100),
     )
     message_index_enable: bool = option(True, key="messageIndexEnable", doc="index messages by key")
@@ -132,6 +194,15 @@ class StoreConfig:
         key="messageDelayLevel",
         doc="delays of levels 1, 2, ...; units s m h d",
     )
+
+    @property
+    def disk_limits(self) -> DiskLimits:
+        """The three limits of the disk, kept within bounds as RocketMQ does."""
+        return DiskLimits(
+            clean=min(max(self.disk_max_used_space_ratio, 10), 95),
+            forced=max(self.disk_space_clean_forcibly_ratio, 30),
+            full=max(self.disk_space_warning_level_ratio, 35),
+        )
 
     @property
     def commit_log_path(self) -> Path:

@@ -220,7 +220,7 @@ class ConsumeQueue:
 
     def fingerprint(self) -> int:
         """Stands for the files as they are now."""
-        return fingerprint(file.path for file in self.files.files)
+        return fingerprint(str(file.path) for file in self.files.files)
 
     def pad(self, max_offset: int) -> None:
         """Let the queue end at `max_offset`, with blanks for messages that are lost: no number is given twice. Raises OSError."""

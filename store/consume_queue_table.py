@@ -9,10 +9,12 @@ from pathlib import Path
 import structlog
 from attrs import define, field
 
+from store.config import CONSUME_QUEUE_UNIT
 from store.consume_queue import ConsumeQueue, Unit
-from store.mapped_file_queue import MappedFileQueue
+from store.errors import StoreDirectoryError
+from store.mapped_file_queue import MappedFileQueue, file_sizes
 from store.message import QUEUELESS, TRANSACTION_MASK
-from store.record_scan import DispatchEntry
+from store.record_scan import DispatchEntry, may_be_topic
 
 log = structlog.get_logger()
 
@@ -29,15 +31,51 @@ class ConsumeQueueTable:
     )  # Queues with staged units, their new codes.
 
     def load(self) -> None:
-        """Open every queue in the directory and find its end. Raises StoreDirectoryError as MappedFileQueue.load does."""
-        for topic in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
-            for queue in sorted(topic.iterdir()) if topic.is_dir() else ():
-                if not queue.name.isdecimal() or not queue.is_dir():
+        """Open every queue in the directory and find its end. Raises StoreDirectoryError when one of them is damaged."""
+        damaged = self.open(sizes_are_known=False)
+        if damaged:
+            raise StoreDirectoryError(next(iter(damaged.values())))
+        for queue in self:
+            queue.recover()
+
+    def open(self, *, sizes_are_known: bool) -> dict[tuple[str, int], str]:
+        """Open every queue in the directory; those that cannot be, and why: they have to be rebuilt from the log.
+
+        `sizes_are_known`: the store was last used with files of this size. Otherwise it raises StoreDirectoryError when all files
+        have one other size that could be: that says that the configuration is wrong, not the files.
+        """
+        directories = sorted(self._directories())
+        if not sizes_are_known:
+            self._check_sizes(path for _, path in directories)
+        damaged = {}
+        for key, _ in directories:
+            queue = self.get(*key)
+            try:
+                queue.files.load()
+            except StoreDirectoryError as error:
+                damaged[key] = str(error)
+        return damaged
+
+    def _directories(self) -> Iterator[tuple[tuple[str, int], Path]]:
+        for topic in self.directory.iterdir() if self.directory.is_dir() else ():
+            if not topic.is_dir() or not may_be_topic(topic.name):
+                log.warning("a foreign entry among the consume queues is ignored", path=str(topic))
+                continue
+            for queue in topic.iterdir():
+                if queue.name.isdecimal() and queue.name == str(int(queue.name)) and queue.is_dir():
+                    yield (topic.name, int(queue.name)), queue
+                else:
                     log.warning("a foreign entry among the consume queues is ignored", path=str(queue))
-                    continue
-                found = self.get(topic.name, int(queue.name))
-                found.files.load()
-                found.recover()
+
+    def _check_sizes(self, directories: Iterable[Path]) -> None:
+        sizes = {size for directory in directories for size in file_sizes(directory)}
+        if len(sizes) == 1 and self.file_size not in sizes:
+            (size,) = sizes
+            if size and size % CONSUME_QUEUE_UNIT == 0:
+                raise StoreDirectoryError(
+                    f"All files below {self.directory} have {size} bytes, but mappedFileSizeConsumeQueue is {self.file_size}. "
+                    "Set mappedFileSizeConsumeQueue to the size that this store was made with."
+                )
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue; one that does not exist yet has no messages and no file."""
@@ -75,6 +113,16 @@ class ConsumeQueueTable:
             queue.write()
         self._unwritten = {}
         return grown
+
+    @property
+    def is_written(self) -> bool:
+        """Whether no unit waits for the disk to take it."""
+        return not self._unwritten and all(queue.is_written for queue in self._queues.values())
+
+    def forget(self, key: tuple[str, int]) -> None:
+        """Drop a queue that has neither messages nor files."""
+        queue = self._queues.pop(key)
+        assert not queue.files.files
 
     @property
     def max_phy_offset(self) -> int:

@@ -18,6 +18,7 @@ from store.config import FlushDiskType, StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
 from store.mapped_file import MappedFile
 from store.offset_waiters import AckSink, OffsetWaiters, PutStatus, by_sink
+from store.recovery_points import RecoveryPoints
 from store.sync import is_passing, sync_data, sync_directory
 from store.wakeup import Wakeup
 
@@ -138,6 +139,9 @@ class FlushConsumeQueueService:
     config: StoreConfig
     checkpoint: Checkpoint
     fail: Callable[[str], None]
+    points: RecoveryPoints
+    flusher: FlushService
+    level_offset: Callable[[], int]  # Up to where the queues are level with the log.
     last_dispatched_timestamp: int = 0  # Store time of the newest message that the queues have, ms.
     _failed: bool = field(default=False, init=False)
 
@@ -148,16 +152,22 @@ class FlushConsumeQueueService:
             await trio.sleep(self.config.flush_interval_consume_queue_ms / 1000)
             interval_ms = self.config.flush_consume_queue_thorough_interval_ms
             thorough = (trio.current_time() - last_thorough) * 1000 >= interval_ms
-            if thorough:
+            if thorough or self.level_offset() - self.points.offset >= self.config.recovery_point_bytes:
+                thorough = True
                 last_thorough = trio.current_time()
             await self.flush(thorough=thorough)
             if self._failed:
                 return
 
     async def flush(self, *, thorough: bool) -> bool:
-        """Sync what is dirty; `thorough` leaves nothing out and saves the checkpoint. False when the disk refused."""
+        """Sync what is dirty; `thorough` leaves nothing out, saves the checkpoint and notes a recovery point.
+
+        False when the disk refused.
+        """
         if self._failed:
             return False
+        # Before it is looked at what is dirty: all that the point tells of is on the disk once that is.
+        point = self.points.take(self.level_offset()) if thorough else None
         timestamp = self.last_dispatched_timestamp
         least = 1 if thorough else _CONSUME_QUEUE_LEAST_PAGES * _PAGE
         files = (file for queue in self.queues for file in queue.files.files)
@@ -170,6 +180,11 @@ class FlushConsumeQueueService:
             if thorough:
                 self.checkpoint.logics_msg_timestamp = max(self.checkpoint.logics_msg_timestamp, timestamp)
                 await trio.to_thread.run_sync(self.checkpoint.save)
+            if point is not None:
+                if self.flusher.flushed_offset < point.offset:
+                    await self.flusher.flush()
+                if self.flusher.flushed_offset >= point.offset:
+                    await self.points.save(point)
         except OSError as error:
             if is_passing(error):  # No room for the checkpoint, say. The next round tries again.
                 log.warning(

@@ -143,6 +143,10 @@ class MappedFileQueue:
         if removed:
             sync_directory(self.directory)
 
+    def drop_first(self) -> MappedFile:
+        """Take the first file, which was deleted, from the list. The caller closes it."""
+        return self.files.pop(0)
+
     def clear(self) -> None:
         """Delete all files."""
         while self.files:
@@ -168,7 +172,12 @@ def _is_ours(path: Path) -> bool:
     return len(path.name) == 20 and path.name.isdecimal() and path.is_file()
 
 
-def fingerprint(paths: Iterable[Path]) -> int:
+def file_sizes(directory: Path) -> set[int]:
+    """The sizes of the files in a queue's directory."""
+    return {path.stat().st_size for path in directory.iterdir() if _is_ours(path)}
+
+
+def fingerprint(paths: Iterable[str]) -> int:
     """A number for these files, in order, as they are now: it is another one once any was written, added or removed.
 
     0 when one of them is gone.
@@ -176,7 +185,7 @@ def fingerprint(paths: Iterable[Path]) -> int:
     found = xxh3_64()
     try:
         for path in paths:
-            found.update(f"{path.name} {path.stat().st_mtime_ns} ".encode())
+            found.update(f"{os.path.basename(path)} {os.stat(path).st_mtime_ns} ".encode())
     except OSError:
         return 0
     return found.intdigest()

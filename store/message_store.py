@@ -12,6 +12,7 @@ import structlog
 import trio
 from attrs import define, field, frozen
 
+from store import disk_space
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog, PutMessage, PutResult
 from store.config import BrokerRole, StoreConfig
@@ -33,9 +34,13 @@ from store.query_message import QueryResult, query_message
 from store.read_check import ReadCheck
 from store.record_scan import DispatchEntry
 from store.recovery import recover
+from store.recovery_points import RecoveryPoints
+from store.retention import NO_FLOOR
+from store.retention_service import RetentionService
 from store.running_flags import Condition, RunningFlags
 from store.scrub import ScrubService
-from store.sync import is_passing, sync_directory
+from store.side_files import SideFiles
+from store.sync import is_no_space, is_passing, make_directory, sync_directory
 from store.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -79,6 +84,10 @@ class MessageStore:
 
     config: StoreConfig
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000, kw_only=True)
+    disk_usage: Callable[[Path], float] = field(default=lambda path: disk_space.usage_ratio(path), kw_only=True)
+    retention_floor: Callable[[], int] = field(
+        default=lambda: NO_FLOOR, init=False
+    )  # The lowest byte replicas still need.
     on_arrival: list[ArrivalListener] = field(factory=list, init=False)
     appended: list[Callable[[], None]] = field(factory=list, init=False)
     commit_log: CommitLog = field(init=False)
@@ -92,6 +101,7 @@ class MessageStore:
     digest: DigestService = field(init=False)
     scrub: ScrubService = field(init=False)
     index: IndexService = field(init=False)
+    retention: RetentionService = field(init=False)
     flags: RunningFlags = field(factory=RunningFlags, init=False)
     _root: Path = field(init=False)
     _spare_path: Path = field(init=False)
@@ -99,6 +109,7 @@ class MessageStore:
     _queues: ConsumeQueueTable = field(init=False)
     _queue_flusher: FlushConsumeQueueService = field(init=False)
     _checkpoint: Checkpoint = field(init=False)
+    _points: RecoveryPoints = field(init=False)
     _read_check: ReadCheck = field(init=False)
     _lock_fd: int = field(default=-1, init=False)
     _pending: list[DispatchEntry] = field(factory=list, init=False)  # Written, not yet in the queues.
@@ -128,7 +139,17 @@ class MessageStore:
         self._queues = ConsumeQueueTable(self._root / "consumequeue", config.consume_queue_file_size)
         self._checkpoint = Checkpoint(self._root / "checkpoint")
         self.flusher = FlushService(self.commit_log, config, self._checkpoint, self.fail)
-        self._queue_flusher = FlushConsumeQueueService(self._queues, config, self._checkpoint, self.fail)
+        side = SideFiles(self._root / "twinlog")
+        self._points = RecoveryPoints(self.commit_log, self._queues, side, self.damaged)
+        self._queue_flusher = FlushConsumeQueueService(
+            self._queues,
+            config,
+            self._checkpoint,
+            self.fail,
+            self._points,
+            self.flusher,
+            level_offset=lambda: self.dispatched_offset,
+        )
         self._read_check = ReadCheck(self.commit_log, KnownDamage(self.damaged))
         self.digest = DigestService(
             self.commit_log,
@@ -146,6 +167,17 @@ class MessageStore:
             self.delays_ms,
             memory_bytes_max(config.access_message_in_memory_max_ratio),
         )
+        self.retention = RetentionService(
+            log=self.commit_log,
+            queues=self._queues,
+            config=config,
+            flags=self.flags,
+            fail=self.fail,
+            floor=lambda: min(self.retention_floor(), self.dispatched_offset, self.flushed_offset),
+            now_s=lambda: self.now_ms() / 1000,
+            disk_usage=lambda path: self.disk_usage(path),
+            clock_path=self._root / "twinlog" / "clock",
+        )
 
         self.index = IndexService(
             self._root / "index", self.commit_log, config, self._checkpoint, lambda: self.dispatched_offset
@@ -159,7 +191,7 @@ class MessageStore:
         Raises StoreDirectoryError when the directory cannot be opened as it lies, OSError when the disk refuses.
         """
         for directory in (self._root, self.commit_log.files.directory, self._queues.directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directory(directory)
         self._lock_fd = take_lock(self._root / "lock")
         try:
             self._load()
@@ -170,7 +202,6 @@ class MessageStore:
     def _load(self) -> None:
         after_crash = (self._root / "abort").exists()
         self.commit_log.files.load()
-        self._queues.load()
         self._checkpoint.load()
         self._spare_path.unlink(missing_ok=True)
         started = time.monotonic()
@@ -178,6 +209,8 @@ class MessageStore:
             self.commit_log,
             self._queues,
             self._checkpoint,
+            self._points.side,
+            self.damaged,
             after_crash=after_crash,
             check_crc=self.config.check_crc_on_recover,
             delays_ms=self.delays_ms,
@@ -186,20 +219,16 @@ class MessageStore:
             "store recovered" if after_crash else "store opened",
             root=str(self._root),
             log=f"{self.commit_log.min_offset}..{recovered.end_offset}",
+            walked_from=recovered.start_offset,
             walked=recovered.records,
             dispatched=recovered.dispatched,
             seconds=round(time.monotonic() - started, 3),
         )
-        if recovered.cut_bytes:
-            log.warning(
-                "bytes behind the last whole record were cut",
-                offset=recovered.end_offset,
-                bytes=recovered.cut_bytes,
-                found=recovered.error or "an unfinished record",
-            )
         self.dispatched_offset = recovered.end_offset
-        self.flusher.last_store_timestamp = recovered.last_store_timestamp
-        self._queue_flusher.last_dispatched_timestamp = recovered.last_store_timestamp
+        self._points.last = recovered.last
+        self._points.offset = recovered.start_offset
+        self.flusher.last_store_timestamp = recovered.last.store_timestamp
+        self._queue_flusher.last_dispatched_timestamp = recovered.last.store_timestamp
         # After a crash what was read may still be in memory only.
         self.flusher.flushed_offset = self.commit_log.min_offset if after_crash else recovered.end_offset
         if after_crash:
@@ -221,6 +250,7 @@ class MessageStore:
             nursery.start_soon(self._queue_flusher.run)
             nursery.start_soon(self._allocate_task)
             nursery.start_soon(self._resume_task)
+            nursery.start_soon(self.retention.run)
             nursery.start_soon(self.index.run)
             nursery.start_soon(self.digest.run)
             nursery.start_soon(self.scrub.run)
@@ -241,6 +271,7 @@ class MessageStore:
         self._release()
 
     def _release(self) -> None:
+        self.retention.close()
         self.digest.release()
         self.commit_log.close()
         self._queues.close()
@@ -275,6 +306,8 @@ class MessageStore:
             log.error("the store takes no messages until the disk takes bytes again", reason=reason)
             self._lacks_file = lacks_file
             self._refused.set()
+        if is_no_space(error):
+            self.retention.make_room()
         stays = lacks_file or not is_passing(error)
         return PutStatus.CREATE_MAPPED_FILE_FAILED if stays else PutStatus.SERVICE_NOT_AVAILABLE
 
@@ -453,6 +486,7 @@ class MessageStore:
             del self._pending[:_DISPATCH_BATCH]
             self.dispatched_offset = batch[-1].phy_offset + batch[-1].size
             self._queue_flusher.last_dispatched_timestamp = batch[-1].store_timestamp
+            self._points.note(batch[-1].phy_offset, batch[-1].size, batch[-1].store_timestamp)
             self.index.feed(batch)
             for queue, codes in grown.items():
                 for listener in self.on_arrival:
@@ -479,8 +513,7 @@ class MessageStore:
             if self._lacks_file:
                 await self._make_spare()
         except OSError as error:
-            if not is_passing(error):
-                self.fail(f"writing the commit log failed: {error}")
+            self._disk_refuses("writing the commit log", error)
             return
         self.dispatch_pending()
         if not self._pending:

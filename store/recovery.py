@@ -1,143 +1,469 @@
 """Finds the end of the log after a start, and brings the queues level with it.
 
-After a normal exit the walk begins behind the last record that the queues know, if that is sound, else with the third last
-file; after a crash with the newest file that the checkpoint vouches for, and what the queues say of that part is written anew: of
-their units, too, only some may have reached the disk. Whatever lies behind the last sound record is cut, and the cut is durable.
-Sources: CommitLog.recoverNormally and recoverAbnormally, DefaultMessageStore.recover; RocketMQ 4.9.8. Unlike RocketMQ, a blank at
-the very end stays: a replica may already hold it. And RocketMQ walks the last three files in any case, which takes us seconds.
+Where the walk begins:
+- at our recovery point, when it fits the log: all below it is on the disk, and the queues are as it says. After a clean stop
+  it is the log's end, and nothing is walked;
+- else, when RocketMQ wrote last and stopped cleanly, with the third last file, or where the queues end, if that is earlier;
+- after a crash of RocketMQ with the newest file that its checkpoint vouches for.
+
+Queues that are lost, or of which anything is wrong, are made anew from the whole log.
+
+Behind bytes that are no record the next sound record is looked for. Where it goes on from what lies before the damage,
+the log does, too: only the damaged bytes are lost. Where it is older, or its place in its queue is taken, it is what an
+earlier cut by RocketMQ left behind, which clears nothing: the log ends before the damage. So it does when nothing sound
+follows. What is cut is kept in a side file, and the cut is durable.
+
+Sources: CommitLog.recoverNormally and recoverAbnormally, DefaultMessageStore.recover; RocketMQ 4.9.8. RocketMQ cuts at the
+first bytes that are no record, rebuilds no single queue, and forgets a blank at the very end, which stays here: a replica
+may already hold it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from pathlib import Path
 
-from attrs import frozen
+import structlog
+from attrs import define, field, frozen
+from xxhash import xxh3_64_intdigest
 
 from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
-from store.message import MAGIC_V1, MAGIC_V2, RECORD_V4, decode_message
-from store.record_scan import DispatchEntry, Scan, scan_records
+from store.damage import DamagedRanges
+from store.log_walk import walk as walk
+from store.message import MAGIC_V1, MAGIC_V2, QUEUELESS, RECORD_V4, SIZE_AND_MAGIC, TRANSACTION_MASK, decode_message
+from store.queue_manifest import QueueState
+from store.queue_rebuild import rebuild_queues
+from store.record_scan import DispatchEntry, scan_records
+from store.recovery_point import LastRecord, RecoveryPoint
+from store.resync import is_record
+from store.side_files import SideFiles
+from store.sync import sync_data, sync_directory
+
+log_lines = structlog.get_logger()
 
 _RECOVER_FILES = 3
-# Bytes. What an earlier cut of RocketMQ's left behind begins right at the end; no record is as long as this.
+# Zeros that are read behind the end, where they are no hole, before the rest is taken for zeros, too. What an earlier cut of
+# RocketMQ's left behind begins right at the end; after a crash, bytes in between may be missing.
 _LOOK_AFTER_CLEAN_STOP = 8 << 20
-# After a crash the rest of the file is made zero in any case; this much of it is looked at, to tell what was lost.
 _LOOK_AFTER_CRASH = 64 << 20
-_WINDOW = 4 << 20
 _SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
+# We note a recovery point each 256 MiB. When more of the log than this follows it, RocketMQ wrote that.
+_FOLLOWS_POINT_MAX = 1 << 30
+
+Key = tuple[str, int]
+
+
+@frozen
+class Cut:
+    """Bytes behind the end of the log that were none of it: `size` of them, of which the first `kept` are in `path`, too."""
+
+    size: int = 0
+    found: str = ""
+    path: Path | None = None
+    kept: int = 0
 
 
 @frozen
 class Recovered:
-    """What was done: the log ends at `end_offset`; `cut_bytes` held something that is no sound record, because of `error`."""
+    """What was done: the log ends at `end_offset`; `damaged` are the ranges found in it that hold no record."""
 
     start_offset: int
     end_offset: int
     records: int
     dispatched: int
-    cut_bytes: int
-    error: str | None
-    last_store_timestamp: int
-
-
-def walk(
-    log: CommitLog, offset: int, *, check_crc: bool, delays_ms: tuple[int, ...] = ()
-) -> Iterator[tuple[int, Scan]]:
-    """Scan the log from a record's start to its end or to the first bytes that are no record, a window at a time."""
-    window = _WINDOW
-    while offset < log.max_offset:
-        file = log.files.file_at(offset)
-        assert file is not None
-        size = min(window, file.end - offset)
-        scan = scan_records(
-            file.view(offset - file.start, size), offset, log.file_size, check_crc=check_crc, delays_ms=delays_ms
-        )
-        yield offset, scan
-        offset += scan.consumed
-        if scan.error is not None:
-            return
-        if scan.consumed == 0:  # A record, or a blank, that is larger than the window.
-            if size == file.end - offset:
-                return
-            window = max(window * 2, scan.needed)
+    cut: Cut
+    last: LastRecord
+    damaged: tuple[tuple[int, int], ...] = ()
+    rebuilt: dict[Key, str] = field(factory=dict)  # Queues that were made anew, and why.
+    from_point: bool = False
 
 
 def recover(
     log: CommitLog,
     queues: ConsumeQueueTable,
     checkpoint: Checkpoint,
+    side: SideFiles,
+    damaged: DamagedRanges,
     *,
     after_crash: bool,
     check_crc: bool,
     delays_ms: tuple[int, ...],
 ) -> Recovered:
-    """Walk, dispatch what the queues lack, cut. Raises OSError."""
-    behind = max(queues.max_phy_offset, log.min_offset)
-    last: DispatchEntry | None = None
-    if after_crash:
-        # Not behind the queues' end: somebody may have deleted them, for us to make them anew.
-        start = dispatch_from = min(_start_after_crash(log, checkpoint.recover_from_ms), behind)
-        queues.rewind(start)
-    else:
-        last = _last_dispatched(log, queues)
-        files = log.files.files[-_RECOVER_FILES:]
-        start = behind if last is not None else min(files[0].start if files else 0, behind)
-        dispatch_from = behind
-    end, records, dispatched, error = start, 0, 0, None
-    for offset, scan in walk(log, start, check_crc=check_crc, delays_ms=delays_ms):
-        end, error = offset + scan.consumed, scan.error
-        records += len(scan.entries)
-        last = scan.entries[-1] if scan.entries else last
-        fresh = [entry for entry in scan.entries if entry.phy_offset >= dispatch_from]
-        dispatched += sum(map(len, queues.put(fresh).values()))
-    if after_crash and last is not None and last.phy_offset + last.size == end and _is_torn(log, last):
-        end, error = last.phy_offset, "a record whose last bytes were not written"
-    cut_bytes = _dirty_bytes(log, end, _LOOK_AFTER_CRASH if after_crash else _LOOK_AFTER_CLEAN_STOP)
-    log.files.cut(end, is_clear=not after_crash and cut_bytes == 0)
-    if after_crash or queues.max_phy_offset > end:
-        queues.truncate(end)
-    queues.correct_min_offsets(log.min_offset)
-    log.next_queue_offsets = queues.next_offsets()
-    timestamp = last.store_timestamp if last is not None else 0
-    return Recovered(start, end, records, dispatched, cut_bytes, error if cut_bytes else None, timestamp)
+    """Open the queues of a log that is open, walk, dispatch what the queues lack, rebuild, cut. `damaged` is filled.
 
-
-def _is_torn(log: CommitLog, entry: DispatchEntry) -> bool:
-    """Whether the last record's properties end in a sector that was not written: nothing else in a record lacks a check."""
-    position = entry.phy_offset % log.file_size
-    in_last_sector = (position + entry.size) % _SECTOR or _SECTOR
-    raw = log.read(entry.phy_offset, entry.size)
-    if raw is None or in_last_sector >= entry.size or bytes(raw[-in_last_sector:]).strip(b"\0"):
-        return False
-    return decode_message(raw, check_crc=False).properties_raw.endswith(b"\0")
-
-
-def _last_dispatched(log: CommitLog, queues: ConsumeQueueTable) -> DispatchEntry | None:
-    """The last record that the queues know of; None when there is none there, or not a sound one."""
-    unit = queues.last_unit
-    record = log.read(unit.phy_offset, unit.size) if unit is not None else None
-    if unit is None or record is None:
-        return None
-    scan = scan_records(record, unit.phy_offset, log.file_size, check_crc=True)
-    return scan.entries[0] if scan.consumed == unit.size and len(scan.entries) == 1 else None
-
-
-def _start_after_crash(log: CommitLog, recover_from_ms: int) -> int:
-    """The start of the newest file whose first record is old enough to be on disk; the first file when none is."""
-    for file in reversed(log.files.files):
-        fields = RECORD_V4.unpack(file.read(0, RECORD_V4.size))
-        if fields[1] in (MAGIC_V1, MAGIC_V2) and 0 < fields[10] <= recover_from_ms:
-            return file.start
-    return log.min_offset
-
-
-def _dirty_bytes(log: CommitLog, end: int, look_max: int) -> int:
-    """How many bytes behind `end` are not just the zeros of a fresh file, counted to the end of what was written.
-
-    0 when the first `look_max` bytes behind it are zero.
+    Raises OSError, and StoreDirectoryError while nothing was changed yet.
     """
-    dirty = 0
-    for file in log.files.files:
-        position = max(0, end - file.start)
-        if position < file.size and not file.is_clear_from(position, look_max):
-            dirty = file.start + file.data_end(position) - end
-    return dirty
+    return _Recovery(log, queues, checkpoint, side, damaged, after_crash, check_crc, delays_ms).run()
+
+
+@define
+class _Recovery:
+    log: CommitLog
+    queues: ConsumeQueueTable
+    checkpoint: Checkpoint
+    side: SideFiles
+    damaged: DamagedRanges
+    after_crash: bool
+    check_crc: bool
+    delays_ms: tuple[int, ...]
+    point: RecoveryPoint | None = None
+    faults: dict[Key, str] = field(factory=dict)  # Queues to make anew, and why.
+    start: int = 0
+    end: int = 0
+    records: int = 0
+    dispatched: int = 0
+    error: str | None = None
+    last: DispatchEntry | None = None
+    last_of_point: LastRecord = field(factory=LastRecord)
+    newest_timestamp: int = 0
+
+    def run(self) -> Recovered:
+        self.point = self._trusted_point()
+        for damaged in self.point.damaged if self.point is not None else ():
+            if damaged[1] > self.log.min_offset:
+                self.damaged.add(*damaged)
+        self.faults = self._open_queues()
+        from_point = self.point is not None and self._starts_at(self.point)
+        if self.point is not None and from_point:
+            self.start = self.point.offset
+            self.last_of_point = self.point.last
+            self._settle_queues(self.point)
+        else:
+            self._find_queue_ends()
+            self.start = self._start_without_point()
+            if self.after_crash:
+                self.queues.rewind(self.start)
+        self._discard(self.faults)
+        self._rebuild_below_start()
+        self._walk()
+        if self._checkpoint_is_wrong() and not from_point:
+            log_lines.warning("the checkpoint is wrong; the whole log is walked", start=self.start)
+            self.start = self.log.min_offset
+            self.queues.rewind(self.start)
+            self._walk()
+        cut = self._cut()
+        self._finish_rebuild()
+        self.queues.correct_min_offsets(self.log.min_offset)
+        self.log.next_queue_offsets = self.queues.next_offsets()
+        return Recovered(
+            self.start,
+            self.end,
+            self.records,
+            self.dispatched,
+            cut,
+            self._last_record(),
+            tuple(self.damaged),
+            self.faults,
+            from_point,
+        )
+
+    # Where to begin
+
+    def _trusted_point(self) -> RecoveryPoint | None:
+        """The recovery point, if it belongs to this log."""
+        point = self.side.load_point()
+        if point is None or point.log_file_size != self.log.file_size:
+            return None
+        if not self.log.min_offset <= point.offset <= self.log.max_offset:
+            return None
+        last = point.last
+        if last.phy_offset < self.log.min_offset:  # Nothing left to recognise the log by.
+            return point if last.size == 0 or point.offset == self.log.min_offset else None
+        raw = self._read(last.phy_offset, last.size)
+        known = xxh3_64_intdigest(raw) == last.digest and is_record(raw, last.phy_offset, self.log.file_size)
+        return point if known else None
+
+    def _read(self, offset: int, size: int) -> bytes:
+        file = self.log.files.file_at(offset)
+        return file.read(offset - file.start, size) if file is not None else b""
+
+    def _starts_at(self, point: RecoveryPoint) -> bool:
+        """Whether to begin at the point: unless RocketMQ wrote much behind it."""
+        if self.after_crash:
+            return self.log.max_offset - point.offset <= _FOLLOWS_POINT_MAX + 2 * self.log.file_size
+        if point.offset == self.log.max_offset:
+            return True
+        head = self._read(point.offset, SIZE_AND_MAGIC.size)
+        file = self.log.files.files[-1]
+        return not any(head) and point.offset >= file.start
+
+    def _open_queues(self) -> dict[Key, str]:
+        sizes_are_known = self.point is not None and self.point.queue_file_size == self.queues.file_size
+        faults = self.queues.open(sizes_are_known=sizes_are_known)
+        for key in self.side.load_rebuild():
+            self.queues.get(*key)
+            faults.setdefault(key, "making it anew came to no end")
+        for state in self.point.queues if self.point is not None else ():
+            if state.max_offset > 0 and state.key not in faults and not self.queues.get(*state.key).files.files:
+                faults[state.key] = "its files are gone"
+        return faults
+
+    def _settle_queues(self, point: RecoveryPoint) -> None:
+        noted = {state.key: state for state in point.queues}
+        for queue in self._sound_queues():
+            state = noted.get((queue.topic, queue.queue_id))
+            if state is None:  # Made after the point was noted.
+                fault = queue.recover()
+                queue.rewind(point.offset)
+                fault = fault if queue.max_offset else None
+            else:
+                fault = queue.settle(state)
+            self._note_fault(queue, fault or (self._wrong_end(queue) if state is None else None))
+
+    def _find_queue_ends(self) -> None:
+        least = {state.key: state for state in self.point.queues} if self.point is not None else {}
+        for queue in self._sound_queues():
+            fault = queue.recover()
+            state = least.get((queue.topic, queue.queue_id))
+            if state is not None and queue.max_offset < state.max_offset:
+                fault = f"{queue.max_offset} units are there, where {state.max_offset} were"
+            self._note_fault(queue, fault or self._wrong_end(queue))
+
+    def _sound_queues(self) -> Iterable[ConsumeQueue]:
+        return (queue for queue in self.queues if (queue.topic, queue.queue_id) not in self.faults)
+
+    def _note_fault(self, queue: ConsumeQueue, fault: str | None) -> None:
+        if fault is not None:
+            self.faults[queue.topic, queue.queue_id] = fault
+
+    def _wrong_end(self, queue: ConsumeQueue) -> str | None:
+        """What is wrong with the last unit, when the log has bytes there, but not this message."""
+        unit = queue.unit(queue.max_offset - 1)
+        if unit is None or unit.is_blank or unit.phy_offset < self.log.min_offset:
+            return None
+        raw = self._read(unit.phy_offset, unit.size)
+        entries = scan_records(raw, unit.phy_offset, self.log.file_size, check_crc=False).entries
+        if not entries or len(raw) != unit.size:  # Damaged or never written: the walk will tell.
+            return None
+        if (entries[0].topic, entries[0].queue_id) == (queue.topic, queue.queue_id):
+            return None
+        return f"its last unit leads to a message of {entries[0].topic}, queue {entries[0].queue_id}"
+
+    def _start_without_point(self) -> int:
+        behind = max(self.queues.max_phy_offset, self.log.min_offset)
+        files = self.log.files.files
+        if self.after_crash:
+            # Not behind the queues' end: somebody may have deleted them, for us to make them anew.
+            start = min(self._vouched_for(), self._file_start(behind))
+        else:
+            start = min(files[-_RECOVER_FILES:][0].start if files else 0, self._file_start(behind))
+        return max(start, self.point.offset) if self.point is not None and not self.faults else start
+
+    def _file_start(self, offset: int) -> int:
+        """The start of the file that holds `offset`; the walk begins at a record's start, whatever a queue says."""
+        return max(self.log.min_offset, offset - offset % self.log.file_size)
+
+    def _vouched_for(self) -> int:
+        """The start of the newest file whose first record is old enough to be on disk; the first file when none is."""
+        for file in reversed(self.log.files.files):
+            fields = RECORD_V4.unpack(file.read(0, RECORD_V4.size))
+            if fields[1] in (MAGIC_V1, MAGIC_V2) and 0 < fields[10] <= self.checkpoint.recover_from_ms:
+                return file.start
+        return self.log.min_offset
+
+    def _checkpoint_is_wrong(self) -> bool:
+        """Whether it vouches for messages newer than any that there is."""
+        return (
+            self.after_crash
+            and self.start > self.log.min_offset
+            and self.checkpoint.recover_from_ms > max(self.newest_timestamp, 0)
+        )
+
+    # Queues made anew
+
+    def _discard(self, keys: Iterable[Key]) -> None:
+        """Empty queues; that they are incomplete from now on is noted first."""
+        keys = list(keys)
+        if keys:
+            self.side.save_rebuild(self.faults)
+            for key in keys:
+                self.queues.get(*key).discard()
+
+    def _rebuild_below_start(self) -> None:
+        if self.faults and self.start > self.log.min_offset:
+            self._rebuild(self.faults, self.start)
+
+    def _rebuild(self, keys: Iterable[Key], end: int) -> None:
+        rebuilt = rebuild_queues(
+            self.log, self.queues, set(keys), end=end, check_crc=self.check_crc, delays_ms=self.delays_ms
+        )
+        for damaged in rebuilt.damaged:
+            self.damaged.add(*damaged)
+
+    def _finish_rebuild(self) -> None:
+        """No number is given twice, though the log may no longer have its message. Then all of it goes to the disk."""
+        for state in self.point.queues if self.point is not None else ():
+            if state.key in self.faults:
+                self.queues.get(*state.key).pad(self._padded(state))
+        if not self.faults:
+            return
+        directories = {self.queues.directory}
+        for key in self.faults:
+            for file in self.queues.get(*key).files.files:
+                sync_data(file.fd)
+                directories |= {file.path.parent, file.path.parent.parent}
+        for directory in directories:
+            sync_directory(directory)
+        self.side.save_rebuild(())
+        names = [f"{topic}/{queue_id}: {fault}" for (topic, queue_id), fault in sorted(self.faults.items())]
+        log_lines.warning(
+            "consume queues were made anew from the commit log",
+            queues=len(names),
+            units=sum(self.queues.get(*key).max_offset for key in self.faults),
+            why=names[:10],
+        )
+
+    def _padded(self, state: QueueState) -> int:
+        """Up to where numbers were given: all that was noted, unless the log was cut below it."""
+        return state.max_offset if state.max_phy_offset <= self.end else 0
+
+    # The walk
+
+    def _walk(self) -> None:
+        """From `start` to the end of the log, which becomes `end`."""
+        self.end, self.error = self.start, None
+        numbers = self.queues.next_offsets()
+        damage: int | None = None  # Where the bytes begin that are no record, until it is known what follows.
+        gaps: dict[Key, str] = {}
+        for offset, scan in walk(self.log, self.start, check_crc=self.check_crc, delays_ms=self.delays_ms):
+            entries, end = scan.entries, offset + scan.consumed
+            if damage is not None and entries:
+                if self._is_left_over(entries, offset):
+                    self.error = f"{self.error}, then messages that were cut before"
+                    break
+                self._keep_damage(damage, offset)
+                damage = None
+            if scan.error is not None and self.after_crash and entries and self._is_torn(entries[-1], end):
+                end, entries = entries[-1].phy_offset, entries[:-1]
+            self._put(entries, numbers, gaps)
+            if damage is None:
+                self.end, self.error = end, scan.error
+                damage = end if scan.error is not None else None
+        self._fill_gaps(gaps)
+
+    def _put(self, entries: list[DispatchEntry], numbers: dict[Key, int], gaps: dict[Key, str]) -> None:
+        """Dispatch, but leave out the queues in which messages are missing that the log should have."""
+        for entry in entries:
+            if entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
+                continue
+            key = entry[:2]
+            number = numbers.get(key, 0)
+            if entry.queue_offset > number and key not in gaps and not self._is_explained(entry, number):
+                gaps[key] = f"messages {number} to {entry.queue_offset - 1} are missing"
+            numbers[key] = max(number, entry.queue_offset + 1)
+        self.records += len(entries)
+        wanted = [entry for entry in entries if entry[:2] not in gaps] if gaps else entries
+        self.dispatched += sum(map(len, self.queues.put(wanted).values()))
+        if entries:
+            self.last = entries[-1]
+            self.newest_timestamp = max(self.newest_timestamp, *(entry.store_timestamp for entry in entries))
+
+    def _is_explained(self, entry: DispatchEntry, number: int) -> bool:
+        """Whether it is known why messages `number` up to this one are not in its queue."""
+        queue = self.queues.get(entry.topic, entry.queue_id)
+        if (entry.topic, entry.queue_id) in self.faults or self.start == self.log.min_offset:
+            return True  # From the start of the log on there is no more to be had.
+        return self.damaged.overlaps(max(queue.max_phy_offset, 0), entry.phy_offset)
+
+    def _fill_gaps(self, gaps: dict[Key, str]) -> None:
+        if gaps:
+            self.faults |= gaps
+            self._discard(gaps)
+            self._rebuild(gaps, self.end)
+
+    def _is_left_over(self, entries: list[DispatchEntry], offset: int) -> bool:
+        """Whether sound records behind damage are from before a cut: older than the last one, or their number is taken.
+
+        Such records lie in the last file only: a cut deletes all files behind it.
+        """
+        for file in self.log.files.files:
+            if file.start > offset and self._begins_with_record(file.start):
+                return False
+        before = self.last.store_timestamp if self.last is not None else self.last_of_point.store_timestamp
+        if entries[0].store_timestamp < before:
+            return True
+        seen = set()
+        for entry in entries:
+            if entry[:2] in seen or entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
+                continue
+            seen.add(entry[:2])
+            queue = self.queues.get(*entry[:2])
+            if entry.queue_offset < queue.max_offset:
+                unit = queue.unit(entry.queue_offset)
+                if unit is None or unit.phy_offset != entry.phy_offset:
+                    return True
+        return False
+
+    def _begins_with_record(self, offset: int) -> bool:
+        size, magic = SIZE_AND_MAGIC.unpack(self._read(offset, SIZE_AND_MAGIC.size))
+        if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= self.log.file_size:
+            return False
+        return is_record(self._read(offset, size), offset, self.log.file_size)
+
+    def _keep_damage(self, start: int, end: int) -> None:
+        self.damaged.add(start, end)
+        log_lines.error(
+            "damaged bytes in the commit log; the messages behind them are kept",
+            offset=start,
+            bytes=end - start,
+            found=self.error,
+            advice="copy what is lost from another replica, or this store's files from a backup",
+        )
+
+    def _is_torn(self, entry: DispatchEntry, end: int) -> bool:
+        """Whether a record's properties end in a sector that was not written: nothing else in a record lacks a check."""
+        if entry.phy_offset + entry.size != end:
+            return False
+        in_last_sector = end % self.log.file_size % _SECTOR or _SECTOR
+        raw = self._read(entry.phy_offset, entry.size)
+        if in_last_sector >= entry.size or any(raw[-in_last_sector:]):
+            return False
+        return decode_message(raw, check_crc=False).properties_raw.endswith(b"\0")
+
+    # The end
+
+    def _cut(self) -> Cut:
+        """Let the log end at `end`: keep what lies behind it elsewhere, then remove it, durably."""
+        cut = self._keep_behind_end()
+        if self.point is not None and self.point.offset > self.end:
+            self.side.drop_point()
+        self.log.files.cut(self.end, is_clear=not self.after_crash and cut.size == 0)
+        if self.after_crash or self.queues.max_phy_offset > self.end:
+            self.queues.truncate(self.end)
+        return cut
+
+    def _keep_behind_end(self) -> Cut:
+        look_max = _LOOK_AFTER_CRASH if self.after_crash else _LOOK_AFTER_CLEAN_STOP
+        size = 0
+        for file in self.log.files.files:
+            position = max(0, self.end - file.start)
+            if position < file.size and not file.is_clear_from(position, look_max):
+                size = file.start + file.data_end(position) - self.end
+        if not size:
+            return Cut()
+        found = self.error or "an unfinished record"
+        path, kept = None, 0
+        try:
+            path, kept = self.side.keep_cut(self.end, size, self._read_behind_end)
+        except OSError as error:
+            found = f"{found}; not kept: {error}"
+        log_lines.warning(
+            "bytes behind the last whole record were cut",
+            offset=self.end,
+            bytes=size,
+            found=found,
+            kept_in=str(path),
+            bytes_kept=kept,
+        )
+        return Cut(size, found, path, kept)
+
+    def _read_behind_end(self, offset: int, size: int) -> bytes:
+        return self._read(offset, min(size, self.log.file_size - offset % self.log.file_size))
+
+    def _last_record(self) -> LastRecord:
+        """For the next recovery point."""
+        if self.last is None:
+            return self.last_of_point
+        raw = self._read(self.last.phy_offset, self.last.size)
+        return LastRecord(self.last.phy_offset, self.last.size, xxh3_64_intdigest(raw), self.last.store_timestamp)

@@ -32,13 +32,16 @@ def find_record(data: bytes | bytearray, at: int, phy_offset: int, file_size: in
     return -1
 
 
-def next_record(read: Read, start: int, end: int, file_size: int, *, window: int = _WINDOW) -> int | None:
+def next_record(
+    read: Read, start: int, end: int, file_size: int, *, heads_end: int | None = None, window: int = _WINDOW
+) -> int | None:
     """The log offset of the first sound record in bytes `start` to `end` of the log; None when there is none.
 
-    Reads a window at a time, across file ends; raises what `read` raises.
+    Records that begin behind `heads_end` are not looked for. Reads a window at a time, across file ends; raises what
+    `read` raises.
     """
     assert window > _HEAD_SIZE
-    while start < end:
+    while start < (end if heads_end is None else min(end, heads_end)):
         file_end = min(end, start - start % file_size + file_size)
         size = min(window, file_end - start)
         data = read(start, size)

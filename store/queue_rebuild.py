@@ -1,0 +1,50 @@
+"""Makes consume queues anew from the log: what RocketMQ does when their directory is gone, for those that need it.
+
+The caller has emptied the queues, holds the store's lock, and brings them to the disk afterwards.
+"""
+
+from collections.abc import Collection
+
+from attrs import frozen
+
+from store.commit_log import CommitLog
+from store.consume_queue_table import ConsumeQueueTable
+from store.log_walk import walk
+
+
+@frozen
+class Rebuilt:
+    """What a rebuild did: `records` were looked at, `units` written; `damaged` are the ranges of the log that hold no record."""
+
+    records: int
+    units: int
+    damaged: tuple[tuple[int, int], ...]
+
+
+def rebuild_queues(
+    log: CommitLog,
+    queues: ConsumeQueueTable,
+    keys: Collection[tuple[str, int]] | None = None,
+    *,
+    end: int | None = None,
+    check_crc: bool = True,
+    delays_ms: tuple[int, ...] = (),
+) -> Rebuilt:
+    """Put every record of the log below `end` into its queue, if that is one of `keys` (topic, queue id); None: all of them.
+
+    Units are written byte for byte as they were: a queue whose first messages the log no longer has begins behind blanks,
+    and blanks stand for messages that are damaged. Raises OSError; call again with emptied queues then.
+    """
+    records = units = 0
+    damaged: list[tuple[int, int]] = []
+    damage: int | None = None
+    for offset, scan in walk(log, log.min_offset, end, check_crc=check_crc, delays_ms=delays_ms):
+        if damage is not None:
+            damaged.append((damage, offset))
+        damage = offset + scan.consumed if scan.error is not None else None
+        records += len(scan.entries)
+        wanted = scan.entries if keys is None else [entry for entry in scan.entries if entry[:2] in keys]
+        units += sum(map(len, queues.put(wanted).values()))
+    if damage is not None and end is not None and damage < end:
+        damaged.append((damage, end))
+    return Rebuilt(records, units, tuple(damaged))
