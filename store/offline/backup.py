@@ -21,7 +21,6 @@ from pathlib import Path
 
 from attrs import define, field
 
-from store.config import StoreConfig
 from store.offline import manifest
 from store.offline.backup_target import BackupTarget, open_target
 from store.offline.copying import copy_file, digest_of, read_stable
@@ -31,6 +30,7 @@ from store.offline.log_view import find_log_end
 from store.offline.manifest import BackedUpDamage, BackedUpFile, BackupError, BackupSource, Manifest
 from store.offline.pinned import PinnedReader, pin_growth, pin_series
 from store.offline.queue_builder import queues_to_keep
+from store.offline.rebuild import Shape
 from store.offline.walk import Gap, walk_log
 from store.sync import sync_directory
 
@@ -62,6 +62,7 @@ class _Backup:
     def run(self) -> Manifest:
         created_ms = time.time_ns() // 1_000_000
         was_running = self.directory.is_running
+        shape = Shape.of(self.directory)
         files = list(self._copy_config())
         reader = PinnedReader()
         try:
@@ -87,7 +88,10 @@ class _Backup:
                 was_running=was_running,
             ),
             commit_log_file_size=log.file_size,
-            consume_queue_file_size=queue_file_size(self.directory),
+            consume_queue_file_size=shape.queue_file_size,
+            index_slots=shape.index.slots,
+            index_items=shape.index.items,
+            message_delay_level=self.directory.options.message_delay_level,
             min_offset=log.min_offset,
             end_offset=end,
             records=walked.records,
@@ -118,7 +122,7 @@ class _Backup:
         """The last file of each queue that has no message in the log: it is what keeps the queue's numbering."""
         for queue in queues_to_keep(self.directory.queues, log.min_offset):
             name = f"consumequeue/{queue.topic}/{queue.queue_id}/{queue.name}"
-            yield self.target.write(name, queue.units, queue.mtime_ns, size=queue_file_size(self.directory))
+            yield self.target.write(name, queue.units, queue.mtime_ns, size=queue.file_size)
 
     def _copy_log(self, log: FileSeries, end: int, reader: PinnedReader) -> Iterator[BackedUpFile]:
         """Every file that has a byte below the end; one that an earlier run copied as a whole is not copied again."""
@@ -222,9 +226,3 @@ def walk_copy(log: FileSeries) -> Walked:
             if found.first_stored_ms is None:
                 found.first_stored_ms = piece.entries[0].store_timestamp
     return found
-
-
-def queue_file_size(directory: StoreDirectory) -> int:
-    """Bytes of one consume queue file; RocketMQ's default where no queue tells."""
-    sizes = {series.file_size for series in directory.queues.values() if series.files}
-    return min(sizes) if sizes else StoreConfig().consume_queue_file_size

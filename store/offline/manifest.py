@@ -62,6 +62,9 @@ class Manifest:
     source: BackupSource
     commit_log_file_size: int
     consume_queue_file_size: int
+    index_slots: int
+    index_items: int
+    message_delay_level: str
     min_offset: int
     end_offset: int
     records: int

@@ -75,6 +75,7 @@ class KeptQueue:
     topic: str
     queue_id: int
     name: str
+    file_size: int
     units: bytes
     mtime_ns: int
 
@@ -89,4 +90,5 @@ def queues_to_keep(queues: dict[tuple[str, int], FileSeries], min_phy_offset: in
         file = series.file_at(end - UNIT.size)
         if file is not None:
             units = series.read(file.start, end - file.start)
-            yield KeptQueue(topic, queue_id, file.path.name, units, file.path.stat().st_mtime_ns)
+            mtime_ns = file.path.stat().st_mtime_ns
+            yield KeptQueue(topic, queue_id, file.path.name, series.file_size, units, mtime_ns)
