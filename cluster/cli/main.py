@@ -8,6 +8,7 @@ import click
 
 from cluster.cli.consume import consume
 from cluster.cli.data import send, topic_group
+from cluster.cli.log_group import log_group
 from cluster.cli.look import list_members
 from cluster.cli.options import examples
 from cluster.cli.run import broker, namesrv, up
@@ -44,7 +45,7 @@ def cli() -> None:
     """A message broker, name server and replica that RocketMQ's clients, brokers and tools know how to talk to."""
 
 
-COMMANDS = (up, namesrv, broker, list_members, topic_group, send, consume)
+COMMANDS = (up, namesrv, broker, list_members, topic_group, send, consume, log_group)
 for command in COMMANDS:
     cli.add_command(command)
 
