@@ -21,6 +21,7 @@ from cluster.broker.delay_service import ScheduleMessageService
 from cluster.broker.json_file import JsonFile
 from cluster.broker.lock_manager import RebalanceLockManager
 from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
+from cluster.broker.offset_moved import OffsetMovedEvents
 from cluster.broker.rates import DailyTotals, PullCounters, Rates
 from cluster.broker.registration import Master, RegistrationService
 from cluster.broker.slave_sync import SlaveSynchronize
@@ -90,6 +91,7 @@ class BrokerParts:
     remoting: RemotingClient = field(factory=RemotingClient, init=False)
     registration: RegistrationService = field(init=False)
     slave_sync: SlaveSynchronize = field(init=False)
+    offset_moved: OffsetMovedEvents = field(factory=OffsetMovedEvents, init=False)
     pulls: PullCounters = field(factory=PullCounters, init=False)
     rates: Rates = field(factory=Rates, init=False)
     puts_by_day: DailyTotals = field(factory=DailyTotals, init=False)

@@ -3,9 +3,12 @@
 Source: PullMessageProcessor.java (RocketMQ 4.9.8). Records leave as views of the log; nothing copies a body.
 """
 
+import trio
+
 from cluster.broker import names
 from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
 from cluster.broker.long_polling import HeldPull
+from cluster.broker.offset_moved import OffsetMoved
 from cluster.broker.parts import BrokerParts
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.broker.topic_config import PERM_READ
@@ -14,6 +17,7 @@ from cluster.remoting.errors import RequestError
 from cluster.remoting.headers import LitePullMessage, PullMessage
 from cluster.remoting.server import Reply, Request
 from store.get_message import GetResult, GetStatus
+from store.message import host_bytes
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of sys_flag.
 SUSPEND_MS_MAX = 10 * 60_000  # Ours: nobody is held longer, whatever the request says.
@@ -52,9 +56,12 @@ def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hol
         _hold(broker, header, request, subscription)
         return None
     suggested = suggested_broker(result, group, slave_read_enable=broker.config.slave_read_enable)
-    if code == ResponseCode.PULL_OFFSET_MOVED and broker.is_slave and not broker.store.config.offset_check_in_slave:
-        # A consumer that is ahead of this slave goes back to the master instead of being reset.
-        code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
+    if code == ResponseCode.PULL_OFFSET_MOVED:
+        if not broker.is_slave:
+            _report_moved(broker, header, result.next_offset)
+        elif not broker.store.config.offset_check_in_slave:
+            # A consumer that is ahead of this slave goes back to the master instead of being reset.
+            code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
     broker.pulls.count(result.message_count)
     return Reply(
         code=code,
@@ -67,6 +74,19 @@ def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hol
         },
         body=result.buffers if code == ResponseCode.SUCCESS else b"",
     )
+
+
+def _report_moved(broker: BrokerParts, header: PullMessage, new_offset: int) -> None:
+    event = OffsetMoved(
+        header.consumer_group,
+        broker.config.broker_name,
+        header.topic,
+        header.queue_id,
+        header.queue_offset,
+        new_offset,
+    )
+    if broker.offset_moved.is_due(event, trio.current_time()):
+        broker.store.put([event.message(host_bytes(broker.address), broker.now_ms())])
 
 
 def code_of(status: GetStatus, requested: int) -> ResponseCode:

@@ -1,16 +1,19 @@
 """11: what a consumer may fetch, what it is told, and how long it waits."""
 
+import attrs
 import pytest
 import trio
 
+from cluster.broker.offset_moved import OffsetMoved, OffsetMovedEvents
 from cluster.broker.processors.pull import code_of, suggested_broker
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.broker.topic_config import TopicConfig
 from cluster.remoting.codes import ResponseCode
 from store.config import BrokerRole
 from store.get_message import GetResult, GetStatus
-from store.message import decode_message
+from store.message import decode_message, host_bytes
 from tests.cluster.broker.helpers import FakeConnection, heartbeat, make_broker, opened, put
+from tests.store.java_map import JavaHashMap
 
 PULL = {
     "consumerGroup": "G",
@@ -132,12 +135,85 @@ def test_slow_groups_are_sent_to_a_slave_where_that_is_allowed(slave_read, slow,
     assert suggested_broker(result, SubscriptionGroupConfig(name="G"), slave_read_enable=slave_read) == broker_id
 
 
+@pytest.mark.parametrize(
+    ("role", "slave_read", "slow", "broker_id"),
+    [
+        (BrokerRole.ASYNC_MASTER, False, True, 0),
+        (BrokerRole.ASYNC_MASTER, True, False, 3),
+        (BrokerRole.ASYNC_MASTER, True, True, 5),
+        (BrokerRole.SLAVE, False, True, 0),
+        (BrokerRole.SLAVE, True, False, 3),
+        (BrokerRole.SLAVE, True, True, 5),
+    ],
+)
+@pytest.mark.parametrize("offset", [0, 1, 9])
+async def test_every_answer_says_where_to_pull_next(tmp_path, role, slave_read, slow, broker_id, offset):
+    """Slow: what was looked at lies farther behind the log's end than memory reaches. Only what is found can be slow."""
+    broker = make_broker(tmp_path, slave_read_enable=slave_read)
+    async with opened(broker) as client:
+        put(broker)
+        put(broker, "T2")
+    broker = make_broker(tmp_path, role=role, slave_read_enable=slave_read)
+    ratio = {"access_message_in_memory_max_ratio": 0} if slow else {}
+    broker.store.config = attrs.evolve(broker.store.config, **ratio)
+    async with opened(broker) as client:
+        broker.topics.update(TopicConfig("T1", 1, 1))
+        group = SubscriptionGroupConfig(name="G", broker_id=3, which_broker_when_consume_slowly=5)
+        broker.groups.update(group)
+        fields = {"queueOffset": offset, "sysFlag": OWN_SUBSCRIPTION, "subscription": "*"}
+        reply = client.ask(11, **{**PULL, **fields})
+        expected = broker_id if offset == 0 else (3 if slave_read else 0)
+        moved_back = offset == 9 and role is BrokerRole.SLAVE
+        assert reply.code == {0: 0, 1: 19, 9: 20 if moved_back else 21}[offset]
+        assert reply.ext["suggestWhichBrokerId"] == str(3 if moved_back else expected)
+
+
+def moved_events(broker):
+    broker.store.dispatch_pending()
+    queue = broker.store.queue("OFFSET_MOVED_EVENT", 0)
+    return [decode_message(broker.store.message_at(queue.unit(n).phy_offset)) for n in range(queue.max_offset)]
+
+
+async def test_a_consumer_that_is_moved_is_reported(tmp_path, autojump_clock):
+    """As RocketMQ 4.9 writes it; the same again a minute later at the soonest."""
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        serving(broker, client)
+        put(broker)
+        for _ in range(3):
+            assert client.ask(11, **{**PULL, "queueOffset": 9}).code == 21
+        (event,) = moved_events(broker)
+        assert event.body == (
+            b'{"consumerGroup":"G","messageQueue":{"brokerName":"broker-a","queueId":0,"topic":"T1"},'
+            b'"offsetNew":1,"offsetRequest":9}'
+        )
+        in_java = JavaHashMap()
+        for name, value in (("TAGS", "G"), ("DELAY", "0"), ("KEYS", "G")):
+            in_java.put(name, value)
+        assert event.properties_raw == "\x02".join(map("\x01".join, in_java.items())).encode()
+        assert event.born_host == event.store_host == host_bytes("127.0.0.1:10911")
+        assert broker.store.queue("OFFSET_MOVED_EVENT", 0).unit(0).tags_code == ord("G")
+        assert client.ask(11, **{**PULL, "queueOffset": 8}).code == 21
+        assert len(moved_events(broker)) == 2
+        await trio.sleep(61)
+        assert client.ask(11, **{**PULL, "queueOffset": 9}).code == 21
+        assert len(moved_events(broker)) == 3
+
+
+def test_a_consumer_out_of_its_mind_does_not_fill_the_disk():
+    events = OffsetMovedEvents()
+    due = sum(events.is_due(OffsetMoved("G", "b", "T1", 0, n, 1), now=n / 100) for n in range(60_00))
+    assert due == 100
+    assert events.is_due(OffsetMoved("G", "b", "T1", 0, 7, 1), now=60)
+
+
 async def test_a_consumer_ahead_of_a_slave_goes_back_to_the_master(tmp_path):
     """21 would make it lose its place."""
     async with opened(make_broker(tmp_path, role=BrokerRole.SLAVE)) as client:
         client.broker.topics.update(TopicConfig("T1", 1, 1))
         reply = client.ask(11, **{**PULL, "queueOffset": 9, "sysFlag": OWN_SUBSCRIPTION, "subscription": "*"})
         assert reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert moved_events(client.broker) == []
         assert (reply.ext["nextBeginOffset"], reply.ext["suggestWhichBrokerId"]) == ("9", "0")
 
 
