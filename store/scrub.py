@@ -150,11 +150,12 @@ class ScrubService:
             self.scrubbed_bytes += size
             offset = piece.end
             await trio.sleep_until(began + size / self.bytes_per_second)
-        for block in differing:
+        if cuts != self.digest.cuts:
+            return
+        for queue, run in runs.items():
+            self.check.trust(queue, run.start, run.end)
+        for block in differing:  # Afterwards: it may find that some of them are not to be trusted.
             await self._explain(block)
-        if cuts == self.digest.cuts:
-            for queue, run in runs.items():
-                self.check.trust(queue, run.start, run.end)
 
     def _is_cached(self, offset: int) -> bool:
         return offset >= self.log.max_offset - self.cached_bytes
