@@ -1,7 +1,7 @@
 """Makes a store directory from a backup: a broker, ours or RocketMQ's, starts from it as after a clean stop.
 
-All of it is made in DIR/restoring and moved to its place when it is whole; ended at any step, another run begins again, or goes
-on with the moves.
+All of it is made in DIR/restoring. When it is whole, DIR/restoring.json says so, and everything is moved to its place. Ended at any
+step, another run begins again, or goes on with the moves.
 """
 
 import os
@@ -28,7 +28,7 @@ from store.offline.rebuild import INDEX, QUEUES, Plan, Rebuilt, Shape, build
 from store.sync import sync_directory
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
-WORK, WHOLE = "restoring", "whole"
+WORK, WHOLE = "restoring", "restoring.json"
 _NOT_OURS = {"lock", "lost+found"}  # May lie in a directory that counts as empty.
 _PLACES = ("config", "commitlog", QUEUES)  # Where the files of a backup lie.
 
@@ -49,36 +49,35 @@ def restore(backup: Path, root: Path, progress: Progress = lambda _done, _total:
     """
     made = manifest.load(backup)
     root.mkdir(parents=True, exist_ok=True)
-    work = root / WORK
-    others = set(os.listdir(root)) - _NOT_OURS - {WORK}
-    if others and not (work / WHOLE).exists():
+    names = set(os.listdir(root))
+    if WHOLE not in names and names - _NOT_OURS - {WORK, f"{WHOLE}.new"}:
         raise BackupRefusedError(f"{root} is not empty")
     lock = take_lock(root / "lock")
     try:
-        if not (work / WHOLE).exists():
-            if work.exists():
-                shutil.rmtree(work)
-            work.mkdir()
-            rebuilt = _Restore(backup, work, made, progress).run()
-            write_durably(work / WHOLE, orjson.dumps({"id": made.backup_id, "rebuilt": attrs.asdict(rebuilt)}))
-        noted = orjson.loads((work / WHOLE).read_bytes())
+        if WHOLE not in names:
+            if WORK in names:
+                shutil.rmtree(root / WORK)
+            (root / WORK).mkdir()
+            rebuilt = _Restore(backup, root / WORK, made, progress).run()
+            write_durably(root / WHOLE, orjson.dumps({"id": made.backup_id, "rebuilt": attrs.asdict(rebuilt)}))
+        noted = orjson.loads((root / WHOLE).read_bytes())
         if noted["id"] != made.backup_id:
             raise BackupRefusedError(f"{root} holds the unfinished restore of another backup")
-        _move_up(work, root)
+        _move_up(root)
         return Restored(manifest=made, rebuilt=Rebuilt(**noted["rebuilt"]))
     finally:
         os.close(lock)
 
 
-def _move_up(work: Path, root: Path) -> None:
-    """Every entry to its place, the mark that all is whole last. Raises OSError."""
-    for entry in sorted(work.iterdir()):
-        if entry.name != WHOLE:
+def _move_up(root: Path) -> None:
+    """Every entry to its place. Raises OSError."""
+    work = root / WORK
+    if work.exists():
+        for entry in sorted(work.iterdir()):
             entry.rename(root / entry.name)
-    sync_directory(work)
-    sync_directory(root)
-    (work / WHOLE).unlink()
-    work.rmdir()
+        work.rmdir()
+        sync_directory(root)
+    (root / WHOLE).unlink()
     sync_directory(root)
 
 
