@@ -45,6 +45,14 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory, and those above it that are missing, durably. Raises OSError."""
+    if not path.is_dir():
+        make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+        sync_directory(path.parent)
+
+
 def is_passing(error: OSError) -> bool:
     """Whether the disk refused something without losing anything, so that it can be tried again."""
     return not isinstance(error, SyncError) and error.errno in _PASSING

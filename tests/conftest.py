@@ -20,6 +20,8 @@ import structlog
 import trio
 from hypothesis import settings
 
+from store import disk_space
+
 NEED_JAVA = {Path(__file__).parent / name for name in ("interop", "handover")}
 
 # Seconds of one example say nothing on a busy machine; pytest's own time limit catches what hangs.
@@ -32,6 +34,12 @@ def plain_log():
     """A command that a test runs in this process sets up the log; the next test starts without that."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def roomy_disk(monkeypatch):
+    """How full this machine's disk is decides no test: a store refuses messages on a full one."""
+    monkeypatch.setattr(disk_space, "usage_ratio", lambda path: 0.5)
 
 
 @cache

@@ -1,0 +1,62 @@
+"""How full a disk is, by RocketMQ's own sum, and what follows from it.
+
+Source: UtilAll.getDiskPartitionSpaceUsedPercent, DefaultMessageStore.CleanCommitLogService.isSpaceToDelete; RocketMQ 4.9.8.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+UNKNOWN = -1.0  # No such path.
+
+
+def usage_ratio(path: Path) -> float:
+    """The used part of the disk that holds `path`, rounded up to whole percents; UNKNOWN when there is no such path.
+
+    What only the super-user may write counts as neither used nor free.
+    """
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return UNKNOWN
+    return used_ratio(total=found.f_blocks, free=found.f_bfree, usable=found.f_bavail)
+
+
+def used_ratio(*, total: int, free: int, usable: int) -> float:
+    """The same of three sizes in any unit."""
+    used = total - free
+    entire = used + usable
+    return -(-used * 100 // entire) / 100 if entire else UNKNOWN
+
+
+@frozen
+class DiskLimits:
+    """Percent. Above `clean` old files go at any hour, above `forced` whatever their age, above `full` producers are refused."""
+
+    clean: int
+    forced: int
+    full: int
+
+
+@frozen
+class DiskState:
+    """What to do about a disk that is used to `ratio`."""
+
+    ratio: float
+    must_clean: bool
+    must_force: bool
+    is_full: bool
+
+
+def judge(ratios: Sequence[float], limits: DiskLimits) -> DiskState:
+    """The fullest of the disks that a store lies on decides; one that is unknown needs room, as in RocketMQ."""
+    ratio = max(ratios)
+    percent = round(ratio * 100)
+    return DiskState(
+        ratio=ratio,
+        must_clean=min(ratios) < 0 or percent > limits.clean,
+        must_force=percent > limits.forced or percent > limits.full,
+        is_full=percent > limits.full,
+    )
