@@ -1,7 +1,7 @@
 """Makes a store directory from a backup: a broker, ours or RocketMQ's, starts from it as after a clean stop.
 
-All of it is made in DIR/restoring. When it is whole, DIR/restoring.json says so, and everything is moved to its place. Ended at any
-step, another run begins again, or goes on with the moves.
+All of it is made in DIR/restoring. When it is whole, DIR/restoring.json says so, and everything is moved to its place. Ended at
+any step, another run begins again, or goes on with the moves.
 """
 
 import os
@@ -77,8 +77,7 @@ def _move_up(root: Path) -> None:
             entry.rename(root / entry.name)
         work.rmdir()
         sync_directory(root)
-    (root / WHOLE).unlink()
-    sync_directory(root)
+    (root / WHOLE).unlink()  # Should that come back after a crash, it does no harm.
 
 
 @define
