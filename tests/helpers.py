@@ -15,7 +15,8 @@ from store.offset_waiters import PutStatus
 
 def open_store(root: Path, *, file_size: int = 16_384, role: BrokerRole = BrokerRole.SYNC_MASTER) -> MessageStore:
     """A store with small files, loaded but not run: it appends and reads, and does nothing by itself."""
-    store = MessageStore(StoreConfig(root=root, mapped_file_size_commit_log=file_size, broker_role=role))
+    sizes = {"mapped_file_size_commit_log": file_size, "max_hash_slot_num": 100, "max_index_num": 400}
+    store = MessageStore(StoreConfig(root=root, broker_role=role, **sizes))
     store.load()
     return store
 

@@ -36,6 +36,8 @@ def config(root: Path, **options: object) -> StoreConfig:
     options = {
         "mapped_file_size_commit_log": FILE_SIZE,
         "mapped_file_size_consume_queue": CONSUME_QUEUE_FILE_SIZE,
+        "max_hash_slot_num": 100,
+        "max_index_num": 400,
         **options,
     }
     return StoreConfig(root=root, **options)

@@ -9,7 +9,7 @@ from store.message import decode_message
 from store.message_store import MessageStore
 from tests.cluster.broker.wire import directed_frames
 from tests.store import golden
-from tests.store.indexes import ITEMS, SLOTS, index_files, make_index, open_log, running, take_apart, until_level
+from tests.store.indexes import index_files, make_index, open_log, running, take_apart, until_level
 
 FOREVER = (0, (1 << 63) - 1)
 
@@ -56,7 +56,7 @@ async def test_rocketmqs_own_files_stay_as_they_are(captured):
 async def store(captured, nursery):
     """The store over a captured directory, its index made anew."""
     shutil.rmtree(captured / "index")
-    store = MessageStore(golden.config(captured, max_hash_slot_num=SLOTS, max_index_num=ITEMS))
+    store = MessageStore(golden.config(captured))
     store.load()
     await nursery.start(store.run)
     await until_level(store.index)

@@ -89,7 +89,12 @@ def make_broker(root: Path, *, role: BrokerRole = BrokerRole.ASYNC_MASTER, **opt
     if role is BrokerRole.SLAVE:
         settings.setdefault("broker_id", 1)
     store = StoreConfig(
-        root=root, broker_role=role, mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=2000
+        root=root,
+        broker_role=role,
+        mapped_file_size_commit_log=1 << 20,
+        mapped_file_size_consume_queue=2000,
+        max_hash_slot_num=100,
+        max_index_num=400,
     )
     return Broker(BrokerConfig(**settings), store)
 

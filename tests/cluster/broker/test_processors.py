@@ -274,15 +274,12 @@ async def test_system_topics_are_listed(client):
 # Single messages
 
 
-async def test_a_message_is_found_by_its_place_only(client):
+async def test_a_message_is_found_by_its_place(client):
     result = put(client.broker)
     (record,) = client.ask(33, offset=result.phy_offset).body
     assert decode_message(record).body == b"hello"
     reply = client.ask(33, offset=5)
     assert (reply.code, reply.remark) == (1, "can not find message by the offset, 5")
-    reply = client.ask(12, topic="T1", key="k", maxNum=1, beginTimestamp=0, endTimestamp=1)
-    assert reply.code == 22
-    assert reply.ext == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
 
 
 async def test_transactions_are_refused_in_words(client, slave):
