@@ -178,6 +178,7 @@ class MessageStore:
             disk_usage=lambda path: self.disk_usage(path),
             clock_path=self._root / "twinlog" / "clock",
         )
+        self.retention.shortened.append(lambda min_offset: self.index.delete_before(min_offset))
 
         self.index = IndexService(
             self._root / "index", self.commit_log, config, self._checkpoint, lambda: self.dispatched_offset

@@ -55,7 +55,7 @@ class RetentionService:
     now_s: Callable[[], float]
     disk_usage: Callable[[Path], float]
     clock_path: Path
-    shortened: list[Callable[[int], None]] = field(factory=list, init=False)  # Told the log's new first byte.
+    shortened: list[Callable[[int], object]] = field(factory=list, init=False)  # Told the log's new first byte.
     deleted_files: int = field(default=0, init=False)
     disk: DiskState = field(default=DiskState(0.0, False, False, False), init=False)
     _clock: RetentionClock | None = field(default=None, init=False)
@@ -167,12 +167,18 @@ class RetentionService:
             for file in self.log.files.files[:allowed]:
                 if not self._delete(self.log.files, file, soon=forced):
                     break
-                for listener in self.shortened:
-                    listener(self.log.min_offset)
+                self._tell()
                 age = (self.now_s() - ages.pop(0).modified_s) / 3600
                 log.info(what, file=file.path.name, age_hours=round(age, 1), fileReservedTime=hours, why=why)
                 await trio.sleep(self.config.delete_commit_log_files_interval_ms / 1000)
             await self._sync(self.log.files.directory)
+
+    def _tell(self) -> None:
+        for listener in self.shortened:
+            try:
+                listener(self.log.min_offset)
+            except OSError as error:
+                log.warning("what belonged to deleted files stays", error=str(error))
 
     async def _clean_queues(self, min_offset: int) -> None:
         """Queues begin at the first message that the log still has; files without any such message go."""
