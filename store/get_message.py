@@ -16,6 +16,7 @@ from store.message import RECORD_V4
 from store.read_check import EXT_ADDRESS_MAX, ReadCheck
 
 _SCAN_UNITS_MAX = 800  # RocketMQ's 16,000 bytes of units.
+_NOTHING = -(1 << 63)
 
 
 class Extension(Protocol):
@@ -113,7 +114,8 @@ def _collect(
 ) -> GetResult:
     runs: list[tuple[int, int]] = []  # Records that follow each other in the log go out as one view: start and end.
     run_start = run_end = -1
-    total = count = passed = skip_below = last_phy_offset = 0
+    total = count = passed = last_phy_offset = 0
+    skip_below = _NOTHING
     removed = held_back = False
     log_start, log_end, file_size = log.min_offset, log.max_offset, log.file_size
     shown_end = log_end if limit is None else min(limit, log_end)
@@ -159,7 +161,7 @@ def _collect(
         run_end = phy_offset + size
         total += size
         count += 1
-        skip_below = 0
+        skip_below = _NOTHING
     runs.append((run_start, run_end))
     views = (log.read(start, end - start) for start, end in runs[1:]) if count else ()
     status = GetStatus.NO_MATCHED_MESSAGE

@@ -15,7 +15,6 @@ from store.consume_queue import ConsumeQueue
 from store.known_damage import KnownDamage
 from store.message import (
     BORN_HOST_V6,
-    END_OF_FILE_RESERVE,
     FIXED_SIZE,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -26,10 +25,12 @@ from store.message import (
 )
 from store.properties import parse_properties
 from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, properties_tags_code, scan_records
+from store.resync import next_record
 
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _BODY_AT = RECORD_V4.size
 _BLANK_SIZE = 0x7FFFFFFF
+_LOOK_MAX, _WINDOW = 8 << 20, 64 << 10  # Bytes behind a broken record that are searched for the next one.
 EXT_ADDRESS_MAX = -2147483649  # A tags code up to here is an address in the queue's extension; hashes have 32 bits.
 
 
@@ -75,7 +76,7 @@ class ReadCheck:
         A unit of a record that the log no longer has comes back as it is.
         """
         log = self.log
-        if phy_offset < log.min_offset or (phy_offset, size, code) == (0, _BLANK_SIZE, 0):
+        if 0 <= phy_offset < log.min_offset or (phy_offset, size, code) == (0, _BLANK_SIZE, 0):
             return size, code
         damaged = self.known.damaged
         if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
@@ -117,12 +118,12 @@ class ReadCheck:
     ) -> tuple[int, int] | None:
         """The same for what is not plain and sound at a glance."""
         topic, queue_id = queue.topic, queue.queue_id
-        if phy_offset >= self.log.max_offset:
-            self.known.unit(topic, queue_id, queue_offset, f"it leads to {phy_offset}, behind the log's end")
+        if not 0 <= phy_offset < self.log.max_offset:
+            self.known.unit(topic, queue_id, queue_offset, f"it leads to {phy_offset}, where the log has nothing")
             return None
         found = self.record(phy_offset)
         if isinstance(found, str):
-            end = self._end_of(phy_offset)
+            end = self._end_of(phy_offset, queue_id, queue_offset)
             if end is None:  # Nothing here that looks like a record: which of the two is wrong the scrub will tell.
                 self.known.unit(topic, queue_id, queue_offset, f"no record begins at {phy_offset}, where it leads")
             else:
@@ -158,29 +159,44 @@ class ReadCheck:
         head = self.log.read(phy_offset, RECORD_V4.size)
         if head is None:
             return None
-        size, _, _, _, _, _, says, *_ = RECORD_V4.unpack(head)
+        (size, *_) = RECORD_V4.unpack(head)
         damaged = self.known.damaged
         if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
             return None
         found = self.record(phy_offset)
         if isinstance(found, str):
             end = self._end_of(phy_offset)
-            if says == phy_offset and end is not None:
+            if end is not None:
                 self.known.record(phy_offset, end, found)
             return None
         return self.log.read(phy_offset, size)
 
-    def _end_of(self, phy_offset: int) -> int | None:
-        """The end of a broken record, as far as it says so itself; None when it is hardly one."""
-        head = self.log.read(phy_offset, RECORD_V4.size)
+    def _end_of(self, phy_offset: int, queue_id: int = -1, queue_offset: int = -1) -> int | None:
+        """Where the next sound record begins behind a broken one; None when there is none here, as a copy in a body is none.
+
+        A broken one says that it lies here, or all but this fits a unit that leads here: then only the offset is wrong.
+        """
+        log = self.log
+        head = log.read(phy_offset, RECORD_V4.size)
         if head is None:
             return None
-        size, magic, _, _, _, _, says, *_ = RECORD_V4.unpack(head)
-        if magic == MAGIC_BLANK or (magic not in (MAGIC_V1, MAGIC_V2) and says != phy_offset):
+        _, magic, _, says_id, _, says_queue, says, *_ = RECORD_V4.unpack(head)
+        fits_unit = magic in (MAGIC_V1, MAGIC_V2) and (says_id, says_queue) == (queue_id, queue_offset)
+        if magic == MAGIC_BLANK or (says != phy_offset and not fits_unit):
             return None
-        room = self.log.file_size - phy_offset % self.log.file_size - END_OF_FILE_RESERVE
-        plausible = FIXED_SIZE <= size <= room and phy_offset + size <= self.log.max_offset
-        return phy_offset + (size if plausible else FIXED_SIZE)
+        file = log.files.file_at(phy_offset)
+        assert file is not None
+        end = min(file.end, phy_offset + _LOOK_MAX)
+        try:
+            behind = next_record(self._read, phy_offset + 1, end, log.file_size, window=_WINDOW)
+        except OSError:  # An unreadable sector.
+            behind = None
+        return behind if behind is not None else min(end, phy_offset + FIXED_SIZE)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        """A copy of bytes in one file, read by a system call: a sector that cannot be read must raise, not kill."""
+        file = self.log.files.file_at(offset)
+        return file.read(offset - file.start, min(size, file.end - offset)) if file is not None else b""
 
 
 def _first_behind(queue: ConsumeQueue, phy_offset: int) -> int:
