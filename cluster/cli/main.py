@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from cluster.cli.backup import backup, restore
 from cluster.cli.consume import consume
 from cluster.cli.data import send, topic_group
 from cluster.cli.log_group import log_group
@@ -45,7 +46,7 @@ def cli() -> None:
     """A message broker, name server and replica that RocketMQ's clients, brokers and tools know how to talk to."""
 
 
-COMMANDS = (up, namesrv, broker, list_members, topic_group, send, consume, log_group)
+COMMANDS = (up, namesrv, broker, list_members, topic_group, send, consume, log_group, backup, restore)
 for command in COMMANDS:
     cli.add_command(command)
 

@@ -87,8 +87,10 @@ def opened(directory: Path, **options: Any) -> "Iterator[StoreDirectory]":
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Tell what is not ours to mend as a CliError."""
+def told(
+    what: str = "The backup was not finished.", step: str = "Run it again; what is whole already stays."
+) -> Iterator[None]:
+    """Tell what is not ours to mend as a CliError; `what` and `step` of a backup that fails."""
     set_up_log(ERROR)
     allow_many_files()
     from store.errors import SideFileError, StoreDirectoryError, StoreLockedError
@@ -120,7 +122,7 @@ def told() -> Iterator[None]:
             exit_code=REFUSED,
         ) from error
     except BackupError as error:
-        raise CliError("The backup is no good.", sentence(error), "Run the command again.", exit_code=FAILED) from error
+        raise CliError(what, sentence(error), step, exit_code=FAILED) from error
     except StoreDirectoryError as error:
         raise CliError("That is no store directory.", sentence(error), exit_code=USAGE) from error
     except SideFileError as error:

@@ -19,6 +19,7 @@ from store.offline.directory import DirectoryOptions, StoreDirectory
 from store.offline.file_series import FileSeries
 from store.offline.index_builder import IndexBuilder
 from store.offline.index_items import find_layout
+from store.offline.log_view import find_log_end
 from store.offline.queue_builder import KeptQueue, QueueBuilder, queues_to_keep
 from store.offline.walk import Gap, walk_log
 from store.side_files import SideFiles
@@ -57,6 +58,18 @@ class Rebuilt:
     index_files: int | None
     index_keys: int | None
     index_end_ms: int | None = field(metadata=_doc("when the newest message in the index was stored"))
+
+
+@frozen(kw_only=True)
+class RebuildReport:
+    """What a rebuild is about, and what came of it."""
+
+    root: str
+    parts: tuple[str, ...] = field(metadata=_doc("what is made anew: consumequeue, index"))
+    log_files: int
+    log_bytes: int = field(metadata=_doc("that are read"))
+    process_id: int | None = field(metadata=_doc("of a broker that has the store open, and must be stopped first"))
+    done: Rebuilt | None = field(metadata=_doc("null: only looked at (--dry-run)"))
 
 
 @frozen(kw_only=True)
@@ -127,6 +140,19 @@ def build(log: FileSeries, plan: Plan, progress: Progress) -> Rebuilt:
         index_files=index.files if index is not None else None,
         index_keys=index.keys if index is not None else None,
         index_end_ms=index.last_header.end_timestamp if index is not None and index.last_header is not None else None,
+    )
+
+
+def plan_rebuild(directory: StoreDirectory, *, queues: bool, index: bool) -> RebuildReport:
+    """What rebuild() would do. Raises OSError."""
+    log = directory.log
+    return RebuildReport(
+        root=str(directory.root.absolute()),
+        parts=tuple(name for name, is_wanted in ((QUEUES, queues), (INDEX, index)) if is_wanted),
+        log_files=len(log.files),
+        log_bytes=find_log_end(log).offset - log.min_offset,
+        process_id=directory.lock_holder,
+        done=None,
     )
 
 

@@ -1,0 +1,158 @@
+"""`twinlog backup` and `twinlog restore`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.cli.errors import PARTIAL
+from cluster.cli.offline import directory_argument, directory_options, opened, say, told
+from cluster.cli.options import document_option, examples
+
+if TYPE_CHECKING:
+    from store.offline.manifest import Manifest
+    from store.offline.restore import Restored
+
+
+@click.command(
+    "backup",
+    short_help="Copy a store while it runs.",
+    epilog=examples(
+        "twinlog backup ~/store /backup/broker-a-$(date +%F)",
+        "twinlog backup ~/store /backup/broker-a -o json | jq .end_offset",
+        "twinlog restore /backup/broker-a /data/new-store",
+    ),
+)
+@directory_argument
+@click.argument("target", type=click.Path(file_okay=False, path_type=Path))
+@directory_options
+@document_option("store.offline.manifest:Manifest")
+def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
+    """Copy the store in DIR to TARGET, a directory that is new or empty, while its broker runs or not.
+
+    The copy holds every message that was stored before the backup began, and the configuration (topics, groups, offsets). It is
+    read again from the disk and checked, message by message. A backup that was interrupted goes on when it is run again. Messages
+    that are damaged in the store are copied as they are, and told; the exit status is 6 then.
+    """
+    with opened(directory, **options) as store:
+        from cluster.cli.progress import progress
+        from store.offline.backup import back_up
+
+        with progress("backup") as report:
+            made = back_up(store, target, report)
+    if fmt == "json":
+        from cluster.cli.render import json_answer
+
+        json_answer(made)
+    else:
+        _show_backup(made, target, fmt)
+    if made.left_out:
+        click.echo(f"note: not part of a backup, and left out: {', '.join(made.left_out)}", err=True)
+    for damage in made.damage:
+        where = f"bytes {damage.start_offset} to {damage.end_offset} of the log"
+        click.echo(f"damaged in the store, and so in the backup: {where}: {damage.reason}", err=True)
+    if made.damage:
+        click.echo("Another replica may have these messages; compare with: twinlog log diff DIR DIR", err=True)
+        click.get_current_context().exit(PARTIAL)
+
+
+def _show_backup(made: "Manifest", target: Path, fmt: str) -> None:
+    from cluster.cli.render import count, size
+
+    if fmt == "tsv":
+        _file_table(made)
+        return
+    how = "running" if made.source.was_running else "not running"
+    click.echo(f"backed up  {made.source.root} ({how}) to {target}")
+    log_bytes = made.end_offset - made.min_offset
+    click.echo(f"log        bytes {count(made.min_offset)} to {count(made.end_offset)}, {size(log_bytes)}")
+    click.echo(f"messages   {count(made.records)}{_span(made)}")
+    kinds = [sum(file.path.startswith(place) for file in made.files) for place in ("commitlog/", "config/")]
+    click.echo(f"files      {kinds[0]} of the log, {kinds[1]} of the configuration")
+    if fmt == "wide":
+        click.echo()
+        _file_table(made, fmt)
+    click.echo(f"To make a store of it: twinlog restore {target} NEW-DIR")
+
+
+def _span(made: "Manifest") -> str:
+    from cluster.cli.render import moment
+
+    if made.first_stored_ms is None or made.last_stored_ms is None:
+        return ""
+    return f", stored {moment(made.first_stored_ms)} to {moment(made.last_stored_ms)}"
+
+
+def _file_table(made: "Manifest", fmt: str = "tsv") -> None:
+    from cluster.cli.render import Column, moment, size, table
+
+    columns = [
+        Column("FILE", lambda f: f.path),
+        Column("DATA", lambda f: f.data_size, size, right=True),
+        Column("SIZE", lambda f: f.size, size, right=True),
+        Column("MODIFIED", lambda f: f.mtime_ns // 1_000_000, moment),
+        Column("XXH3 128", lambda f: f.xxh3_128),
+    ]
+    table(columns, made.files, fmt)
+
+
+@click.command(
+    "restore",
+    short_help="Make a store from a backup.",
+    epilog=examples(
+        "twinlog restore /backup/broker-a /data/new-store",
+        "twinlog broker -c broker.conf --set storePathRootDir=/data/new-store",
+    ),
+)
+@click.argument("backup", type=click.Path(file_okay=False, path_type=Path))
+@directory_argument
+@document_option("store.offline.restore:Restored")
+def restore(backup: Path, directory: Path, fmt: str) -> None:
+    """Make a store in DIR, a directory that is new or empty, from a backup.
+
+    Every file is held against the backup's manifest; consume queues and index are rebuilt from the log. A broker of twinlog or
+    RocketMQ starts from it as after a clean stop: as a master with all messages, or as a slave that has only the newest to fetch.
+    """
+    with told("The backup cannot be used.", "Use another one, or make one: twinlog backup DIR TARGET"):
+        from cluster.cli.progress import progress
+        from store.offline.restore import restore as restore_to
+
+        with progress("restore") as report:
+            restored = restore_to(backup, directory, report)
+    if fmt == "json":
+        from cluster.cli.render import json_answer
+
+        json_answer(restored)
+        return
+    _show_restored(restored, directory, fmt)
+
+
+def _show_restored(restored: "Restored", directory: Path, fmt: str) -> None:
+    from cluster.cli.render import count
+
+    made, rebuilt = restored.manifest, restored.rebuilt
+    say(f"restored   {directory}, from {made.source.root} on {made.source.host}", fmt)
+    say(f"log        bytes {count(made.min_offset)} to {count(made.end_offset)}", fmt)
+    say(f"messages   {count(made.records)}{_span(made)}", fmt)
+    say(
+        f"rebuilt    {rebuilt.queues} queues, {count(rebuilt.index_keys or 0)} keys in {rebuilt.index_files} files", fmt
+    )
+    say("A broker that is to run on it needs in its configuration:", fmt)
+    say(f"  storePathRootDir={directory.absolute()}", fmt)
+    for setting in _settings(made):
+        say(f"  {setting}", fmt)
+
+
+def _settings(made: "Manifest") -> list[str]:
+    """What of the store's shape is not RocketMQ's default."""
+    from store.config import StoreConfig
+
+    default = StoreConfig()
+    shape = [
+        ("mappedFileSizeCommitLog", made.commit_log_file_size, default.mapped_file_size_commit_log),
+        ("mappedFileSizeConsumeQueue", made.consume_queue_file_size, default.consume_queue_file_size),
+        ("maxHashSlotNum", made.index_slots, default.max_hash_slot_num),
+        ("maxIndexNum", made.index_items, default.max_index_num),
+        ("messageDelayLevel", made.message_delay_level, default.message_delay_level),
+    ]
+    return [f"{key}={value}" for key, value, usual in shape if value != usual]
