@@ -29,7 +29,7 @@ def check_index_file(view: IndexView, *, may_grow: bool) -> Iterator[Finding]:
                 wrong += 1
                 if wrong <= _LISTED_MAX:
                     yield _wrong_item(view, number, key_hash, phy_offset, before, previous, last)
-            before = phy_offset if phy_offset >= before else before
+            before = phy_offset
             used += not last
             expected[slot] = number
             number += 1

@@ -7,7 +7,7 @@ An item that is out of order, for whatever reason, is a stray, to be looked at o
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from store.index_keys import keys_of
 from store.index_layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout
@@ -124,22 +124,29 @@ def _agrees(reader: FileReader, file: StoreFile, layout: IndexLayout) -> bool:
 
 
 def find_item(views: Sequence[IndexView], phy_offset: int) -> tuple[int, int]:
-    """Number of file and item of the first item whose record lies at `phy_offset` or behind; (files, 1) for none."""
+    """Number of file and item of the first item whose record lies at `phy_offset` or behind; (files, 1) for none.
+
+    One damaged item does not lead astray: neighbours are asked, too.
+    """
     for number, view in enumerate(views):
         low, high = 1, view.end
-        if low == high or (view.phy_offset(high - 1) < phy_offset and view.phy_offset(max(1, high - 2)) < phy_offset):
-            continue
         while low < high:
             middle = (low + high) // 2
-            if view.phy_offset(middle) < phy_offset:
+            if _lies_before(view, middle, phy_offset):
                 low = middle + 1
             else:
                 high = middle
-        around = range(max(1, low - _LOOK_AROUND), min(view.end, low + _LOOK_AROUND))
-        behind = [at for at in around if view.phy_offset(at) >= phy_offset]
-        before = [at for at in around if view.phy_offset(at) < phy_offset]
-        return number, min((at for at in behind if not before or at > min(before)), default=low)
+        if low < view.end:
+            return number, low
     return len(views), 1
+
+
+def _lies_before(view: IndexView, number: int, phy_offset: int) -> bool:
+    """Whether this item belongs before an offset of the log: at an end of the file it alone says so, else two of three."""
+    first, last = max(1, number - 1), min(view.end - 1, number + 1)
+    if view.phy_offset(number) < phy_offset:
+        return last == number or view.phy_offset(first) < phy_offset or view.phy_offset(last) < phy_offset
+    return first != number and view.phy_offset(first) < phy_offset and view.phy_offset(last) < phy_offset
 
 
 @define(eq=False)
@@ -155,6 +162,7 @@ class IndexCursor:
     _stop: tuple[int, int]
     _items: list[Stray] = field(factory=list, init=False)
     _at: int = field(default=0, init=False)
+    _wrong_times: dict[int, tuple[Finding, int]] = field(factory=dict, init=False)  # By file: the first one, how many.
     _missing: list[int] = field(factory=list, init=False)  # Count, first and last offset of records without an item.
 
     @classmethod
@@ -176,9 +184,9 @@ class IndexCursor:
         if [item.phy_offset for item in items] == keyed.phy_offsets and [
             item.key_hash for item in items
         ] == keyed.hashes:
-            self.flush(findings)
+            self._flush(findings)
             for item, timestamp in zip(items, keyed.timestamps, strict=True):
-                self._check_time(item, timestamp, findings)
+                self._check_time(item, timestamp)
             return
         records: dict[int, tuple[int, list[int]]] = {}
         for key_hash, phy_offset, timestamp in zip(*keyed, strict=True):
@@ -197,20 +205,21 @@ class IndexCursor:
             while at < count and items[at].phy_offset == phy_offset:
                 missing.discard(items[at].key_hash)
                 if items[at].key_hash in hashes:
-                    self._check_time(items[at], timestamp, findings)
+                    self._check_time(items[at], timestamp)
                 else:
                     strays.append(items[at])
                 at += 1
             if missing and self.first_phy_offset <= phy_offset <= self.last_phy_offset:
                 self._note_missing(len(missing), phy_offset)
             else:
-                self.flush(findings)
+                self._flush(findings)
         strays += items[at:]
 
-    def _check_time(self, item: Stray, timestamp: int, findings: Findings) -> None:
+    def _check_time(self, item: Stray, timestamp: int) -> None:
         expected = self.views[item.file].seconds(item.number, timestamp)
         if expected and item.seconds not in expected:
-            findings.add(self._wrong_time(item, expected))
+            first, count = self._wrong_times.get(item.file, (self._wrong_time(item, expected), 0))
+            self._wrong_times[item.file] = first, count + 1
 
     def _note_missing(self, count: int, phy_offset: int) -> None:
         if self._missing:
@@ -219,7 +228,14 @@ class IndexCursor:
         else:
             self._missing = [count, phy_offset, phy_offset]
 
-    def flush(self, findings: Findings) -> None:
+    def finish(self, findings: Findings) -> None:
+        """Tell of what was counted so far."""
+        self._flush(findings)
+        while self._wrong_times:
+            _, (first, count) = self._wrong_times.popitem()
+            findings.add(evolve(first, count=count))
+
+    def _flush(self, findings: Findings) -> None:
         """Tell of the records without an item that were seen."""
         if self._missing:
             count, first, last = self._missing

@@ -98,7 +98,7 @@ def check_log(
     may_grow, delays_ms = directory.is_running, directory.options.delays_ms
     for piece in walk(directory.log, start, end, delays_ms=delays_ms, may_grow=may_grow):
         if isinstance(piece, Gap):
-            index.flush(segment.findings)
+            index.finish(segment.findings)
             index.skip(piece, segment.strays)
             yield segment
             yield piece
@@ -110,7 +110,7 @@ def check_log(
             index.check(piece, segment.strays, segment.findings)
             segment.end = piece.end
         progress(piece.end - piece.start)
-    index.flush(segment.findings)
+    index.finish(segment.findings)
     segment.strays += index.rest()
     yield segment
 

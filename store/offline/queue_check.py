@@ -22,6 +22,14 @@ _UNITS_AT_ONCE = 16_384
 _ZERO = bytes(UNIT.size)
 
 
+@define
+class _Lost:
+    """Messages of one queue that are lost, for one reason."""
+
+    first: int | None = None
+    count: int = 0
+
+
 @define(eq=False)
 class QueueCheck:
     """What is known of the queues so far. Feed it the segments of the log in order, then call finish()."""
@@ -62,8 +70,7 @@ class QueueCheck:
         elif read_units(self.directory, key, expected, UNIT.size) == unit:
             self.findings.add(wrong_number(key, expected, found, jump.phy_offset))
         else:
-            for finding in self._unclaimed(key, expected, found):
-                self.findings.add(finding)
+            self._check_unclaimed(key, expected, found)
 
     def _went_back(self, jump: Jump) -> None:
         """The queue was deleted and began anew, when its units say so, too."""
@@ -88,28 +95,25 @@ class QueueCheck:
             )
         )
 
-    def _unclaimed(self, key: QueueKey, start: int, end: int) -> Iterator[Finding]:
+    def _check_unclaimed(self, key: QueueKey, start: int, end: int) -> None:
         """Messages `start` to `end` of a queue have no record in the log: what its units say."""
         raw = b""
         if key in self.directory.queues:
             size = min(end - start, _UNITS_AT_ONCE) * UNIT.size
             raw = read_units(self.directory, key, start, size).ljust(size, b"\0")
-        lost, dangling, absent = [], [], []
+        lost, absent = _Lost(), _Lost()
+        absent.count = max(0, end - start - len(raw) // UNIT.size)
         for number, (phy_offset, size, _) in enumerate(UNIT.iter_unpack(raw), start):
             if size <= 0 or phy_offset < 0:
-                absent.append(number)
-            elif self.damaged.overlaps(phy_offset, phy_offset + 1):
-                lost.append(number)
+                absent.first = number if absent.first is None else absent.first
+                absent.count += 1
             else:
-                dangling.append((number, phy_offset))
-        if lost:
-            yield self._range_finding(Kind.UNIT_DANGLING, key, lost[0], len(lost), "its record lies in a damaged part")
-        absent_count = len(absent) + max(0, end - start - len(raw) // UNIT.size)
-        if absent_count:
-            at = absent[0] if absent else start
-            yield self._range_finding(Kind.QUEUE_OFFSET, key, at, absent_count, "messages that nothing is left of")
-        for number, phy_offset in dangling:
-            yield self._dangling(key, number, phy_offset)
+                self._unit_without_record(key, number, phy_offset, lost)
+        self._add_lost(key, lost)
+        if absent.count:
+            first = start if absent.first is None else absent.first
+            message = "messages that nothing is left of"
+            self.findings.add(self._range_finding(Kind.QUEUE_OFFSET, key, first, absent.count, message))
 
     def _range_finding(self, kind: Kind, key: QueueKey, start: int, count: int, message: str) -> Finding:
         return Finding(
@@ -251,33 +255,40 @@ class QueueCheck:
         log_end: int,
     ) -> None:
         """What stands before and behind the units of the log's records, `begin` to `end`."""
-        last, number, blanks_over = -1, first, False
+        last, lost, blanks_over = -1, _Lost(), False
         for number, phy_offset, size, is_blank in self._units(key, first, begin):
+            if begin is None and (size <= 0 or phy_offset < 0 or phy_offset >= log_end):
+                end = number
+                break
             self.units += 1
             if is_blank and not blanks_over:
                 continue
             blanks_over = True
-            if begin is None and (size <= 0 or phy_offset < 0):
-                self.units -= 1
-                return
             if size <= 0 or phy_offset < 0 or phy_offset <= last:
                 self.findings.add(self._expired_finding(key, number, phy_offset, size, last))
-            elif begin is None and phy_offset >= log_end:
-                self._check_tail(key, number, log_end)
-                return
-            elif phy_offset >= log_min and not self._is_known_loss(phy_offset, size):
-                self.findings.add(self._dangling(key, number, phy_offset))
             elif phy_offset >= log_min:
-                self.findings.add(
-                    self._range_finding(Kind.UNIT_DANGLING, key, number, 1, "its record lies in a damaged part")
-                )
+                self._unit_without_record(key, number, phy_offset, lost)
             last = max(last, phy_offset)
         if begin is not None and end is not None:
             self.units += end - begin
-            self._check_tail(key, end, log_end)
+        if end is not None:
+            self._check_tail(key, end, log_end, lost)
+        self._add_lost(key, lost)
 
-    def _is_known_loss(self, phy_offset: int, size: int) -> bool:
-        return self.damaged.overlaps(phy_offset, phy_offset + size)
+    def _unit_without_record(self, key: QueueKey, number: int, phy_offset: int, lost: "_Lost") -> None:
+        if self.damaged.overlaps(phy_offset, phy_offset + 1):
+            lost.first = number if lost.first is None else lost.first
+            lost.count += 1
+        else:
+            self.findings.add(self._dangling(key, number, phy_offset))
+
+    def _add_lost(self, key: QueueKey, lost: "_Lost") -> None:
+        if lost.first is not None:
+            self.findings.add(
+                self._range_finding(
+                    Kind.UNIT_DANGLING, key, lost.first, lost.count, "their records lie in damaged parts"
+                )
+            )
 
     def _units(self, key: QueueKey, start: int, end: int | None) -> Iterator[tuple[int, int, int, bool]]:
         """Number, physical offset and size of units, and whether they are blanks; up to the end of the queue's files."""
@@ -306,18 +317,14 @@ class QueueCheck:
             message=message,
         )
 
-    def _check_tail(self, key: QueueKey, start: int, log_end: int) -> None:
+    def _check_tail(self, key: QueueKey, start: int, log_end: int, lost: "_Lost") -> None:
         """Units from `start` on, where none should be: brokers take them for messages up to the first that is none."""
         behind = 0
         for number, phy_offset, size, _ in self._units(key, start, None):
             if size <= 0 or phy_offset < 0:
                 break
             if phy_offset < log_end:
-                self.findings.add(
-                    self._range_finding(Kind.UNIT_DANGLING, key, number, 1, "its record lies in a damaged part")
-                    if self._is_known_loss(phy_offset, size)
-                    else self._dangling(key, number, phy_offset)
-                )
+                self._unit_without_record(key, number, phy_offset, lost)
             else:
                 behind += 1
         if behind and not self.directory.is_running:  # Else they came after the log's end was looked for.
