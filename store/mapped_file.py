@@ -19,6 +19,26 @@ def _is_zero(piece: bytes) -> bool:
     return piece == (_ZEROS if len(piece) == _LOOK_BYTES else bytes(len(piece)))
 
 
+def _open_unnamed(path: Path) -> int:
+    """Open a new file that has no name yet, in the directory of `path`; -1 where that cannot be done."""
+    if not os.path.isdir("/proc/self/fd"):
+        return -1
+    try:
+        return os.open(path.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            return -1
+        raise
+
+
+def _give_name(fd: int, path: Path) -> None:
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:  # With a directory's descriptor os.link() is linkat(), which alone follows the symbolic link.
+        os.link(f"/proc/self/fd/{fd}", path.name, dst_dir_fd=directory, follow_symlinks=True)
+    finally:
+        os.close(directory)
+
+
 @define(eq=False)
 class MappedFile:
     """A file that holds bytes `start` up to `start + size` of an endless queue. Its length on disk is `size` from the first.
@@ -39,17 +59,24 @@ class MappedFile:
     def create(cls, path: Path, start: int, size: int, *, preallocate: bool) -> "MappedFile":
         """Make an all-zero file of full length. `preallocate` takes its disk blocks now, so that no later write lacks room.
 
-        Raises OSError, and leaves no file behind then.
+        Raises OSError, and leaves no file behind then. Whoever dies in the middle leaves none either, where the file system can
+        do that: RocketMQ 4.9 does not start over a file of another length.
         """
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        fd = _open_unnamed(path)
+        unnamed = fd >= 0
+        if not unnamed:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             if preallocate:
                 os.posix_fallocate(fd, 0, size)
             else:
                 os.ftruncate(fd, size)
+            if unnamed:
+                _give_name(fd, path)
         except OSError:
             os.close(fd)
-            path.unlink()
+            if not unnamed:
+                path.unlink()
             raise
         return cls(path, start, size, fd)
 

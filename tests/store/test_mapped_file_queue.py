@@ -1,6 +1,9 @@
 """Files of one size as one sequence of bytes, and what a start finds in a directory."""
 
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -136,4 +139,20 @@ def test_the_end_of_data_is_found(tmp_path, holes):
 def test_a_file_that_cannot_be_made_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match="large"):
         MappedFile.create(tmp_path / "f", 0, 1 << 62, preallocate=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("call", "preallocate"), [("ftruncate", False), ("posix_fallocate", True)])
+def test_a_file_has_its_length_from_the_first(tmp_path, call, preallocate):
+    """A process that dies while it makes a file leaves nothing: RocketMQ does not start over a file that is too short."""
+    script = f"""
+import os, signal
+from pathlib import Path
+from store.mapped_file import MappedFile
+
+os.{call} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+MappedFile.create(Path({str(tmp_path)!r}) / ("0" * 20), 0, 4096, preallocate={preallocate})
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert ran.returncode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
