@@ -188,20 +188,23 @@ class ConsumeQueue:
                 break
         return total, behind
 
-    def settle(self, state: QueueState) -> str | None:
+    def settle(self, state: QueueState, *, may_begin_later: bool) -> str | None:
         """Take the ends from what was noted when the queue was last brought to the disk; what is wrong when that cannot be.
 
-        Units behind, of messages that came later, are left out. Nothing is read but the last unit, unless a file has changed.
+        Units behind, of messages that came later, are left out. Nothing is read but the last unit, unless a file has
+        changed. `may_begin_later`: the log has lost its first files since, and so may the queue.
         """
         files = self.files.files
         size = state.max_offset * CONSUME_QUEUE_UNIT
         held = files[-1].start + files[-1].size if files else 0
-        if held < size or (files and files[0].start > size):
-            return f"{max(0, held) // CONSUME_QUEUE_UNIT} units are there of {state.max_offset}"
+        if held < size:
+            return f"{held // CONSUME_QUEUE_UNIT} units are there of {state.max_offset}"
+        if files and files[0].start > state.min_offset * CONSUME_QUEUE_UNIT and not may_begin_later:
+            return f"it begins with unit {files[0].start // CONSUME_QUEUE_UNIT}, not {state.min_offset}"
         unchanged = state.fingerprint == self.fingerprint()
         self.files.rewind(size)
-        if not files or self.files.max_offset != size:
-            return None if not size else f"{self.files.max_offset // CONSUME_QUEUE_UNIT} of {state.max_offset} units"
+        if not files or files[0].start >= size:  # The first file stays, even when it is empty, and with it the numbers.
+            return None
         self._find_max_phy_offset()
         if self.max_phy_offset != state.max_phy_offset:
             return f"its last unit leads to {self.max_phy_offset}, not to {state.max_phy_offset}"

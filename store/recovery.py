@@ -51,6 +51,8 @@ _SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promi
 # We note a recovery point each 256 MiB. When more of the log than this follows it, RocketMQ wrote that.
 _FOLLOWS_POINT_MAX = 1 << 30
 
+_DROPPED_MAX = 1000  # Units at the end of a queue.
+
 Key = tuple[str, int]
 
 
@@ -208,8 +210,8 @@ class _Recovery:
                 queue.rewind(point.offset)
                 fault = fault if queue.max_offset else None
             else:
-                fault = queue.settle(state)
-            self._note_fault(queue, fault or (self._wrong_end(queue) if state is None else None))
+                fault = queue.settle(state, may_begin_later=self.log.min_offset > point.log_start)
+            self._note_fault(queue, fault or (self._drop_wrong_end(queue) if state is None else None))
 
     def _find_queue_ends(self) -> None:
         least = {state.key: state for state in self.point.queues} if self.point is not None else {}
@@ -218,7 +220,9 @@ class _Recovery:
             state = least.get((queue.topic, queue.queue_id))
             if state is not None and queue.max_offset < state.max_offset:
                 fault = f"{queue.max_offset} units are there, where {state.max_offset} were"
-            self._note_fault(queue, fault or self._wrong_end(queue))
+            if queue.files.min_offset and not self.log.min_offset:
+                fault = "its first files are gone, though the log has all messages"
+            self._note_fault(queue, fault or self._drop_wrong_end(queue))
 
     def _sound_queues(self) -> Iterable[ConsumeQueue]:
         return (queue for queue in self.queues if (queue.topic, queue.queue_id) not in self.faults)
@@ -227,18 +231,26 @@ class _Recovery:
         if fault is not None:
             self.faults[queue.topic, queue.queue_id] = fault
 
-    def _wrong_end(self, queue: ConsumeQueue) -> str | None:
-        """What is wrong with the last unit, when the log has bytes there, but not this message."""
-        unit = queue.unit(queue.max_offset - 1)
-        if unit is None or unit.is_blank or unit.phy_offset < self.log.min_offset:
-            return None
-        raw = self._read(unit.phy_offset, unit.size)
-        entries = scan_records(raw, unit.phy_offset, self.log.file_size, check_crc=False).entries
-        if not entries or len(raw) != unit.size:  # Damaged or never written: the walk will tell.
-            return None
-        if (entries[0].topic, entries[0].queue_id) == (queue.topic, queue.queue_id):
-            return None
-        return f"its last unit leads to a message of {entries[0].topic}, queue {entries[0].queue_id}"
+    def _drop_wrong_end(self, queue: ConsumeQueue) -> str | None:
+        """Leave out last units that lead to no message, for the walk to find what belongs there; what is wrong with others."""
+        dropped = 0
+        while (unit := queue.unit(queue.max_offset - 1)) is not None:
+            if unit.is_blank or unit.phy_offset < self.log.min_offset:
+                return None
+            raw = self._read(unit.phy_offset, unit.size)
+            entries = scan_records(raw, unit.phy_offset, self.log.file_size, check_crc=False).entries
+            if entries and entries[0].size == unit.size:
+                return self._wrong_owner(queue, entries[0])
+            if dropped == _DROPPED_MAX:
+                return f"its last {dropped} units lead to no message"
+            queue.rewind(unit.phy_offset)
+            dropped += 1
+        return None
+
+    def _wrong_owner(self, queue: ConsumeQueue, entry: DispatchEntry) -> str | None:
+        if (entry.topic, entry.queue_id) == (queue.topic, queue.queue_id) or entry.topic != queue.topic:
+            return None  # The units of another topic's messages may be RocketMQ's, see its MultiDispatch.
+        return f"its last unit leads to a message of queue {entry.queue_id}"
 
     def _start_without_point(self) -> int:
         behind = max(self.queues.max_phy_offset, self.log.min_offset)

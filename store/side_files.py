@@ -40,7 +40,7 @@ class SideFiles:
 
     def load_rebuild(self) -> set[tuple[str, int]]:
         """The queues whose rebuilding did not come to its end. Raises OSError."""
-        point = self._load("rebuild")
+        point = self._load("queues-to-rebuild")
         return {queue.key for queue in point.queues} if point is not None else set()
 
     def save_rebuild(self, keys: Iterable[tuple[str, int]]) -> None:
@@ -48,9 +48,9 @@ class SideFiles:
         queues = tuple(QueueState(*key, 0, 0, -1) for key in sorted(keys))
         if queues:
             point = RecoveryPoint(offset=0, log_start=0, log_file_size=0, queue_file_size=0, queues=queues)
-            self._replace("rebuild", encode_point(point))
+            self._replace("queues-to-rebuild", encode_point(point))
         else:
-            self._remove("rebuild")
+            self._remove("queues-to-rebuild")
 
     def keep_cut(self, offset: int, size: int, read: Callable[[int, int], bytes]) -> tuple[Path, int]:
         """Copy bytes that are about to be cut, the first CUT_BYTES_MAX of them; where to, and how many. Raises OSError."""

@@ -127,12 +127,12 @@ def test_a_queue_is_padded_up_to_the_numbers_that_were_given(tmp_path):
         assert again.unit(41).phy_offset == 90_000
 
 
-def settled(queue, state):
+def settled(queue, state, *, may_begin_later=False):
     """What a start with a manifest makes of the directory."""
     queue.files.close()
     again = ConsumeQueue("T1", 0, MappedFileQueue(queue.files.directory, FILE_SIZE, "mappedFileSizeConsumeQueue"))
     again.files.load()
-    return again, again.settle(state)
+    return again, again.settle(state, may_begin_later=may_begin_later)
 
 
 def noted(queue):
@@ -176,9 +176,25 @@ def test_lost_files_are_noticed(tmp_path, lost):
             settled(queue, state)
     elif lost == 2:
         assert "20 units are there of 25" in settled(queue, state)[1]
-    else:  # As after retention.
-        again, fault = settled(queue, state)
+    else:
+        assert "begins with unit 10" in settled(queue, state)[1]
+        again, fault = settled(queue, state, may_begin_later=True)  # As after retention.
         assert (fault, again.min_offset, again.max_offset) == (None, 10, 25)
+
+
+def test_numbers_are_kept_when_all_that_was_noted_is_gone(tmp_path):
+    """Retention deleted the files of what was noted, after what came later went to the next ones."""
+    queue = open_queue(tmp_path)
+    put(queue, *(entry(n) for n in range(5)))
+    state = noted(queue)
+    put(queue, *(entry(n) for n in range(5, 25)))
+    for file in queue.files.files[:2]:
+        file.path.unlink()
+    again, fault = settled(queue, state, may_begin_later=True)
+    assert (fault, again.max_offset) == (None, 20)
+    assert put(again, *(entry(n) for n in range(15, 25))) == [False] * 5 + [True] * 5
+    again.correct_min_offset(0)
+    assert [unit.phy_offset for unit in all_units(again)] == [3000, 3100, 3200, 3300, 3400]
 
 
 @pytest.mark.parametrize("first", [1, 9, 10, 13, 20, 35])

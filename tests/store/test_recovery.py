@@ -5,8 +5,10 @@ import shutil
 import pytest
 import trio
 
+from store.checkpoint import Checkpoint
 from store.message_store import MessageStore
 from store.recovery import recover
+from store.side_files import SideFiles
 from tests.store import golden
 from tests.store.records import put_message, record_size
 from tests.store.test_message_store import make
@@ -17,7 +19,7 @@ SIZE = record_size(put_message(body=BODY))  # Six of them in a file.
 
 
 @pytest.fixture
-def left(tmp_path):
+def stopped(tmp_path):
     """A directory after a clean stop: 40 messages in seven files of the log."""
     store = make(tmp_path)
     store.load()
@@ -27,16 +29,24 @@ def left(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def left(stopped):
+    """The same without side files of ours, as RocketMQ leaves it."""
+    shutil.rmtree(stopped / "twinlog")
+    return stopped
+
+
 def recovered(root, *, after_crash=False) -> tuple[MessageStore, object]:
     """What recover() says of a directory."""
     store = make(root)
     store.commit_log.files.load()
-    store._queues.load()
     store._checkpoint.load()
     outcome = recover(
         store.commit_log,
         store._queues,
         store._checkpoint,
+        SideFiles(root / "twinlog"),
+        store.damaged,
         after_crash=after_crash,
         check_crc=True,
         delays_ms=store.delays_ms,
@@ -51,14 +61,23 @@ def damage(root, phy_offset, data=b"damage"):
 
 
 END = 6 * FILE_SIZE + 4 * SIZE
+START = 4 * FILE_SIZE  # Of the third last file.
 
 
-def test_after_a_clean_stop_the_end_is_known(left):
-    """Nothing is walked: the queues' last record is there and sound, and nothing lies behind it."""
-    store, outcome = recovered(left)
-    assert (outcome.records, outcome.dispatched, outcome.cut_bytes) == (0, 0, 0)
+def test_after_a_clean_stop_the_end_is_known(stopped):
+    """Nothing is walked: the recovery point fits the log, and nothing lies behind it."""
+    store, outcome = recovered(stopped)
+    assert (outcome.from_point, outcome.records, outcome.dispatched, outcome.cut.size) == (True, 0, 0, 0)
     assert outcome.start_offset == outcome.end_offset == store.commit_log.max_offset == END
-    assert outcome.last_store_timestamp > 0
+    assert outcome.last.store_timestamp > 0
+    assert outcome.last.phy_offset + outcome.last.size == END
+
+
+def test_after_rocketmqs_clean_stop_the_last_files_are_walked(left):
+    _, outcome = recovered(left)
+    assert (outcome.from_point, outcome.start_offset, outcome.records, outcome.dispatched) == (False, START, 16, 0)
+    assert (outcome.end_offset, outcome.cut.size, outcome.rebuilt) == (END, 0, {})
+    assert outcome.last.phy_offset + outcome.last.size == END
 
 
 def test_records_that_no_queue_has_are_found(left):
@@ -69,7 +88,7 @@ def test_records_that_no_queue_has_are_found(left):
     store._release()
     (left / "abort").unlink()
     store, outcome = recovered(left)
-    assert (outcome.start_offset, outcome.records, outcome.dispatched) == (END, 2, 1)
+    assert (outcome.start_offset, outcome.records, outcome.dispatched) == (START, 18, 1)
     assert store.queue("T1", 0).max_offset == 21
     assert outcome.end_offset == END + 2 * SIZE
 
@@ -100,8 +119,8 @@ def test_when_the_last_record_is_damaged_the_last_files_are_walked(left):
     damage(left, END - SIZE + 200)
     store, outcome = recovered(left)
     assert outcome.start_offset == 4 * FILE_SIZE
-    assert (outcome.records, outcome.end_offset, outcome.cut_bytes) == (15, END - SIZE, SIZE)
-    assert "CRC" in outcome.error
+    assert (outcome.records, outcome.end_offset, outcome.cut.size) == (15, END - SIZE, SIZE)
+    assert "CRC" in outcome.cut.found
     assert [store.queue("T1", n).max_offset for n in (0, 1)] == [20, 19]
     assert store.commit_log.next_queue_offsets == {("T1", 0): 20, ("T1", 1): 19}
 
@@ -109,7 +128,7 @@ def test_when_the_last_record_is_damaged_the_last_files_are_walked(left):
 def test_garbage_behind_the_end_is_cut(left):
     damage(left, END + 1000)
     store, outcome = recovered(left)
-    assert (outcome.end_offset, outcome.cut_bytes) == (END, 1006)
+    assert (outcome.end_offset, outcome.cut.size) == (END, 1006)
     assert store.commit_log.files.files[-1].is_clear_from(4 * SIZE)
 
 
@@ -117,18 +136,18 @@ def test_a_log_that_lost_its_end(left):
     """Somebody put an older last file there: the queues follow the log."""
     damage(left, END - 2 * SIZE, bytes(2 * SIZE))
     store, outcome = recovered(left)
-    assert (outcome.end_offset, outcome.cut_bytes) == (END - 2 * SIZE, 0)
+    assert (outcome.end_offset, outcome.cut.size) == (END - 2 * SIZE, 0)
     assert [store.queue("T1", n).max_offset for n in (0, 1)] == [19, 19]
 
 
 def test_after_a_crash_the_checkpoint_says_where_to_begin(left):
-    """With a fresh checkpoint all messages are too young; with old ones the newest file that is old enough counts."""
+    """With a fresh checkpoint all messages are too young; with an older log the newest file that is old enough counts."""
     _, outcome = recovered(left, after_crash=True)
     assert (outcome.start_offset, outcome.records, outcome.dispatched) == (0, 40, 40)
     store = make(left)
     store._checkpoint.load()
-    store._checkpoint.physic_msg_timestamp += 10_000
-    store._checkpoint.logics_msg_timestamp += 10_000
+    store._checkpoint.physic_msg_timestamp += 3000
+    store._checkpoint.logics_msg_timestamp += 3000
     store._checkpoint.save()
     before = golden.queue_files(left)
     _, outcome = recovered(left, after_crash=True)
@@ -136,10 +155,24 @@ def test_after_a_crash_the_checkpoint_says_where_to_begin(left):
     assert golden.queue_files(left) == before
 
 
+@pytest.mark.parametrize("timestamp", [1, 1 << 40, (1 << 63) - 1, -5, 0x0102030405060708])
+def test_a_damaged_checkpoint_does_not_hide_what_was_lost(left, timestamp):
+    """Whatever it says: all that the queues lack is found."""
+    before = golden.queue_files(left)
+    for path in (left / "consumequeue").rglob("0*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:60].ljust(200, b"\0"))
+    checkpoint = Checkpoint(left / "checkpoint", timestamp, timestamp)
+    checkpoint.save()
+    store, _ = recovered(left, after_crash=True)
+    assert golden.queue_files(left) == before
+    assert [store.queue("T1", n).max_offset for n in (0, 1)] == [20, 20]
+
+
 @pytest.mark.parametrize("after_crash", [False, True])
 def test_an_empty_directory(tmp_path, after_crash):
     store, outcome = recovered(tmp_path, after_crash=after_crash)
-    assert (outcome.start_offset, outcome.end_offset, outcome.records, outcome.cut_bytes) == (0, 0, 0, 0)
+    assert (outcome.start_offset, outcome.end_offset, outcome.records, outcome.cut.size) == (0, 0, 0, 0)
     assert store.commit_log.max_offset == 0
 
 
