@@ -24,6 +24,7 @@ from ha.protocol import NO_REQUEST_YET
 from ha.statistics import ConnectionState, HAConnectionStatistics, HAStatistics
 from ha.transport import SocketTransport, Transport
 from store.config import BrokerRole
+from store.retention import NO_FLOOR
 from store.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -184,6 +185,15 @@ class HAService:
             self.client.rate(seconds)
             for connection in self._connections:
                 connection.rate(seconds)
+
+    def lowest_needed(self) -> int:
+        """The lowest byte of the log that a registered slave, connected now, still has to be sent; no limit without any."""
+        acks = [
+            each.ack_offset
+            for each in self._connections
+            if each.request_offset != NO_REQUEST_YET and self.group_transfer.is_registered(each.ip)
+        ]
+        return min(acks, default=NO_FLOOR)
 
     def statistics(self) -> HAStatistics:
         """Both sides as they are now."""

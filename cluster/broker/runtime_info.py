@@ -37,6 +37,7 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
     """All values are texts. Three numbers are rates over 10 s, 1 min and 10 min."""
     store, rates, pulls = broker.store.statistics(), broker.rates, broker.pulls
     disk = shutil.disk_usage(broker.store.config.root.expanduser())
+    watchdog = broker.watchdog.statistics()
     gets = rates.text(GET_MESSAGES)
     average = store.put_bytes / store.put_messages if store.put_messages else 0.0
     table: dict[str, object] = {
@@ -76,6 +77,9 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
         "msgGetTotalYesterdayMorning": broker.gets_by_day.yesterday_morning,
         "msgGetTotalTodayMorning": broker.gets_by_day.today_morning,
         "msgGetTotalTodayNow": pulls.messages,
+        "eventLoopStalls": watchdog.stalls,
+        "eventLoopLongestStallMills": watchdog.longest_ms,
+        "deletedFiles": broker.store.retention.deleted_files,
         "EndTransactionQueueSize": 0,
         "EndTransactionThreadPoolQueueCapacity": 100000,
     }

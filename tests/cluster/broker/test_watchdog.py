@@ -1,0 +1,122 @@
+"""What the watchdog notices and says: its looks by hand with a clock of our own, then a real loop that stands still."""
+
+import sys
+import threading
+import time
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from cluster.broker.watchdog import Watchdog
+
+
+class Time:
+    """A clock that is set by hand, in seconds, and whatever the disk does."""
+
+    def __init__(self):
+        self.now, self.busy = 100.0, None
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def at():
+    return Time()
+
+
+@pytest.fixture
+def watchdog(at):
+    made = Watchdog(lambda: at.busy, at)
+    made.beat()
+    made.look(None)
+    return made
+
+
+def live(watchdog, at, seconds, *, beating):
+    """Let time pass, a look each quarter of a second."""
+    for _ in range(round(seconds * 4)):
+        at.now += 0.25
+        if beating:
+            watchdog.beat()
+        watchdog.look(sys._getframe())
+
+
+def test_a_loop_that_lives_is_nothing_to_talk_about(watchdog, at):
+    with capture_logs() as lines:
+        live(watchdog, at, 60, beating=True)
+        live(watchdog, at, 1, beating=False)
+        live(watchdog, at, 1, beating=True)
+    assert lines == []
+    assert watchdog.statistics().stalls == 0
+
+
+def test_a_stall_is_two_lines_however_long(watchdog, at):
+    with capture_logs() as lines:
+        live(watchdog, at, 60, beating=False)
+        assert watchdog.statistics().stalled_ms == watchdog.statistics().longest_ms == 60_000
+        live(watchdog, at, 5, beating=True)
+        live(watchdog, at, 2, beating=False)
+        live(watchdog, at, 5, beating=True)
+    assert [(line["event"], line["seconds"]) for line in lines] == [
+        ("the event loop stalls", 1.2),
+        ("the event loop goes on", 60.2),
+        ("the event loop stalls", 1.2),
+        ("the event loop goes on", 2.2),
+    ]
+    assert "live (test_watchdog.py:" in lines[0]["stack"]
+    found = watchdog.statistics()
+    assert (found.stalls, found.longest_ms, found.stalled_ms) == (2, 60_250, 0)
+
+
+def test_a_process_that_was_stopped_is_no_stall(watchdog, at):
+    """The watchdog slept with the loop."""
+    with capture_logs() as lines:
+        at.now += 30
+        watchdog.look(None)
+        live(watchdog, at, 10, beating=True)
+    assert [(line["event"], line["seconds"]) for line in lines] == [("this process did not run", 30.0)]
+    assert watchdog.statistics().stalls == 0
+
+
+def test_a_sync_that_hangs_is_told_by_the_loop(watchdog, at):
+    with capture_logs() as lines:
+        at.busy = at.now
+        live(watchdog, at, 1, beating=True)
+        assert lines == []
+        live(watchdog, at, 9, beating=True)
+        at.busy = at.now + 0.1  # That one ended, and the next began at once.
+        live(watchdog, at, 0.5, beating=True)
+        at.busy = None
+        live(watchdog, at, 5, beating=True)
+    assert [line["event"] for line in lines] == [
+        "a sync of the disk hangs: producers who wait for it wait",
+        "the sync came back",
+    ]
+    assert lines[1]["seconds"] == 10.2
+
+
+async def test_a_real_loop_that_stands_still():
+    """The line is written while it stands, and names the function that it stands in."""
+    watchdog = Watchdog(lambda: None)
+    said = threading.Event()
+
+    def stand_still():
+        deadline = time.monotonic() + 20
+        while not lines and time.monotonic() < deadline:
+            said.wait(0.05)
+
+    with capture_logs() as lines:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watchdog.run)
+            await trio.sleep(0.1)
+            stand_still()
+            assert [line["event"] for line in lines] == ["the event loop stalls"]
+            while len(lines) < 2:
+                await trio.sleep(0.05)
+            nursery.cancel_scope.cancel()
+    assert "stand_still" in lines[0]["stack"]
+    assert lines[1]["event"] == "the event loop goes on"
+    assert watchdog.statistics().stalls == 1
+    assert "twinlog watchdog" not in [thread.name for thread in threading.enumerate()]
