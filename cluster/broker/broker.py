@@ -75,6 +75,7 @@ class Broker(BrokerParts):
         async def carry(*, task_status: trio.TaskStatus[None]) -> None:
             with scope:
                 async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self.watchdog.run)
                     await nursery.start(self.store.run)
                     await nursery.start(self.remoting.run)
                     task_status.started()

@@ -29,6 +29,7 @@ from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.topic_config import TopicConfigManager, built_in_topics
 from cluster.broker.transaction import CheckRules
 from cluster.broker.transaction_service import TransactionCheckService
+from cluster.broker.watchdog import Watchdog
 from cluster.remoting.client import RemotingClient
 from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.config import ServerConfig
@@ -78,6 +79,7 @@ class BrokerParts:
     started_ms: int = field(factory=wall_clock_ms, init=False)
 
     store: MessageStore = field(init=False)
+    watchdog: Watchdog = field(init=False)
     ha: HAService = field(init=False)
     topics: TopicConfigManager = field(init=False)
     groups: SubscriptionGroupManager = field(init=False)
@@ -110,6 +112,7 @@ class BrokerParts:
             self.ha_config = attrs.evolve(self.ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
         self.set_addresses(config.listen_port, self.ha_config.listen_port)
         self.store = MessageStore(self.store_config)
+        self.watchdog = Watchdog(lambda: self.store.flusher.busy_since)
         self._make_tables(config)
         self.held_pulls = PullRequestHoldService(
             now=trio.current_time,
@@ -118,6 +121,7 @@ class BrokerParts:
         )
         self.store.on_arrival.append(self.held_pulls.on_arrival)
         self._make_services(config)
+        self.store.retention_floor = self.ha.lowest_needed
 
     def set_addresses(self, port: int, ha_port: int) -> None:
         self.address = f"{self.config.broker_ip1}:{port}"
