@@ -8,6 +8,7 @@ from typing import Protocol
 
 from attrs import define, field
 
+from cluster.broker.table_writer import TableWriter
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import decode, encode
 from cluster.remoting.connection import Connection
@@ -58,6 +59,22 @@ class ProducerAcks:
     def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
         """Stored, but not as safe as was asked."""
         self.connection.write(b"".join(_refused(frame, status, reason) for frame in frames))
+
+
+@define(eq=False)
+class AcksOnceSaved:
+    """Passes answers on once the topics are in their file: they say that a topic exists which a message has just made."""
+
+    acks: AckSink
+    topics: TableWriter
+
+    def answer(self, frames: list[bytes]) -> None:
+        """All is well."""
+        self.topics.when_saved(lambda: self.acks.answer(frames))
+
+    def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
+        """Stored, but not as safe as was asked."""
+        self.topics.when_saved(lambda: self.acks.refuse(frames, status, reason))
 
 
 @define(eq=False)

@@ -55,16 +55,19 @@ class Broker(BrokerParts):
     def load_tables(self) -> None:
         """Read what was saved. Raises StoreDirectoryError: starting with empty tables would lose consumers' offsets."""
         tables: tuple[tuple[JsonFile, Callable[[Mapping[str, Any]], None]], ...] = (
-            (self.topics_file, self.topics.merge),
-            (self.groups_file, self.groups.merge),
-            (self.offsets_file, self.offsets.merge),
+            (self.topics_writer.file, self.topics.merge),
+            (self.groups_writer.file, self.groups.merge),
+            (self.offsets_writer.file, self.offsets.merge),
             (self.schedule.file, self.schedule.merge),
         )
         for file, merge in tables:
             try:
-                merge(file.load())
-            except (ValueError, TypeError, AttributeError) as error:
-                raise StoreDirectoryError(f"{file.path} cannot be read: {error}") from error
+                file.load_into(merge)
+            except ValueError as error:
+                raise StoreDirectoryError(
+                    f"{file.path} cannot be read, and without it the broker does not start: {error}. "
+                    f"Mend it, put one from a backup or a slave there, or delete it and its .bak to start with an empty table."
+                ) from error
         self.offsets.dirty = False
 
     @contextlib.asynccontextmanager
@@ -112,6 +115,8 @@ class Broker(BrokerParts):
         if not self.is_slave:
             nursery.start_soon(self.transactions.run)
         nursery.start_soon(self._flush_offsets)
+        nursery.start_soon(self.topics_writer.run)
+        nursery.start_soon(self.groups_writer.run)
         nursery.start_soon(self._watch_clients)
         nursery.start_soon(self._sample)
 
@@ -138,22 +143,26 @@ class Broker(BrokerParts):
         if not self.is_slave:
             await self.store.flusher.flush()  # The file may say only what is on disk.
             self.schedule.confirm()
-            self.save(self.schedule.file, self.schedule.file_table)
-        self.save(self.offsets_file, self.offsets.plain())
+            await self.schedule.flush()
+        self._note_offsets()
+        for writer in (self.topics_writer, self.groups_writer, self.offsets_writer):
+            with contextlib.suppress(OSError):  # It was logged.
+                await writer.save()
 
     # What goes on behind
 
     async def _flush_offsets(self) -> None:
         await trio.sleep(FIRST_OFFSET_FLUSH_SECONDS)
         while True:
-            if self.offsets.dirty:
-                self.offsets.dirty = False
-                try:
-                    await trio.to_thread.run_sync(self.offsets_file.save_table, self.offsets.plain())
-                except OSError as error:
-                    self.offsets.dirty = True
-                    self.save_failed(self.offsets_file, error)
+            self._note_offsets()
+            with contextlib.suppress(OSError):  # It was logged, and the next save tries again.
+                await self.offsets_writer.save()
             await trio.sleep(self.config.flush_consumer_offset_interval_ms / 1000)
+
+    def _note_offsets(self) -> None:
+        if self.offsets.dirty:
+            self.offsets.dirty = False
+            self.offsets_writer.changed()
 
     async def _watch_clients(self) -> None:
         """Drop clients without heartbeats; their connections go once nothing is left on them."""

@@ -1,18 +1,22 @@
 """The broker's small tables as files, readable and writable by RocketMQ too.
 
-A table lies in `<name>.json`; the text before the last change in `<name>.json.bak`. Whoever finds the first
-missing or broken takes the second. Sources: ConfigManager.java, MixAll.string2File (RocketMQ 4.9.8).
+A table lies in `<name>.json`; the text before the last change in `<name>.json.bak`. Whoever finds the first missing or broken
+takes the second. Sources: ConfigManager.java, MixAll.string2File (RocketMQ 4.9.8). Other than there, a save is on disk when it
+returns, and at no moment is there no whole file under the name.
 """
 
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import structlog
-from attrs import frozen
+from attrs import field, frozen
 
 from cluster.remoting import fastjson
+from store.sync import sync_directory
 
 log = structlog.get_logger(__name__)
 
@@ -20,49 +24,77 @@ log = structlog.get_logger(__name__)
 @frozen
 class JsonFile:
     path: Path
+    _lock: Lock = field(factory=Lock, eq=False, repr=False)  # Saves may come from several threads.
 
     @property
     def backup(self) -> Path:
         return self.path.with_name(self.path.name + ".bak")
 
     def load(self) -> dict[str, Any]:
-        """The table as plain objects; empty when there is no file yet.
+        """The table as plain objects; empty when there is no file yet. Raises as load_into."""
+        table: dict[str, Any] = {}
+        self.load_into(lambda value: table.update(value))
+        return table
 
-        Raises ValueError when neither the file nor its backup can be read: the broker must not start with empty tables.
+    def load_into(self, take: Callable[[Mapping[str, Any]], None]) -> None:
+        """Give the table to `take`, which raises ValueError and changes nothing when it makes no sense to it.
+
+        An empty file is what a crash leaves of the first save; it counts as none. Raises ValueError when there was something and
+        neither the file nor its backup can be read: the broker must not start with empty tables. Raises OSError.
         """
-        problem = None
+        problems = []
         for path in (self.path, self.backup):
             try:
-                value = fastjson.loads(path.read_bytes())
+                raw = path.read_bytes()
             except FileNotFoundError:
                 continue
-            except (OSError, ValueError) as error:
-                problem = f"{path}: {error}"
-                log.warning("a table could not be read", file=str(path), error=str(error))
+            if not raw:
+                log.warning("an empty table is passed over", file=str(path))
                 continue
-            if isinstance(value, dict):
-                return value
-            problem = f"{path}: holds no JSON object"
-        if problem is not None:
-            raise ValueError(problem)
-        return {}
+            try:
+                take(_object(raw))
+                return
+            except (ValueError, TypeError, AttributeError, OverflowError) as error:
+                problems.append(f"{path}: {error}")
+                log.warning("a table could not be read", file=str(path), error=str(error))
+        if problems:
+            raise ValueError("; ".join(problems))
 
     def save_table(self, table: Mapping[str, Any]) -> None:
         """Replace the file by this table, as fastjson prints it. Raises OSError."""
         self.save(fastjson.pretty(table))
 
-    def save(self, text: str, *, durable: bool = False) -> None:
-        """Replace the file at once and keep the one before; `durable` survives power loss, too, and may block long.
+    def save(self, text: str) -> None:
+        """Replace the file at once, durably, and keep the one before. Blocks as long as the disk does: call it in a thread.
 
-        Raises OSError.
+        Raises OSError; the file is the one before then.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = self.path.with_name(self.path.name + ".tmp")
-        with open(scratch, "wb") as file:
-            file.write(text.encode())
-            if durable:
+        with self._lock:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            scratch = self.path.with_name(self.path.name + ".tmp")
+            with open(scratch, "wb") as file:
+                file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
-        if self.path.exists():
-            os.replace(self.path, self.backup)
-        os.replace(scratch, self.path)
+            self._keep_old()
+            os.replace(scratch, self.path)
+            sync_directory(self.path.parent)
+
+    def _keep_old(self) -> None:
+        """Let the backup be another name of the file, which never goes without its own."""
+        scratch = self.backup.with_name(self.backup.name + ".tmp")
+        scratch.unlink(missing_ok=True)
+        if not self.path.exists():
+            return
+        try:
+            os.link(self.path, scratch)
+        except OSError:  # A file system without links.
+            shutil.copyfile(self.path, scratch)
+        os.replace(scratch, self.backup)
+
+
+def _object(raw: bytes) -> Mapping[str, Any]:
+    value = fastjson.loads(raw)
+    if not isinstance(value, dict):
+        raise ValueError("holds no JSON object")
+    return value

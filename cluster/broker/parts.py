@@ -5,12 +5,9 @@ Whoever starts and stops all this is cluster/broker/broker.py. Source: BrokerCon
 
 import socket
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import psutil
-import structlog
 import trio
 from attrs import define, field
 
@@ -26,6 +23,7 @@ from cluster.broker.rates import DailyTotals, PullCounters, Rates
 from cluster.broker.registration import Master, RegistrationService
 from cluster.broker.slave_sync import SlaveSynchronize
 from cluster.broker.subscription_group import SubscriptionGroupManager
+from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import TopicConfigManager, built_in_topics
 from cluster.broker.transaction import CheckRules
 from cluster.broker.transaction_service import TransactionCheckService
@@ -41,8 +39,6 @@ from store.config import BrokerRole, StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.message import decode_message
 from store.message_store import MessageStore
-
-log = structlog.get_logger(__name__)
 
 HA_PORT_DISTANCE = 1  # Above the main port.
 
@@ -98,11 +94,10 @@ class BrokerParts:
     rates: Rates = field(factory=Rates, init=False)
     puts_by_day: DailyTotals = field(factory=DailyTotals, init=False)
     gets_by_day: DailyTotals = field(factory=DailyTotals, init=False)
-    topics_file: JsonFile = field(init=False)
-    groups_file: JsonFile = field(init=False)
-    offsets_file: JsonFile = field(init=False)
+    topics_writer: TableWriter = field(init=False)
+    groups_writer: TableWriter = field(init=False)
+    offsets_writer: TableWriter = field(init=False)
     _watched: set[Connection] = field(factory=set, init=False)
-    _failing_files: set[JsonFile] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
         config = self.config.for_role(self.store_config.broker_role)
@@ -129,9 +124,6 @@ class BrokerParts:
 
     def _make_tables(self, config: BrokerConfig) -> None:
         directory = self.store_config.root.expanduser() / "config"
-        self.topics_file = JsonFile(directory / "topics.json")
-        self.groups_file = JsonFile(directory / "subscriptionGroup.json")
-        self.offsets_file = JsonFile(directory / "consumerOffset.json")
         self.topics = TopicConfigManager(
             self.now_ms, auto_create=config.auto_create_topic_enable, changed=self._topic_changed
         )
@@ -149,6 +141,9 @@ class BrokerParts:
         self.groups = SubscriptionGroupManager(
             self.now_ms, auto_create=config.auto_create_subscription_group, changed=self._group_changed
         )
+        self.topics_writer = TableWriter(JsonFile(directory / "topics.json"), self.topics.plain)
+        self.groups_writer = TableWriter(JsonFile(directory / "subscriptionGroup.json"), self.groups.plain)
+        self.offsets_writer = TableWriter(JsonFile(directory / "consumerOffset.json"), self.offsets.plain)
         self.consumers = ConsumerManager(trio.current_time, self._notify_consumers)
         self.producers = ProducerManager(trio.current_time)
         self.locks = RebalanceLockManager(trio.current_time)
@@ -182,9 +177,9 @@ class BrokerParts:
         self.slave_sync = SlaveSynchronize(
             client=self.remoting,
             topics=self.topics,
-            topics_file=self.topics_file,
+            topics_writer=self.topics_writer,
             groups=self.groups,
-            groups_file=self.groups_file,
+            groups_writer=self.groups_writer,
             offsets=self.offsets,
             schedule=self.schedule,
         )
@@ -266,21 +261,8 @@ class BrokerParts:
     # Tables to files
 
     def _topic_changed(self, topic: str) -> None:
-        self.save(self.topics_file, self.topics.plain())
+        self.topics_writer.changed(topic)
         self.registration.topics_changed()
 
     def _group_changed(self, group: str) -> None:
-        self.save(self.groups_file, self.groups.plain())
-
-    def save(self, file: JsonFile, table: Mapping[str, Any]) -> None:
-        """Write a table now. A disk that refuses is logged once; the next save tries again."""
-        try:
-            file.save_table(table)
-            self._failing_files.discard(file)
-        except OSError as error:
-            self.save_failed(file, error)
-
-    def save_failed(self, file: JsonFile, error: OSError) -> None:
-        if file not in self._failing_files:
-            self._failing_files.add(file)
-            log.error("a table could not be written", file=str(file.path), error=str(error))
+        self.groups_writer.changed(group)

@@ -13,8 +13,8 @@ from attrs import define, field
 
 from cluster.broker.consumer_offset import ConsumerOffsetManager
 from cluster.broker.delay_service import ScheduleMessageService, read_delay_offsets
-from cluster.broker.json_file import JsonFile
 from cluster.broker.subscription_group import SubscriptionGroupManager
+from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import TopicConfigManager
 from cluster.remoting import fastjson
 from cluster.remoting.client import RemotingClient
@@ -46,9 +46,9 @@ def fast_address(address: str) -> str:
 class SlaveSynchronize:
     client: RemotingClient
     topics: TopicConfigManager
-    topics_file: JsonFile
+    topics_writer: TableWriter
     groups: SubscriptionGroupManager
-    groups_file: JsonFile
+    groups_writer: TableWriter
     offsets: ConsumerOffsetManager
     schedule: ScheduleMessageService
     master_address: str | None = field(default=None, init=False)
@@ -88,7 +88,8 @@ class SlaveSynchronize:
 
     async def _topics(self, address: str) -> None:
         if self.topics.replace(_object(await self._ask(fast_address(address), GetAllTopicConfig()))):
-            await trio.to_thread.run_sync(self.topics_file.save_table, self.topics.plain())
+            self.topics_writer.changed()
+            await self.topics_writer.save()
             log.info("topics copied from the master", count=len(self.topics.table))
 
     async def _offsets(self, address: str) -> None:
@@ -103,7 +104,8 @@ class SlaveSynchronize:
 
     async def _groups(self, address: str) -> None:
         if self.groups.replace(_object(await self._ask(address, GetAllSubscriptionGroupConfig()))):
-            await trio.to_thread.run_sync(self.groups_file.save_table, self.groups.plain())
+            self.groups_writer.changed()
+            await self.groups_writer.save()
             log.info("subscription groups copied from the master", count=len(self.groups.table))
 
     async def _ask(self, address: str, header: RequestHeader) -> bytes:

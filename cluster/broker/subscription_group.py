@@ -113,9 +113,9 @@ class SubscriptionGroupManager:
 
     def merge(self, value: Mapping[str, Any]) -> None:
         """Put what was saved over the built-in groups. Raises ValueError, TypeError."""
-        self.table.update(read_groups(value))
-        if version := value.get("dataVersion"):
-            self.version = DataVersion.read(version)
+        table, version = read_groups(value), value.get("dataVersion")
+        self.version = DataVersion.read(version) if version else self.version
+        self.table.update(table)
 
     def replace(self, value: Mapping[str, Any]) -> bool:
         """Take a master's table when its version is another; whether it was. Raises ValueError, TypeError."""

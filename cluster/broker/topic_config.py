@@ -191,9 +191,9 @@ class TopicConfigManager:
 
     def merge(self, value: Mapping[str, Any]) -> None:
         """Put what was saved over the built-in topics. Raises ValueError."""
-        self.table.update(read_topics(value))
-        if version := value.get("dataVersion"):
-            self.version = DataVersion.read(version)
+        table, version = read_topics(value), value.get("dataVersion")
+        self.version = DataVersion.read(version) if version else self.version
+        self.table.update(table)
 
     def replace(self, value: Mapping[str, Any]) -> bool:
         """Take a master's table when its version is another; whether it was. Raises ValueError."""

@@ -5,12 +5,13 @@ AbstractSendMessageProcessor; RocketMQ 4.9.8.
 """
 
 import random
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import define, field
 
 from cluster.broker import names
-from cluster.broker.acks import CODES, ProducerAcks, wait_until_safe, waits
+from cluster.broker.acks import CODES, AcksOnceSaved, ProducerAcks, wait_until_safe, waits
 from cluster.broker.batch_body import split_batch
 from cluster.broker.delay import delayed
 from cluster.broker.send_properties import SendProperties
@@ -24,7 +25,7 @@ from cluster.remoting.headers import SendBatchMessage, SendMessage, SendMessageV
 from store.commit_log import PutMessage
 from store.config import BrokerRole
 from store.message import TRANSACTION_MASK, host_bytes, message_id
-from store.offset_waiters import PutStatus
+from store.offset_waiters import AckSink, PutStatus
 from store.properties import CLUSTER, DELAY, PROPERTY_SEPARATOR, WAIT, format_properties, parse_properties, tags_code
 from store.record_scan import properties_tags_code
 
@@ -276,7 +277,9 @@ class SendProcessor:
     def _finish(self, connection: Connection, sends: list[_Send]) -> None:
         if not sends:
             return
-        acks = ProducerAcks(connection)
+        acks: AckSink = ProducerAcks(connection)
+        if not self.broker.topics_writer.is_level:
+            acks = self._once_saved(acks, {topic for send in sends for topic in _topics_of(send)})
         results = self.broker.store.put([send.message for send in sends])
         at_once: list[bytes] = []
         prefix, success, waits = self._id_prefix, self._success, self._waits
@@ -344,17 +347,22 @@ class SendProcessor:
             wait = properties.get(WAIT, "true").lower() == "true"
             ids = ",".join(f"{self._id_prefix}{result.phy_offset:016X}" for result in results)
             frame = self._success(command, ids, queue_id, results[0].queue_offset)
-            acks = ProducerAcks(connection)
+            acks = self._once_saved(ProducerAcks(connection), [topic.name])
             if wait and self._waits:
                 self._answer_later(acks, results[-1].end_offset, frame)
             else:
                 acks.answer([frame])
 
+    def _once_saved(self, acks: AckSink, topics: Collection[str]) -> AckSink:
+        """An answer that may wait for a topic's way to the disk."""
+        writer = self.broker.topics_writer
+        return acks if writer.holds(topics) else AcksOnceSaved(acks, writer)
+
     @property
     def _waits(self) -> bool:
         return waits(self.broker.store)
 
-    def _answer_later(self, acks: ProducerAcks, end_offset: int, frame: bytes) -> None:
+    def _answer_later(self, acks: AckSink, end_offset: int, frame: bytes) -> None:
         """Send the answer when disk and replicas are as far as this broker promises."""
         wait_until_safe(self.broker.store, self.broker.ha.group_transfer, end_offset, acks, frame)
 
@@ -383,6 +391,12 @@ class SendProcessor:
             # The map must be there: the Java client reads it without looking.
             response = RemotingCommand.response_to(command, code, remark=remark, ext=dict(self._answer_fields))
             connection.send(response)
+
+
+def _topics_of(send: _Send) -> tuple[str, ...]:
+    """The topic that the client named, and the one that the message went to."""
+    ext = send.command.ext or {}
+    return send.message.topic, ext.get("b", ""), ext.get("topic", "")
 
 
 def _ok_template(fields: dict[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import body
-from cluster.broker.processors.topic_admin import NOT_ON_A_SLAVE
+from cluster.broker.processors.topic_admin import NOT_ON_A_SLAVE, save
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
@@ -16,7 +16,7 @@ from cluster.remoting.headers import (
 from cluster.remoting.server import Reply, Request
 
 
-def update_and_create_subscription_group(
+async def update_and_create_subscription_group(
     broker: BrokerParts, header: UpdateAndCreateSubscriptionGroup, request: Request
 ) -> Reply:
     """Answered when the group is saved."""
@@ -27,6 +27,7 @@ def update_and_create_subscription_group(
     except (TypeError, ValueError) as error:
         raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
     broker.groups.update(config)
+    await save(broker.groups_writer)
     return Reply(ext=None)
 
 

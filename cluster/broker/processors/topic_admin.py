@@ -4,6 +4,7 @@ import trio
 
 from cluster.broker import names
 from cluster.broker.parts import BrokerParts
+from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import QUEUES_MAX, TopicConfig
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
@@ -37,6 +38,7 @@ async def update_and_create_topic(broker: BrokerParts, header: UpdateAndCreateTo
             sys_flag=header.topic_sys_flag or 0,
         )
     )
+    await save(broker.topics_writer)
     with trio.move_on_after(REGISTRATION_SECONDS_MAX):
         await broker.registration.register_all()
     return Reply(ext=None)
@@ -46,7 +48,17 @@ async def delete_topic_in_broker(broker: BrokerParts, header: DeleteTopicInBroke
     """Forgets the topic's configuration; success, too, when there is none. Consumers' offsets stay."""
     _refuse_unless_changeable(broker, header.topic)
     broker.topics.delete(header.topic)
+    await save(broker.topics_writer)
     return Reply(ext=None)
+
+
+async def save(writer: TableWriter) -> None:
+    """Bring a change to the disk. Raises RequestError: it is in force then, but a restart may forget it."""
+    try:
+        await writer.save()
+    except OSError as error:
+        remark = f"{writer.file.path.name} could not be written, a restart would forget this: {error}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
 
 
 def _refuse_unless_changeable(broker: BrokerParts, topic: str) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from cluster.broker.config import BrokerConfig
+from cluster.broker.json_file import JsonFile
 from cluster.broker.processors.send import SendProcessor
 from cluster.broker.subscription_group import SubscriptionGroupManager
+from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import TopicConfigManager, built_in_topics
 from cluster.remoting.codes import RequestCode
 from cluster.remoting.command import RemotingCommand, decode
@@ -75,7 +77,11 @@ class SendingBroker:
     groups: SubscriptionGroupManager
     address: str = ADDRESS
     ha: FakeHA = field(factory=FakeHA)
+    topics_writer: TableWriter = field(init=False)
     now_ms: Callable[[], int] = lambda: NOW_MS
+
+    def __attrs_post_init__(self):
+        self.topics_writer = TableWriter(JsonFile(self.store.config.root / "topics.json"), self.topics.plain)
 
 
 def make_broker(root: Path, *, now_ms=lambda: NOW_MS, address=ADDRESS, broker=None, **store_options) -> SendingBroker:

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from cluster.broker.broker import Broker
+from cluster.broker.table_writer import TableWriter
 from cluster.namesrv.service import NameServer
 from cluster.remoting import fastjson
 from cluster.remoting.client import RemotingClient
@@ -209,7 +210,7 @@ async def test_consumers_are_told_when_others_come_and_go(cluster):
 
 async def test_a_broken_table_is_named_before_anything_is_served(tmp_path):
     broker = make_broker(tmp_path)
-    broker.offsets_file.save('{"offsetTable":')
+    broker.offsets_writer.file.save('{"offsetTable":')
     with pytest.raises(StoreDirectoryError, match=r"consumerOffset\.json"):
         await broker.run()
 
@@ -232,10 +233,10 @@ async def test_a_stop_while_the_store_is_loading(tmp_path, monkeypatch):
 async def test_a_stop_that_goes_wrong_is_an_end_too(tmp_path, monkeypatch):
     broker = make_broker(tmp_path, listen_port=0)
 
-    def save(_broker, _file, _table):
+    async def save(_writer):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Broker, "save", save)
+    monkeypatch.setattr(TableWriter, "save", save)
 
     async def start_and_stop():
         async with trio.open_nursery() as nursery:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.broker.processors.send import SendProcessor
+from cluster.broker.topic_config import TopicConfig
 from cluster.broker.transaction import EndedHalves, Verdict, ended_halves, judge
 from cluster.remoting.command import RemotingCommand
 from store.commit_log import PutMessage
@@ -63,6 +64,7 @@ class Transactions:
         self.now_ms += after_ms
         before = len(self.producer.sent)
         await self.broker.transactions.check()
+        await self.broker.topics_writer.save()  # Else answers wait for the half topic's way to the disk.
         self.broker.store.dispatch_pending()
         return [int(command.ext["tranStateTableOffset"]) for command in self.producer.sent[before:]]
 
@@ -82,6 +84,8 @@ async def here(tmp_path, autojump_clock):
         producer = FakeConnection()
         body = heartbeat() | {"producerDataSet": [{"groupName": "P"}], "consumerDataSet": []}
         Client(broker, producer).ask(34, body)
+        broker.topics.update(TopicConfig("T1", 4, 4))
+        await broker.topics_writer.save()
         transactions = Transactions(client, producer)
         broker.store.now_ms = broker.transactions.now_ms = lambda: transactions.now_ms
         yield transactions

@@ -3,6 +3,7 @@
 import attrs
 
 from cluster.broker.processors.send import SendProcessor
+from cluster.broker.topic_config import TopicConfig
 from cluster.remoting.headers import decode_header
 from cluster.remoting.server import Request
 from store.message import decode_message
@@ -80,6 +81,8 @@ async def test_records_and_check_requests_are_the_real_brokers(tmp_path, autojum
     )
     broker.store.now_ms = broker.transactions.now_ms = lambda: clock[0]
     broker.store.load()
+    broker.topics.update(TopicConfig("TopicB", 2, 2))
+    await broker.topics_writer.save()
     replay = Replay(Client(broker), theirs, clock)
     producer = FakeConnection()
     body = heartbeat() | {"producerDataSet": [{"groupName": "golden_tx"}], "consumerDataSet": []}
