@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cluster.cli.errors import PARTIAL
 from cluster.cli.offline import directory_argument, directory_options, opened, options_of, say, told
 from cluster.cli.options import document_option, examples
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store.offline.dump import DumpedMessage, Selection
     from store.offline.rebuild import RebuildReport
 
 
@@ -56,6 +60,83 @@ def info(directory: Path, fmt: str, **options: Any) -> None:
     from cluster.cli.log_info import show_info
 
     show_info(found, fmt)
+
+
+@log_group.command(
+    "dump",
+    short_help="Print the messages of a log.",
+    epilog=examples(
+        "twinlog log dump ~/store --topic orders --queue 0 --body",
+        "twinlog log dump ~/store --from 2026-11-21T12:55:30 --to 2026-11-21T12:56",
+        "twinlog log dump ~/store --from 262144 --count 10 -o wide --body",
+        "twinlog log dump ~/store --key order-4711 -o json | jq .phy_offset",
+    ),
+)
+@directory_argument
+@click.option("--topic", "topics", multiple=True, metavar="T", help="Only of this topic; repeatable.")
+@click.option("--queue", "queues", multiple=True, type=click.IntRange(0), metavar="N", help="Only of this queue id.")
+@click.option("--from", "start", metavar="WHERE", help="Only from there on.")
+@click.option("--to", "end", metavar="WHERE", help="Only up to there; what is at that very place is left out.")
+@click.option("--key", metavar="KEY", help="Only with this among its KEYS, or as its message id (UNIQ_KEY).")
+@click.option("--count", type=click.IntRange(1), help="Stop after that many.")
+@click.option("--body", "with_body", is_flag=True, help="With the bodies.")
+@directory_options
+@document_option("store.offline.dump:DumpedMessage")
+def dump(directory: Path, fmt: str, with_body: bool, count: int | None, **options: Any) -> None:
+    """Print the messages of a log, in the order of the log.
+
+    WHERE is an offset of the log in bytes (269484), a time in your time zone (2026-11-21T12:55:30, 2026-11-21) or with its
+    own (2026-11-21T12:55:30+00:00), or milliseconds since 1970 (@1795265730000). Times are those of storing.
+
+    JSON is one object a line. Bodies that are compressed with zlib are decompressed; of others it is said how they are
+    compressed. A body that is not UTF-8 is shown in hex, and given as body_base64 in JSON. Damaged parts of the log are told on
+    stderr, and make the exit status 6.
+    """
+    selection = _selection(**{name: options.pop(name) for name in ("topics", "queues", "start", "end", "key")})
+    damaged = 0
+    with opened(directory, **options) as store:
+        from itertools import islice
+
+        from cluster.cli.log_dump import show_messages
+        from store.offline.dump import DumpedMessage
+        from store.offline.dump import dump as dump_log
+        from store.offline.pinned import pinned_log
+
+        def messages(log: Any) -> "Iterator[DumpedMessage]":
+            nonlocal damaged
+            for found in dump_log(log, selection, with_body=with_body, may_grow=store.is_running):
+                if isinstance(found, DumpedMessage):
+                    yield found
+                else:
+                    damaged += 1
+                    where = f"bytes {found.start} to {found.end} of the log"
+                    click.echo(f"damaged: {where} hold no sound message: {found.reason}", err=True)
+
+        with pinned_log(store) as log:
+            shown = show_messages(islice(messages(log), count), fmt, with_body=with_body)
+    if not shown:
+        click.echo("No message of the log is like that.", err=True)
+    if damaged:
+        click.get_current_context().exit(PARTIAL)
+
+
+def _selection(
+    topics: tuple[str, ...], queues: tuple[int, ...], start: str | None, end: str | None, key: str | None
+) -> "Selection":
+    from cluster.cli.log_dump import moment_or_offset
+    from store.offline.dump import Selection
+
+    from_offset, from_ms = moment_or_offset(start, "--from") if start is not None else (None, None)
+    to_offset, to_ms = moment_or_offset(end, "--to") if end is not None else (None, None)
+    return Selection(
+        topics=frozenset(topics),
+        queue_ids=frozenset(queues),
+        from_offset=from_offset,
+        to_offset=to_offset,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        key=key,
+    )
 
 
 @log_group.command(

@@ -28,7 +28,7 @@ from store.offline.directory import StoreDirectory
 from store.offline.file_series import FileReader, FileSeries, list_files
 from store.offline.log_view import find_log_end
 from store.offline.manifest import BackedUpDamage, BackedUpFile, BackupError, BackupSource, Manifest
-from store.offline.pinned import PinnedReader, pin_growth, pin_series
+from store.offline.pinned import PinnedReader, log_directories, pin_growth, pin_series
 from store.offline.queue_builder import queues_to_keep
 from store.offline.rebuild import Shape
 from store.offline.walk import Gap, walk_log
@@ -66,10 +66,10 @@ class _Backup:
         files = list(self._copy_config())
         reader = PinnedReader()
         try:
-            log = pin_series(self._log_directories, self.directory.log.file_size, reader)
+            log = pin_series(log_directories(self.directory), self.directory.log.file_size, reader)
             files += self._copy_queues_without_messages(log)
-            log = pin_growth(log, self._log_directories, reader)
-            end = find_log_end(log).offset
+            log = pin_growth(log, log_directories(self.directory), reader)
+            end = find_log_end(log, may_grow=was_running).offset
             self._total = 2 * (end - log.min_offset)
             log_files = list(self._copy_log(log, end, reader))
             self._compare_last_record(log, end)
@@ -103,10 +103,6 @@ class _Backup:
         )
         self.target.finish(result)
         return result
-
-    @property
-    def _log_directories(self) -> tuple[Path, ...]:
-        return self.directory.options.commit_log_dirs or (self.directory.root / "commitlog",)
 
     def _add(self, count: int) -> None:
         self._done += count

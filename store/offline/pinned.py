@@ -1,10 +1,13 @@
 """Log files that stay readable while a broker goes on: retention takes a name, never the bytes of one who has them open."""
 
 import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from attrs import define, field
 
+from store.offline.directory import StoreDirectory
 from store.offline.file_series import FileReader, FileSeries, StoreFile, list_files
 
 
@@ -33,6 +36,18 @@ class PinnedReader(FileReader):
         while self._pinned:
             os.close(self._pinned.popitem()[1])
         FileReader.close(self)
+
+
+@contextmanager
+def pinned_log(directory: StoreDirectory) -> Iterator[FileSeries]:
+    """The log of a store, for as long as the block lasts. Raises OSError."""
+    with closing(PinnedReader()) as reader:
+        yield pin_series(log_directories(directory), directory.log.file_size, reader)
+
+
+def log_directories(directory: StoreDirectory) -> tuple[Path, ...]:
+    """Where the log of a store lies."""
+    return directory.options.commit_log_dirs or (directory.root / "commitlog",)
 
 
 def pin_series(directories: tuple[Path, ...], file_size: int, reader: PinnedReader) -> FileSeries:

@@ -150,7 +150,7 @@ def plan_rebuild(directory: StoreDirectory, *, queues: bool, index: bool) -> Reb
         root=str(directory.root.absolute()),
         parts=tuple(name for name, is_wanted in ((QUEUES, queues), (INDEX, index)) if is_wanted),
         log_files=len(log.files),
-        log_bytes=find_log_end(log).offset - log.min_offset,
+        log_bytes=find_log_end(log, may_grow=directory.is_running).offset - log.min_offset,
         process_id=directory.lock_holder,
         done=None,
     )

@@ -121,13 +121,21 @@ def goes_on(
     return all(offset >= next_offsets[key] for key, offset in offsets.items() if key in next_offsets)
 
 
-def walk_log(log: FileSeries, *, delays_ms: tuple[int, ...] = (), start: int | None = None) -> Iterator[Window | Gap]:
-    """The log from `start`, its first byte if None, to its end; gaps in it are damage. Raises OSError."""
+def walk_log(
+    log: FileSeries, *, delays_ms: tuple[int, ...] = (), start: int | None = None, may_grow: bool = False
+) -> Iterator[Window | Gap]:
+    """The log from `start`, its first byte if None, to its end; gaps in it are damage. Raises OSError.
+
+    `may_grow`: a broker is writing it now.
+    """
     next_offsets: dict[tuple[str, int], int] = {}
     last_timestamp = 0
     gap: Gap | None = None
-    for piece in walk(log, log.min_offset if start is None else start, log.end, delays_ms=delays_ms):
+    start = log.min_offset if start is None else start
+    for piece in walk(log, start, log.end, delays_ms=delays_ms, may_grow=may_grow):
         if isinstance(piece, Gap):
+            if piece.is_end:
+                return
             gap = Gap(gap.start, piece.end, gap.reason) if gap is not None else piece
             continue
         if gap is not None and piece.entries:

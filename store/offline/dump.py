@@ -1,0 +1,187 @@
+"""The messages of a log in words: some of them, by topic, queue, place, time or key."""
+
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import field, frozen
+
+from store.index_keys import message_keys
+from store.message import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    Message,
+    decode_message,
+    host_text,
+)
+from store.offline.file_series import FileSeries
+from store.offline.log_view import stored_ms
+from store.offline.walk import Gap, walk_log
+from store.properties import KEYS, TAGS, UNIQ_KEY
+from store.record_scan import DispatchEntry
+from store.resync import next_record
+
+COMPRESSED, _COMPRESSION_MASK = 0x1, 0x700
+_COMPRESSIONS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}  # 0: of clients that know no other.
+_TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", TRANSACTION_ROLLBACK: "rollback"}
+_BODY_MAX = 256 << 20  # A few bytes may decompress to any number.
+
+
+def _doc(text: str) -> Any:
+    return field(metadata={"doc": text})
+
+
+@frozen(kw_only=True)
+class DumpedMessage:
+    """One message of a log."""
+
+    phy_offset: int = _doc("where its record begins, bytes of the log")
+    size: int = _doc("of its record, bytes")
+    topic: str
+    queue_id: int
+    queue_offset: int
+    stored_ms: int
+    store_host: str
+    born_ms: int
+    born_host: str
+    offset_message_id: str
+    message_id: str | None = _doc("the client's own: UNIQ_KEY")
+    tags: str | None
+    keys: str | None
+    properties: dict[str, str] = _doc("all of them")
+    flag: int
+    sys_flag: int
+    transaction: str | None = _doc("prepared, commit or rollback")
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_size: int = _doc("as it is stored")
+    body_crc: int
+    compression: str | None = _doc("zlib, lz4 or zstd, of the stored body")
+    body: str | None = _doc("where asked for, and UTF-8; zlib is decompressed")
+    body_base64: str | None = _doc("where asked for, and not UTF-8; lz4 and zstd bodies are given as they are stored")
+
+
+@frozen(kw_only=True)
+class Selection:
+    """Which messages. None and empty: all. `to_offset`, `to_ms` are the first that are not wanted."""
+
+    topics: frozenset[str] = frozenset()
+    queue_ids: frozenset[int] = frozenset()
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    key: str | None = None  # One of its KEYS, or its UNIQ_KEY.
+
+    def takes(self, entry: DispatchEntry) -> bool:
+        """Whether this message is wanted."""
+        return (
+            (not self.topics or entry.topic in self.topics)
+            and (not self.queue_ids or entry.queue_id in self.queue_ids)
+            and (self.to_offset is None or entry.phy_offset < self.to_offset)
+            and (self.from_ms is None or entry.store_timestamp >= self.from_ms)
+            and (self.to_ms is None or entry.store_timestamp < self.to_ms)
+            and (self.key is None or self.key.encode() in message_keys(entry.properties))
+        )
+
+
+def dump(
+    log: FileSeries, selection: Selection, *, with_body: bool = False, may_grow: bool = False
+) -> Iterator[DumpedMessage | Gap]:
+    """The messages in the order of the log, and what is damaged between them. Raises OSError.
+
+    `may_grow`: a broker is writing the log now.
+    """
+    start = _start(log, selection)
+    if start is None:
+        return
+    for piece in walk_log(log, start=start, may_grow=may_grow):
+        if selection.to_offset is not None and piece.start >= selection.to_offset:
+            return
+        if isinstance(piece, Gap):
+            yield piece
+            continue
+        if _is_late(log, selection, piece.start):
+            return
+        for entry in piece.entries:
+            if selection.takes(entry):
+                yield described(
+                    decode_message(piece.data, entry.phy_offset - piece.start, check_crc=False), with_body=with_body
+                )
+
+
+def _start(log: FileSeries, selection: Selection) -> int | None:
+    """Where to begin: a record's start; None when nothing is there."""
+    start = log.min_offset
+    if selection.from_ms is not None:
+        for file in log.files:
+            first = stored_ms(log, file.start)
+            if first is not None and first <= selection.from_ms:
+                start = file.start
+    if selection.from_offset is not None and selection.from_offset > start:
+        return next_record(log.read, selection.from_offset, log.end, log.file_size)
+    return start
+
+
+def _is_late(log: FileSeries, selection: Selection, offset: int) -> bool:
+    """Whether a file begins here with a message that is too new: clocks may go back, but not for the length of a file."""
+    if selection.to_ms is None or offset % log.file_size:
+        return False
+    first = stored_ms(log, offset)
+    return first is not None and first >= selection.to_ms
+
+
+def described(message: Message, *, with_body: bool = False) -> DumpedMessage:
+    """A message in words."""
+    properties = message.properties
+    compression = _COMPRESSIONS.get((message.sys_flag & _COMPRESSION_MASK) >> 8, "unknown")
+    text, raw = body_of(message) if with_body else (None, None)
+    return DumpedMessage(
+        phy_offset=message.phy_offset,
+        size=message.size,
+        topic=message.topic,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        stored_ms=message.store_timestamp,
+        store_host=host_text(message.store_host),
+        born_ms=message.born_timestamp,
+        born_host=host_text(message.born_host),
+        offset_message_id=message.message_id,
+        message_id=properties.get(UNIQ_KEY),
+        tags=properties.get(TAGS),
+        keys=properties.get(KEYS),
+        properties=properties,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        transaction=_TRANSACTIONS.get(message.sys_flag & TRANSACTION_MASK),
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+        body_size=len(message.body),
+        body_crc=message.body_crc,
+        compression=compression if message.sys_flag & COMPRESSED else None,
+        body=text,
+        body_base64=None if raw is None else b64encode(raw).decode(),
+    )
+
+
+def body_of(message: Message) -> tuple[str | None, bytes | None]:
+    """The body as text or, where it is none, as bytes; as it is stored where it cannot be decompressed."""
+    body = message.body
+    if message.sys_flag & COMPRESSED and _COMPRESSIONS.get((message.sys_flag & _COMPRESSION_MASK) >> 8) == "zlib":
+        inflater = zlib.decompressobj()
+        try:
+            inflated = inflater.decompress(body, _BODY_MAX)
+        except zlib.error:
+            return None, body
+        if not inflater.eof:
+            return None, body
+        body = inflated
+    elif message.sys_flag & COMPRESSED:
+        return None, body
+    try:
+        return body.decode(), None
+    except UnicodeDecodeError:
+        return None, body
