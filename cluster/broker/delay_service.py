@@ -20,6 +20,7 @@ from cluster.broker.json_file import JsonFile
 from cluster.broker.names import SCHEDULE_TOPIC
 from store.commit_log import PutMessage, PutResult
 from store.consume_queue import ConsumeQueue
+from store.consume_queue_ext import is_ext_address
 from store.errors import MessageFormatError
 from store.message import decode_message
 from store.offset_waiters import PutStatus
@@ -71,7 +72,7 @@ class _Store(Protocol):
     def max_offset(self) -> int: ...
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue: ...
     def queues(self) -> Iterator[tuple[str, int, ConsumeQueue]]: ...
-    def message_at(self, phy_offset: int) -> memoryview | None: ...
+    def message_of(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None: ...
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int: ...
     def put(self, messages: list[PutMessage]) -> list[PutResult]: ...
 
@@ -190,7 +191,7 @@ class ScheduleMessageService:
             if unit is not None:
                 if self._due(queue, level, position, unit.tags_code, now) > now:
                     break
-                if message := self._read(unit.phy_offset):
+                if message := self._read(queue, position):
                     batch.append(message)
                     places.append(position)
             position += 1
@@ -209,23 +210,27 @@ class ScheduleMessageService:
 
     def _due(self, queue: ConsumeQueue, level: int, position: int, tags_code: int, now: int) -> int:
         """When a message is due, ms. What lies farther ahead than its level allows is due now: the clock was set back."""
-        if level > len(self.levels_ms):
-            return tags_code
-        delay_ms = self.levels_ms[level - 1]
-        return tags_code if tags_code <= now + delay_ms else now
+        delay_ms = self.levels_ms[level - 1] if level <= len(self.levels_ms) else None
+        due: int | None = tags_code
+        if is_ext_address(tags_code):
+            due = queue.ext.tags_code(tags_code) if queue.ext is not None else None
+        if due is None:
+            stored = self.store.store_timestamp(SCHEDULE_TOPIC, level - 1, position)
+            due = stored + (delay_ms if delay_ms is not None else _UNKNOWN_LEVEL_MS)
+        return due if delay_ms is None or due <= now + delay_ms else now
 
-    def _read(self, phy_offset: int) -> PutMessage | None:
-        record = self.store.message_at(phy_offset)
+    def _read(self, queue: ConsumeQueue, position: int) -> PutMessage | None:
+        record = self.store.message_of(queue.topic, queue.queue_id, position)  # Only if it is sound.
         message = None
         if record is not None:
             try:
                 message = delivered(decode_message(record, check_crc=False))
             except MessageFormatError as error:
-                log.warning("a delayed message cannot be read", phy_offset=phy_offset, error=str(error))
+                log.warning("a delayed message cannot be read", position=position, error=str(error))
                 return None
         if message is None:
-            why = "it is gone" if record is None else "it does not say where it belongs"
-            log.warning("a delayed message is passed over", phy_offset=phy_offset, why=why)
+            why = "it is gone or damaged" if record is None else "it does not say where it belongs"
+            log.warning("a delayed message is passed over", position=position, why=why)
         return message
 
     def _move(self, level: int, position: int, results: list[PutResult]) -> None:

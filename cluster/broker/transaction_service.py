@@ -49,7 +49,7 @@ ROUND_SECONDS_MAX = 60.0
 
 class _Store(Protocol):
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue: ...
-    def message_at(self, phy_offset: int) -> memoryview | None: ...
+    def message_of(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None: ...
     def put(self, messages: list[PutMessage]) -> list[PutResult]: ...
 
 
@@ -127,8 +127,7 @@ class TransactionCheckService:
         return first < ops.max_offset
 
     def _message(self, queue: ConsumeQueue, queue_offset: int) -> Message | None:
-        unit = queue.unit(queue_offset)
-        record = self.store.message_at(unit.phy_offset) if unit is not None else None
+        record = self.store.message_of(queue.topic, queue.queue_id, queue_offset)
         try:
             if record is not None:
                 return decode_message(record)
