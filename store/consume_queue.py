@@ -9,6 +9,7 @@ from typing import NamedTuple
 from attrs import define, field
 
 from store.config import CONSUME_QUEUE_UNIT
+from store.consume_queue_ext import ConsumeQueueExt
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue, fingerprint
 from store.message import RECORD_SIZE_MIN
@@ -43,6 +44,7 @@ class ConsumeQueue:
     files: MappedFileQueue
     min_offset: int = field(default=0, init=False)
     max_phy_offset: int = field(default=-1, init=False)
+    ext: ConsumeQueueExt | None = field(default=None, init=False)  # Where RocketMQ kept tags codes apart.
     _staged: list[bytes] = field(factory=list, init=False)
     _next: int | None = field(default=None, init=False)  # The offset behind the staged units.
 
@@ -213,6 +215,19 @@ class ConsumeQueue:
         self.min_offset = max(state.min_offset, files[0].start // CONSUME_QUEUE_UNIT)
         return None
 
+    def sound_from(self, queue_offset: int) -> bytes:
+        """The units from one on, as far as they can be true: to look at them before they are written anew."""
+        if queue_offset < self._first:
+            return b""
+        pieces, behind = [], 0
+        while units := self.read(queue_offset, _CHUNK):
+            count, behind = sound_units(units, behind, _NO_LIMIT)
+            pieces.append(units[: count * CONSUME_QUEUE_UNIT])
+            if count * CONSUME_QUEUE_UNIT < len(units):
+                break
+            queue_offset += count
+        return b"".join(pieces)
+
     def _find_fault(self, log_end: int) -> str | None:
         behind = 0
         for file in self.files.files:
@@ -277,7 +292,7 @@ class ConsumeQueue:
             start += len(piece) // CONSUME_QUEUE_UNIT
         return b"".join(pieces)
 
-    def _first_behind(self, phy_offset: int) -> int:
+    def first_behind(self, phy_offset: int) -> int:
         """The first message at or behind `phy_offset` of the log; blanks before it count as older."""
         low, high = self._first, self.max_offset
         found = high
@@ -299,7 +314,7 @@ class ConsumeQueue:
             self._staged.clear()
             self._find_max_phy_offset()
         self._next = None
-        end = self._first_behind(phy_offset)
+        end = self.first_behind(phy_offset)
         if end < self.max_offset:
             self.files.rewind(end * CONSUME_QUEUE_UNIT)
             self._find_max_phy_offset()
@@ -314,7 +329,7 @@ class ConsumeQueue:
         self.min_offset = self._first
         unit = self.unit(self.min_offset)
         if unit is None or unit.is_blank or unit.phy_offset < min_phy_offset:
-            self.min_offset = self._first_behind(min_phy_offset)
+            self.min_offset = self.first_behind(min_phy_offset)
 
     def discard(self) -> None:
         """Delete everything, for the queue to be made anew."""

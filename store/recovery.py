@@ -39,6 +39,7 @@ from store.recovery_point import LastRecord, RecoveryPoint
 from store.resync import is_record
 from store.side_files import SideFiles
 from store.sync import sync_data, sync_directory
+from store.unit_check import BLANK_SIZE, UNIT
 
 log_lines = structlog.get_logger()
 
@@ -119,6 +120,9 @@ class _Recovery:
     last: DispatchEntry | None = None
     last_of_point: LastRecord = field(factory=LastRecord)
     newest_timestamp: int = 0
+    rewound: dict[Key, tuple[int, bytes]] = field(
+        factory=dict
+    )  # Units that are put anew: the first one's number; they.
 
     def run(self) -> Recovered:
         self.point = self._trusted_point()
@@ -135,7 +139,8 @@ class _Recovery:
             self._find_queue_ends()
             self.start = self._start_without_point()
             if self.after_crash:
-                self.queues.rewind(self.start)
+                for queue in self._sound_queues():
+                    self._rewind(queue, self.start)
         self._discard(self.faults)
         self._rebuild_below_start()
         self._walk()
@@ -144,6 +149,7 @@ class _Recovery:
             self.start = self.log.min_offset
             self.queues.rewind(self.start)
             self._walk()
+        self._keep_numbers()
         cut = self._cut()
         self._finish_rebuild()
         self.queues.correct_min_offsets(self.log.min_offset)
@@ -207,9 +213,10 @@ class _Recovery:
             state = noted.get((queue.topic, queue.queue_id))
             if state is None:  # Made after the point was noted.
                 fault = queue.recover()
-                queue.rewind(point.offset)
+                self._rewind(queue, point.offset)
                 fault = fault if queue.max_offset else None
             else:
+                self._remember(queue, state.max_offset)
                 fault = queue.settle(state, may_begin_later=self.log.min_offset > point.log_start)
             self._note_fault(queue, fault or (self._drop_wrong_end(queue) if state is None else None))
 
@@ -223,6 +230,27 @@ class _Recovery:
             if queue.files.min_offset and not self.log.min_offset:
                 fault = "its first files are gone, though the log has all messages"
             self._note_fault(queue, fault or self._drop_wrong_end(queue))
+
+    def _rewind(self, queue: ConsumeQueue, phy_offset: int) -> None:
+        self._remember(queue, queue.first_behind(phy_offset))
+        queue.rewind(phy_offset)
+
+    def _remember(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        if self.after_crash and (units := queue.sound_from(queue_offset)):
+            self.rewound[queue.topic, queue.queue_id] = queue_offset, units
+
+    def _keep_numbers(self) -> None:
+        """Give no number again that a damaged message at a queue's end had: blanks take its place."""
+        for key, (number, units) in self.rewound.items() if self.damaged else ():
+            queue = self.queues.get(*key)
+            end = queue.max_offset
+            for phy_offset, size, _ in UNIT.iter_unpack(units):
+                number += 1
+                blank = size == BLANK_SIZE and phy_offset == 0
+                if number > end and (
+                    blank or (phy_offset < self.end and self.damaged.overlaps(phy_offset, phy_offset + size))
+                ):
+                    queue.pad(number)
 
     def _sound_queues(self) -> Iterable[ConsumeQueue]:
         return (queue for queue in self.queues if (queue.topic, queue.queue_id) not in self.faults)
@@ -241,6 +269,8 @@ class _Recovery:
             entries = scan_records(raw, unit.phy_offset, self.log.file_size, check_crc=False).entries
             if entries and entries[0].size == unit.size:
                 return self._wrong_owner(queue, entries[0])
+            if self.after_crash:
+                return None  # What the walk finds is put anew in any case.
             if dropped == _DROPPED_MAX:
                 return f"its last {dropped} units lead to no message"
             queue.rewind(unit.phy_offset)
