@@ -98,6 +98,8 @@ class MessageStore:
     dispatch_limit: Callable[[], int] | None = field(
         default=None, init=False
     )  # Consumers are shown bytes below it only.
+    # Told where the log is cut, before anything is written there.
+    on_truncate: list[Callable[[int], None]] = field(factory=list, init=False)
     digest: DigestService = field(init=False)
     scrub: ScrubService = field(init=False)
     index: IndexService = field(init=False)
@@ -167,6 +169,7 @@ class MessageStore:
             self.delays_ms,
             memory_bytes_max(config.access_message_in_memory_max_ratio),
         )
+        self.on_truncate += [self.digest.truncated, self.scrub.truncated]
         self.retention = RetentionService(
             log=self.commit_log,
             queues=self._queues,
