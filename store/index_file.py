@@ -108,7 +108,7 @@ class IndexFile:
         slots = memoryview(self.image.slots)
         for first, end in page_runs(unwritten.pages):
             _write(self._fd, slots[first * PAGE : end * PAGE], HEADER.size + first * PAGE)
-        _write(self._fd, HEADER.pack(*unwritten.header), 0)
+        _write(self._fd, unwritten.header.pack(), 0)
 
     def _create(self) -> None:
         """Make the file with its full length, and no blocks. Leaves none behind where the disk refuses."""

@@ -37,6 +37,10 @@ class IndexHeader(NamedTuple):
         header = cls(*HEADER.unpack_from(raw))
         return header if header.next_item > 0 else header._replace(next_item=1)
 
+    def pack(self) -> bytes:
+        """The bytes of a file. As RocketMQ's, they say item 0 until something is put."""
+        return HEADER.pack(*(self._replace(next_item=0) if self.is_empty else self))
+
     @property
     def is_empty(self) -> bool:
         """Whether there are no items."""
