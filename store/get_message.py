@@ -5,7 +5,7 @@ Source: DefaultMessageStore.getMessage, RocketMQ 4.9.8.
 
 from enum import Enum
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import psutil
 
@@ -17,13 +17,6 @@ from store.read_check import EXT_ADDRESS_MAX, ReadCheck
 
 _SCAN_UNITS_MAX = 800  # RocketMQ's 16,000 bytes of units.
 _NOTHING = -(1 << 63)
-
-
-class Extension(Protocol):
-    """What a queue's extension (ConsumeQueueExt) is asked."""
-
-    def tags_code(self, address: int) -> int | None:
-        """The hash that is kept at an address; None when it cannot be read."""
 
 
 class GetStatus(Enum):
@@ -92,17 +85,19 @@ def get_message(
     units = queue.read(offset, max(_SCAN_UNITS_MAX, count_max) if tags_codes is not None else count_max)
     if not units:
         return nothing(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset))
-    result = _collect(units, queue, log, config, offset, count_max, tags_codes, check, limit)
+    result = _collect(units, low, high, queue, log, config, offset, count_max, tags_codes, check, limit)
     all_passed = (result.next_offset - offset) * CONSUME_QUEUE_UNIT == len(units)
     if all_passed and result.message_count < count_max < _SCAN_UNITS_MAX and tags_codes is None:
         more = queue.read(offset, _SCAN_UNITS_MAX)  # Some were left out: look farther, as RocketMQ does at once.
         if len(more) > len(units):
-            return _collect(more, queue, log, config, offset, count_max, tags_codes, check, limit)
+            return _collect(more, low, high, queue, log, config, offset, count_max, tags_codes, check, limit)
     return result
 
 
 def _collect(
     units: bytes,
+    low: int,
+    high: int,
     queue: ConsumeQueue,
     log: CommitLog,
     config: StoreConfig,
@@ -173,14 +168,12 @@ def _collect(
         status = GetStatus.MESSAGE_WAS_REMOVING
     suggest = last_phy_offset < memory_start
     buffers = [view for view in views if view is not None]
-    low, high = queue.min_offset, queue.max_offset
     return GetResult(status, offset + passed, low, high, buffers, total, count, suggest)
 
 
 def _extension_matches(queue: ConsumeQueue, address: int, tags_codes: frozenset[int]) -> bool:
     """Whether a unit whose tags code is kept in the queue's extension is wanted; what cannot be read is."""
-    extension: Extension | None = getattr(queue, "ext", None)
-    code = extension.tags_code(address) if extension is not None else None
+    code = queue.ext.tags_code(address) if queue.ext is not None else None
     return code is None or as_i32(code) in tags_codes
 
 

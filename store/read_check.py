@@ -81,8 +81,9 @@ class ReadCheck:
         damaged = self.known.damaged
         if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
             return None  # Told before; and a sector that cannot be read must not be touched.
-        record = log.read(phy_offset, size) if size >= FIXED_SIZE else None
-        if record is not None:
+        view = log.read(phy_offset, size) if size >= FIXED_SIZE else None
+        if view is not None:
+            record = bytes(view)  # One copy makes each of the slices below cheap.
             own_size, magic, crc, queue_id, _, says_queue, says, sys_flag, _, _, _, _, _, _, body_size = (
                 RECORD_V4.unpack_from(record)
             )
@@ -95,13 +96,13 @@ class ReadCheck:
                 and not sys_flag & _ANY_V6
                 and 0 <= body_size <= size - FIXED_SIZE
             ):
-                tail = bytes(record[_BODY_AT + body_size :])
-                topic_end = 1 + tail[0]
-                properties = tail[topic_end + 2 :]
+                body_end = _BODY_AT + body_size
+                topic_end = body_end + 1 + record[body_end]
+                properties = record[topic_end + 2 :]
                 if (
-                    tail[1:topic_end] == self._raw_topic(queue.topic)
-                    and int.from_bytes(tail[topic_end : topic_end + 2], signed=True) == len(properties)
-                    and (not body_size or crc32(record[_BODY_AT : _BODY_AT + body_size]) & 0x7FFFFFFF == crc)
+                    record[body_end + 1 : topic_end] == self._raw_topic(queue.topic)
+                    and int.from_bytes(record[topic_end : topic_end + 2], signed=True) == size - topic_end - 2
+                    and (not body_size or crc32(record[_BODY_AT:body_end]) & 0x7FFFFFFF == crc)
                     and (code == properties_tags_code(properties) or _has_other_code(queue.topic, code))
                 ):
                     return size, code
