@@ -331,6 +331,12 @@ class ConsumeQueue:
         if unit is None or unit.is_blank or unit.phy_offset < min_phy_offset:
             self.min_offset = self.first_behind(min_phy_offset)
 
+    def clean_ext(self) -> None:
+        """Delete the files of the extension that no unit leads to any more. Raises OSError."""
+        unit = self.unit(self.min_offset)
+        if self.ext is not None and unit is not None:
+            self.ext.delete_below(unit.tags_code)
+
     def discard(self) -> None:
         """Delete everything, for the queue to be made anew."""
         self.files.discard()

@@ -11,6 +11,7 @@ from attrs import define, field
 
 from store.config import CONSUME_QUEUE_UNIT
 from store.consume_queue import ConsumeQueue, Unit
+from store.consume_queue_ext import ConsumeQueueExt
 from store.errors import StoreDirectoryError
 from store.mapped_file_queue import MappedFileQueue, file_sizes
 from store.message import QUEUELESS, TRANSACTION_MASK
@@ -48,8 +49,10 @@ class ConsumeQueueTable:
         if not sizes_are_known:
             self._check_sizes(path for _, path in directories)
         damaged = {}
+        extensions = self.directory.with_name(self.directory.name + "_ext")
         for key, _ in directories:
             queue = self.get(*key)
+            queue.ext = ConsumeQueueExt.open(extensions / queue.topic / str(queue.queue_id))
             try:
                 queue.files.load()
             except StoreDirectoryError as error:

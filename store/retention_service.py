@@ -187,6 +187,7 @@ class RetentionService:
             while _is_dead(queue, min_offset) and self._delete(queue.files, queue.files.files[0]):
                 deleted += 1
             queue.correct_min_offset(min_offset)
+            queue.clean_ext()
             if deleted:
                 log.info("consume queue files deleted", topic=queue.topic, queue=queue.queue_id, files=deleted)
                 await self._sync(queue.files.directory)

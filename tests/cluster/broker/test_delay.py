@@ -1,5 +1,7 @@
 """Messages with a delay level: where they wait, when they come, and what a restart repeats."""
 
+from struct import pack
+
 import attrs
 import pytest
 import trio
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from cluster.broker.delay import Delayed, delayed
 from cluster.broker.delay_service import Progress
 from cluster.remoting import fastjson
+from store.consume_queue import UNIT
+from store.consume_queue_ext import ConsumeQueueExt
 from store.message import decode_message
 from store.running_flags import Condition
 from tests.cluster.broker.helpers import make_broker, opened, put
@@ -303,3 +307,28 @@ async def test_rocketmqs_file_is_read(tmp_path):
     broker.load_tables()
     assert broker.schedule.positions == {1: 2, 3: 7}
     assert fastjson.dumps(broker.schedule.plain()) == b'{"offsetTable":{1:2,3:7}}'
+
+
+async def test_times_in_an_extension_count(tmp_path, autojump_clock):
+    """RocketMQ's enableConsumeQueueExt; what is lost there follows from the time of storing."""
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        broker = client.broker
+        now = broker.schedule.now_ms()
+        for body in (b"in the extension", b"lost there"):
+            put_delayed(broker, 2, body)
+        queue = broker.store.queue("SCHEDULE_TOPIC_XXXX", 1)
+        file = queue.files.files[0]
+        for n in range(2):
+            phy_offset, size, _ = queue.unit(n)
+            file.write_at(n * UNIT.size, UNIT.pack(phy_offset, size, 24 * n - (1 << 63)))
+        directory = tmp_path / "consumequeue_ext" / "SCHEDULE_TOPIC_XXXX" / "1"
+        directory.mkdir(parents=True)
+        (directory / f"{0:020}").write_bytes(pack(">hqqh", 20, now + 3000, now, 0).ljust(100, b"\0"))
+        queue.ext = ConsumeQueueExt.open(directory)
+        for seconds, expected in ((2.9, []), (0.2, [b"in the extension"]), (1.8, [b"in the extension"])):
+            await trio.sleep(seconds)
+            await broker.schedule.deliver_due()
+            assert [message.body for message in messages(broker)] == expected
+        await trio.sleep(0.2)
+        await broker.schedule.deliver_due()
+        assert [message.body for message in messages(broker)] == [b"in the extension", b"lost there"]
