@@ -370,14 +370,14 @@ class _Recovery:
         gaps: dict[Key, str] = {}
         for offset, scan in walk(self.log, self.start, check_crc=self.check_crc, delays_ms=self.delays_ms):
             entries, end = scan.entries, offset + scan.consumed
+            if scan.error is not None and self.after_crash and entries and self._is_torn(entries[-1], end):
+                end, entries = entries[-1].phy_offset, entries[:-1]
             if damage is not None and entries:
                 if self._is_left_over(entries, offset):
                     self.error = f"{self.error}, then messages that were cut before"
                     break
                 self._keep_damage(damage, offset)
                 damage = None
-            if scan.error is not None and self.after_crash and entries and self._is_torn(entries[-1], end):
-                end, entries = entries[-1].phy_offset, entries[:-1]
             self._put(entries, numbers, gaps)
             if damage is None:
                 self.end, self.error = end, scan.error
