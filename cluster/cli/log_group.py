@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.errors import PARTIAL
+from cluster.cli.errors import FAILED, PARTIAL
 from cluster.cli.offline import directory_argument, directory_options, opened, options_of, say, told
 from cluster.cli.options import document_option, examples
 
@@ -60,6 +60,46 @@ def info(directory: Path, fmt: str, **options: Any) -> None:
     from cluster.cli.log_info import show_info
 
     show_info(found, fmt)
+
+
+@log_group.command(
+    "verify",
+    short_help="Check every message, queue entry and key.",
+    epilog=examples(
+        "twinlog log verify ~/store",
+        "twinlog log verify ~/store --max-findings 20 -o wide",
+        "twinlog log verify ~/store -o json | jq .verdict",
+    ),
+)
+@directory_argument
+@click.option("--max-findings", type=click.IntRange(0), metavar="N", help="List so many at most; all are counted.")
+@click.option(
+    "--processes", type=click.IntRange(1), metavar="N", help="Check with so many processes.  [default: by size]"
+)
+@directory_options
+@document_option("store.offline.verify:VerifyReport")
+def verify(directory: Path, fmt: str, max_findings: int | None, processes: int | None, **options: Any) -> None:
+    """Check every message of a store, every entry of its queues and index, and its other files.
+
+    Nothing is changed, and a running broker is not disturbed, but for the disk. An error is a message that is lost, damaged or cannot
+    be found; a warning harms none. The exit status is 0 when there is neither, else 1.
+    """
+    with opened(directory, **options) as store:
+        from cluster.cli.log_verify import shortened, show_verify
+        from cluster.cli.progress import progress
+        from store.offline.verify import Verdict
+        from store.offline.verify import verify as check
+
+        with progress("verify") as show:
+            report = shortened(check(store, progress=show, processes=processes), max_findings)
+    if fmt == "json":
+        from cluster.cli.render import json_answer
+
+        json_answer(report)
+    else:
+        show_verify(report, fmt)
+    if report.verdict is not Verdict.SOUND:
+        click.get_current_context().exit(FAILED)
 
 
 @log_group.command(
@@ -137,6 +177,64 @@ def _selection(
         to_ms=to_ms,
         key=key,
     )
+
+
+@log_group.command(
+    "diff",
+    short_help="Compare two logs.",
+    epilog=examples(
+        "twinlog log diff /data/master /data/slave",
+        "twinlog log diff /data/master /backup/broker-a -o json | jq .difference.first_offset",
+        "twinlog log diff ~/store ~/store/twinlog/cut/00000000000000269484-1795265744320",
+    ),
+)
+@click.argument("left", metavar="LEFT", type=click.Path(path_type=Path))
+@click.argument("right", metavar="RIGHT", type=click.Path(path_type=Path))
+@click.option("--queues", "with_queues", is_flag=True, help="Compare the consume queues, too.")
+@click.option("--trust-digest", is_flag=True, help="Read only where the digests that twinlog keeps of both differ.")
+@click.option(
+    "--left-log", type=click.Path(path_type=Path), metavar="DIR", help="Where the left log lies, if elsewhere."
+)
+@click.option("--right-log", type=click.Path(path_type=Path), metavar="DIR", help="The same for the right one.")
+@click.option("--log-file-size", type=click.IntRange(4096), metavar="BYTES", help="mappedFileSizeCommitLog of both.")
+@document_option("store.offline.diff:DiffReport")
+def diff(
+    left: Path,
+    right: Path,
+    fmt: str,
+    with_queues: bool,
+    trust_digest: bool,
+    left_log: Path | None,
+    right_log: Path | None,
+    log_file_size: int | None,
+) -> None:
+    """Compare two logs, byte by byte, over what both have: a master and its slave, a store and its backup.
+
+    LEFT and RIGHT are store directories, or files of twinlog/cut/. Where they differ first, both messages are shown, and which of
+    them is damaged. A log that only begins or ends elsewhere is not different: its lag is told. The exit status is 0 for equal, 1
+    for different.
+    """
+    with told():
+        from cluster.cli.log_diff import open_sides
+        from cluster.cli.progress import progress
+        from store.offline.diff import DiffVerdict
+        from store.offline.diff import diff as compare
+
+        with (
+            open_sides((left, right), (left_log, right_log), log_file_size, trust_digest=trust_digest) as sides,
+            progress("diff") as show,
+        ):
+            report = compare(*sides, with_queues=with_queues, progress=show)
+    if fmt == "json":
+        from cluster.cli.render import json_answer
+
+        json_answer(report)
+    else:
+        from cluster.cli.log_diff import show_diff
+
+        show_diff(report, fmt)
+    if report.verdict is not DiffVerdict.EQUAL:
+        click.get_current_context().exit(FAILED)
 
 
 @log_group.command(
