@@ -12,8 +12,9 @@ import psutil
 from store.commit_log import CommitLog
 from store.config import CONSUME_QUEUE_UNIT, BrokerRole, StoreConfig
 from store.consume_queue import UNIT, ConsumeQueue
+from store.consume_queue_ext import EXT_ADDRESS_MAX
 from store.message import RECORD_V4
-from store.read_check import EXT_ADDRESS_MAX, ReadCheck
+from store.read_check import ReadCheck
 
 _SCAN_UNITS_MAX = 800  # RocketMQ's 16,000 bytes of units.
 _NOTHING = -(1 << 63)

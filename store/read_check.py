@@ -12,6 +12,7 @@ from attrs import define, field
 from store.commit_log import CommitLog
 from store.config import CONSUME_QUEUE_UNIT
 from store.consume_queue import ConsumeQueue
+from store.consume_queue_ext import is_ext_address
 from store.known_damage import KnownDamage
 from store.message import (
     BORN_HOST_V6,
@@ -31,7 +32,6 @@ _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _BODY_AT = RECORD_V4.size
 _BLANK_SIZE = 0x7FFFFFFF
 _LOOK_MAX, _WINDOW = 8 << 20, 64 << 10  # Bytes behind a broken record that are searched for the next one.
-EXT_ADDRESS_MAX = -2147483649  # A tags code up to here is an address in the queue's extension; hashes have 32 bits.
 
 
 @define(eq=False)
@@ -103,7 +103,7 @@ class ReadCheck:
                     record[body_end + 1 : topic_end] == self._raw_topic(queue.topic)
                     and int.from_bytes(record[topic_end : topic_end + 2], signed=True) == size - topic_end - 2
                     and (not body_size or crc32(record[_BODY_AT:body_end]) & 0x7FFFFFFF == crc)
-                    and (code == properties_tags_code(properties) or _has_other_code(queue.topic, code))
+                    and (code == (own_code := properties_tags_code(properties)) or _stands_for(queue, code, own_code))
                 ):
                     return size, code
         return self._careful(queue, queue_offset, phy_offset, size, code)
@@ -136,7 +136,7 @@ class ReadCheck:
             )
             self.known.unit(topic, queue_id, queue_offset, says)
             return None
-        own_code = code if _has_other_code(topic, code) or found.topic != topic else found.tags_code
+        own_code = code if found.topic != topic or _stands_for(queue, code, found.tags_code) else found.tags_code
         if (found.size, own_code) != (size, code):
             says = f"size {size} and tags code {code} instead of {found.size} and {own_code}"
             self.known.unit(topic, queue_id, queue_offset, says, served=True)
@@ -225,6 +225,10 @@ def _belongs(entry: DispatchEntry, topic: str, queue_id: int, queue_offset: int)
     return (topic, str(queue_offset)) in zip(queues, offsets, strict=False)
 
 
-def _has_other_code(topic: str, code: int) -> bool:
-    """Whether a tags code is no hash: the time of delivery, or a place in the queue's extension."""
-    return topic == SCHEDULE_TOPIC or code <= EXT_ADDRESS_MAX
+def _stands_for(queue: ConsumeQueue, code: int, own_code: int) -> bool:
+    """Whether a tags code that is not its message's hash is right: a time of delivery, or a place in the queue's extension."""
+    if queue.topic == SCHEDULE_TOPIC:
+        return True
+    if queue.ext is None or not is_ext_address(code):
+        return False
+    return queue.ext.tags_code(code) in (own_code, None)  # None: it cannot be read there, so nobody knows better.
