@@ -5,20 +5,22 @@ for everything that the ones before stored, then takes messages of all kinds, th
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from tests.interop import rocketmq, twinlog
+from store.offline.directory import DirectoryOptions, StoreDirectory
+from store.offline.verify import VerifyReport, verify
+from tests.interop import jars, rocketmq, twinlog
 from tests.interop.java_client import Consumed, JavaClient, Sent
 from tests.interop.java_reader import QueueContent, Reader, TransactionProducer
 from tests.interop.member import TEST_SETTINGS, BrokerProcess
 from tests.interop.ports import BROKER_OFFSETS, free_port
 from tests.interop.remoting import create_topic, request, wait_for
 
-TWINLOG, ROCKETMQ = "twinlog", "rocketmq"
+TWINLOG, ROCKETMQ, ROCKETMQ_5 = "twinlog", "rocketmq", "rocketmq-5.3.3"
 STOP, KILL = "stop", "kill"
 
 
@@ -28,8 +30,6 @@ class Turn(NamedTuple):
     broker: str
     end: str
 
-
-TURNS = (Turn(TWINLOG, STOP), Turn(ROCKETMQ, KILL), Turn(TWINLOG, KILL), Turn(ROCKETMQ, STOP), Turn(TWINLOG, STOP))
 
 SHORT_DELAY, LONG_DELAY, LONG_DELAY_S = 1, 2, 8  # Levels, and how long the second is.
 SETTINGS = {
@@ -49,7 +49,7 @@ PLAIN, BATCH, DELAYED, TRANSACTION, RETRIED, TRAFFIC = "plain", "batch", "delaye
 QUEUES = {PLAIN: 4, BATCH: 2, DELAYED: 2, TRANSACTION: 2, RETRIED: 1, TRAFFIC: 4}
 SCHEDULE_TOPIC, RETRY_QUEUE = "SCHEDULE_TOPIC_XXXX", 2
 OUTCOMES = ["COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"]  # Of the number, modulo 3.
-RETRY_GROUP, OFFSET_GROUP = "retrying", "counting"
+RETRY_GROUP = OFFSET_GROUP = "retrying"  # RocketMQ 5 takes offsets of groups only that it knows.
 QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET = 14, 15
 BODY_SIZE = 400
 TAGS = ("red", "blau-ü")
@@ -64,8 +64,9 @@ def key(topic: str, number: int) -> str:
 class Chain:
     """The directory, the name server, the one Java client, and what has been told so far: `told` by topic."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, turns: Sequence[Turn]) -> None:
         self.root = root
+        self.turns = turns
         self.store = root / "broker" / "store"
         self.turn = -1
         self.told: dict[str, list[Sent]] = {topic: [] for topic in QUEUES}
@@ -87,11 +88,16 @@ class Chain:
     @property
     def before(self) -> Turn:
         """The turn that left the directory to the one of now."""
-        return TURNS[self.turn - 1]
+        return self.turns[self.turn - 1]
 
     @property
     def now(self) -> Turn:
-        return TURNS[self.turn]
+        return self.turns[self.turn]
+
+    @property
+    def deaths(self) -> int:
+        """How many of the turns before ended by kill -9."""
+        return sum(turn.end == KILL for turn in self.turns[: self.turn])
 
     def advance_to(self, turn: int) -> None:
         """Play all turns up to this one, whose broker then runs and has taken nothing yet."""
@@ -106,8 +112,15 @@ class Chain:
             self.reader = Reader(self.client, self.namesrv, BROKER_NAME, group=f"reader-{self.turn}")
 
     def _make_broker(self) -> BrokerProcess:
-        kind = twinlog.Broker if self.now.broker == TWINLOG else rocketmq.Broker
-        return kind(self.root / "broker", self.namesrv, broker_name=BROKER_NAME, port=self._port, settings=SETTINGS)
+        root, namesrv = self.root / "broker", self.namesrv
+        if self.now.broker == TWINLOG:
+            return twinlog.Broker(root, namesrv, broker_name=BROKER_NAME, port=self._port, settings=SETTINGS)
+        version, settings = (jars.VERSION, SETTINGS)
+        if self.now.broker == ROCKETMQ_5:
+            version, settings = "5.3.3", SETTINGS | {"timerWheelEnable": "false"}
+        return rocketmq.Broker(
+            root, namesrv, broker_name=BROKER_NAME, port=self._port, settings=settings, version=version
+        )
 
     # What a turn stores
 
@@ -120,7 +133,8 @@ class Chain:
             sent = producer.send(
                 topic, count, first=first, seed=topic, keys=topic + "-{i}", tags=TAGS, body_size=BODY_SIZE, **how
             )
-            assert [message.error or message.status for message in sent if not message.ok] == []
+            refused = [message.error or message.status for message in sent if not message.ok]
+            assert not refused, f"{refused}\n{self.broker.tail()}"
             self.told[topic] += sent
             return sent
 
@@ -132,6 +146,7 @@ class Chain:
         send(PLAIN, 600, mode="async")
         send(BATCH, 100, batch_size=7)
         self._commit_offsets()
+        self._send_transactions(first)
         job = producer.start_sending(
             TRAFFIC,
             PER_TURN,
@@ -153,6 +168,8 @@ class Chain:
         producer.shutdown()
         self.reader.shutdown()
         assert (self.store / "abort").exists() == (self.now.end == KILL)
+        if self.now.end == STOP:
+            assert not self.verified().errors
 
     def _let_them_be_retried(self) -> None:
         """A consumer refuses the new messages once: they come back to it after LONG_DELAY_S, in the next turn."""
@@ -182,6 +199,14 @@ class Chain:
         assert all(message.ok for message in sent)
         self.told[TRANSACTION] += sent
         producer.shutdown()
+
+    def verified(self) -> VerifyReport:
+        """Check the directory as it lies, from outside."""
+        options = DirectoryOptions(
+            index_slots=int(SETTINGS["maxHashSlotNum"]), message_delay_level=SETTINGS["messageDelayLevel"]
+        )
+        with StoreDirectory.open(self.store, options) as directory:
+            return verify(directory, processes=1)
 
     # What can be asked
 

@@ -18,9 +18,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TIME_LIMIT_S))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what takes `opened` for each turn but the first of its module's TURNS."""
+    if "opened" in metafunc.fixturenames:
+        turns = metafunc.module.TURNS
+        ids = [f"{n}-{turns[n].broker}-after-{turns[n - 1].broker}s-{turns[n - 1].end}" for n in range(1, len(turns))]
+        metafunc.parametrize("opened", range(1, len(turns)), ids=ids, indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module")
-def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+def opened(request: pytest.FixtureRequest, chain: Chain) -> Chain:
+    """The broker of a turn, which has taken nothing yet, with what the turns before left."""
+    chain.advance_to(request.param)
+    return chain
+
+
+@pytest.fixture(scope="module")
+def chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    """The chain of the module's TURNS."""
     root = tmp_path_factory.mktemp("chain")
-    with Chain(root) as chain:
+    with Chain(root, request.module.TURNS) as chain:
         yield chain
     shutil.rmtree(root, ignore_errors=True)

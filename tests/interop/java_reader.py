@@ -57,7 +57,7 @@ class TransactionProducer:
     def send(self, count: int, outcomes: list[str], *, first: int, seed: str, checked: str, keys: str) -> list[Sent]:
         """Send half messages; number i ends as outcomes[i % len] at once: COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW.
 
-        `checked` is what a broker learns that asks later.
+        `checked` is what a broker learns that asks later about the UNKNOW ones; about the others it hears the same again.
         """
         options = {
             "topic": self._topic,

@@ -15,7 +15,8 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * One TransactionMQProducer. Each message carries in its property "outcome" what becomes of its transaction at once
- * (COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW), and in "checked" what the broker is told when it asks later.
+ * (COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW), and in "checked" what the broker is told when it asks later: the same again
+ * where it was settled.
  */
 public final class TransactionSender implements Handle, TransactionListener {
     private final TransactionMQProducer producer;
@@ -68,8 +69,9 @@ public final class TransactionSender implements Handle, TransactionListener {
             byte[] body = Bodies.body(options.get("seed"), i, Integer.parseInt(options.get("body_size")));
             Message message = new Message(options.get("topic"), options.get("tags"), "", body);
             message.setKeys(options.get("keys").replace("{i}", String.valueOf(i)));
-            message.putUserProperty("outcome", outcomes[i % outcomes.length]);
-            message.putUserProperty("checked", options.get("checked"));
+            String outcome = outcomes[i % outcomes.length];
+            message.putUserProperty("outcome", outcome);
+            message.putUserProperty("checked", outcome.equals("UNKNOW") ? options.get("checked") : outcome);
             long begin = System.nanoTime();
             try {
                 SendResult result = producer.sendMessageInTransaction(message, null);
