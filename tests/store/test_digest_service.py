@@ -11,6 +11,7 @@ from store.config import StoreConfig
 from store.digest import BLOCK_SIZE, BlockDigests, digests_of, floor_block
 from store.message_store import MessageStore
 from tests.helpers import log_bytes
+from tests.store import golden
 from tests.store.records import put_message
 
 FILE_SIZE = 100_000  # No multiple of a block: blocks lie across files.
@@ -130,6 +131,44 @@ async def test_somebody_cut_the_log_and_wrote_it_anew(tmp_path, autojump_clock, 
     assert store.digest.digests.end == floor_block(end - back)
     found, expected = covered(store)
     assert found == expected
+    store._release()
+
+
+@pytest.mark.parametrize("version", golden.VERSIONS)
+async def test_what_rocketmq_itself_appended(tmp_path, autojump_clock, version):
+    """We had the first part of a real broker's log, stopped, and find all of it."""
+    whole = golden.unpack(version, "master", tmp_path)
+    end = MessageStore(golden.config(whole))
+    end.load()
+    stops = [unit.phy_offset for _, _, queue in end.queues() if (unit := queue.unit(queue.max_offset // 2)) is not None]
+    cut, log_end = sorted(stops)[len(stops) // 2], end.max_offset
+    end._release()
+    shutil.rmtree(whole / "twinlog")
+    part = tmp_path / "part"
+    shutil.copytree(whole / "commitlog", part / "commitlog")
+    for path in (part / "commitlog").iterdir():
+        start = int(path.name)
+        if start >= cut:
+            path.unlink()
+        elif start + golden.FILE_SIZE > cut:
+            os.truncate(path, cut - start)
+            os.truncate(path, golden.FILE_SIZE)
+    ours = MessageStore(golden.config(part))
+    ours.load()
+    assert ours.max_offset == cut > 0
+    await ours.close()
+    shutil.copy(part / "twinlog" / "digest", tmp_path / "digest")
+    shutil.rmtree(part)
+    (whole / "twinlog").mkdir()
+    shutil.move(tmp_path / "digest", whole / "twinlog" / "digest")
+    store = MessageStore(golden.config(whole))
+    store.load()
+    assert (store.max_offset, store.digest.digests.end) == (log_end, floor_block(cut))
+    await follow(store)
+    found, expected = covered(store)
+    assert (found, store.digest.digests.end) == (expected, floor_block(log_end))
+    await store.scrub.scrub()
+    assert (store.damaged.total, store.statistics().in_doubt_bytes, store.statistics().wrong_units) == (0, 0, 0)
     store._release()
 
 

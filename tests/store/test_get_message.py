@@ -1,15 +1,19 @@
 """Pulls: what a consumer gets, and where it goes on. The table of spec and source: DefaultMessageStore.getMessage."""
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.config import BrokerRole, StoreConfig
+from store.consume_queue import UNIT
+from store.consume_queue_ext import ConsumeQueueExt
 from store.get_message import GetStatus
 from store.message import decode_message
 from store.message_store import MessageStore
 from store.properties import tags_code
-from tests.store.records import HOST_V6, put_message
+from tests.store.records import HOST_V6, put_message, record_size
 
 LOG_FILE, QUEUE_FILE = 1 << 16, 200  # Ten units.
 
@@ -202,6 +206,88 @@ def test_records_that_are_gone_are_passed_over(tmp_path):
     assert (result.status, result.next_offset) == (GetStatus.MESSAGE_WAS_REMOVING, 10)  # The queue's first file.
 
 
+@pytest.mark.parametrize("tags", [None, frozenset({tags_code("a")}), frozenset({tags_code("none")})])
+def test_nothing_is_shown_from_the_limit_on(store, tags):
+    """Consumers see the queue end before the first message that is not confirmed; its numbers stay what they are."""
+    limit = store.queue("T1", 0).unit(7).phy_offset
+    fill(store, 1, tags=["a"])
+    store.dispatch_limit = lambda: limit
+    result = store.get_message("T1", 0, 3, 32, None)
+    assert (offsets(result), result.next_offset, result.max_offset) == ([3, 4, 5, 6], 7, 26)
+    for offset in (7, 20, 25):
+        result = store.get_message("T1", 0, offset, 32, tags)
+        assert (result.status, result.next_offset, result.message_count) == (GetStatus.OFFSET_OVERFLOW_ONE, offset, 0)
+    assert store.get_message("T1", 0, 26, 32, tags).status is GetStatus.OFFSET_OVERFLOW_ONE
+    assert store.get_message("T1", 0, 27, 32, tags).status is GetStatus.OFFSET_OVERFLOW_BADLY
+    limit = store.max_offset
+    assert offsets(store.get_message("T1", 0, 7, 2, None)) == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("kept", "wanted", "expected"),
+    [
+        ({0: "a", 1: "b", 2: "a"}, "a", [0, 2]),
+        ({0: "a", 2: "b"}, "a", [0, 1]),  # What cannot be read there matches, as with RocketMQ.
+        ({}, "c", [0, 1, 2]),
+        ({0: "a", 1: "b", 2: "a"}, "c", []),
+    ],
+)
+def test_tags_codes_that_lie_in_the_queues_extension(tmp_path, kept, wanted, expected):
+    store = open_store(tmp_path)
+    fill(store, 3)
+    queue, extension = store.queue("T1", 0), tmp_path / "ext"
+    extension.mkdir()
+    units = [
+        struct.pack(">hqqh", 20, tags_code(kept[n]) if n in kept else 0, 5, 0 if n in kept else 99) for n in range(3)
+    ]
+    (extension / f"{0:020d}").write_bytes(b"".join(units) + b"\xff\xff")
+    queue.ext = ConsumeQueueExt.open(extension)
+    for number in range(3):
+        unit = queue.unit(number)
+        queue.files.files[0].write_at(20 * number, UNIT.pack(unit.phy_offset, unit.size, 20 * number - (1 << 63)))
+    for _ in range(2):
+        result = store.get_message("T1", 0, 0, 32, frozenset({tags_code(wanted)}))
+        assert (offsets(result), result.next_offset) == (expected, 3)
+
+
+@pytest.mark.parametrize(
+    ("size", "on_disk", "count_max", "expected"),
+    [
+        (100, False, 32, 32),
+        (100, False, 7, 7),
+        (100, False, 100, 32),
+        (100, True, 32, 8),
+        (100, True, 5, 5),
+        (50_000, False, 32, 5),  # 262,144 bytes
+        (50_000, True, 32, 1),  # 65,536 bytes
+        (21_000, True, 32, 3),
+        (300_000, False, 32, 1),  # One of any size always goes.
+        (300_000, True, 32, 1),
+    ],
+)
+def test_when_an_answer_is_full(tmp_path, size, on_disk, count_max, expected):
+    """RocketMQ's defaults: 32 messages or 256 KiB of what is in memory, 8 or 64 KiB of what is not."""
+    options = {"access_message_in_memory_max_ratio": 0} if on_disk else {}
+    store = open_store(tmp_path, mapped_file_size_commit_log=1 << 22, mapped_file_size_consume_queue=20_000, **options)
+    body = bytes(size - record_size(put_message(body=b"", properties=b"")))
+    fill(store, 40 if size < 1000 else 8, body=body)
+    result = store.get_message("T1", 0, 0, count_max, None)
+    assert offsets(result) == list(range(expected))
+    assert (result.next_offset, result.size) == (expected, expected * size)
+    assert result.suggest_slave == on_disk
+
+
+@pytest.mark.parametrize("asked", [1, 3, 7, 8, 12])
+def test_messages_that_are_gone_do_not_shorten_an_answer(tmp_path, asked):
+    """As with RocketMQ, the units behind them are looked at in the same call, to the end of the queue's file."""
+    store = open_store(tmp_path, mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=400)
+    fill(store, 18, body=bytes(1200))
+    store.commit_log.files.files.pop(0).delete()
+    result = store.get_message("T1", 0, 1, asked, None)
+    assert offsets(result) == list(range(3, 3 + asked))
+    assert result.next_offset == 3 + asked
+
+
 @pytest.mark.parametrize(
     ("timestamp", "expected"),
     [
@@ -241,3 +327,19 @@ def test_offset_by_time_among_equals_and_in_what_is_left(tmp_path):
     assert store.offset_by_time("T1", 0, 1 << 50) == 11
     assert store.store_timestamp("T1", 0, 4) == -1
     assert store.store_timestamp("T1", 0, 12) == -1
+
+
+def test_offset_by_time_passes_over_what_cannot_be_read(tmp_path):
+    """A message whose record or unit is broken has no time; its neighbours have."""
+    clock = Clock()
+    store = open_store(tmp_path, now_ms=clock, mapped_file_size_consume_queue=2000)
+    for number in range(40):
+        clock.ms = 1000 + 10 * number
+        fill(store, 1)
+    queue = store.queue("T1", 0)
+    for number in (19, 20, 21):
+        queue.files.files[0].write_at(20 * number, UNIT.pack(7, 300, 0))
+    for number in (*range(18), *range(23, 40)):
+        assert store.offset_by_time("T1", 0, 1000 + 10 * number) == number
+    assert store.offset_by_time("T1", 0, 1200) in range(18, 23)
+    assert store.store_timestamp("T1", 0, 20) == -1

@@ -2,6 +2,7 @@
 
 import os
 import random
+import struct
 
 import pytest
 import trio
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from store.config import StoreConfig
 from store.consume_queue import UNIT
+from store.consume_queue_ext import ConsumeQueueExt
 from store.get_message import GetStatus
 from store.known_damage import KnownDamage
 from store.message import MAGIC_V2, Message, body_crc, decode_message, encode_message
@@ -303,6 +305,24 @@ def test_messages_that_were_handed_on_to_other_queues(store):
     store.queue("%LMQ%a", 0).files.files[0].wrote = 40
     store.scrub.begin()
     assert store.get_message("%LMQ%a", 0, 1, 1, None).message_count == 0
+
+
+@pytest.mark.parametrize(("kept", "wrong"), [("t0", 0), ("t1", 1), (None, 0)])
+def test_tags_codes_in_the_queues_extension(store, tmp_path, kept, wrong):
+    """An address is right when the message's own hash is kept there, or nothing that can be read."""
+    extension = tmp_path / "ext"
+    extension.mkdir()
+    unit = struct.pack(">hqqh", 20, tags_code(kept or ""), 5, 99 if kept is None else 0)
+    (extension / f"{0:020d}").write_bytes(unit + b"\xff\xff")
+    queue = store.queue("T0", 0)
+    phy_offset, size, _ = queue.unit(0)
+    queue.files.files[0].write_at(0, UNIT.pack(phy_offset, size, -(1 << 63)))
+    queue.ext = ConsumeQueueExt.open(extension)
+    store.scrub.begin()
+    assert len(pull_all(store, "T0", 0)) == COUNT // 4
+    assert store.scrub.known.wrong_units == wrong
+    wanted = pull_all(store, "T0", 0, frozenset({tags_code("t0")}))
+    assert decode_message(wanted[0]).queue_offset == 0
 
 
 @pytest.mark.parametrize(("version", "name"), [(v, n) for v in golden.VERSIONS for n in golden.CLEAN])
