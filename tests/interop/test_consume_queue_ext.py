@@ -1,0 +1,71 @@
+"""A store that the real 4.9.7 wrote with enableConsumeQueueExt: tags codes lie in files of their own."""
+
+import trio
+
+from store.consume_queue_ext import is_ext_address
+from store.message import decode_message
+from store.message_store import MessageStore
+from store.properties import tags_code
+from tests.interop.java_client import JavaClient
+from tests.interop.member import TEST_SETTINGS
+from tests.interop.remoting import create_topic
+from tests.interop.rocketmq import Broker
+from tests.interop.test_store_directory import config
+from tests.store.records import put_message
+
+SETTINGS = {**TEST_SETTINGS, "enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "2048"}
+TOPIC, TAGS, COUNT = "extended", ("red", "grün", "blue"), 600
+
+
+def test_tags_are_found_in_the_extension(real_namesrv, root):
+    """Over several files of it. What we add has plain tags codes, and RocketMQ reads on."""
+    namesrv = real_namesrv.address
+    with JavaClient(root / "client") as client:
+        with Broker(root / "master", namesrv, settings=SETTINGS) as broker:
+            create_topic(broker.address, TOPIC, queues=2)
+            producer = client.producer("producers", namesrv)
+            sent = producer.send(TOPIC, COUNT, tags=TAGS, threads=4)
+            assert all(message.ok for message in sent)
+            producer.shutdown()
+            broker.stop()
+        check_with_ours(root / "master" / "store")
+        with Broker(root / "master", namesrv, settings=SETTINGS) as broker:
+            consumer = client.consumer("consumers", namesrv, TOPIC, expression="grün")
+            consumed = consumer.consumed(COUNT // 3 + 1)
+            assert len(consumed) == COUNT // 3 + 1
+            assert {message.tags for message in consumed} == {"grün"}
+            broker.stop()
+
+
+def check_with_ours(root):
+    assert len(list((root / "consumequeue_ext" / TOPIC / "0").iterdir())) > 2
+    store = MessageStore(config(root))
+    store.load()
+    found = []
+    for queue_id in range(2):
+        queue, offset = store.queue(TOPIC, queue_id), 0
+        for number in range(queue.max_offset):
+            unit = queue.unit(number)
+            assert is_ext_address(unit.tags_code)
+            message = decode_message(store.message_at(unit.phy_offset))
+            extension = queue.ext.unit(unit.tags_code)
+            assert extension.tags_code == tags_code(message.properties["TAGS"])
+            assert extension.store_timestamp == message.store_timestamp
+        while offset < queue.max_offset:
+            result = store.get_message(TOPIC, queue_id, offset, 32, frozenset({tags_code("grün")}))
+            data = b"".join(result.buffers)
+            while data:
+                message = decode_message(data)
+                found.append(message.properties["TAGS"])
+                data = data[message.size :]
+            offset = result.next_offset
+    assert found == ["grün"] * (COUNT // 3)
+    put_one(store)
+    trio.run(store.close)
+
+
+def put_one(store):
+    store.put([put_message(TOPIC, b"ours", properties="TAGS\x01grün\x02UNIQ_KEY\x01ours".encode())])
+    store.dispatch_pending()
+    queue = store.queue(TOPIC, 0)
+    assert queue.unit(queue.max_offset - 1).tags_code == tags_code("grün")
