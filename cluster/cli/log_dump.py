@@ -58,8 +58,8 @@ def _columns(*, with_body: bool) -> list[Column]:
         Column("QUEUE", lambda m: m.queue_id, right=True),
         Column("NUMBER", lambda m: m.queue_offset, right=True),
         Column("STORED", lambda m: m.stored_ms, moment),
-        Column("TAGS", lambda m: m.tags),
-        Column("KEYS", lambda m: m.keys),
+        Column("TAGS", lambda m: m.tags, printable),
+        Column("KEYS", lambda m: m.keys, printable),
     ]
     return [*columns, Column("BODY", _body, _shortened)] if with_body else columns
 
@@ -106,8 +106,13 @@ def _body(message: "DumpedMessage") -> str | None:
     return f"<{what}{message.body_size} bytes> {b64decode(message.body_base64)[:32].hex(' ')}"
 
 
+def printable(text: str) -> str:
+    """Text without characters that a terminal obeys: those are shown as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def _shortened(text: str) -> str:
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     return text if len(text) <= _BODY_SHOWN_MAX else f"{text[: _BODY_SHOWN_MAX - 1]}…"
 
 
@@ -125,6 +130,6 @@ def _print_wide(message: "DumpedMessage") -> None:
     if states:
         click.echo(f"  {', '.join(states)}")
     for name, value in sorted(message.properties.items()):
-        click.echo(f"  {style(name, fg='blue')} {value}")
-    if (body := _body(message)) is not None:
-        click.echo(f"  {body}")
+        click.echo(f"  {style(printable(name), fg='blue')} {printable(value)}")
+    for line in (_body(message) or "").splitlines():
+        click.echo(f"  {printable(line)}")

@@ -81,7 +81,7 @@ def info(directory: Path, fmt: str, **options: Any) -> None:
 def verify(directory: Path, fmt: str, max_findings: int | None, processes: int | None, **options: Any) -> None:
     """Check every message of a store, every entry of its queues and index, and its other files.
 
-    Nothing is changed, and a running broker is not disturbed, but for the disk. An error is a message that is lost, damaged or cannot
+    Nothing is changed, and a running broker shares no more than the disk. An error is a message that is lost, damaged or cannot
     be found; a warning harms none. The exit status is 0 when there is neither, else 1.
     """
     with opened(directory, **options) as store:

@@ -37,7 +37,10 @@ from store.sync import sync_directory
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 # What a backup holds or a restore makes anew; of all else in a store's root it says that it is left out.
 _TAIL = 1 << 20  # Bytes before the end that are compared once more after copying.
-_COVERED = {"commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "abort.bak", "lock", "twinlog"}
+_COVERED = {
+    *("commitlog", "consumequeue", "consumequeue_ext", "index", "config", "checkpoint"),
+    *("abort", "abort.bak", "lock", "twinlog"),
+}
 
 
 def back_up(directory: StoreDirectory, target: Path, progress: Progress = lambda _done, _total: None) -> Manifest:
