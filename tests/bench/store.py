@@ -23,7 +23,7 @@ from tests.interop import jars, twinlog
 
 SYSTEMS = ("twinlog", "rocketmq")
 BATCHES = (1, 64)
-OFFLINE_STEPS = ("scan", "rebuild-queues")
+OFFLINE_STEPS = ("scan", "verify", "rebuild-queues", "rebuild-index")
 STEP_SECONDS_MAX = 240
 BUDGET_SECONDS = 570  # Nothing is begun after that.
 Row = dict[str, Any]

@@ -19,9 +19,11 @@ import structlog
 import trio
 
 from store.commit_log import PutMessage
+from store.log_walk import walk
 from store.message import host_bytes
 from store.message_store import MessageStore
-from store.recovery import walk
+from store.offline.directory import DirectoryOptions, StoreDirectory
+from store.offline.verify import verify
 from tests.bench.store_directory import BODY_SIZE, FULL, QUEUES_PER_TOPIC, QUICK, Scale
 
 MIB = 1 << 20
@@ -71,12 +73,19 @@ def fill(root: Path, scale: Scale) -> Result:
                 if store.max_offset - told >= 512 * MIB:
                     told = store.max_offset
                     print(f"{told // MIB} MiB written", file=sys.stderr, flush=True)
+            await index_is_level(store)
             nursery.cancel_scope.cancel()
         await store.close()
         return number
 
     watch, store = Stopwatch(), opened(root, scale)
     return {"messages": trio.run(put_all), "bytes": scale.log_bytes, **watch.read()}
+
+
+async def index_is_level(store: MessageStore) -> None:
+    """Wait until the keys of all messages are in the index."""
+    while store.index.statistics().lag_bytes:
+        await trio.sleep(0.01)
 
 
 def append(root: Path, scale: Scale, *, batch: int) -> Result:
@@ -121,11 +130,39 @@ def rebuild_queues(root: Path, scale: Scale) -> Result:
     return {"messages": messages, "bytes": store.max_offset - store.min_offset, **read}
 
 
+def rebuild_index(root: Path, scale: Scale) -> Result:
+    """Follow the log from its start, as after the index was deleted; a broker serves meanwhile."""
+
+    async def follow() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.index.run)
+            await index_is_level(store)
+            nursery.cancel_scope.cancel()
+
+    shutil.rmtree(root / "index")
+    store = opened(root, scale)
+    watch = Stopwatch()
+    trio.run(follow)
+    return {"bytes": store.max_offset - store.min_offset, **watch.read()}
+
+
+def verify_all(root: Path, scale: Scale) -> Result:
+    """`twinlog log verify`. Raises RuntimeError when something does not fit."""
+    watch = Stopwatch()
+    with StoreDirectory.open(root, DirectoryOptions(index_slots=scale.index_slots)) as directory:
+        report = verify(directory)
+    if report.errors:
+        raise RuntimeError(f"{report.errors} errors, the first: {report.findings[0]}")
+    return {"messages": report.records, "bytes": report.log_end - report.log_start, **watch.read()}
+
+
 STEPS: dict[str, Callable[..., Result]] = {
     "fill": fill,
     "append": append,
     "scan": scan,
     "rebuild-queues": rebuild_queues,
+    "rebuild-index": rebuild_index,
+    "verify": verify_all,
 }
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ class Chain:
             return twinlog.Broker(root, namesrv, broker_name=BROKER_NAME, port=self._port, settings=SETTINGS)
         version, settings = (jars.VERSION, SETTINGS)
         if self.now.broker == ROCKETMQ_5:
-            version, settings = "5.3.3", SETTINGS | {"timerWheelEnable": "false"}
+            version, settings = jars.VERSION_5, SETTINGS | {"timerWheelEnable": "false"}
         return rocketmq.Broker(
             root, namesrv, broker_name=BROKER_NAME, port=self._port, settings=settings, version=version
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 VERSION = "4.9.7"
+VERSION_5 = "5.3.3"  # For tests of store directories.
 POM = Path(__file__).with_name("pom.xml")
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 JAVA_SOURCES = Path(__file__).with_name("java")
