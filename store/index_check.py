@@ -25,6 +25,7 @@ _WINDOW = 64 << 10  # Bytes of log in one slice, which takes 1 ms or so.
 _RECORD_WINDOW = 4 << 10
 _READ_ITEMS, _SLICE_ITEMS = 50_000, 2_000
 _READ_SLOTS = 16 << 10
+_SECTOR_ITEMS = 512 // ITEM.size + 1  # A disk writes 512 bytes as a whole, as far as anybody promises.
 
 
 @frozen
@@ -81,8 +82,14 @@ async def first_misfit(files: Sequence[IndexFile], log: CommitLog, unsure: Itera
     end = -1  # Of the file before: its last message.
     for index, file in enumerate(files):
         header = file.header
-        if not 1 <= header.next_item <= file.layout.items or header.end_phy_offset < header.begin_phy_offset:
+        if not (
+            1 <= header.next_item <= file.layout.items
+            and 0 <= header.slots_used <= min(file.layout.slots, header.next_item - 1)
+            and header.begin_phy_offset <= header.end_phy_offset
+        ):
             return Misfit(index, f"{file.path.name} has a header that cannot be: {header}")
+        if header.is_empty and file is not files[-1]:
+            return Misfit(index, f"{file.path.name} has no items, but another follows")
         if header.is_empty:
             continue
         first = await trio.to_thread.run_sync(file.item, 1)
@@ -91,10 +98,20 @@ async def first_misfit(files: Sequence[IndexFile], log: CommitLog, unsure: Itera
             return Misfit(index, f"{file.path.name} does not begin with what its header says")
         if last.phy_offset != header.end_phy_offset and file not in unsure:
             return Misfit(index, f"{file.path.name} does not end with what its header says")
+        if not await _stored_at(log, header.begin_phy_offset, header.begin_timestamp):
+            return Misfit(index, f"{file.path.name} begins at a time when its first message was not stored")
+        if not await _stored_at(log, header.end_phy_offset, header.end_timestamp):
+            return Misfit(index, f"{file.path.name} ends at a time when its last message was not stored")
         if await _is_hole(log, end, header.begin_phy_offset):
             return Misfit(index, f"messages before the first of {file.path.name} are in no index file")
         end = header.end_phy_offset
     return None
+
+
+async def _stored_at(log: CommitLog, phy_offset: int, timestamp: int) -> bool:
+    """Whether a message was stored at a time; also where the log does not have it, or no more."""
+    entry = await entry_at(log, phy_offset)
+    return entry is None or entry.store_timestamp == timestamp
 
 
 async def _is_hole(log: CommitLog, end: int, begin: int) -> bool:
@@ -186,7 +203,10 @@ def _within(slots: bytes, next_item: int) -> bool:
 
 
 async def rebuild_image(file: IndexFile, next_item: int) -> IndexImage:
-    """An image with slots made from items 1 up to `next_item`, or to the first that does not fit; all of it to be written."""
+    """An image with slots made from items 1 up to `next_item`, or to some before the first that does not fit.
+
+    Before, because one that lies across the border of what was lost may fit by chance. All of it is to be written.
+    """
     header = file.header
     begin = header.begin_phy_offset
     image = IndexImage(file.layout, header.begin_timestamp, header.end_timestamp, begin, begin)
@@ -197,8 +217,7 @@ async def rebuild_image(file: IndexFile, next_item: int) -> IndexImage:
             break
         for start in range(0, len(items), _SLICE_ITEMS * ITEM.size):
             if not image.adopt(items[start : start + _SLICE_ITEMS * ITEM.size]):
-                next_item = image.next_item
-                break
+                return await rebuild_image(file, max(1, image.next_item - _SECTOR_ITEMS))
             await trio.lowlevel.checkpoint()
     image.change_all()
     return image

@@ -122,6 +122,11 @@ class IndexFile:
             raise
         self._take(fd)
 
+    def clear_items_from(self, number: int) -> None:
+        """Make all items from one on zero: what was dropped must not look like what comes in its place. Raises OSError."""
+        os.ftruncate(self._fd, self.layout.item_position(number))
+        os.ftruncate(self._fd, self.layout.file_size)
+
     def sync(self) -> None:
         """Bring what was written to the disk. Blocks. Raises OSError."""
         sync_file(self._fd)

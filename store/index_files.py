@@ -122,8 +122,11 @@ class IndexFiles:
             for file in list(self.files):
                 if file.image is None:
                     continue
+                is_followed = (
+                    file is not self.files[-1]
+                )  # Asked before writing: meanwhile it may be put to, and be full.
                 await _write_image(file, file.image)
-                if file is not self.files[-1]:
+                if is_followed:
                     await self._finish(file)
 
     async def _finish(self, file: IndexFile) -> None:

@@ -118,14 +118,20 @@ class IndexImage:
     def adopt(self, items: bytes) -> bool:
         """Take items that the file has already, in their order, and make the slots for them; False at one that does not fit.
 
-        It fits when its offset does not fall and it names the newest item of its slot as the one before it.
+        It fits when its offset does not fall and it names the newest item of its slot as the one before it. Zeros do not.
         """
         slots, number, count, last = self.slots, self.next_item, self.layout.slots, self.end_phy_offset
         read, write = SLOT.unpack_from, SLOT.pack_into
         fresh, fits = 0, True
         for key_hash, phy_offset, seconds, previous in ITEM.iter_unpack(items):
             at = key_hash % count * 4
-            if key_hash < 0 or phy_offset < last or seconds < 0 or read(slots, at) != (previous,):
+            if (
+                key_hash < 0
+                or phy_offset < last
+                or seconds < 0
+                or read(slots, at) != (previous,)
+                or not key_hash | phy_offset
+            ):
                 fits = False
                 break
             write(slots, at, number)

@@ -73,6 +73,7 @@ async def _rebuild(index: IndexFiles, number: int, next_item: int, commit_log: C
     if image.next_item <= 1:
         await index.drop(number, why)
         return
+    await trio.to_thread.run_sync(file.clear_items_from, image.next_item)
     if image.next_item < had:
         image.end_timestamp = await _end_timestamp(file, image, commit_log)
         count = had - image.next_item
