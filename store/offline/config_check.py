@@ -95,7 +95,7 @@ def check_checkpoint(directory: StoreDirectory, last_timestamp: int) -> Iterator
     """`last_timestamp`: the store time of the log's last record, ms; 0 for none."""
     checkpoint, path = directory.checkpoint, directory.root / "checkpoint"
     if checkpoint is None:
-        if last_timestamp:
+        if last_timestamp and not directory.is_running:  # Else it is about to be made.
             yield _checkpoint_finding("it is missing; after a crash a broker would walk the whole log")
         return
     if path.stat().st_size < CHECKPOINT_SIZE:

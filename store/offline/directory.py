@@ -97,9 +97,21 @@ class StoreDirectory:
         return not self.is_running and self.abort is None
 
     @property
+    def has_crashed(self) -> bool:
+        """Whether nobody has it open, and the last one did not close it."""
+        return not self.is_running and self.abort is not None
+
+    @property
     def index_file_size(self) -> int:
         """Bytes of an index file: what most of them have."""
         return guess_file_size([[file] for file in self.index_files], by_name=False)
+
+    def look_again(self, key: tuple[str, int]) -> None:
+        """List the files of a queue anew: a running broker makes and removes some. Raises OSError."""
+        path = self.root / "consumequeue" / key[0] / str(key[1])
+        if path.is_dir():
+            file_size = next((series.file_size for series in self.queues.values()), CONSUME_QUEUE_UNIT)
+            self.queues[key] = FileSeries(path, file_size, tuple(list_files(path)[0]), self.reader)
 
     def relative(self, path: Path) -> str:
         """A path as findings show it."""

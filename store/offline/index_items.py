@@ -95,7 +95,8 @@ def find_layout(directory: StoreDirectory) -> IndexLayout:
     told = directory.options.index_slots
     guess = _with_slots(room, told or max(1, room // (SLOT.size + 4 * ITEM.size)))
     file = directory.index_files[0]
-    if told is not None or guess.items == 4 * guess.slots or _agrees(directory.reader, file, guess):
+    is_default = guess.items == 4 * guess.slots and guess.file_size == directory.index_file_size
+    if told is not None or is_default or _agrees(directory.reader, file, guess):
         return guess
     for slots in range(1, min(room // SLOT.size, _SEARCHED_SLOTS_MAX)):
         layout = _with_slots(room, slots)

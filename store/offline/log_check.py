@@ -18,7 +18,7 @@ from store.offline.file_series import FileSeries
 from store.offline.finding import Finding, Kind, Severity
 from store.offline.findings import Findings
 from store.offline.index_items import IndexCursor, Stray
-from store.offline.walk import Gap, Window, first_offsets, walk
+from store.offline.walk import Gap, Head, Window, head_of, walk
 from store.record_scan import DispatchEntry
 
 QueueKey = tuple[str, int]
@@ -72,9 +72,8 @@ class Segment:
     start: int
     end: int
     records: int = 0
-    first_timestamp: int = 0
     last_timestamp: int = 0
-    first_offsets: dict[QueueKey, int] = field(factory=dict)  # Of its first window.
+    head: Head | None = None  # None: there is no record in it.
     spans: dict[QueueKey, Span] = field(factory=dict)
     next_offsets: dict[QueueKey, int] = field(factory=dict)
     jumps: list[Jump] = field(factory=list)
@@ -95,8 +94,15 @@ def check_log(
     """
     segment = Segment(start, start)
     index = IndexCursor.at(directory, start, end)
-    may_grow, delays_ms = directory.is_running, directory.options.delays_ms
-    for piece in walk(directory.log, start, end, delays_ms=delays_ms, may_grow=may_grow):
+    pieces = walk(
+        directory.log,
+        start,
+        end,
+        delays_ms=directory.options.delays_ms,
+        may_grow=directory.is_running,
+        after_crash=directory.has_crashed,
+    )
+    for piece in pieces:
         if isinstance(piece, Gap):
             index.finish(segment.findings)
             index.skip(piece, segment.strays)
@@ -104,8 +110,8 @@ def check_log(
             yield piece
             segment = Segment(piece.end, piece.end)
         else:
-            if not segment.records:
-                segment.first_offsets = first_offsets(piece.entries)
+            if segment.head is None and piece.entries:
+                segment.head = head_of(piece.entries)
             _Checker(directory, segment).check(piece)
             index.check(piece, segment.strays, segment.findings)
             segment.end = piece.end
@@ -128,8 +134,8 @@ class _Checker:
         segment, runs, starts, nexts = self.segment, self._runs, self._starts, self.segment.next_offsets
         pack, batch_topics = UNIT.pack, self.directory.batch_topics
         last_timestamp = segment.last_timestamp
-        if window.entries and not segment.records:
-            segment.first_timestamp = last_timestamp = window.entries[0].store_timestamp
+        if segment.head is not None and not segment.records:
+            last_timestamp = segment.head.timestamp
         segment.records += len(window.entries)
         for entry in window.entries:
             topic, queue_id, queue_offset, phy_offset, size, code, timestamp, sys_flag, properties = entry

@@ -149,6 +149,8 @@ class QueueCheck:
 
     def finish(self, log_min: int, log_end: int) -> None:
         """Look at everything that no record spoke for, and again at what did not fit."""
+        for key in {suspect.key for suspect in self._suspects} if self.directory.is_running else ():
+            self.directory.look_again(key)
         self._check_suspects()
         for key, series in sorted(self.directory.queues.items()):
             if series.files:

@@ -18,6 +18,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from store.consume_queue import UNIT
 from store.damage import DamagedRanges
 from store.digest import Block
 from store.index_keys import keys_of
@@ -29,9 +30,9 @@ from store.offline.finding import Finding, Kind, Severity
 from store.offline.findings import Findings
 from store.offline.index_check import check_index_file, check_times
 from store.offline.index_items import IndexView, Stray, find_item, open_index
-from store.offline.log_check import Segment, check_log, time_finding
+from store.offline.log_check import QueueKey, Segment, check_log, read_units, time_finding
 from store.offline.queue_check import QueueCheck, queue_ends
-from store.offline.walk import Gap, goes_on
+from store.offline.walk import Gap, Head, goes_on
 from store.record_scan import DispatchEntry, scan_records
 
 Progress = Callable[[int, int], None]  # Bytes of log done, in all.
@@ -181,22 +182,26 @@ class _Verification:
             self._gap = Gap(self._gap.start, piece.end, self._gap.reason) if self._gap is not None else piece
             self._ended = piece.is_end
             return
-        if self._gap is not None and not piece.records:  # A blank alone proves nothing.
+        if self._gap is not None and piece.head is None:  # A blank alone proves nothing.
             self._gap = Gap(self._gap.start, piece.end, self._gap.reason)
             self.strays += piece.strays
             return
-        if self._gap is not None:
-            if not self._is_damage(self._gap, piece):
+        if self._gap is not None and piece.head is not None:
+            if not self._is_damage(self._gap, piece.head):
                 self._ended = True
                 return
             self._note_damage(self._gap)
             self._gap = None
         self._take(piece)
 
-    def _is_damage(self, gap: Gap, behind: Segment) -> bool:
-        if not goes_on(self.last_timestamp, self.queues.next_offsets, behind.first_timestamp, behind.first_offsets):
+    def _is_damage(self, gap: Gap, head: Head) -> bool:
+        if not goes_on(self.directory.log, self.last_timestamp, self.queues.next_offsets, head, self._place_of):
             return False
         return not (self.directory.is_running and self._record_at(gap.start) is not None)  # Else it was the moving end.
+
+    def _place_of(self, key: QueueKey, number: int) -> int | None:
+        raw = read_units(self.directory, key, number, UNIT.size)
+        return int(UNIT.unpack(raw)[0]) if len(raw) == UNIT.size else None
 
     def _note_damage(self, gap: Gap) -> None:
         self.damaged.add(gap.start, gap.end)
@@ -212,9 +217,9 @@ class _Verification:
         )
 
     def _take(self, segment: Segment) -> None:
-        if segment.records and segment.first_timestamp < self.last_timestamp:
+        if segment.head is not None and segment.head.timestamp < self.last_timestamp:
             segment.times_back += 1
-            segment.first_time_back = segment.start, self.last_timestamp, segment.first_timestamp
+            segment.first_time_back = segment.head.phy_offset, self.last_timestamp, segment.head.timestamp
         self._add(filter(None, [time_finding(segment)]))
         self.queues.join(segment)
         self.findings.merge(segment.findings)

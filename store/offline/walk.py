@@ -6,19 +6,20 @@ does it: what goes on is not older than what was before, and no queue numbers it
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from attrs import frozen
 
-from store.message import MAGIC_BLANK, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
+from store.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
 from store.offline.file_series import FileSeries
-from store.record_scan import DispatchEntry, scan_records
-from store.resync import next_record
+from store.record_scan import DispatchEntry, Scan, scan_records
+from store.resync import is_record, next_record
 
 _WINDOW = 4 << 20
 _LOOKS_MAX = 20  # At an end that goes on moving.
 _LOOK_AGAIN_SECONDS = 0.05
+_SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
 
 
 class Window(NamedTuple):
@@ -50,30 +51,34 @@ def walk(
     *,
     delays_ms: tuple[int, ...] = (),
     may_grow: bool = False,
+    after_crash: bool = False,
     window: int = _WINDOW,
 ) -> Iterator[Window | Gap]:
     """Everything between two offsets in order, every byte in a window or a gap; `start` is where a record should begin.
 
-    `may_grow`: a broker is writing the log now, so what is no record is looked at twice. Raises OSError.
+    `may_grow`: a broker is writing the log now, so what is no record is looked at twice. `after_crash`: a record whose last
+    sector was not written is none. Raises OSError.
     """
     while start < end:
         file_end = min(end, start - start % log.file_size + log.file_size)
-        for piece in _walk_file(log, start, file_end, delays_ms, may_grow, window):
+        for piece in _walk_file(log, start, file_end, delays_ms, may_grow, after_crash, window):
             yield piece
             start = piece.end
 
 
 def _walk_file(
-    log: FileSeries, at: int, end: int, delays_ms: tuple[int, ...], may_grow: bool, window: int
+    log: FileSeries, at: int, end: int, delays_ms: tuple[int, ...], may_grow: bool, after_crash: bool, window: int
 ) -> Iterator[Window | Gap]:
     size, looks = window, 0
     while at < end:
         wanted = min(size, end - at)
         data = log.read(at, wanted)
         scan = scan_records(data, at, log.file_size, check_crc=True, delays_ms=delays_ms)
-        done = at + scan.consumed
-        if scan.consumed:
-            yield Window(at, done, scan.entries, data)
+        done, entries = at + scan.consumed, scan.entries
+        if after_crash and scan.error is not None and _is_torn(data, at, scan, log.file_size):
+            done, entries = entries[-1].phy_offset, entries[:-1]
+        if done > at:
+            yield Window(at, done, entries, data)
         if scan.error is None and _is_blank(data, scan.consumed, end - done):
             yield Window(done, end, [], b"")
             return
@@ -95,6 +100,15 @@ def _walk_file(
         yield Gap(done, at, reason)
 
 
+def _is_torn(data: bytes, offset: int, scan: Scan, file_size: int) -> bool:
+    """Whether the last record's properties end in a sector that was not written. As store.recovery decides."""
+    last = scan.entries[-1] if scan.entries else None
+    if last is None or last.phy_offset + last.size != offset + scan.consumed or not last.properties.endswith(b"\0"):
+        return False
+    in_last_sector = (offset + scan.consumed) % file_size % _SECTOR or _SECTOR
+    return in_last_sector < last.size and not any(data[scan.consumed - in_last_sector : scan.consumed])
+
+
 def _has_changed(log: FileSeries, offset: int, data: bytes) -> bool:
     time.sleep(_LOOK_AGAIN_SECONDS)
     return log.read(offset, len(data)) != data
@@ -105,20 +119,53 @@ def _is_blank(data: bytes, at: int, room: int) -> bool:
     return len(data) - at >= SIZE_AND_MAGIC.size and SIZE_AND_MAGIC.unpack_from(data, at) == (room, MAGIC_BLANK)
 
 
+class Head(NamedTuple):
+    """How sound records behind a gap begin: place and store time of the first one, and each queue's first: number and place."""
+
+    phy_offset: int
+    timestamp: int
+    firsts: dict[tuple[str, int], tuple[int, int]]
+
+
+def head_of(entries: list[DispatchEntry]) -> Head:
+    """The head of a window of records."""
+    firsts: dict[tuple[str, int], tuple[int, int]] = {}
+    for entry in entries:
+        if entry.sys_flag & TRANSACTION_MASK not in QUEUELESS:
+            firsts.setdefault((entry.topic, entry.queue_id), (entry.queue_offset, entry.phy_offset))
+    return Head(entries[0].phy_offset, entries[0].store_timestamp, firsts)
+
+
 def goes_on(
+    log: FileSeries,
     last_timestamp: int,
     next_offsets: Mapping[tuple[str, int], int],
-    timestamp: int,
-    offsets: Mapping[tuple[str, int], int],
+    head: Head,
+    place_of: Callable[[tuple[str, int], int], int | None] = lambda _key, _number: None,
 ) -> bool:
-    """Whether sound records behind a gap belong to the log, or were left there by an earlier cut.
+    """Whether sound records behind a gap belong to the log, or were left there by an earlier cut. As store.recovery decides.
 
-    `last_timestamp`, `next_offsets` tell of what is before the gap, `timestamp` and `offsets` of the first record, and the
-    first of each queue, behind it.
+    `last_timestamp`, `next_offsets` tell of what is before the gap. `place_of` a message is where its queue says that it lies: a
+    number may be given twice when the queue says so. A cut deletes all later files, so what is left over lies in the last one.
     """
-    if timestamp < last_timestamp:
+    if any(file.start > head.phy_offset and _begins_with_record(log, file.start) for file in log.files):
+        return True
+    if head.timestamp < last_timestamp:
         return False
-    return all(offset >= next_offsets[key] for key, offset in offsets.items() if key in next_offsets)
+    return all(
+        number >= next_offsets.get(key, 0) or place_of(key, number) == phy_offset
+        for key, (number, phy_offset) in head.firsts.items()
+    )
+
+
+def _begins_with_record(log: FileSeries, offset: int) -> bool:
+    head = log.read(offset, SIZE_AND_MAGIC.size)
+    size, magic = SIZE_AND_MAGIC.unpack(head) if len(head) == SIZE_AND_MAGIC.size else (0, 0)
+    return (
+        magic in (MAGIC_V1, MAGIC_V2)
+        and 0 < size <= log.file_size
+        and is_record(log.read(offset, size), offset, log.file_size)
+    )
 
 
 def walk_log(
@@ -139,9 +186,7 @@ def walk_log(
             gap = Gap(gap.start, piece.end, gap.reason) if gap is not None else piece
             continue
         if gap is not None and piece.entries:
-            if not goes_on(
-                last_timestamp, next_offsets, piece.entries[0].store_timestamp, first_offsets(piece.entries)
-            ):
+            if not goes_on(log, last_timestamp, next_offsets, head_of(piece.entries)):
                 return
             yield gap
             gap = None
@@ -153,12 +198,3 @@ def walk_log(
             if entry.sys_flag & TRANSACTION_MASK not in QUEUELESS:
                 next_offsets[entry.topic, entry.queue_id] = entry.queue_offset + 1
             last_timestamp = entry.store_timestamp
-
-
-def first_offsets(entries: list[DispatchEntry]) -> dict[tuple[str, int], int]:
-    """The queue offset of the first record of each queue."""
-    offsets: dict[tuple[str, int], int] = {}
-    for entry in entries:
-        if entry.sys_flag & TRANSACTION_MASK not in QUEUELESS:
-            offsets.setdefault((entry.topic, entry.queue_id), entry.queue_offset)
-    return offsets
