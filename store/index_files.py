@@ -171,16 +171,13 @@ class IndexFiles:
         if names:
             log.warning("index files are dropped; they are made anew from the log", files=names, reason=why)
 
-    def delete_before(self, min_offset: int) -> int:
-        """Delete the files with no message at or behind an offset of the log, never the newest; how many. Raises OSError."""
-        deleted = 0
+    def delete_before(self, min_offset: int) -> None:
+        """Delete the files with no message at or behind an offset of the log, but never the newest. Raises OSError."""
         while len(self.files) > 1 and self.files[0].header.end_phy_offset < min_offset:
             if self.files[0].image is not None:  # Not written yet.
-                break
+                return
             self.files[0].delete()
-            del self.files[0]
-            deleted += 1
-        return deleted
+            log.info("index file deleted", file=self.files.pop(0).path.name)
 
     # Asking
 

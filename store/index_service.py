@@ -260,6 +260,11 @@ class IndexService:
         lag = max(0, self.dispatched_offset() - self.phy_offset)
         return IndexStatistics(self.phy_offset, lag, len(self._files.files), self.failure)
 
-    def delete_before(self, min_offset: int) -> int:
-        """Delete the files with no message at or behind an offset, never the newest; how many. Raises OSError."""
-        return self._files.delete_before(min_offset) if self._is_sound else 0
+    def delete_before(self, min_offset: int) -> None:
+        """The log was shortened: delete the files with no message at or behind an offset, but never the newest."""
+        if not self._is_sound:
+            return
+        try:
+            self._files.delete_before(min_offset)
+        except OSError as error:
+            log.warning("an index file of deleted messages stays", error=str(error))

@@ -181,11 +181,11 @@ class MessageStore:
             disk_usage=lambda path: self.disk_usage(path),
             clock_path=self._root / "twinlog" / "clock",
         )
-        self.retention.shortened.append(lambda min_offset: self.index.delete_before(min_offset))
-
         self.index = IndexService(
             self._root / "index", self.commit_log, config, self._checkpoint, lambda: self.dispatched_offset
         )
+        self.on_truncate.append(self.index.truncate)
+        self.retention.shortened.append(self.index.delete_before)
 
     # Opening and closing
 

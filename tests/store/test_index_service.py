@@ -320,10 +320,11 @@ async def test_files_wholly_before_the_log_are_deleted_but_never_the_newest(ledg
         count = index.statistics().files
         await index.flush()
         middle = take_apart(index_files(ledger.root)[2], SLOTS).header[3]  # The end of the third file.
-        assert index.delete_before(middle) == 2
+        index.delete_before(middle)
         assert len(index_files(ledger.root)) == count - 2
-        assert index.delete_before(entries[-1].phy_offset + 10_000) == count - 3
-        assert index.delete_before(entries[-1].phy_offset + 10_000) == 0
+        for _ in range(2):
+            index.delete_before(entries[-1].phy_offset + 10_000)
+            assert len(index_files(ledger.root)) == 1
     assert_same(index_files(ledger.root), ledger.expected()[-1:])
 
 
