@@ -116,7 +116,12 @@ class MappedFile:
     def view(self, position: int, size: int) -> memoryview:
         """The bytes from a position on, without a copy; they stay readable while the view lives."""
         if self._view is None:
-            self._view = memoryview(mmap.mmap(self.fd, self.size, prot=mmap.PROT_READ))
+            # By a descriptor for reading: where ext4 turned read-only after an error, it refuses to map any other one.
+            fd = os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self._view = memoryview(mmap.mmap(fd, self.size, prot=mmap.PROT_READ))
+            finally:
+                os.close(fd)
         return self._view[position : position + size]
 
     def read(self, position: int, size: int) -> bytes:
@@ -137,6 +142,10 @@ class MappedFile:
                 at += len(piece)
                 left -= len(piece)
         return True
+
+    def is_zero(self, position: int, size: int) -> bool:
+        """Whether these bytes, at most 1 MiB, are all zero."""
+        return _is_zero(os.pread(self.fd, size, position))
 
     def data_ranges(self, position: int) -> Iterator[tuple[int, int]]:
         """Where a file holds data from a position on: start and end of each range that is no hole."""

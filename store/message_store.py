@@ -538,6 +538,8 @@ class MessageStore:
                     await self._make_spare()
             except OSError as error:
                 log.warning("the next commit log file cannot be made ahead", error=str(error))
+                if is_no_space(error):
+                    self.retention.make_room()
                 await trio.sleep(1)
 
     async def _make_spare(self) -> None:
