@@ -23,6 +23,13 @@ class DamagedRanges:
             after += 1
         ranges[at:after] = [(start, end)]
 
+    def remove(self, start: int, end: int) -> None:
+        """Bytes `start` to `end` are sound again, or gone."""
+        kept: list[tuple[int, int]] = []
+        for low, high in self._ranges:
+            kept += [part for part in ((low, min(high, start)), (max(low, end), high)) if part[0] < part[1]]
+        self._ranges[:] = kept
+
     def overlaps(self, start: int, end: int) -> bool:
         """Whether any of bytes `start` to `end` is damaged."""
         at = bisect_left(self._ranges, start + 1, key=lambda item: item[1])

@@ -7,6 +7,7 @@ from store.damage import DamagedRanges
 
 log = structlog.get_logger()
 
+_TOLD_MAX = 200  # Lines in the log; a disk that breaks would write them without end.
 _UNITS_MAX = 10_000  # More wrong units than this are counted, not kept one by one.
 
 
@@ -17,25 +18,27 @@ class KnownDamage:
     damaged: DamagedRanges = field(factory=DamagedRanges)
     in_doubt: DamagedRanges = field(factory=DamagedRanges)
     wrong_units: int = 0
+    _told: int = field(default=0, init=False)
     _units: set[tuple[str, int, int]] = field(factory=set, init=False)
 
     def record(self, start: int, end: int, found: str) -> None:
         """Bytes `start` to `end` of the log are no sound record."""
-        if self.damaged.overlaps(start, end):
-            self.damaged.add(start, end)
-            return
+        is_known = self.damaged.overlaps(start, end)
         self.damaged.add(start, end)
-        log.error(
-            "damaged bytes in the commit log; what they held is not served, consumers go on behind it",
-            offset=start,
-            bytes=end - start,
-            found=found,
-            advice="copy the message from another replica, or this store's files from a backup",
-        )
+        if not is_known and self._may_tell():
+            log.error(
+                "damaged bytes in the commit log; what they held is not served, consumers go on behind it",
+                offset=start,
+                bytes=end - start,
+                found=found,
+                advice="copy the message from another replica, or this store's files from a backup",
+            )
 
     def doubt(self, start: int, end: int, found: str) -> None:
         """A byte in this range is another one than was written, and it cannot be said which."""
-        if not self.in_doubt.overlaps(start, end):
+        is_known = self.in_doubt.overlaps(start, end)
+        self.in_doubt.add(start, end)
+        if not is_known and self._may_tell():
             log.error(
                 "the commit log changed on its disk where no CRC covers it; its messages are served as they lie",
                 offset=start,
@@ -43,7 +46,6 @@ class KnownDamage:
                 found=found,
                 advice="compare this range with another replica",
             )
-        self.in_doubt.add(start, end)
 
     def unit(self, topic: str, queue_id: int, queue_offset: int, found: str, *, served: bool = False) -> None:
         """A consume queue's unit is wrong; `served`: its message is found all the same."""
@@ -53,11 +55,32 @@ class KnownDamage:
         self.wrong_units += 1
         if len(self._units) < _UNITS_MAX:
             self._units.add(key)
-        log.error(
-            "a wrong unit in a consume queue; its message is " + ("served" if served else "not served"),
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=queue_offset,
-            found=found,
-            advice="stop the broker and remove this queue's directory: the next start makes it anew from the commit log",
-        )
+        if self._may_tell():
+            log.error(
+                "a wrong unit in a consume queue; its message is " + ("served" if served else "not served"),
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                found=found,
+                advice="stop the broker and remove this queue's directory: the next start makes it anew from the commit log",
+            )
+
+    def healed(self, start: int, end: int) -> None:
+        """Bytes that were damaged are sound: somebody put them right."""
+        if self.damaged.overlaps(start, end):
+            self.damaged.remove(start, end)
+            log.info("bytes of the commit log that were damaged are sound again", offset=start, bytes=end - start)
+
+    def forget_below(self, offset: int) -> None:
+        """The log's first files are gone, and their damage with them."""
+        if offset > 0:
+            self.damaged.remove(0, offset)
+            self.in_doubt.remove(0, offset)
+
+    def _may_tell(self) -> bool:
+        self._told += 1
+        if self._told == _TOLD_MAX + 1:
+            log.error(
+                "there is more damage than these; it is counted, but not told one by one any more", told=_TOLD_MAX
+            )
+        return self._told <= _TOLD_MAX

@@ -80,10 +80,9 @@ class ReadCheck:
             return size, code
         damaged = self.known.damaged
         if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
-            return None  # Told before; and a sector that cannot be read must not be touched.
-        view = log.read(phy_offset, size) if size >= FIXED_SIZE else None
-        if view is not None:
-            record = bytes(view)  # One copy makes each of the slices below cheap.
+            return None  # Told before.
+        record = self._record_bytes(phy_offset, size)
+        if record is not None:
             own_size, magic, crc, queue_id, _, says_queue, says, sys_flag, _, _, _, _, _, _, body_size = (
                 RECORD_V4.unpack_from(record)
             )
@@ -107,6 +106,21 @@ class ReadCheck:
                 ):
                     return size, code
         return self._careful(queue, queue_offset, phy_offset, size, code)
+
+    def _record_bytes(self, phy_offset: int, size: int) -> bytes | None:
+        """A copy of bytes in one file; None unless they are there, and enough for a record.
+
+        By a system call: a sector that cannot be read raises OSError then, where the map would end the process.
+        """
+        file = self.log.files.file_at(phy_offset)
+        if file is None or size < FIXED_SIZE or phy_offset + size > file.end:
+            return None
+        try:
+            record = file.read(phy_offset - file.start, size)
+        except OSError as error:
+            self.known.record(phy_offset, phy_offset + size, f"the disk does not read it: {error}")
+            return None
+        return record if len(record) == size else None
 
     def _raw_topic(self, topic: str) -> bytes:
         raw = self._topics.get(topic)
@@ -144,25 +158,20 @@ class ReadCheck:
 
     def record(self, phy_offset: int) -> DispatchEntry | str:
         """The sound record at an offset; a text when there is none."""
-        log = self.log
-        head = log.read(phy_offset, SIZE_AND_MAGIC.size)
+        head = self._record_bytes(phy_offset, FIXED_SIZE)
         if head is None:
             return "the log has no such place"
-        size, _ = SIZE_AND_MAGIC.unpack(head)
-        record = log.read(phy_offset, size) if size >= FIXED_SIZE else None
+        size, _ = SIZE_AND_MAGIC.unpack_from(head)
+        record = self._record_bytes(phy_offset, size)
         if record is None:
             return f"a record of {size} bytes"
-        scan = scan_records(record, phy_offset, log.file_size, check_crc=True)
+        scan = scan_records(record, phy_offset, self.log.file_size, check_crc=True)
         return scan.entries[0] if scan.entries else scan.error or "no record"
 
     def view(self, phy_offset: int) -> memoryview | None:
         """The record at an offset that somebody names, as it is stored; None when no sound one begins there."""
-        head = self.log.read(phy_offset, RECORD_V4.size)
-        if head is None:
-            return None
-        (size, *_) = RECORD_V4.unpack(head)
         damaged = self.known.damaged
-        if damaged and damaged.overlaps(phy_offset, phy_offset + max(size, 1)):
+        if damaged and damaged.overlaps(phy_offset, phy_offset + 1):
             return None
         found = self.record(phy_offset)
         if isinstance(found, str):
@@ -170,7 +179,7 @@ class ReadCheck:
             if end is not None:
                 self.known.record(phy_offset, end, found)
             return None
-        return self.log.read(phy_offset, size)
+        return self.log.read(phy_offset, found.size)
 
     def _end_of(self, phy_offset: int, queue_id: int = -1, queue_offset: int = -1) -> int | None:
         """Where the next sound record begins behind a broken one; None when there is none here, as a copy in a body is none.
@@ -178,10 +187,10 @@ class ReadCheck:
         A broken one says that it lies here, or all but this fits a unit that leads here: then only the offset is wrong.
         """
         log = self.log
-        head = log.read(phy_offset, RECORD_V4.size)
+        head = self._record_bytes(phy_offset, FIXED_SIZE)
         if head is None:
             return None
-        _, magic, _, says_id, _, says_queue, says, *_ = RECORD_V4.unpack(head)
+        _, magic, _, says_id, _, says_queue, says, *_ = RECORD_V4.unpack_from(head)
         fits_unit = magic in (MAGIC_V1, MAGIC_V2) and (says_id, says_queue) == (queue_id, queue_offset)
         if magic == MAGIC_BLANK or (says != phy_offset and not fits_unit):
             return None

@@ -17,8 +17,9 @@ import trio
 from attrs import define, field, frozen
 
 from store.commit_log import CommitLog
-from store.consume_queue import UNIT, ConsumeQueue
+from store.consume_queue import UNIT, ConsumeQueue, Unit
 from store.consume_queue_table import ConsumeQueueTable
+from store.damage import DamagedRanges
 from store.digest import Block, digest
 from store.digest_service import DigestService
 from store.known_damage import KnownDamage
@@ -89,13 +90,21 @@ class ScrubService:
         return max(0, self.scrubbed_from - self.log.min_offset) if not self.rounds else 0
 
     def begin(self) -> None:
-        """After loading: what is there now has to be read."""
+        """After loading: what is there now has to be read. Damage that was known before is looked at now."""
         self.scrubbed_from = self.log.max_offset
+        self.known.forget_below(self.log.min_offset)
+        looked_at = 0
+        for start, end in self.known.damaged:
+            looked_at += end - start
+            if looked_at <= _LOOK_BACK and self._is_sound(start, end):
+                self.known.healed(start, end)
         self.check.distrust(self.queues)
 
     def truncated(self, offset: int) -> None:
         """The log was cut at `offset`."""
         self.scrubbed_from = min(self.scrubbed_from, offset)
+        self.known.damaged.remove(offset, 1 << 63)
+        self.known.in_doubt.remove(offset, 1 << 63)
 
     async def run(self) -> None:
         """Scrub until cancelled, or until there is nothing more to do."""
@@ -103,7 +112,10 @@ class ScrubService:
             return
         await trio.sleep(_FIRST_SECONDS)
         while True:
-            await self.scrub()
+            try:
+                await self.scrub()
+            except OSError as error:
+                log.error("scrub: this round is given up", error=str(error), scrubbed_from=self.scrubbed_from)
             if not self.interval_hours:
                 return
             await trio.sleep(self.interval_hours * _HOUR)
@@ -112,6 +124,7 @@ class ScrubService:
         """One round."""
         started, end = time.monotonic(), self.log.max_offset
         self.scrubbed_bytes = self._searches = 0
+        self.known.forget_below(self.log.min_offset)
         starts = [file.start for file in self.log.files.files]
         for start in reversed(starts):
             file_end = min(end, start + self.log.file_size)
@@ -134,6 +147,8 @@ class ScrubService:
 
     async def _scrub_file(self, start: int, end: int) -> None:
         offset, cuts = start, self.digest.cuts
+        before = [known for known in self.known.damaged if known[0] < end and known[1] > start]
+        broken = DamagedRanges()
         runs: dict[ConsumeQueue, _Run] = {}
         differing: list[Block] = []
         while offset < end:
@@ -142,6 +157,7 @@ class ScrubService:
             if piece is None or cuts != self.digest.cuts:  # Retention took the file, or the log was cut.
                 return
             for broken_start, broken_end, found in piece.broken:
+                broken.add(broken_start, broken_end)
                 self.known.record(broken_start, broken_end, found)
                 self.check.distrust_damaged(self.queues, broken_start, broken_end)
             await self._compare_units(piece.entries, runs)
@@ -156,11 +172,35 @@ class ScrubService:
             self.check.trust(queue, run.start, run.end)
         for block in differing:  # Afterwards: it may find that some of them are not to be trusted.
             await self._explain(block)
+        for known_start, known_end in before:
+            is_small = known_end - known_start <= _PIECE
+            if is_small and not broken.overlaps(known_start, known_end) and self._is_sound(known_start, known_end):
+                self.known.healed(known_start, known_end)
 
     def _is_cached(self, offset: int) -> bool:
         return offset >= self.log.max_offset - self.cached_bytes
 
     # Records
+
+    def _is_sound(self, start: int, end: int) -> bool:
+        """Whether a range is whole records, and its blocks are what their digests say. Blocks until it is read."""
+        blocks = list(self.digest.digests.blocks(start, end))
+        low, high = min([start, *(block.start for block in blocks)]), max([end, *(block.end for block in blocks)])
+        try:
+            with LogRange.open(self.log, low, high) as bytes_:
+                if (bytes_.start, bytes_.end) != (low, high):
+                    return False
+                at = start
+                while at < end:
+                    room = self.log.file_size - at % self.log.file_size
+                    data = bytes_.read(at, min(end - at, room))
+                    scan = scan_records(data, at, self.log.file_size, check_crc=True)
+                    if scan.consumed < len(data):
+                        return False
+                    at += scan.consumed
+                return not _differing(PatientReader(bytes_), blocks)
+        except OSError:
+            return False
 
     async def _walk_piece(self, offset: int, end: int) -> Piece | None:
         """Walk the records of up to a piece from `offset` on; None when the file is no longer there."""
@@ -230,7 +270,10 @@ class ScrubService:
         for entry, unit in zip(entries, UNIT.iter_unpack(there), strict=False):
             # A record of a topic that was deleted and made anew has no unit: another one has its number now.
             sound = self.check.unit(queue, entry.queue_offset, *unit)
-            if sound is None:
+            if Unit(*unit).is_blank and entry.queue_offset >= queue.min_offset:
+                says = f"it is a blank, but its message lies at {entry.phy_offset}"
+                self.known.unit(queue.topic, queue.queue_id, entry.queue_offset, says)
+            elif sound is None:
                 self.check.distrust_below(queue, entry.queue_offset + 1)
             elif sound == unit[1:] and unit[0] == entry.phy_offset:
                 self._good(queue, entry.queue_offset, entry.queue_offset + 1, runs)

@@ -1,5 +1,6 @@
 """What was not scrubbed is looked at before it is served: nothing broken goes out, and nothing sound stays behind."""
 
+import errno
 import os
 import random
 import struct
@@ -14,6 +15,7 @@ from store.consume_queue import UNIT
 from store.consume_queue_ext import ConsumeQueueExt
 from store.get_message import GetStatus
 from store.known_damage import KnownDamage
+from store.mapped_file import MappedFile
 from store.message import MAGIC_V2, Message, body_crc, decode_message, encode_message
 from store.message_store import MessageStore
 from store.properties import tags_code
@@ -187,6 +189,24 @@ def test_each_finding_is_told_once(unchecked, capsys):
     assert len(told) == 1
     assert f"offset={phy_offset}" in told[0]
     assert "CRC" in told[0]
+
+
+def test_a_sector_that_cannot_be_read_is_damage(unchecked, monkeypatch):
+    """Through the map it would end the process."""
+    store, expected = unchecked
+    phy_offset = decode_message(expected["T0", 0][7]).phy_offset
+    real = MappedFile.read
+
+    def read(self, position, size):
+        if self.size == FILE_SIZE and position <= phy_offset < position + size:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(self, position, size)
+
+    monkeypatch.setattr(MappedFile, "read", read)
+    store.scrub.check.known = KnownDamage()
+    assert pull_all(store, "T0", 0) == [one for number, one in enumerate(expected["T0", 0]) if number != 7]
+    assert store.message_at(phy_offset) is None
+    assert list(store.scrub.known.damaged) == [(phy_offset, phy_offset + len(expected["T0", 0][7]))]
 
 
 @pytest.fixture

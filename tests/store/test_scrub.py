@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from store import scrub as scrub_module
 from store.config import StoreConfig
+from store.consume_queue import UNIT
 from store.digest import Block, digest, floor_block
 from store.known_damage import KnownDamage
 from store.log_range import LogRange
@@ -393,3 +394,93 @@ def test_statistics_show_it(store):
     statistics = attrs.asdict(store.statistics())
     assert statistics["unscrubbed_bytes"] == statistics["scrubbed_offset"] == store.max_offset
     assert statistics["damaged_bytes"] == statistics["wrong_units"] == 0
+
+
+def put_right(root, at, value):
+    """Somebody puts bytes of a stopped store right."""
+    path = root / "commitlog" / f"{at - at % FILE_SIZE:020d}"
+    content = bytearray(path.read_bytes())
+    content[at % FILE_SIZE : at % FILE_SIZE + len(value)] = value
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("at", [60, 110])  # In the header, where only the digest tells; in the body.
+async def test_damage_that_is_put_right_is_served_again(tmp_path, at):
+    """Known damage is remembered over a restart. What is sound again must not be kept from a consumer for that."""
+    store = opened(tmp_path)
+    fill(store, 300)
+    await follow(store)
+    start, end = records(store)[40]
+    value = bytes(store.commit_log.read(start + at, 1))
+    Bytes(store).flip(start + at, 1)
+    await store.scrub.scrub()
+    assert list(store.damaged) == [(start, end)]
+    await store.close()
+    store = opened(tmp_path)
+    store.damaged.add(start, end)
+    store.scrub.begin()
+    assert list(store.damaged) == [(start, end)]
+    await store.close()
+    put_right(tmp_path, start + at, value)
+    store = opened(tmp_path)
+    store.damaged.add(start, end)
+    store.scrub.begin()
+    assert store.damaged.total == 0
+    assert start in {message.phy_offset for message in everything(store)}
+    store._release()
+
+
+@pytest.mark.parametrize("at", [60, 110])
+async def test_damage_that_is_put_right_while_we_run(store, at):
+    await follow(store)
+    start, end = records(store)[40]
+    with Bytes(store) as log:
+        log.flip(start + at, 1)
+        await store.scrub.scrub()
+        await store.scrub.scrub()
+        assert list(store.damaged) == [(start, end)]
+    await store.scrub.scrub()
+    assert store.damaged.total == 0
+    assert start in {message.phy_offset for message in everything(store)}
+
+
+async def test_damage_goes_with_its_file(store):
+    store.damaged.add(10, 20)
+    store.damaged.add(FILE_SIZE - 10, FILE_SIZE + 10)
+    store.commit_log.files.files.pop(0).delete()
+    store.scrub.begin()
+    assert all(start >= FILE_SIZE for start, _ in store.damaged)
+
+
+def test_a_cut_takes_damage_with_it(store):
+    store.damaged.add(5000, 6000)
+    for listener in store.on_truncate:
+        listener(5500)
+    assert list(store.damaged) == [(5000, 5500)]
+
+
+async def test_a_blank_in_place_of_a_message_is_told(store):
+    """As a start leaves it whose log was damaged there; meanwhile somebody put the log right."""
+    queue = store.queue("T1", 1)
+    os.pwrite(queue.files.files[0].fd, UNIT.pack(0, 0x7FFFFFFF, 0), 20 * 7)
+    await store.scrub.scrub()
+    assert (known(store).wrong_units, store.damaged.total) == (1, 0)
+    assert store.scrub.check.trusted_from[queue] == 8
+
+
+def test_a_disk_that_breaks_does_not_fill_the_log_with_lines(capsys):
+    found = KnownDamage()
+    for number in range(1000):
+        found.unit("T", 0, number, "broken")
+    assert len(capsys.readouterr().out.splitlines()) == 201
+    assert found.wrong_units == 1000
+
+
+async def test_a_queue_that_cannot_be_read_does_not_end_the_broker(store, autojump_clock, monkeypatch):
+    def units(queue, first, count):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(scrub_module, "_units", units)
+    store.scrub.interval_hours = 0
+    await store.scrub.run()
+    assert store.scrub.rounds == 0
