@@ -275,6 +275,9 @@ class ConsumeQueue:
 
     def _next_message(self, at: int) -> int:
         """The first unit from `at` on that is no blank; the end of the queue when there is none."""
+        unit = self.unit(at)
+        if unit is not None and not unit.is_blank:
+            return at
         while units := self.read(at, _CHUNK):
             count = len(units) // CONSUME_QUEUE_UNIT
             if units != BLANK * count:
@@ -314,6 +317,8 @@ class ConsumeQueue:
             self._staged.clear()
             self._find_max_phy_offset()
         self._next = None
+        if 0 <= self.max_phy_offset <= phy_offset:
+            return
         end = self.first_behind(phy_offset)
         if end < self.max_offset:
             self.files.rewind(end * CONSUME_QUEUE_UNIT)

@@ -5,19 +5,28 @@ from collections.abc import Iterator
 import attrs
 
 from store.commit_log import CommitLog
+from store.mapped_file import MappedFile
 from store.record_scan import Scan, scan_records
 from store.resync import next_record
 
 _WINDOW = 4 << 20
+_PIECE = 1 << 20
+_ZEROS_MAX = 64 << 20
 
 
 def walk(
-    log: CommitLog, offset: int, end: int | None = None, *, check_crc: bool, delays_ms: tuple[int, ...] = ()
+    log: CommitLog,
+    offset: int,
+    end: int | None = None,
+    *,
+    check_crc: bool,
+    delays_ms: tuple[int, ...] = (),
+    zeros_max: int = _ZEROS_MAX,
 ) -> Iterator[tuple[int, Scan]]:
     """Scan the log from a record's start to `end`, by default its end, a window at a time: where each begins, and what it holds.
 
     A scan with an `error` ends before bytes that are no record; the next one begins with the first sound record behind them,
-    wherever that is. There is none if the log holds none. Raises OSError.
+    wherever that is. There is none if the log holds none, see next_sound. Raises OSError.
     """
     window = _WINDOW
     while offset < (stop := log.max_offset if end is None else min(end, log.max_offset)):
@@ -33,7 +42,7 @@ def walk(
         yield offset, scan
         offset += scan.consumed
         if scan.error is not None:
-            found = next_sound(log, offset + 1, stop)
+            found = next_sound(log, offset + 1, stop, zeros_max=zeros_max)
             if found is None:
                 return
             offset = found
@@ -43,22 +52,30 @@ def walk(
             window = _WINDOW
 
 
-def next_sound(log: CommitLog, offset: int, end: int) -> int | None:
+def next_sound(log: CommitLog, offset: int, end: int, *, zeros_max: int = _ZEROS_MAX) -> int | None:
     """Where the first sound record from `offset` on lies; None when there is none below `end`. Raises OSError.
 
-    Holes in the files, as there are behind the end of the log, cost nothing.
+    Holes in a file, as there are behind the end of the log, cost nothing. Where zeros are none, so many of them in a row stand
+    for all the rest of the file.
     """
-
-    def read(at: int, size: int) -> bytes:
-        file = log.files.file_at(at)
-        return file.read(at - file.start, size) if file is not None else b""
-
     for file in log.files.files:
-        if file.start + file.size <= offset:
-            continue
-        for low, high in file.data_ranges(max(0, offset - file.start)):
-            stop = min(end, file.end)
-            found = next_record(read, max(offset, file.start + low), stop, log.file_size, heads_end=file.start + high)
-            if found is not None:
-                return found
+        zeros = 0
+        for low, high in file.data_ranges(max(0, offset - file.start)) if file.start + file.size > offset else ():
+            while low < high and zeros < zeros_max:
+                piece = min(_PIECE, high - low)
+                if file.is_zero(low, piece):
+                    zeros += piece
+                else:
+                    zeros = 0
+                    found = _first_record(log, file, max(offset, file.start + low), file.start + low + piece, end)
+                    if found is not None:
+                        return found
+                low += piece
     return None
+
+
+def _first_record(log: CommitLog, file: MappedFile, start: int, heads_end: int, end: int) -> int | None:
+    def read(at: int, size: int) -> bytes:
+        return file.read(at - file.start, size)
+
+    return next_record(read, start, min(end, file.end), log.file_size, heads_end=heads_end)

@@ -52,6 +52,7 @@ _SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promi
 # We note a recovery point each 256 MiB. When more of the log than this follows it, RocketMQ wrote that.
 _FOLLOWS_POINT_MAX = 1 << 30
 
+_DISPATCH_BATCH = 32_768
 _DROPPED_MAX = 1000  # Units at the end of a queue.
 
 Key = tuple[str, int]
@@ -120,6 +121,7 @@ class _Recovery:
     last: DispatchEntry | None = None
     last_of_point: LastRecord = field(factory=LastRecord)
     newest_timestamp: int = 0
+    undispatched: list[DispatchEntry] = field(factory=list)
     rewound: dict[Key, tuple[int, bytes]] = field(
         factory=dict
     )  # Units that are put anew: the first one's number; they.
@@ -368,24 +370,28 @@ class _Recovery:
         numbers = self.queues.next_offsets()
         damage: int | None = None  # Where the bytes begin that are no record, until it is known what follows.
         gaps: dict[Key, str] = {}
-        for offset, scan in walk(self.log, self.start, check_crc=self.check_crc, delays_ms=self.delays_ms):
+        for offset, scan in walk(
+            self.log, self.start, check_crc=self.check_crc, delays_ms=self.delays_ms, zeros_max=self._zeros_max
+        ):
             entries, end = scan.entries, offset + scan.consumed
             if scan.error is not None and self.after_crash and entries and self._is_torn(entries[-1], end):
                 end, entries = entries[-1].phy_offset, entries[:-1]
             if damage is not None and entries:
+                self._dispatch()
                 if self._is_left_over(entries, offset):
                     self.error = f"{self.error}, then messages that were cut before"
                     break
                 self._keep_damage(damage, offset)
                 damage = None
-            self._put(entries, numbers, gaps)
+            self._take(entries, numbers, gaps)
             if damage is None:
                 self.end, self.error = end, scan.error
                 damage = end if scan.error is not None else None
+        self._dispatch()
         self._fill_gaps(gaps)
 
-    def _put(self, entries: list[DispatchEntry], numbers: dict[Key, int], gaps: dict[Key, str]) -> None:
-        """Dispatch, but leave out the queues in which messages are missing that the log should have."""
+    def _take(self, entries: list[DispatchEntry], numbers: dict[Key, int], gaps: dict[Key, str]) -> None:
+        """Stage for dispatch, but leave out the queues in which messages are missing that the log should have."""
         for entry in entries:
             if entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
                 continue
@@ -395,14 +401,21 @@ class _Recovery:
                 gaps[key] = f"messages {number} to {entry.queue_offset - 1} are missing"
             numbers[key] = max(number, entry.queue_offset + 1)
         self.records += len(entries)
-        wanted = [entry for entry in entries if entry[:2] not in gaps] if gaps else entries
-        self.dispatched += sum(map(len, self.queues.put(wanted).values()))
+        self.undispatched += [entry for entry in entries if entry[:2] not in gaps] if gaps else entries
+        if len(self.undispatched) >= _DISPATCH_BATCH:
+            self._dispatch()
         if entries:
             self.last = entries[-1]
             self.newest_timestamp = max(self.newest_timestamp, *(entry.store_timestamp for entry in entries))
 
+    def _dispatch(self) -> None:
+        """Many messages at a time: with a thousand queues there is a system call for each of them."""
+        self.dispatched += sum(map(len, self.queues.put(self.undispatched).values()))
+        self.undispatched = []
+
     def _is_explained(self, entry: DispatchEntry, number: int) -> bool:
         """Whether it is known why messages `number` up to this one are not in its queue."""
+        self._dispatch()
         queue = self.queues.get(entry.topic, entry.queue_id)
         if (entry.topic, entry.queue_id) in self.faults or self.start == self.log.min_offset:
             return True  # From the start of the log on there is no more to be had.
@@ -475,12 +488,15 @@ class _Recovery:
             self.queues.truncate(self.end)
         return cut
 
+    @property
+    def _zeros_max(self) -> int:
+        return _LOOK_AFTER_CRASH if self.after_crash else _LOOK_AFTER_CLEAN_STOP
+
     def _keep_behind_end(self) -> Cut:
-        look_max = _LOOK_AFTER_CRASH if self.after_crash else _LOOK_AFTER_CLEAN_STOP
         size = 0
         for file in self.log.files.files:
             position = max(0, self.end - file.start)
-            if position < file.size and not file.is_clear_from(position, look_max):
+            if position < file.size and not file.is_clear_from(position, self._zeros_max):
                 size = file.start + file.data_end(position) - self.end
         if not size:
             return Cut()
