@@ -17,6 +17,7 @@ from attrs import define, field
 from store.commit_log import CommitLog
 from store.digest import (
     BLOCK_SIZE,
+    DIGEST_SIZE,
     PAGE_SIZE,
     Block,
     BlockDigests,
@@ -55,6 +56,7 @@ class DigestService:
         default=0, init=False
     )  # How often something was taken away: what a thread brings may be outdated.
     _old_end: int = field(default=0, init=False)
+    _is_whole: bool = field(default=False, init=False)  # The file that was loaded can be gone on with.
     _saved_end: int = field(default=0, init=False)  # Blocks below are in the file.
     _fd: int = field(default=-1, init=False)
 
@@ -72,6 +74,7 @@ class DigestService:
         try:
             if digests.start < self.log.min_offset:
                 self._drop_below(self.log.min_offset)
+                self._is_whole = False
             if stopped_ms and digests.end == self.log.max_offset:
                 self._check_last_block()
             else:
@@ -83,7 +86,8 @@ class DigestService:
         if after_crash:
             self.doubtful_from, self.doubtful_end = min(durable_offset, digests.end), digests.end
         try:
-            self._rewrite()
+            if not self._reopen():
+                self._take(_write_new(self.path, self._content()))
         except OSError as error:
             log.warning("the log's digests are not kept", path=str(self.path), error=str(error))
 
@@ -109,7 +113,21 @@ class DigestService:
             log.warning("the log's digests are computed anew: it begins before them", path=str(self.path))
             return 0
         self.digests = found.digests
+        self._is_whole = found.error is None
         return found.stopped_ms
+
+    def _reopen(self) -> bool:
+        """Go on in the file that was loaded, without writing all of it; False when it is better made anew."""
+        if not self._is_whole or self._has_many_dead():
+            return False
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        os.pwrite(self._fd, self.digests.encode_header(), 0)
+        os.fdatasync(self._fd)  # From now on it fits no stopped log.
+        self._cut_file()
+        return True
+
+    def _has_many_dead(self) -> bool:
+        return self.digests.dead * _DEAD_MAX > len(self.digests.entries) // DIGEST_SIZE
 
     def _fits(self, block: Block) -> bool:
         with LogRange.open(self.log, block.start, block.end) as bytes_:
@@ -160,6 +178,7 @@ class DigestService:
             end = min(self.digests.end, ceil_block(offset))
             with LogRange.open(self.log, offset, end) as bytes_:
                 head = digest(bytes_.read(offset, end - offset))
+            self._saved_end = min(self._saved_end, floor_block(offset))
         self.digests.drop_below(offset, head)
 
     # Upkeep
@@ -183,8 +202,8 @@ class DigestService:
         digests, cuts = self.digests, self.cuts
         if self.log.min_offset > digests.start:
             self._drop_below(self.log.min_offset)
-            if digests.dead * _DEAD_MAX >= len(digests.entries) // 16:
-                await self._save(0)
+            if self._has_many_dead():
+                await self._write_anew()
         start = digests.whole_end
         end = self.log.max_offset if thorough else max(start, floor_block(self.log.max_offset))
         end = min(end, floor_block(start) + _BATCH)
@@ -251,7 +270,7 @@ class DigestService:
             if clean and self._fd >= 0:
                 while self.log.max_offset - self.digests.end <= _CLOSE_MAX and await self.advance(thorough=True):
                     pass
-                await self._save(self.now_ms())
+                await self._stop()
         except OSError as error:
             log.warning("the log's digests are not kept", path=str(self.path), error=str(error))
         self.release()
@@ -262,17 +281,25 @@ class DigestService:
             os.close(self._fd)
             self._fd = -1
 
-    async def _save(self, stopped_ms: int) -> None:
+    async def _stop(self) -> None:
+        """Let the file say that it fits the log as it ends now."""
+        await self._append_pages()
+        await trio.to_thread.run_sync(
+            os.fdatasync, self._fd
+        )  # First the digests, then the header that vouches for them.
+        await trio.to_thread.run_sync(os.pwrite, self._fd, self.digests.encode_header(self.now_ms()), 0)
+        await trio.to_thread.run_sync(os.fdatasync, self._fd)
+
+    async def _write_anew(self) -> None:
+        """Make the file without the digests of files that are gone."""
         cuts = self.cuts
         self.digests.compact()
-        content = self.digests.encode_header(stopped_ms) + self.digests.encode_pages()
-        self._take(await trio.to_thread.run_sync(_write_new, self.path, content))
+        self._take(await trio.to_thread.run_sync(_write_new, self.path, self._content()))
         if cuts != self.cuts:
             self._cut_file()
 
-    def _rewrite(self) -> None:
-        self.digests.compact()
-        self._take(_write_new(self.path, self.digests.encode_header() + self.digests.encode_pages()))
+    def _content(self) -> bytes:
+        return self.digests.encode_header() + self.digests.encode_pages()
 
     def _take(self, fd: int) -> None:
         self.release()

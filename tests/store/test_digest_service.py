@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from store.config import StoreConfig
-from store.digest import BLOCK_SIZE, BlockDigests, digests_of, floor_block
+from store.digest import BLOCK_SIZE, BlockDigests, decode, digests_of, floor_block
 from store.message_store import MessageStore
 from tests.helpers import log_bytes
 from tests.store import golden
@@ -245,6 +245,40 @@ async def test_files_that_are_deleted(tmp_path, autojump_clock):
     again = opened(root)
     assert (again.digest.digests.start, again.digest.digests.end) == (300_000, floor_block(again.max_offset))
     again._release()
+
+
+@pytest.mark.parametrize("ends", ["stop", "crash"])
+async def test_files_that_are_deleted_and_nothing_is_written(tmp_path, autojump_clock, ends):
+    """What is left of the first block has a digest of its own after the next start, too."""
+    root = tmp_path / "store"
+    await stopped(root)
+    store = opened(root)
+    store.commit_log.files.files.pop(0).delete()
+    await follow(store)
+    if ends == "stop":
+        await store.close()
+    else:
+        store._release()
+    again = opened(root)
+    assert again.digest.digests.start == FILE_SIZE
+    found, expected = covered(again)
+    assert (found, again.digest.digests.end) == (expected, floor_block(again.max_offset))
+    again._release()
+
+
+async def test_a_start_writes_no_more_than_it_must(tmp_path, autojump_clock):
+    """The file of a large log is large; only its header and last page change."""
+    root = tmp_path / "store"
+    await stopped(root)
+    path = root / "twinlog" / "digest"
+    inode = path.stat().st_ino
+    store = opened(root)
+    assert decode(path.read_bytes()).stopped_ms == 0
+    fill(store, 300_000)
+    await follow(store)
+    await store.close()
+    assert path.stat().st_ino == inode
+    assert decode(path.read_bytes()).stopped_ms == 1000
 
 
 async def test_files_that_are_deleted_while_we_are_stopped(tmp_path, autojump_clock):
