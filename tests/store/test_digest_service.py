@@ -6,6 +6,8 @@ import shutil
 import pytest
 import trio
 import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from store.config import StoreConfig
 from store.digest import BLOCK_SIZE, BlockDigests, decode, digests_of, floor_block
@@ -343,4 +345,56 @@ async def test_a_last_block_that_changed_while_nobody_wrote_is_suspect(tmp_path,
     path.write_bytes(data)
     store = opened(root)
     assert [(block.start, block.end) for block in store.digest.suspects] == [(floor_block(end), end)]
+    store._release()
+
+
+steps = st.tuples(
+    st.sampled_from(["append", "digest", "digest", "cut", "delete", "stop", "crash"]),
+    st.floats(0, 0.999),
+    st.integers(0, 5),
+)
+
+
+@given(st.lists(steps, min_size=1, max_size=12))
+@settings(max_examples=25, deadline=None)
+def test_whatever_happens_the_digests_are_those_of_the_bytes(tmp_path_factory, history):
+    """Written, cut, deleted from, stopped and killed in any order."""
+    root = tmp_path_factory.mktemp("digests") / "store"
+    store, ends = opened(root), [0]
+    for name, part, size in history:
+        if name == "append":
+            for _ in range(1 + 12 * size):
+                store.put([put_message(body=bytes([size]) * 5000)])
+                ends.append(store.max_offset)
+            store.dispatch_pending()
+        elif name == "digest":
+            trio.run(store.digest.advance)
+        elif name == "cut" and (left := [end for end in ends if end > store.min_offset]):
+            cut = left[int(part * len(left))]
+            store.commit_log.files.cut(cut)
+            store._queues.truncate(cut)
+            store.commit_log.next_queue_offsets = store._queues.next_offsets()
+            store.dispatched_offset = store.flusher.flushed_offset = cut
+            for listener in store.on_truncate:
+                listener(cut)
+            ends = [end for end in ends if end <= cut]
+        elif name == "delete" and len(store.commit_log.files.files) > 2:
+            store.commit_log.files.files.pop(0).delete()
+        elif name in ("stop", "crash"):
+            if name == "stop":
+                trio.run(store.close)
+            else:
+                store._release()
+            store = opened(root)
+        digests = store.digest.digests
+        assert digests.start <= digests.end <= store.max_offset
+        if store.min_offset <= digests.start:
+            found, expected = covered(store)
+            assert found == expected
+    trio.run(follow, store)
+    found, expected = covered(store)
+    assert found == expected
+    assert store.digest.digests.whole_end == max(store.min_offset, floor_block(store.max_offset))
+    trio.run(store.scrub.scrub)
+    assert (store.damaged.total, store.scrub.known.in_doubt.total) == (0, 0)
     store._release()
