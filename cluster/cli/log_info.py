@@ -37,6 +37,7 @@ def show_info(info: "StoreInfo", fmt: str) -> None:
         place = problem.file or (f"{problem.topic}/{problem.queue_id}" if problem.topic else "log")
         at = f" at {problem.phy_offset}" if problem.phy_offset is not None else ""
         click.echo(style(f"{problem.severity}: {place}{at}: {problem.message}", fg="yellow"))
+    click.echo()
     click.echo(f"Only what shows at a glance. To check every message: twinlog log verify {info.root}")
 
 
@@ -65,6 +66,10 @@ def _facts(info: "StoreInfo") -> None:
     if info.digest is not None:
         covered = f"bytes {info.digest.start_offset} to {info.digest.end_offset}"
         lines.append(("digests", info.digest.error or covered))
+    if info.recovery_point is not None and info.recovery_point.damaged_ranges:
+        damaged = info.recovery_point.damaged_ranges
+        total = sum(end - start for start, end in damaged)
+        lines.append(("known damage", f"{size(total)} in {len(damaged)} places of the log"))
     width = max(len(name) for name, _ in lines)
     for name, words in lines:
         click.echo(f"{style(name.ljust(width), dim=True)}  {words}")

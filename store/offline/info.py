@@ -12,11 +12,13 @@ from typing import Any
 from attrs import field, frozen
 
 from store import digest
+from store.errors import SideFileError
 from store.offline.directory import StoreDirectory, Writer
 from store.offline.file_series import FileSeries, StoreFile
 from store.offline.finding import Finding, Kind, Severity
 from store.offline.log_view import LogEnd, find_log_end, stored_ms
 from store.offline.queue_view import QueueView, view_queue
+from store.recovery_point import decode_point
 
 _INDEX_HEADER = Struct(">qqqqii")
 
@@ -107,6 +109,15 @@ class DigestInfo:
 
 
 @frozen(kw_only=True)
+class RecoveryPointInfo:
+    """The side file that says from where a start after a crash walks, and which damage is known."""
+
+    offset: int | None = _doc("everything below is in the log and in the queues, on the disk")
+    damaged_ranges: tuple[tuple[int, int], ...] = _doc("bytes of the log that were found to hold no sound message")
+    error: str | None
+
+
+@frozen(kw_only=True)
 class StoreInfo:
     """A store directory. Times are ms since 1970, sizes bytes."""
 
@@ -124,6 +135,7 @@ class StoreInfo:
     config_files: tuple[FileInfo, ...]
     side_files: tuple[FileInfo, ...]
     digest: DigestInfo | None
+    recovery_point: RecoveryPointInfo | None
     problems: tuple[Finding, ...] = _doc("what was noticed on the way; log verify looks at everything")
 
 
@@ -147,6 +159,7 @@ def look(directory: StoreDirectory) -> StoreInfo:
         config_files=tuple(map(_file_info, directory.config_files)),
         side_files=tuple(map(_file_info, directory.side_files)),
         digest=_digest_info(directory.root / "twinlog" / "digest"),
+        recovery_point=_recovery_point_info(directory.root / "twinlog" / "recovery-point"),
         problems=(*directory.findings, *_problems(directory, end, views)),
     )
 
@@ -222,6 +235,16 @@ def _digest_info(path: Path) -> DigestInfo | None:
     if isinstance(found, str):
         return DigestInfo(start_offset=None, end_offset=None, error=found)
     return DigestInfo(start_offset=found.digests.start, end_offset=found.digests.end, error=found.error)
+
+
+def _recovery_point_info(path: Path) -> RecoveryPointInfo | None:
+    try:
+        found = decode_point(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except SideFileError as error:
+        return RecoveryPointInfo(offset=None, damaged_ranges=(), error=str(error))
+    return RecoveryPointInfo(offset=found.offset, damaged_ranges=found.damaged, error=None)
 
 
 def _file_info(path: Path) -> FileInfo:
