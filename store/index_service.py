@@ -10,6 +10,7 @@ Source: IndexService, RocketMQ 4.9.8. That deletes the newest files after a cras
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -24,6 +25,7 @@ from store.index_check import next_sound, read_log
 from store.index_files import IndexFiles
 from store.index_keys import keys_of
 from store.index_layout import IndexLayout, index_hash
+from store.index_note import load_note, save_note
 from store.index_repair import make_sound
 from store.record_scan import DispatchEntry
 from store.wakeup import Wakeup
@@ -56,6 +58,7 @@ class IndexService:
     """
 
     directory: Path
+    note_path: Path  # Of store/index_note.py.
     commit_log: CommitLog
     config: StoreConfig
     checkpoint: Checkpoint
@@ -66,6 +69,8 @@ class IndexService:
     failure: str = field(default="", init=False)  # Why nothing is indexed now.
     _files: IndexFiles = field(init=False)
     _is_off: bool = field(default=True, init=False)
+    _has_run: bool = field(default=False, init=False)
+    _has_note: bool = field(default=False, init=False)
     _is_sound: bool = field(default=False, init=False)
     _cut_at: int | None = field(default=None, init=False)
     _pending: list[DispatchEntry] = field(factory=list, init=False)
@@ -86,12 +91,15 @@ class IndexService:
         self._is_off = False
         try:
             self._files.load(after_crash=after_crash)
+            self._cut_at = load_note(self.note_path)
+            self._has_note = self._is_cut
         except (StoreDirectoryError, OSError) as error:
             self._is_off, self.failure = True, str(error)
             log.warning("queries by key find nothing, and no keys are indexed", reason=self.failure)
 
     async def run(self) -> None:
         """Follow the log until cancelled; return at once when there is nothing to follow for."""
+        self._has_run = True
         if self._is_off or not self.config.message_index_enable:
             return
         async with trio.open_nursery() as nursery:
@@ -105,6 +113,11 @@ class IndexService:
         try:
             self._index_pending()
             await self._files.flush()
+            if self._has_run and not self.is_level:
+                behind = self._files.last_header.end_phy_offset + 1 if self._files.files else 0
+                await trio.to_thread.run_sync(
+                    save_note, self.note_path, behind if self._cut_at is None else self._cut_at
+                )
         except OSError as error:
             self._fail(error)
         self._files.close()
@@ -178,7 +191,8 @@ class IndexService:
             await self._write()
         offset, end = max(self.phy_offset, self.commit_log.min_offset), self.dispatched_offset()
         if offset >= end:
-            self.is_level = True
+            self.phy_offset = offset
+            await self._become_level()
             return
         entries, offset, error = await read_log(self.commit_log, offset, end)
         if error is not None:
@@ -190,6 +204,14 @@ class IndexService:
         self.phy_offset = offset
         # Whoever sends meanwhile has most of the time.
         await trio.sleep(2 * (trio.current_time() - started) if end < self.dispatched_offset() else 0)
+
+    async def _become_level(self) -> None:
+        if self._has_note:
+            await self._files.flush()
+            await trio.to_thread.run_sync(partial(self.note_path.unlink, missing_ok=True))
+            self._has_note = False
+        # Now, not before: records may have come meanwhile.
+        self.is_level = not self._is_cut and self.phy_offset >= self.dispatched_offset()
 
     def _index_pending(self, count: int = _PENDING_MAX) -> None:
         entries = self._pending[:count]

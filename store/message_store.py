@@ -182,7 +182,12 @@ class MessageStore:
             clock_path=self._root / "twinlog" / "clock",
         )
         self.index = IndexService(
-            self._root / "index", self.commit_log, config, self._checkpoint, lambda: self.dispatched_offset
+            self._root / "index",
+            self._root / "twinlog" / "index-behind",
+            self.commit_log,
+            config,
+            self._checkpoint,
+            lambda: self.dispatched_offset,
         )
         self.on_truncate.append(self.index.truncate)
         self.retention.shortened.append(self.index.delete_before)

@@ -76,7 +76,8 @@ def make_index(root: Path, log: CommitLog, *, slots: int = SLOTS, items: int = I
     checkpoint = Checkpoint(root / "checkpoint")
     checkpoint.load()
     config = StoreConfig(root=root, max_hash_slot_num=slots, max_index_num=items)
-    return IndexService(root / "index", log, config, checkpoint, lambda: log.max_offset, now=Clock())
+    note = root / "twinlog" / "index-behind"
+    return IndexService(root / "index", note, log, config, checkpoint, lambda: log.max_offset, now=Clock())
 
 
 async def until_level(index: IndexService) -> None:

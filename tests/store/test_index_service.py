@@ -9,6 +9,7 @@ import trio
 from structlog.testing import capture_logs
 
 from store.commit_log import CommitLog, PutMessage
+from store.index_note import load_note, save_note
 from store.mapped_file_queue import MappedFileQueue
 from store.properties import parse_properties
 from tests.store.indexes import entries_of, expected_files, index_files, make_index, running, take_apart, until_level
@@ -250,6 +251,42 @@ async def test_a_message_whose_keys_were_cut_off_gets_the_others(ledger, autojum
         async with running(ledger.index(), after_crash=True):
             pass
         assert_same(index_files(ledger.root), whole)
+
+
+async def test_a_stop_before_the_index_was_level_leaves_a_note(ledger, autojump_clock):
+    """RocketMQ puts what it gets behind the last item, and nobody would see the hole."""
+    note = ledger.root / "twinlog" / "index-behind"
+    await fill(ledger, 30)
+    assert not note.exists()
+    behind = ledger.put_any(30)
+    index = ledger.index()
+    index.load(after_crash=False)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await index.run()
+    await index.close()
+    assert note.exists()
+    late = ledger.put_any(10)
+    others = [entry for entry in entries_of(ledger.log) if entry not in behind]
+    shutil.rmtree(ledger.root / "index")
+    (ledger.root / "index").mkdir()
+    for number, content in enumerate(expected_files(map(keyed, others), SLOTS, ITEMS)):
+        (ledger.root / "index" / f"202601312359591{number:02}").write_bytes(content)
+    async with running(ledger.index()) as index:
+        assert not note.exists()
+    assert late
+    assert_same(index_files(ledger.root), ledger.expected())
+
+
+@pytest.mark.parametrize("at", [0, 9, 15, 27])
+def test_a_note_with_a_flipped_bit_says_that_all_may_be_missing(tmp_path, at):
+    save_note(tmp_path / "twinlog" / "note", 12345)
+    assert load_note(tmp_path / "twinlog" / "note") == 12345
+    raw = bytearray((tmp_path / "twinlog" / "note").read_bytes())
+    raw[at] ^= 1
+    (tmp_path / "twinlog" / "note").write_bytes(raw)
+    assert load_note(tmp_path / "twinlog" / "note") == 0
+    assert load_note(tmp_path / "none") is None
 
 
 async def test_files_of_another_size_are_left_alone(ledger, autojump_clock):
