@@ -122,7 +122,7 @@ class StoreConfig:
     os_page_cache_busy_timeout_ms: int = option(
         1_000,
         key="osPageCacheBusyTimeOutMills",
-        doc="after a write that took longer, producers are refused for as long as it took more than this, at most this long",
+        doc="after a write that took longer, producers are refused for as long as it took more, at most this long; 0: never",
     )
     clean_resource_interval_ms: int = option(
         10_000, key="cleanResourceInterval", doc="how often old files are looked for", validator=validators.ge(1)

@@ -3,6 +3,7 @@
 Source: DefaultMessageStore, RocketMQ 4.9.8. All methods run on the event loop's thread, except load().
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -85,6 +86,7 @@ class MessageStore:
     config: StoreConfig
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000, kw_only=True)
     disk_usage: Callable[[Path], float] = field(default=lambda path: disk_space.usage_ratio(path), kw_only=True)
+    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)  # Seconds, for how long a write takes.
     retention_floor: Callable[[], int] = field(
         default=lambda: NO_FLOOR, init=False
     )  # The lowest byte replicas still need.
@@ -107,6 +109,7 @@ class MessageStore:
     flags: RunningFlags = field(factory=RunningFlags, init=False)
     _root: Path = field(init=False)
     _spare_path: Path = field(init=False)
+    _busy_after: float = field(init=False)  # Seconds that a write may take.
     _body_size_unchecked: int = field(init=False)  # A record with a body up to this size fits any file.
     _queues: ConsumeQueueTable = field(init=False)
     _queue_flusher: FlushConsumeQueueService = field(init=False)
@@ -123,6 +126,7 @@ class MessageStore:
     _puts: int = field(default=0, init=False)
     _put_bytes: int = field(default=0, init=False)
     _gets: int = field(default=0, init=False)
+    _busy_until: float = field(default=0.0, init=False)  # By clock().
 
     def __attrs_post_init__(self) -> None:
         config = self.config
@@ -136,6 +140,7 @@ class MessageStore:
         self.commit_log = CommitLog(files, self.delays_ms)
         room = config.mapped_file_size_commit_log - RECORD_OVERHEAD_MAX
         self._body_size_unchecked = min(config.max_message_size, room)
+        self._busy_after = config.os_page_cache_busy_timeout_ms / 1000 or math.inf
         # Beside commitlog/, never in it: RocketMQ 4.9 does not start over a file that it does not know.
         self._spare_path = directory.parent / "twinlog" / "spare"
         self._queues = ConsumeQueueTable(self._root / "consumequeue", config.consume_queue_file_size)
@@ -329,6 +334,8 @@ class MessageStore:
             return [PutResult(PutStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
         if not messages:
             return []
+        if self._busy_until and self._is_busy():
+            return [PutResult(PutStatus.OS_PAGECACHE_BUSY)] * len(messages)
         body_max = self._body_size_unchecked
         for topic, _, body, properties, *_ in messages:
             if len(body) > body_max or len(properties) > PROPERTIES_SIZE_MAX or len(topic) > TOPIC_LENGTH_MAX:
@@ -348,21 +355,38 @@ class MessageStore:
     def _append(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
         if not messages:
             return []
-        now_ms = self.now_ms()
+        now_ms, began = self.now_ms(), self.clock()
         try:
             results, entries = self.commit_log.append(messages, now_ms, together=together)
         except OSError as error:
             return [PutResult(self._disk_refuses("writing the commit log", error))] * len(messages)
+        if (took := self.clock() - began) > self._busy_after:
+            self._busy_until = began + took + min(took - self._busy_after, self._busy_after)
         self._puts += len(results)
         self._put_bytes += results[-1].end_offset - results[0].phy_offset
         self._after_append(entries, now_ms)
         return results
 
+    def _is_busy(self) -> bool:
+        """Whether the disk took so long that others should have their turn first.
+
+        RocketMQ refuses a put while another one has been writing for more than osPageCacheBusyTimeOutMills. Here one comes after
+        the other on one thread, so the refusals come right after it, for as long as theirs would have lasted, at most that time:
+        a disk that takes seconds for every write leaves room for those who read, and for replicas.
+        """
+        if self.clock() < self._busy_until:
+            return True
+        self._busy_until = 0.0
+        return False
+
     def _check(self, message: PutMessage) -> PutStatus:
         """The limits of one message. Source: DefaultMessageStore.checkMessage, MessageExtEncoder."""
+        if java_length(message.topic) > TOPIC_LENGTH_MAX or len(message.topic.encode()) > TOPIC_LENGTH_MAX:
+            return PutStatus.MESSAGE_ILLEGAL
         if len(message.properties) > PROPERTIES_SIZE_MAX:
-            return PutStatus.PROPERTIES_SIZE_EXCEEDED
-        if len(message.body) > self.config.max_message_size or len(message.topic) > TOPIC_LENGTH_MAX:
+            length = java_length(message.properties.decode(errors="replace"))
+            return PutStatus.MESSAGE_ILLEGAL if length > PROPERTIES_SIZE_MAX else PutStatus.PROPERTIES_SIZE_EXCEEDED
+        if len(message.body) > self.config.max_message_size:
             return PutStatus.MESSAGE_ILLEGAL
         return PutStatus.PUT_OK if self.commit_log.fits(message) else PutStatus.MESSAGE_ILLEGAL
 
@@ -558,3 +582,8 @@ class MessageStore:
 def _make_file(path: Path, size: int) -> MappedFile:
     path.parent.mkdir(exist_ok=True)
     return MappedFile.create(path, 0, size, preallocate=True)
+
+
+def java_length(text: str) -> int:
+    """Characters as Java counts them: those beyond 16 bits are two."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
