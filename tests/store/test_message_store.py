@@ -16,6 +16,7 @@ from store.message import decode_message
 from store.message_store import MessageStore
 from store.offset_waiters import PutStatus
 from store.record_scan import scan_records
+from store.running_flags import Condition
 from store.wakeup import Wakeup
 from tests.store.records import put_message, record_size
 
@@ -46,7 +47,12 @@ def statuses(results):
         (put_message("t" * 127), PutStatus.PUT_OK),
         (put_message("t" * 128), PutStatus.MESSAGE_ILLEGAL),
         (put_message(properties=b"a\x01" + b"b" * 32765), PutStatus.PUT_OK),
-        (put_message(properties=b"a\x01" + b"b" * 32766), PutStatus.PROPERTIES_SIZE_EXCEEDED),
+        (put_message(properties=b"a\x01" + b"b" * 32766), PutStatus.MESSAGE_ILLEGAL),
+        (put_message(properties=b"a\x01" + "é".encode() * 16382 + b"b"), PutStatus.PUT_OK),
+        (put_message(properties=b"a\x01" + "é".encode() * 16383), PutStatus.PROPERTIES_SIZE_EXCEEDED),
+        (put_message(properties=b"a\x01" + "\N{GRINNING FACE}".encode() * 16383), PutStatus.MESSAGE_ILLEGAL),
+        (put_message("t" * 128, properties="é".encode() * 16384), PutStatus.MESSAGE_ILLEGAL),
+        (put_message(properties="é".encode() * 16384, body=bytes(40_001)), PutStatus.PROPERTIES_SIZE_EXCEEDED),
         (put_message(body=bytes(40_000)), PutStatus.PUT_OK),
         (put_message(body=bytes(40_001)), PutStatus.MESSAGE_ILLEGAL),
     ],
@@ -88,6 +94,64 @@ def test_a_slave_takes_nothing_from_producers(tmp_path):
     assert not store.writable
     assert statuses(store.put([put_message()] * 2)) == [PutStatus.SERVICE_NOT_AVAILABLE] * 2
     assert store.max_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("condition", "role", "busy", "status"),
+    [
+        (Condition.CLOSED, BrokerRole.ASYNC_MASTER, True, PutStatus.SERVICE_NOT_AVAILABLE),
+        (None, BrokerRole.SLAVE, True, PutStatus.SERVICE_NOT_AVAILABLE),
+        (Condition.DISK_FULL, BrokerRole.ASYNC_MASTER, True, PutStatus.SERVICE_NOT_AVAILABLE),
+        (Condition.FAILED, BrokerRole.SYNC_MASTER, True, PutStatus.SERVICE_NOT_AVAILABLE),
+        (None, BrokerRole.SYNC_MASTER, True, PutStatus.OS_PAGECACHE_BUSY),
+        (None, BrokerRole.SYNC_MASTER, False, PutStatus.MESSAGE_ILLEGAL),
+    ],
+)
+def test_the_order_of_the_checks(tmp_path, condition, role, busy, status):
+    """Source: DefaultMessageStore.checkStoreStatus, then checkMessage."""
+    store = opened(tmp_path, broker_role=role)
+    if condition is not None:
+        store.flags.set(condition, "for a test")
+    if busy:
+        store._busy_until = store.clock() + 100
+    assert statuses(store.put([put_message("t" * 128)])) == [status]
+
+
+class SlowDisk:
+    """A clock that the disk moves: each write takes `seconds`."""
+
+    def __init__(self):
+        self.now, self.seconds = 1000.0, 0.0
+
+    def write(self, fd, data, position):
+        self.now += self.seconds
+        return SlowDisk.pwrite(fd, data, position)
+
+    pwrite = staticmethod(os.pwrite)
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.9, 0), (1.0, 0), (1.25, 0.25), (2, 1), (30, 1)])
+def test_after_a_slow_write_others_have_their_turn(tmp_path, monkeypatch, took, pause):
+    disk = SlowDisk()
+    monkeypatch.setattr(os, "pwrite", disk.write)
+    store = MessageStore(StoreConfig(root=tmp_path, mapped_file_size_commit_log=FILE_SIZE), clock=lambda: disk.now)
+    store.load()
+    disk.seconds = took
+    assert statuses(store.put([put_message()])) == [PutStatus.PUT_OK]
+    disk.seconds = 0
+    if pause:
+        disk.now += pause - 0.125
+        assert statuses(store.put([put_message()] * 2)) == [PutStatus.OS_PAGECACHE_BUSY] * 2
+        disk.now += 0.125
+    assert statuses(store.put([put_message()])) == [PutStatus.PUT_OK]
+    assert store.statistics().put_messages == 2
+
+
+def test_a_slow_write_may_be_allowed(tmp_path):
+    store = opened(tmp_path, os_page_cache_busy_timeout_ms=0)
+    times = iter(range(0, 10**6, 1000))
+    store.clock = lambda: next(times)
+    assert statuses(store.put([put_message()])) == statuses(store.put([put_message()])) == [PutStatus.PUT_OK]
 
 
 def test_a_master_takes_nothing_from_other_masters(tmp_path):

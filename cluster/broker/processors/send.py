@@ -47,7 +47,7 @@ _BORN_DIGITS_MAX = 18  # Of an i64 there are more, of a time in ms there are not
 _new_tuple: Any = tuple.__new__  # Makes a NamedTuple in half the time that its own constructor takes.
 _RETRY_MAX_SINCE_VERSION = 121  # V3_4_9: older clients' maxReconsumeTimes means nothing.
 _REMARKS = {
-    PutStatus.MESSAGE_ILLEGAL: "the message is illegal, maybe msg body or properties length not matched.",
+    PutStatus.MESSAGE_ILLEGAL: "the message is illegal, maybe msg body or properties length not matched (limit 32767)",
     PutStatus.PROPERTIES_SIZE_EXCEEDED: "the message is illegal, its properties are longer than 32767 bytes.",
     PutStatus.CREATE_MAPPED_FILE_FAILED: "create mapped file failed, server is busy or broken.",
     PutStatus.SERVICE_NOT_AVAILABLE: "service not available now",
