@@ -38,6 +38,7 @@ _SLICE_SECONDS = 0.001
 _SHARE = 5
 _ENTRIES_AT_A_TIME = 500  # Units that the loop compares without a pause.
 _SEARCHES_MAX = 16  # Blocks of one round in which a flipped bit is looked for: up to a second or two of CPU each.
+_LOOK_UP_MAX = 20  # Damaged ranges of one round that are looked up in the queues.
 _HOUR = 3600.0
 _PAGE = 4096
 _LOOK_BACK = 8 << 20
@@ -78,6 +79,7 @@ class ScrubService:
     scrubbed_bytes: int = field(default=0, init=False)
     rounds: int = field(default=0, init=False)
     _searches: int = field(default=0, init=False)
+    _broken_ranges: int = field(default=0, init=False)
 
     @property
     def known(self) -> KnownDamage:
@@ -123,7 +125,7 @@ class ScrubService:
     async def scrub(self) -> None:
         """One round."""
         started, end = time.monotonic(), self.log.max_offset
-        self.scrubbed_bytes = self._searches = 0
+        self.scrubbed_bytes = self._searches = self._broken_ranges = 0
         self.known.forget_below(self.log.min_offset)
         starts = [file.start for file in self.log.files.files]
         for start in reversed(starts):
@@ -136,6 +138,8 @@ class ScrubService:
         for suspect in suspects:  # Behind the records: one that is broken explains its block.
             await self._explain(suspect)
         self.rounds += 1
+        if not self.scrubbed_bytes:
+            return
         log.info(
             "scrub: all of the log was read again",
             bytes=self.scrubbed_bytes,
@@ -159,7 +163,7 @@ class ScrubService:
             for broken_start, broken_end, found in piece.broken:
                 broken.add(broken_start, broken_end)
                 self.known.record(broken_start, broken_end, found)
-                self.check.distrust_damaged(self.queues, broken_start, broken_end)
+                self._distrust(broken_start, broken_end)
             await self._compare_units(piece.entries, runs)
             differing += await self._differing_blocks(offset, piece.end)
             size = piece.end - offset
@@ -176,6 +180,14 @@ class ScrubService:
             is_small = known_end - known_start <= _PIECE
             if is_small and not broken.overlaps(known_start, known_end) and self._is_sound(known_start, known_end):
                 self.known.healed(known_start, known_end)
+
+    def _distrust(self, start: int, end: int) -> None:
+        """Check the messages of a damaged range when they are read."""
+        self._broken_ranges += 1
+        if self._broken_ranges < _LOOK_UP_MAX:
+            self.check.distrust_damaged(self.queues, start, end)
+        elif self._broken_ranges == _LOOK_UP_MAX:
+            self.check.distrust(self.queues)  # All of them: to look up each range in each queue would hold up the loop.
 
     def _is_cached(self, offset: int) -> bool:
         return offset >= self.log.max_offset - self.cached_bytes
@@ -336,7 +348,7 @@ class ScrubService:
             return
         start, end = entry.phy_offset, entry.phy_offset + entry.size
         known.record(start, end, f"bit {bit} of byte {at} is flipped, outside of the body; all else is right")
-        self.check.distrust_damaged(self.queues, start, end)
+        self._distrust(start, end)
 
     async def _records_in(self, start: int, end: int) -> list[DispatchEntry]:
         """The records that have a byte in a range."""

@@ -484,3 +484,20 @@ async def test_a_queue_that_cannot_be_read_does_not_end_the_broker(store, autoju
     store.scrub.interval_hours = 0
     await store.scrub.run()
     assert store.scrub.rounds == 0
+
+
+async def test_much_damage_is_found_and_kept_from_consumers(store):
+    """Then all queues are checked on read, instead of being searched for each damaged range."""
+    await follow(store)
+    places, halves = records(store), half_messages(store)
+    broken = places[::7]
+    with Bytes(store) as log:
+        for start, _ in broken:
+            log.flip(start + 3, 0x10)  # The size: the walk has to find the next record by itself.
+        await store.scrub.scrub()
+        assert all(store.damaged.overlaps(start, end) for start, end in broken)
+        assert store.damaged.total == sum(end - start for start, end in broken)
+        served = {message.phy_offset for message in everything(store)}
+        assert served == {start for start, _ in places} - {start for start, _ in broken} - halves
+        trusted = store.scrub.check.trusted_from
+        assert all(trusted[queue] == queue.max_offset for _, _, queue in store.queues())
