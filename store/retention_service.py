@@ -144,8 +144,7 @@ class RetentionService:
                 now, forced=forced, why=why, count_max=1 if few else self.config.delete_file_batch_max
             )
         if self.log.min_offset > self._cleaned_below:
-            self._cleaned_below = self.log.min_offset
-            await self._clean_queues(self._cleaned_below)
+            await self.clean_queues()
 
     async def _clean_log(self, now: float, *, forced: bool, why: str, count_max: int) -> None:
         if trio.current_time() < self._not_before:
@@ -180,8 +179,9 @@ class RetentionService:
             except OSError as error:
                 log.warning("what belonged to deleted files stays", error=str(error))
 
-    async def _clean_queues(self, min_offset: int) -> None:
+    async def clean_queues(self) -> None:
         """Queues begin at the first message that the log still has; files without any such message go."""
+        self._cleaned_below = min_offset = self.log.min_offset
         for number, queue in enumerate(self.queues):
             deleted = 0
             while _is_dead(queue, min_offset) and self._delete(queue.files, queue.files.files[0]):

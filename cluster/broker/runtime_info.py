@@ -38,6 +38,7 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
     store, rates, pulls = broker.store.statistics(), broker.rates, broker.pulls
     disk = shutil.disk_usage(broker.store.config.root.expanduser())
     watchdog = broker.watchdog.statistics()
+    pending = broker.store.commit_log.pending
     gets = rates.text(GET_MESSAGES)
     average = store.put_bytes / store.put_messages if store.put_messages else 0.0
     table: dict[str, object] = {
@@ -66,11 +67,11 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
         "commitLogMaxOffset": store.max_offset,
         "dispatchBehindBytes": store.max_offset - store.dispatched_offset,
         "dispatchMaxBuffer": 0,
-        "commitLogDiskRatio": disk.used / disk.total,
-        "consumeQueueDiskRatio": disk.used / disk.total,
+        "commitLogDiskRatio": broker.store.disk_usage(broker.store.commit_log.files.directory),
+        "consumeQueueDiskRatio": broker.store.disk_usage(broker.store.config.root.expanduser()),
         "commitLogDirCapacity": f"Total : {size_text(disk.total)}, Free : {size_text(disk.free)}.",
         "remainHowManyDataToFlush": size_text(store.max_offset - store.flushed_offset),
-        "remainTransientStoreBufferNumbs": 2**31 - 1,
+        "remainTransientStoreBufferNumbs": pending.pool.available if pending is not None else 2**31 - 1,
         "msgPutTotalYesterdayMorning": broker.puts_by_day.yesterday_morning,
         "msgPutTotalTodayMorning": broker.puts_by_day.today_morning,
         "msgPutTotalTodayNow": store.put_messages,

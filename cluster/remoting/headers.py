@@ -403,6 +403,20 @@ class GetBrokerRuntimeInfo(RequestHeader):
 
 
 @define
+class CleanExpiredConsumeQueue(RequestHeader):
+    """306"""
+
+    code: ClassVar[RequestCode] = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
+
+
+@define
+class DeleteExpiredCommitLog(RequestHeader):
+    """329"""
+
+    code: ClassVar[RequestCode] = RequestCode.DELETE_EXPIRED_COMMITLOG
+
+
+@define
 class GetAllConsumerOffset(RequestHeader):
     """43"""
 

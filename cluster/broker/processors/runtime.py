@@ -1,4 +1,4 @@
-"""26, 28, 907 and our own 20001: what a broker is told to be, and how it is.
+"""26, 28, 907 and our own 20001: what a broker is told to be, and how it is. 306, 329: old files.
 
 Sources: AdminBrokerProcessor.java, StoreStatsService.java (RocketMQ 4.9.8), HARuntimeInfo.java (5.3.3).
 """
@@ -9,7 +9,14 @@ from cluster.broker import runtime_info
 from cluster.broker.parts import BrokerParts
 from cluster.config_file import format_value
 from cluster.remoting import fastjson
-from cluster.remoting.headers import GetBrokerConfig, GetBrokerHaStatus, GetBrokerRuntimeInfo, MemberStatus
+from cluster.remoting.headers import (
+    CleanExpiredConsumeQueue,
+    DeleteExpiredCommitLog,
+    GetBrokerConfig,
+    GetBrokerHaStatus,
+    GetBrokerRuntimeInfo,
+    MemberStatus,
+)
 from cluster.remoting.server import Reply, Request
 
 
@@ -65,9 +72,32 @@ def get_broker_ha_status(broker: BrokerParts, header: GetBrokerHaStatus, request
     return Reply(ext=None, body=fastjson.dumps(status))
 
 
+def delete_expired_commit_log(broker: BrokerParts, header: DeleteExpiredCommitLog, request: Request) -> Reply:
+    """mqadmin deleteExpiredCommitLog: what is old enough goes now, and in the next rounds, whatever the hour."""
+    broker.store.retention.request()
+    return Reply(ext=None)
+
+
+async def clean_expired_consume_queue(broker: BrokerParts, header: CleanExpiredConsumeQueue, request: Request) -> Reply:
+    """mqadmin cleanExpiredCQ: queue files whose messages are all gone from the log.
+
+    RocketMQ removes queues without any message as a whole, and gives their offsets a second time, which consumers who were
+    further pass over. Here the last file of a queue stays.
+    """
+    await broker.store.retention.clean_queues()
+    return Reply(ext=None)
+
+
 def member_status(broker: BrokerParts, header: MemberStatus, request: Request) -> Reply:
     """What `twinlog list` shows of a member."""
     return Reply(ext=None, body=fastjson.dumps(runtime_info.member_status(broker)))
 
 
-HANDLERS = (get_broker_config, get_broker_runtime_info, get_broker_ha_status, member_status)
+HANDLERS = (
+    get_broker_config,
+    get_broker_runtime_info,
+    get_broker_ha_status,
+    delete_expired_commit_log,
+    clean_expired_consume_queue,
+    member_status,
+)
