@@ -34,6 +34,7 @@ from store.message import (
 )
 from store.offset_waiters import PutStatus
 from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, delivery_time
+from store.transient_store_pool import UncommittedEnd
 
 _I16 = Struct(">h")
 TOPIC_SIZE_MAX = 127  # In a record of version 1: RocketMQ reads a signed byte.
@@ -90,6 +91,7 @@ class CommitLog:
     delays_ms: tuple[int, ...] = ()  # Of levels 1, 2, ...
     next_queue_offsets: dict[tuple[str, int], int] = field(factory=dict, init=False)
     spare: MappedFile | None = field(default=None, init=False)  # A file made ahead; lies outside the log's directory.
+    pending: UncommittedEnd | None = field(default=None, init=False)  # Takes what is appended, where buffers are used.
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 
     @property
@@ -115,6 +117,7 @@ class CommitLog:
         `together`: all of them go into one file, as RocketMQ does with the messages of one batch request, if a file is
         large enough for that.
         Raises OSError, LogFileError where a file could not be made; nothing is written then. Call mend() before the next append.
+        Raises NoBufferError; nothing is written then, either.
         """
         results: list[PutResult] = []
         entries: list[DispatchEntry] = []
@@ -122,8 +125,8 @@ class CommitLog:
         pieces: list[bytes | memoryview] = []
         parts: list[bytes | memoryview] = []  # What goes into one file each.
         topics, new, pack_record, pack_size = self._topics, tuple.__new__, RECORD_V4.pack, _I16.pack
-        file_size = self.files.file_size
-        start = self.files.max_offset
+        file_size, pending = self.files.file_size, self.pending
+        start = self.files.max_offset if pending is None else pending.end
         at = start % file_size
         start -= at
         room = file_size - END_OF_FILE_RESERVE
@@ -195,7 +198,10 @@ class CommitLog:
             entries.append(new(DispatchEntry, entry))
             at += size
         parts.append(b"".join(pieces))
-        self._write(parts)
+        if pending is None:
+            self.write_now(parts)
+        else:
+            pending.write(parts)
         self.next_queue_offsets.update(offsets)
         return results, entries
 
@@ -230,7 +236,7 @@ class CommitLog:
         file, self.spare = self.spare, None
         return file
 
-    def _write(self, parts: list[bytes | memoryview]) -> None:
+    def write_now(self, parts: Sequence[bytes | memoryview]) -> None:
         """Write at the log's end, each part into a file of its own: all of them or, when the disk refuses one, nothing."""
         end = self.files.max_offset
         file = None
@@ -268,10 +274,10 @@ class CommitLog:
         """Write replicated bytes at the end of the log; they may cross the end of a file. Raises OSError as append() does."""
         room = self.file_size - self.max_offset % self.file_size
         if len(data) <= room:
-            self._write([data])
+            self.write_now([data])
         else:
             rest = range(room, len(data), self.file_size)
-            self._write([data[:room], *(data[at : at + self.file_size] for at in rest)])
+            self.write_now([data[:room], *(data[at : at + self.file_size] for at in rest)])
 
     def start_at(self, phy_offset: int) -> None:
         """Let an empty log begin at the start of a file other than the first. Raises OSError."""

@@ -86,6 +86,32 @@ class StoreConfig:
     flush_commit_log_thorough_interval_ms: int = option(
         10_000, key="flushCommitLogThoroughInterval", doc="after this long anything dirty is flushed"
     )
+    transient_store_pool_enable: bool = option(
+        False,
+        key="transientStorePoolEnable",
+        doc="answer producers when their messages are in this process's memory, and write them a moment later; only with "
+        "ASYNC_FLUSH, not on a SLAVE. kill -9 loses what was not written yet, up to commitCommitLogThoroughInterval of messages",
+    )
+    transient_store_pool_size: int = option(
+        5, key="transientStorePoolSize", doc="buffers for that, each as large as a log file", validator=validators.ge(1)
+    )
+    fast_fail_if_no_buffer_in_store_pool: bool = option(
+        False,
+        key="fastFailIfNoBufferInStorePool",
+        doc="refuse messages, rather than write at once, while no buffer is free",
+    )
+    commit_interval_commit_log_ms: int = option(
+        200,
+        key="commitIntervalCommitLog",
+        doc="longest pause between two looks at the buffers",
+        validator=validators.ge(1),
+    )
+    commit_commit_log_least_pages: int = option(
+        4, key="commitCommitLogLeastPages", doc="4 KiB pages in a buffer that are written at once"
+    )
+    commit_commit_log_thorough_interval_ms: int = option(
+        200, key="commitCommitLogThoroughInterval", doc="after this long anything in a buffer is written"
+    )
     flush_interval_consume_queue_ms: int = option(
         1_000,
         key="flushIntervalConsumeQueue",
@@ -122,7 +148,7 @@ class StoreConfig:
     os_page_cache_busy_timeout_ms: int = option(
         1_000,
         key="osPageCacheBusyTimeOutMills",
-        doc="after a write that took longer, producers are refused for as long as it took more, at most this long; 0: never",
+        doc="after a write that took longer, producers are refused for as long as it took more than this, at most this long",
     )
     clean_resource_interval_ms: int = option(
         10_000, key="cleanResourceInterval", doc="how often old files are looked for", validator=validators.ge(1)
@@ -203,6 +229,12 @@ class StoreConfig:
             forced=max(self.disk_space_clean_forcibly_ratio, 30),
             full=max(self.disk_space_warning_level_ratio, 35),
         )
+
+    @property
+    def uses_transient_store_pool(self) -> bool:
+        """Whether producers are answered before their messages are written."""
+        flushes_later = self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+        return self.transient_store_pool_enable and flushes_later and self.broker_role is not BrokerRole.SLAVE
 
     @property
     def commit_log_path(self) -> Path:

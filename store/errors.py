@@ -31,3 +31,7 @@ class StoreNotWritableError(StoreError):
 
 class LogFileError(OSError):
     """The next file of the commit log could not be made; nothing was written."""
+
+
+class NoBufferError(StoreError):
+    """No write buffer is free (fastFailIfNoBufferInStorePool); nothing was written, the next append may well be taken."""

@@ -6,6 +6,7 @@ Source: DefaultMessageStore, RocketMQ 4.9.8. All methods run on the event loop's
 import math
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.damage import DamagedRanges
 from store.delay_level import parse_delay_levels
 from store.digest_service import DIGEST_BYTES_PER_SECOND, DigestService
-from store.errors import LogFileError, StoreNotWritableError
+from store.errors import LogFileError, NoBufferError, StoreNotWritableError
 from store.flush import FlushConsumeQueueService, FlushService
 from store.get_message import GetResult, get_message, memory_bytes_max, offset_by_time, store_timestamp
 from store.index_service import IndexService
@@ -42,6 +43,7 @@ from store.running_flags import Condition, RunningFlags
 from store.scrub import ScrubService
 from store.side_files import SideFiles
 from store.sync import is_no_space, is_passing, make_directory, sync_directory
+from store.transient_store_pool import CommitService, TransientStorePool, UncommittedEnd
 from store.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -118,6 +120,8 @@ class MessageStore:
     _read_check: ReadCheck = field(init=False)
     _lock_fd: int = field(default=-1, init=False)
     _pending: list[DispatchEntry] = field(factory=list, init=False)  # Written, not yet in the queues.
+    _uncommitted: deque[DispatchEntry] = field(factory=deque, init=False)  # Still in a buffer.
+    _committer: CommitService | None = field(default=None, init=False)
     _dispatch: Wakeup = field(factory=Wakeup, init=False)
     _roll: Wakeup = field(factory=Wakeup, init=False)
     _spare_lock: trio.Lock = field(factory=trio.Lock, init=False)
@@ -174,7 +178,7 @@ class MessageStore:
             self.delays_ms,
             memory_bytes_max(config.access_message_in_memory_max_ratio),
         )
-        self.on_truncate += [self.digest.truncated, self.scrub.truncated]
+        self.on_truncate += [self._points.truncated, self.digest.truncated, self.scrub.truncated]
         self.retention = RetentionService(
             log=self.commit_log,
             queues=self._queues,
@@ -254,12 +258,31 @@ class MessageStore:
         self.index.load(after_crash=after_crash)
         (self._root / "abort").touch()
         sync_directory(self._root)  # Without its abort file a crash would look like a clean stop.
+        if self.config.uses_transient_store_pool:
+            self._use_buffers()
         self.flags.clear(Condition.NOT_OPEN)
+
+    def _use_buffers(self) -> None:
+        config = self.config
+        pool = TransientStorePool(config.transient_store_pool_size, self.commit_log.file_size)
+        pending = UncommittedEnd(self.commit_log, pool, config.fast_fail_if_no_buffer_in_store_pool)
+        self.commit_log.pending = pending
+        self._committer = CommitService(
+            pending=pending,
+            interval_ms=config.commit_interval_commit_log_ms,
+            least_pages=config.commit_commit_log_least_pages,
+            thorough_interval_ms=config.commit_commit_log_thorough_interval_ms,
+            committed=self._committed,
+            refused=lambda error: self._commit_refused(error),
+            may_write=lambda: not self.flags.why_not_appendable,
+        )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Dispatch, flush and make files ahead until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._dispatch_task)
+            if self._committer is not None:
+                nursery.start_soon(self._committer.run)
             nursery.start_soon(self.flusher.run)
             nursery.start_soon(self._queue_flusher.run)
             nursery.start_soon(self._allocate_task)
@@ -272,6 +295,7 @@ class MessageStore:
 
     async def close(self) -> None:
         """Stop taking messages, bring everything to the disk and leave the marks of a clean stop."""
+        self.commit_pending()
         self.dispatch_pending()
         was_well = not self.flags.why_not_appendable
         self.flags.set(Condition.CLOSED, "the store is closed")
@@ -360,12 +384,41 @@ class MessageStore:
             results, entries = self.commit_log.append(messages, now_ms, together=together)
         except OSError as error:
             return [PutResult(self._disk_refuses("writing the commit log", error))] * len(messages)
+        except NoBufferError:
+            return [PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)] * len(messages)
         if (took := self.clock() - began) > self._busy_after:
             self._busy_until = began + took + min(took - self._busy_after, self._busy_after)
         self._puts += len(results)
         self._put_bytes += results[-1].end_offset - results[0].phy_offset
-        self._after_append(entries, now_ms)
+        if self._committer is None:
+            self._after_append(entries, now_ms)
+        else:
+            self._uncommitted += entries
+            self._committed()
+            self._committer.appended()
         return results
+
+    def _committed(self) -> None:
+        """Go on with what is written now."""
+        end, entries = self.commit_log.max_offset, []
+        while self._uncommitted and self._uncommitted[0].phy_offset < end:
+            entries.append(self._uncommitted.popleft())
+        if entries:
+            self._after_append(entries, entries[-1].store_timestamp)
+
+    def commit_pending(self) -> None:
+        """Write what producers were answered for and what lies in a buffer still; nothing without buffers."""
+        if self.commit_log.pending is not None:
+            try:
+                self.commit_log.pending.commit()
+            except OSError as error:
+                self._commit_refused(error)
+            self._committed()
+
+    def _commit_refused(self, error: OSError) -> None:
+        self._disk_refuses("writing the commit log", error)
+        if Condition.FAILED in self.flags and self.commit_log.pending is not None:
+            log.error("messages that were in memory only are lost", bytes=self.commit_log.pending.size)
 
     def _is_busy(self) -> bool:
         """Whether the disk took so long that others should have their turn first.
@@ -543,6 +596,9 @@ class MessageStore:
     async def _try_again(self) -> None:
         try:
             self.commit_log.mend()
+            if self.commit_log.pending is not None:
+                self.commit_log.pending.commit()
+                self._committed()
             if self._lacks_file:
                 await self._make_spare()
         except OSError as error:

@@ -51,6 +51,8 @@ def end_transaction(broker: BrokerParts, header: EndTransaction, request: Reques
 
 def _find(broker: BrokerParts, header: EndTransaction) -> Message:
     """The half message, if it is the one that is meant. Raises RequestError."""
+    if header.commit_log_offset >= broker.store.max_offset:
+        broker.store.commit_pending()  # It may still lie in a buffer.
     record = broker.store.message_at(header.commit_log_offset)
     try:
         half = decode_message(record) if record is not None else None

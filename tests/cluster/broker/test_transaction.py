@@ -389,3 +389,19 @@ def test_a_count_that_is_no_number_starts_anew(tmp_path):
     half = Message(topic=HALF, queue_id=0, body=b"", properties_raw=b"TRANSACTION_CHECK_TIMES\x01many")
     rules = make_broker(tmp_path).transactions.rules
     assert judge(half, rules, started_ms=10_000, now_ms=10_000) is Verdict.ASK
+
+
+async def test_a_half_message_may_still_lie_in_a_buffer(tmp_path, autojump_clock):
+    """transientStorePoolEnable: its producer is quicker than the commit of the buffer."""
+    broker = make_broker(tmp_path)
+    broker.store.config = attrs.evolve(broker.store.config, transient_store_pool_enable=True)
+    async with opened(broker) as client:
+        broker.topics.update(TopicConfig("T1", 4, 4))
+        await broker.topics_writer.save()
+        here = Transactions(client, FakeConnection())
+        here.begin()
+        half = here.begin()
+        assert broker.store.max_offset == half[1]
+        assert here.end(half).code == 0
+        broker.store.commit_pending()
+        assert [message.body for message in here.stored("T1", 1)] == [b"hello"]
