@@ -52,6 +52,7 @@ _SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promi
 # We note a recovery point each 256 MiB. When more of the log than this follows it, RocketMQ wrote that.
 _FOLLOWS_POINT_MAX = 1 << 30
 
+_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"  # A message that RocketMQ puts into more queues than its own.
 _DISPATCH_BATCH = 32_768
 _DROPPED_MAX = 1000  # Units at the end of a queue.
 
@@ -270,7 +271,7 @@ class _Recovery:
             raw = self._read(unit.phy_offset, unit.size)
             entries = scan_records(raw, unit.phy_offset, self.log.file_size, check_crc=False).entries
             if entries and entries[0].size == unit.size:
-                return self._wrong_owner(queue, entries[0])
+                return _wrong_owner(queue, entries[0])
             if self.after_crash:
                 return None  # What the walk finds is put anew in any case.
             if dropped == _DROPPED_MAX:
@@ -278,11 +279,6 @@ class _Recovery:
             queue.rewind(unit.phy_offset)
             dropped += 1
         return None
-
-    def _wrong_owner(self, queue: ConsumeQueue, entry: DispatchEntry) -> str | None:
-        if (entry.topic, entry.queue_id) == (queue.topic, queue.queue_id) or entry.topic != queue.topic:
-            return None  # The units of another topic's messages may be RocketMQ's, see its MultiDispatch.
-        return f"its last unit leads to a message of queue {entry.queue_id}"
 
     def _start_without_point(self) -> int:
         behind = max(self.queues.max_phy_offset, self.log.min_offset)
@@ -525,3 +521,11 @@ class _Recovery:
             return self.last_of_point
         raw = self._read(self.last.phy_offset, self.last.size)
         return LastRecord(self.last.phy_offset, self.last.size, xxh3_64_intdigest(raw), self.last.store_timestamp)
+
+
+def _wrong_owner(queue: ConsumeQueue, entry: DispatchEntry) -> str | None:
+    """What is wrong when the last unit of a queue leads to this message."""
+    expected = queue.topic, queue.queue_id, queue.max_offset - 1
+    if entry[:3] == expected or (entry.topic != queue.topic and _MULTI_DISPATCH in entry.properties):
+        return None
+    return f"its last unit leads to message {entry.queue_offset} of {entry.topic}/{entry.queue_id}"

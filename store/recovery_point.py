@@ -1,7 +1,7 @@
 """The recovery point, as bytes and as an object: up to where everything is known to be on the disk. No I/O.
 
     8 bytes magic | u32 version | u32 reserved
-    i64 offset | i64 log start | i64 log file size | i64 consume queue file size | i64 index offset
+    i64 offset | i64 log start | i64 log file size | i64 consume queue file size
     i64 last record's offset | i64 last record's size | u64 its xxh3 | i64 its store time
     u32 n, then n times  i64 start | i64 end  of a damaged range
     the queue manifest (queue_manifest.py)
@@ -22,9 +22,9 @@ from store.errors import SideFileError
 from store.queue_manifest import QueueState, decode_queues, encode_queues
 
 MAGIC, VERSION = b"TWLPOINT", 1
-_HEAD, _FIELDS = Struct(">8sII"), Struct(">qqqqqqqQq")
+_HEAD, _FIELDS = Struct(">8sII"), Struct(">qqqqqqQq")
 _COUNT, _RANGE, _SUM = Struct(">I"), Struct(">qq"), Struct(">Q")
-assert (_HEAD.size, _FIELDS.size) == (16, 72)
+assert (_HEAD.size, _FIELDS.size) == (16, 64)
 
 
 @frozen
@@ -45,7 +45,6 @@ class RecoveryPoint:
     log_start: int
     log_file_size: int
     queue_file_size: int
-    index_offset: int = 0
     last: LastRecord = field(factory=LastRecord)
     damaged: tuple[tuple[int, int], ...] = ()
     queues: tuple[QueueState, ...] = ()
@@ -62,7 +61,6 @@ def encode_point(point: RecoveryPoint) -> bytes:
                 point.log_start,
                 point.log_file_size,
                 point.queue_file_size,
-                point.index_offset,
                 last.phy_offset,
                 last.size,
                 last.digest,
@@ -91,7 +89,7 @@ def decode_point(data: bytes) -> RecoveryPoint:
 
 
 def _decode(data: bytes) -> RecoveryPoint:
-    offset, log_start, log_file_size, queue_file_size, index_offset, *last = _FIELDS.unpack_from(data, _HEAD.size)
+    offset, log_start, log_file_size, queue_file_size, *last = _FIELDS.unpack_from(data, _HEAD.size)
     at = _HEAD.size + _FIELDS.size
     (count,) = _COUNT.unpack_from(data, at)
     at += _COUNT.size
@@ -104,7 +102,6 @@ def _decode(data: bytes) -> RecoveryPoint:
         log_start=log_start,
         log_file_size=log_file_size,
         queue_file_size=queue_file_size,
-        index_offset=index_offset,
         last=LastRecord(*last),
         damaged=damaged,
         queues=tuple(queues),

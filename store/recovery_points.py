@@ -38,7 +38,7 @@ class RecoveryPoints:
         """The queues have this record, and all before it."""
         self.last = LastRecord(phy_offset, size, 0, store_timestamp)
 
-    def take(self, offset: int, index_offset: int = 0) -> RecoveryPoint | None:
+    def take(self, offset: int) -> RecoveryPoint | None:
         """What a point at `offset`, up to where the queues are level with the log, would say; None when there can be none."""
         last = self.last
         if not self.queues.is_written or last.phy_offset + last.size > offset:
@@ -54,7 +54,6 @@ class RecoveryPoints:
             log_start=self.log.min_offset,
             log_file_size=self.log.file_size,
             queue_file_size=self.queues.file_size,
-            index_offset=index_offset,
             last=last,
             damaged=tuple(damaged for damaged in self.damaged if damaged[1] <= offset),
             queues=tuple(queue.state() for queue in self.queues if queue.files.files),

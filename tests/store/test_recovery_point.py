@@ -23,7 +23,6 @@ points = st.builds(
     log_start=int64,
     log_file_size=int64,
     queue_file_size=int64,
-    index_offset=int64,
     last=st.builds(LastRecord, int64, int64, uint64, int64),
     damaged=st.lists(st.tuples(int64, int64)).map(tuple),
     queues=queues.map(tuple),
