@@ -404,4 +404,5 @@ async def test_a_half_message_may_still_lie_in_a_buffer(tmp_path, autojump_clock
         assert broker.store.max_offset == half[1]
         assert here.end(half).code == 0
         broker.store.commit_pending()
+        broker.store.dispatch_pending()
         assert [message.body for message in here.stored("T1", 1)] == [b"hello"]
