@@ -155,6 +155,57 @@ CHECKPOINT = (
     Field("confirmPhyOffset", 8, "i64", "5.x; zero in 4.9", Cover.NOTHING),
     Field("rest", 4056, "bytes", "zeros", Cover.NOTHING),
 )
+DIGEST_HEADER = (
+    Field("magic", 8, "text", "`twdigest`", Cover.CHECKSUM),
+    Field("version", 4, "u32", "1", Cover.CHECKSUM),
+    Field("blockSize", 4, "u32", "65536", Cover.CHECKSUM),
+    Field("firstBlock", 8, "i64", "number of the block of the first digest", Cover.CHECKSUM),
+    Field("start", 8, "i64", "bytes of the log from here on are covered", Cover.CHECKSUM),
+    Field("end", 8, "i64", "up to here; valid after a clean stop", Cover.CHECKSUM),
+    Field("stoppedAt", 8, "i64", "when the log was closed, ms; 0 while it is in use", Cover.CHECKSUM),
+    Field("checksum", 8, "u64", "xxh3-64 of the fields before", Cover.CHECKSUM),
+    Field("rest", 4040, "bytes", "zeros", Cover.NOTHING),
+)
+DIGEST_PAGE = (
+    Field("digests", 4080, "bytes", "255 digests: xxh3-128 of a block of the log each", Cover.CHECKSUM),
+    Field("page", 4, "u32", "number of the page, from 1", Cover.CHECKSUM),
+    Field("count", 4, "u32", "digests in it", Cover.CHECKSUM),
+    Field("checksum", 8, "u64", "xxh3-64 of the page before", Cover.CHECKSUM),
+)
+RECOVERY_POINT = (
+    Field("magic", 8, "text", "`TWLPOINT`", Cover.CHECKSUM),
+    Field("version", 4, "u32", "1", Cover.CHECKSUM),
+    Field("reserved", 4, "u32", "0", Cover.CHECKSUM),
+    Field("offset", 8, "i64", "all records below are on the disk, in the log and in the queues", Cover.CHECKSUM),
+    Field("logStart", 8, "i64", "first byte of the log", Cover.CHECKSUM),
+    Field("logFileSize", 8, "i64", "bytes of a file of the log", Cover.CHECKSUM),
+    Field("queueFileSize", 8, "i64", "bytes of a consume queue file", Cover.CHECKSUM),
+    Field("lastOffset", 8, "i64", "where the newest record below `offset` lies; -1: there is none", Cover.CHECKSUM),
+    Field("lastSize", 8, "i64", "its bytes", Cover.CHECKSUM),
+    Field("lastDigest", 8, "u64", "its xxh3-64", Cover.CHECKSUM),
+    Field("lastStoreTime", 8, "i64", "its store time, ms", Cover.CHECKSUM),
+    Field("damagedCount", 4, "u32", "how many ranges follow", Cover.CHECKSUM),
+    Field("damaged", "16 x damagedCount", "i64, i64", "start and end of each damaged range of the log", Cover.CHECKSUM),
+    Field("queueCount", 4, "u32", "how many queues follow", Cover.CHECKSUM),
+    Field("queues", "queues", "see below", "the consume queues at that moment", Cover.CHECKSUM),
+    Field("checksum", 8, "u64", "xxh3-64 of all bytes before", Cover.CHECKSUM),
+)
+QUEUE_STATE = (
+    Field("topicSize", 2, "u16", "bytes of the topic", Cover.CHECKSUM),
+    Field("topic", "topicSize", "text", "name of the topic", Cover.CHECKSUM),
+    Field("queueId", 4, "i32", "queue of the topic", Cover.CHECKSUM),
+    Field("minOffset", 8, "i64", "the first message that the log had", Cover.CHECKSUM),
+    Field("maxOffset", 8, "i64", "number of the next message", Cover.CHECKSUM),
+    Field("maxPhyOffset", 8, "i64", "end of the last message in the log; -1: none", Cover.CHECKSUM),
+    Field("fingerprint", 8, "u64", "stands for names and times of the queue's files", Cover.CHECKSUM),
+)
+CLOCK = (
+    Field("magic", 8, "text", "what the file is", Cover.CHECKSUM),
+    Field("version", 4, "u32", "1", Cover.CHECKSUM),
+    Field("reserved", 4, "u32", "0", Cover.CHECKSUM),
+    Field("now", 8, "i64", "the time as far as it is believed, ms", Cover.CHECKSUM),
+    Field("checksum", 8, "u64", "xxh3-64 of all bytes before", Cover.CHECKSUM),
+)
 FORMATS = {
     "record-v1": RECORD_V1,
     "record-v2": RECORD_V2,
@@ -166,6 +217,11 @@ FORMATS = {
     "index-slot": INDEX_SLOT,
     "index-item": INDEX_ITEM,
     "checkpoint": CHECKPOINT,
+    "digest-header": DIGEST_HEADER,
+    "digest-page": DIGEST_PAGE,
+    "recovery-point": RECOVERY_POINT,
+    "queue-state": QUEUE_STATE,
+    "clock": CLOCK,
 }
 
 

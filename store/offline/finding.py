@@ -26,7 +26,6 @@ class Kind(StrEnum):
     UNIT_MISSING = "unit-missing"
     UNIT_WRONG = "unit-wrong"
     UNIT_DANGLING = "unit-dangling"
-    EXT_UNIT = "ext-unit"
     INDEX_HEADER = "index-header"
     INDEX_SLOT = "index-slot"
     INDEX_ITEM = "index-item"

@@ -77,7 +77,7 @@ def verify(
 ) -> VerifyReport:
     """Check everything. `processes`: at most so many, 1 for none but this; None: as the size of the log suggests.
 
-    Raises OSError when the disk refuses to be read.
+    A file of the log that the disk does not give is a finding. Raises OSError when it is one of the others.
     """
     return _Verification(directory, progress or (lambda _done, _total: None), processes).run()
 
@@ -173,9 +173,19 @@ class _Verification:
         self.digests.take(part.differing, part.digest_bytes)
         if part.is_gone and not self.records:
             self.log_start = self.log_end = part.end
+        if part.unreadable is not None:
+            self.findings.add(self._unreadable(part))
         for piece in part.pieces:
             if not self._ended:
                 self._join(piece)
+
+    def _unreadable(self, part: "_Part") -> Finding:
+        file = self.directory.log.file_at(part.end - 1)
+        return Finding(
+            kind=Kind.UNREADABLE_FILE,
+            file=self.directory.relative(file.path) if file is not None else None,
+            message=f"the disk does not give it: {part.unreadable}",
+        )
 
     def _join(self, piece: Segment | Gap) -> None:
         if isinstance(piece, Gap):
@@ -243,6 +253,8 @@ class _Verification:
 
     def _record_at(self, phy_offset: int) -> DispatchEntry | None:
         """The sound record that begins at an offset, if one does."""
+        if self.damaged.overlaps(phy_offset, phy_offset + 1):
+            return None
         log = self.directory.log
         head = log.read(phy_offset, SIZE_AND_MAGIC.size)
         size = SIZE_AND_MAGIC.unpack(head)[0] if len(head) == SIZE_AND_MAGIC.size else 0
@@ -329,6 +341,7 @@ class _Part:
     differing: list[Block]
     digest_bytes: int
     is_gone: bool = False
+    unreadable: str | None = None  # Why the file cannot be read.
 
 
 def _check_part(
@@ -338,10 +351,10 @@ def _check_part(
     try:
         pieces = list(check_log(directory, start, end, progress))
         part.check(start, end, progress)
-    except FileNotFoundError:
-        if not directory.is_running:
-            raise
-        return _Part(end, [], [], 0, is_gone=True)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and directory.is_running:
+            return _Part(end, [], [], 0, is_gone=True)
+        return _Part(end, [Gap(start, end, f"it cannot be read: {error}")], [], 0, unreadable=str(error))
     return _Part(end, pieces, part.differing, part.checked_bytes)
 
 

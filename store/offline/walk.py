@@ -159,13 +159,12 @@ def goes_on(
 
 
 def _begins_with_record(log: FileSeries, offset: int) -> bool:
-    head = log.read(offset, SIZE_AND_MAGIC.size)
-    size, magic = SIZE_AND_MAGIC.unpack(head) if len(head) == SIZE_AND_MAGIC.size else (0, 0)
-    return (
-        magic in (MAGIC_V1, MAGIC_V2)
-        and 0 < size <= log.file_size
-        and is_record(log.read(offset, size), offset, log.file_size)
-    )
+    try:
+        size, magic = SIZE_AND_MAGIC.unpack(log.read(offset, SIZE_AND_MAGIC.size).ljust(SIZE_AND_MAGIC.size, b"\0"))
+        is_one = magic in (MAGIC_V1, MAGIC_V2) and 0 < size <= log.file_size
+        return is_one and is_record(log.read(offset, size), offset, log.file_size)
+    except OSError:
+        return False
 
 
 def walk_log(

@@ -1,5 +1,6 @@
 """The checker of a whole store directory."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ import trio
 from store.consume_queue import UNIT
 from store.message_store import MessageStore
 from store.offline.directory import DirectoryOptions, StoreDirectory
+from store.offline.file_series import FileReader
 from store.offline.finding import Kind, Severity
 from store.offline.log_check import EXT_ADDRESS_MIN, EXT_HEAD
 from store.offline.verify import Verdict, VerifyReport, verify
@@ -393,3 +395,21 @@ def test_checkpoint_that_is_ahead_of_the_log(master):
     assert (found.kind, found.severity, found.position) == (Kind.CHECKPOINT, Severity.WARNING, 0)
     os.truncate(master / "checkpoint", 0)
     assert [f.kind for f in report(master).findings] == [Kind.CHECKPOINT]
+
+
+def test_a_file_that_the_disk_does_not_give(master):
+    """The others are checked all the same."""
+
+    class BadDisk(FileReader):
+        def read(self, path: Path, position: int, size: int) -> bytes:
+            if path.name == f"{golden.FILE_SIZE:020d}":
+                raise OSError(errno.EIO, "Input/output error")
+            return super().read(path, position, size)
+
+    with StoreDirectory.open(master) as directory:
+        directory.log.reader = BadDisk()
+        found = verify(directory)
+        directory.log.reader.close()
+    assert found.damaged_bytes == golden.FILE_SIZE
+    assert (Kind.UNREADABLE_FILE, f"commitlog/{golden.FILE_SIZE:020d}") in {(f.kind, f.file) for f in found.findings}
+    assert found.log_end > 2 * golden.FILE_SIZE

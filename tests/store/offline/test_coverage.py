@@ -1,0 +1,94 @@
+"""The table of formats: what the reference shows, what the checker is held to."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from store import digest, recovery_point, retention
+from store.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
+from store.config import CONSUME_QUEUE_UNIT
+from store.index_layout import HEADER, ITEM, SLOT
+from store.message import encode_message
+from store.offline.coverage import FORMATS, Cover, covered_bits, record_extents
+from store.offline.finding import Kind
+from store.offline.log_check import EXT_HEAD
+from tests.store.records import messages
+
+PAGES = Path(__file__).parents[3] / "docs" / "reference" / "formats"
+
+
+def fixed_size(name: str) -> int:
+    return sum(field.size for field in FORMATS[name] if isinstance(field.size, int))
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("record-v1", 75),
+        ("record-v2", 76),
+        ("blank", 8),
+        ("unit", CONSUME_QUEUE_UNIT),
+        ("ext-unit", EXT_HEAD.size),
+        ("index-header", HEADER.size),
+        ("index-slot", SLOT.size),
+        ("index-item", ITEM.size),
+        ("checkpoint", CHECKPOINT_SIZE),
+        ("digest-header", digest.PAGE_SIZE),
+        ("digest-page", digest.PAGE_SIZE),
+        ("clock", len(retention.encode_clock(0))),
+    ],
+)
+def test_fields_fill_what_they_are_in(name, size):
+    """No byte is forgotten."""
+    assert fixed_size(name) == size
+
+
+def test_fields_of_the_recovery_point_fill_it():
+    """An empty one, and what each queue adds."""
+    empty = recovery_point.RecoveryPoint(offset=0, log_start=0, log_file_size=0, queue_file_size=0)
+    assert len(recovery_point.encode_point(empty)) == fixed_size("recovery-point")
+    queue = recovery_point.QueueState("T", 0, 0, 0, 0)
+    one = recovery_point.RecoveryPoint(offset=0, log_start=0, log_file_size=0, queue_file_size=0, queues=(queue,))
+    added = len(recovery_point.encode_point(one)) - len(recovery_point.encode_point(empty))
+    assert added == fixed_size("queue-state") + len("T")
+
+
+@given(messages())
+def test_fields_lie_where_the_table_says(message):
+    """For any record of either version: the fields follow one another, and cover no bit outside of the record."""
+    record = encode_message(message)
+    extents = {extent.field.name: extent for extent in record_extents(record)}
+    assert record[extents["topic"].start : extents["topic"].end] == message.topic.encode()
+    assert record[extents["body"].start : extents["body"].end] == message.body
+    assert record[extents["storeTimestamp"].start : extents["storeTimestamp"].end] == message.store_timestamp.to_bytes(
+        8, signed=True
+    )
+    bits = covered_bits(record, is_indexed=True)
+    assert len(bits) == len(record)
+    assert bits[:12] == b"\xff" * 12
+    assert not any(bits[extents["flag"].start : extents["flag"].end])
+
+
+def test_every_format_and_every_kind_of_finding_is_in_the_reference():
+    """Once."""
+    text = "\n".join(page.read_text() for page in sorted(PAGES.glob("*.md")))
+    assert sorted(re.findall(r"^```{format} (\S+)$", text, re.MULTILINE)) == sorted(FORMATS)
+    rows = re.findall(r"^\| (`[a-z`, -]+`) \|", (PAGES / "findings.md").read_text(), re.MULTILINE)
+    assert sorted(kind for row in rows for kind in re.findall(r"[a-z-]+", row)) == sorted(Kind)
+
+
+def test_what_nothing_covers_is_what_the_specification_says():
+    """Of a record: what only its sender and its broker know."""
+    bare = [field.name for field in FORMATS["record-v1"] if field.cover is Cover.NOTHING]
+    assert bare == [
+        "flag",
+        "bornTimestamp",
+        "bornHost",
+        "storeTimestamp",
+        "storeHost",
+        "reconsumeTimes",
+        "preparedTransactionOffset",
+        "properties",
+    ]
