@@ -1,5 +1,6 @@
 """Copies that can be trusted: digests of what was read, holes where there is nothing, times kept, all of it on the disk."""
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -12,22 +13,38 @@ from store.sync import sync_directory
 
 _PIECE = 4 << 20
 _ZEROS = bytes(_PIECE)
+_SECTORS = 4096  # The least that is read of a broken disk.
 _TRIES, _PAUSE_SECONDS = 50, 0.02
 
 OnBytes = Callable[[int], None]  # Told how many more bytes are done.
 
 
+def read_what_can_be_read(fd: int, size: int, position: int) -> bytes:
+    """As os.pread, with zeros for sectors that the disk does not read: the rest is worth having. Raises OSError."""
+    try:
+        return os.pread(fd, size, position)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    if size > _SECTORS:  # Halves, until it is clear which sectors are broken.
+        half = size // 2 // _SECTORS * _SECTORS or _SECTORS
+        first = read_what_can_be_read(fd, half, position)
+        return first if len(first) < half else first + read_what_can_be_read(fd, size - half, position + half)
+    return bytes(max(0, min(size, os.fstat(fd).st_size - position)))
+
+
 def copy_file(fd: int, target: Path, *, data_size: int, size: int, mtime_ns: int, on_bytes: OnBytes) -> str:
     """Copy the first `data_size` bytes behind `fd` to a new file of `size` bytes; return their digest, as hex.
 
-    What is zero becomes a hole. The file is on disk at the end, its name only after a sync of the directory. Raises OSError.
+    What is zero becomes a hole, and so does what the disk does not read. The file is on disk at the end, its name only after a
+    sync of the directory. Raises OSError.
     """
     digest = xxhash.xxh3_128()
     out = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         position = 0
         while position < data_size:
-            piece = os.pread(fd, min(_PIECE, data_size - position), position)
+            piece = read_what_can_be_read(fd, min(_PIECE, data_size - position), position)
             if not piece:
                 raise OSError(f"{target.name} ends at {position}, before the {data_size} bytes that it should have")
             digest.update(piece)

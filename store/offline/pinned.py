@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attrs import define, field
 
+from store.offline.copying import read_what_can_be_read
 from store.offline.directory import StoreDirectory
 from store.offline.file_series import FileReader, FileSeries, StoreFile, list_files
 
@@ -27,9 +28,11 @@ class PinnedReader(FileReader):
         return self._pinned[path]
 
     def read(self, path: Path, position: int, size: int) -> bytes:
-        """As FileReader.read, of pinned files too."""
+        """As FileReader.read; of pinned files with zeros for sectors that the disk does not read."""
         fd = self._pinned.get(path)
-        return os.pread(fd, size, position) if fd is not None else FileReader.read(self, path, position, size)
+        if fd is None:
+            return FileReader.read(self, path, position, size)
+        return read_what_can_be_read(fd, size, position)
 
     def close(self) -> None:
         """Give all descriptors back."""

@@ -1,5 +1,6 @@
 """A backup is whole, says what it holds, and disturbs nobody."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -254,3 +255,27 @@ def test_a_log_that_lies_elsewhere(tmp_path):
     put(store, b"x")
     with StoreDirectory.open(tmp_path / "a", DirectoryOptions(commit_log_dirs=(tmp_path / "log",))) as directory:
         assert back_up(directory, tmp_path / "b").records == 1
+
+
+def test_what_the_disk_does_not_read_is_damage_and_the_rest_is_saved(tmp_path, monkeypatch):
+    """A disk that fails is when one wants a copy."""
+    store = filled(tmp_path / "a")
+    whole, read = log_bytes(store), os.pread
+    broken = (FILE_SIZE + 4096, FILE_SIZE + 8192)  # One sector of the second file.
+
+    def failing(fd: int, size: int, position: int) -> bytes:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        start = position + FILE_SIZE if path.endswith(f"a/commitlog/{FILE_SIZE:020d}") else -1
+        if start >= 0 and start < broken[1] and start + size > broken[0]:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(fd, size, position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pread", failing)
+        made = backup_of(tmp_path / "a", tmp_path / "b")
+    (damage,) = made.damage
+    assert damage.start_offset <= broken[0] < broken[1] <= damage.end_offset
+    copy = copied_log(tmp_path / "b")
+    assert copy[: broken[0]] == whole[: broken[0]]
+    assert not copy[slice(*broken)].strip(b"\0")
+    assert copy[broken[1] : len(whole)] == whole[broken[1] :]

@@ -1,0 +1,57 @@
+"""A backup of a real RocketMQ 4.9.7 at work; its slave, and its successor, are real brokers that start from the copy."""
+
+from pathlib import Path
+
+from store.offline.backup import back_up
+from store.offline.directory import StoreDirectory
+from store.offline.restore import restore
+from store.offline.verify import Verdict, verify
+from tests.interop.compare import wait_for_same_commitlog
+from tests.interop.java_client import JavaClient
+from tests.interop.java_reader import Reader
+from tests.interop.remoting import create_topic
+from tests.interop.rocketmq import Broker, NameServer
+
+TOPIC, QUEUES = "kept", 4
+
+
+def test_a_real_master_at_work_is_backed_up(real_namesrv: NameServer, root: Path) -> None:
+    """A slave follows from where the backup ends; a master alone serves whatever was acknowledged before it."""
+    namesrv = real_namesrv.address
+    with JavaClient(root / "client") as client:
+        with Broker(root / "master", namesrv) as master:
+            create_topic(master.address, TOPIC, queues=QUEUES)
+            producer = client.producer("backup-producer", namesrv)
+            before = producer.send(TOPIC, 1200, threads=4, body_size=1100)
+            assert all(sent.ok for sent in before)
+            job = producer.start_sending(TOPIC, 1200, first=1200, threads=4, body_size=1100)
+            job.wait_answered(200)
+            with StoreDirectory.open(master.store) as directory:
+                made = back_up(directory, root / "backup")
+            report = job.finish()
+            assert made.source.was_running
+            assert made.damage == ()
+            assert made.records >= len(before)
+            restore(root / "backup", root / "slave" / "store")
+            with Broker(root / "slave", namesrv, role="SLAVE") as slave:
+                start, _ = wait_for_same_commitlog(master.commit_log, slave.commit_log)
+                assert start == 0
+                slave.stop()
+            assert len(report.sent) == 1200
+            master.stop()
+        restored = restore(root / "backup", root / "alone" / "store")
+        assert restored.rebuilt.queue_messages is not None
+        with Broker(root / "alone", namesrv) as alone:
+            reader = Reader(client, namesrv, "broker-a")
+            queues = [reader.queue(TOPIC, queue_id) for queue_id in range(QUEUES)]
+            for sent in before:
+                found = queues[sent.queue_id].messages[sent.queue_offset]
+                assert (found.msg_id, found.commit_log_offset) == (sent.msg_id, sent.commit_log_offset)
+            for sent in before[::200]:
+                assert reader.by_id(TOPIC, sent.msg_id).commit_log_offset == sent.commit_log_offset  # By the index.
+            more = client.producer("later-producer", namesrv).send(TOPIC, 100, first=9000)
+            assert all(sent.ok for sent in more)
+            alone.stop()
+    for name in ("slave", "alone"):
+        with StoreDirectory.open(root / name / "store") as directory:
+            assert verify(directory).verdict is Verdict.SOUND
