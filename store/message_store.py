@@ -230,6 +230,7 @@ class MessageStore:
             self._points.side,
             self.damaged,
             after_crash=after_crash,
+            is_slave=self.config.broker_role is BrokerRole.SLAVE,
             check_crc=self.config.check_crc_on_recover,
             delays_ms=self.delays_ms,
         )

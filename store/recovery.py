@@ -11,7 +11,8 @@ Queues that are lost, or of which anything is wrong, are made anew from the whol
 Behind bytes that are no record the next sound record is looked for. Where it goes on from what lies before the damage,
 the log does, too: only the damaged bytes are lost. Where it is older, or its place in its queue is taken, it is what an
 earlier cut by RocketMQ left behind, which clears nothing: the log ends before the damage. So it does when nothing sound
-follows. What is cut is kept in a side file, and the cut is durable.
+follows. What is cut is kept in a side file, and the cut is durable. After a crash a slave's log ends before the damage in
+any case: its master sends the rest again, whole.
 
 Sources: CommitLog.recoverNormally and recoverAbnormally, DefaultMessageStore.recover; RocketMQ 4.9.8. RocketMQ cuts at the
 first bytes that are no record, rebuilds no single queue, and forgets a blank at the very end, which stays here: a replica
@@ -92,6 +93,7 @@ def recover(
     damaged: DamagedRanges,
     *,
     after_crash: bool,
+    is_slave: bool = False,
     check_crc: bool,
     delays_ms: tuple[int, ...],
 ) -> Recovered:
@@ -99,7 +101,7 @@ def recover(
 
     Raises OSError, and StoreDirectoryError while nothing was changed yet.
     """
-    return _Recovery(log, queues, checkpoint, side, damaged, after_crash, check_crc, delays_ms).run()
+    return _Recovery(log, queues, checkpoint, side, damaged, after_crash, is_slave, check_crc, delays_ms).run()
 
 
 @define
@@ -110,6 +112,7 @@ class _Recovery:
     side: SideFiles
     damaged: DamagedRanges
     after_crash: bool
+    is_slave: bool
     check_crc: bool
     delays_ms: tuple[int, ...]
     point: RecoveryPoint | None = None
@@ -376,6 +379,9 @@ class _Recovery:
                 self._dispatch()
                 if self._is_left_over(entries, offset):
                     self.error = f"{self.error}, then messages that were cut before"
+                    break
+                if self.after_crash and self.is_slave:
+                    self.error = f"{self.error}; what follows is for the master to send again"
                     break
                 self._keep_damage(damage, offset)
                 damage = None

@@ -7,6 +7,7 @@ import trio
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from store.config import BrokerRole
 from store.errors import MessageFormatError
 from store.message import MAGIC_V1, decode_message
 from store.resync import next_record
@@ -217,6 +218,18 @@ def test_older_messages_behind_damage_stay_when_the_log_goes_on_behind_them(tmp_
     write(tmp_path, place(19) + 300, b"damage")
     store = small(tmp_path, clock)
     assert served(store) == expected(set(range(COUNT)) - {19})
+    crash(store)
+
+
+def test_a_slave_has_its_master_send_again_what_a_crash_damaged(crashed):
+    """Its log must be its master's, byte for byte."""
+    write(crashed, place(17) + 300, b"damage")
+    store = make(crashed, mapped_file_size_commit_log=FILE_SIZE, broker_role=BrokerRole.SLAVE)
+    store.load()
+    assert store.max_offset == place(17)
+    assert served(store) == expected(range(17))
+    (kept,) = (crashed / "twinlog" / "cut").iterdir()
+    assert b"%08d" % (COUNT - 1) in kept.read_bytes()
     crash(store)
 
 
