@@ -168,7 +168,7 @@ class BrokerParts:
             rules=CheckRules(
                 timeout_ms=config.transaction_timeout_ms,
                 check_max=config.transaction_check_max,
-                reserved_ms=72 * 3_600_000,
+                reserved_ms=self.store_config.file_reserved_time_hours * 3_600_000,
             ),
             interval_ms=config.transaction_check_interval_ms,
             now_ms=self.now_ms,
