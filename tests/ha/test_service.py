@@ -19,6 +19,7 @@ from ha.service import HAService
 from store.config import BrokerRole
 from store.message_store import MessageStore
 from store.offset_waiters import PutStatus
+from store.retention import NO_FLOOR
 from tests.helpers import RecordingSink, log_bytes, open_store, put
 
 FILE_SIZE = 16_384
@@ -89,6 +90,20 @@ async def test_a_master_follows_nobody(tmp_path):
         assert promoted.store.max_offset == end
         assert old.ha.statistics().connections == ()
         assert promoted.ha.statistics().role == "master"
+
+
+@pytest.mark.parametrize(("slaves", "needed"), [(("127.0.0.1",), 0), ((), NO_FLOOR)])
+async def test_what_a_registered_slave_lacks_is_needed(tmp_path, slaves, needed):
+    """As long as it is connected: who is gone for good must not fill the disk, and nor must a stranger."""
+    async with master_at(tmp_path, slaves=slaves) as master:
+        put(master.store, b"x")
+        assert master.ha.lowest_needed() == NO_FLOOR
+        async with await connect(master, 0) as stream:
+            await until(lambda: any(each.request_offset == 0 for each in master.ha.statistics().connections))
+            assert master.ha.lowest_needed() == needed
+            assert await stream.receive_some()
+        await until(lambda: not master.ha.statistics().connections)
+        assert master.ha.lowest_needed() == NO_FLOOR
 
 
 async def test_a_slave_follows(tmp_path):
