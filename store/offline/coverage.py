@@ -199,6 +199,12 @@ QUEUE_STATE = (
     Field("maxPhyOffset", 8, "i64", "end of the last message in the log; -1: none", Cover.CHECKSUM),
     Field("fingerprint", 8, "u64", "stands for names and times of the queue's files", Cover.CHECKSUM),
 )
+INDEX_BEHIND = (
+    Field("magic", 8, "text", "`twlgindx`", Cover.CHECKSUM),
+    Field("version", 4, "i32", "1", Cover.CHECKSUM),
+    Field("offset", 8, "i64", "place in the log from which on the index may lack messages", Cover.CHECKSUM),
+    Field("checksum", 8, "u64", "xxh3-64 of all bytes before", Cover.CHECKSUM),
+)
 CLOCK = (
     Field("magic", 8, "text", "what the file is", Cover.CHECKSUM),
     Field("version", 4, "u32", "1", Cover.CHECKSUM),
@@ -221,6 +227,7 @@ FORMATS = {
     "digest-page": DIGEST_PAGE,
     "recovery-point": RECOVERY_POINT,
     "queue-state": QUEUE_STATE,
+    "index-behind": INDEX_BEHIND,
     "clock": CLOCK,
 }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from store import digest, recovery_point, retention
+from store import digest, index_note, recovery_point, retention
 from store.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from store.config import CONSUME_QUEUE_UNIT
 from store.index_layout import HEADER, ITEM, SLOT
@@ -37,6 +37,7 @@ def fixed_size(name: str) -> int:
         ("checkpoint", CHECKPOINT_SIZE),
         ("digest-header", digest.PAGE_SIZE),
         ("digest-page", digest.PAGE_SIZE),
+        ("index-behind", len(index_note.encode_note(0))),
         ("clock", len(retention.encode_clock(0))),
     ],
 )
