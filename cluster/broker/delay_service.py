@@ -6,16 +6,16 @@ only when the delivered message is on disk, and what slaves are told (45) only w
 that the table no longer has are delivered as well; a level in trouble holds up no other.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import structlog
 import trio
 from attrs import define, field
 
 from cluster.broker.delay import delivered
+from cluster.broker.delay_progress import Progress
 from cluster.broker.json_file import JsonFile
 from cluster.broker.names import SCHEDULE_TOPIC
 from store.commit_log import PutMessage, PutResult
@@ -33,36 +33,6 @@ _UNKNOWN_LEVEL_MS = 1_000  # RocketMQ's delay for a level that its table does no
 _TRY_AGAIN = frozenset(
     {PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.CREATE_MAPPED_FILE_FAILED, PutStatus.OS_PAGECACHE_BUSY}
 )
-
-
-class _Step(NamedTuple):
-    end_offset: int  # Of the delivered message, bytes.
-    level: int
-    position: int
-
-
-@define
-class Progress:
-    """The next queue offset of each level, moved on only when the log is safe up to the messages that were delivered."""
-
-    table: dict[int, int] = field(factory=dict)
-    steps_max: int = 1024
-    _steps: deque[_Step] = field(factory=deque, init=False)
-
-    def add(self, end_offset: int, level: int, position: int) -> None:
-        """Level has been delivered up to `position`; the last message ends at `end_offset` of the log."""
-        if (
-            len(self._steps) >= self.steps_max
-        ):  # Nothing is confirmed for long: the last step of each level says enough.
-            last = {step.level: step for step in self._steps}
-            self._steps = deque(sorted(last.values()))
-        self._steps.append(_Step(end_offset, level, position))
-
-    def advance(self, safe_offset: int) -> None:
-        """The log is safe up to here."""
-        while self._steps and self._steps[0].end_offset <= safe_offset:
-            _, level, position = self._steps.popleft()
-            self.table[level] = position
 
 
 class _Store(Protocol):

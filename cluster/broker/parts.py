@@ -25,7 +25,7 @@ from cluster.broker.slave_sync import SlaveSynchronize
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import TopicConfigManager, built_in_topics
-from cluster.broker.transaction import CheckRules
+from cluster.broker.transaction_check import CheckRules
 from cluster.broker.transaction_service import TransactionCheckService
 from cluster.broker.watchdog import Watchdog
 from cluster.remoting.client import RemotingClient

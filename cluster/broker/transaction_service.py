@@ -19,18 +19,15 @@ from cluster.broker.topic_config import TopicConfigManager
 from cluster.broker.transaction import (
     HALF_QUEUE_ID,
     PRODUCER_GROUP,
-    CheckRules,
-    EndedHalves,
-    Verdict,
     asked_again,
     check_body,
     counted,
     ended_halves,
     given_up,
-    judge,
     postponed,
     prepared_offset,
 )
+from cluster.broker.transaction_check import CheckRules, EndedHalves, Verdict, judge
 from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.headers import CheckTransactionState, encode_header_fields
 from store.commit_log import PutMessage, PutResult

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.broker.delay import Delayed, delayed
-from cluster.broker.delay_service import Progress
+from cluster.broker.delay_progress import Progress
 from cluster.remoting import fastjson
 from store.consume_queue import UNIT
 from store.consume_queue_ext import ConsumeQueueExt

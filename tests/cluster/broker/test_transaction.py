@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from cluster.broker.processors.send import SendProcessor
 from cluster.broker.topic_config import TopicConfig
-from cluster.broker.transaction import EndedHalves, Verdict, ended_halves, judge
+from cluster.broker.transaction import ended_halves
+from cluster.broker.transaction_check import EndedHalves, Verdict, judge
 from cluster.remoting.command import RemotingCommand
 from store.commit_log import PutMessage
 from store.config import BrokerRole
