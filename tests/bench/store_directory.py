@@ -57,7 +57,7 @@ FULL = Scale(
     index_slots=5_000_000,
     index_items=20_000_000,
     queues=1000,
-    append_seconds=5,
+    append_seconds=4,
 )
 QUICK = Scale(
     log_bytes=40 << 20,

@@ -58,7 +58,7 @@ ALONE = (
     Line("append 64 at once, messages/s", "append", _rate, "{:,.0f}", batch=64),
     Line("read the log and verify CRCs, MiB/s", "scan", _mib_rate, "{:,.0f}"),
     Line("build all queues anew, s", "rebuild-queues", _seconds, "{:.1f}"),
-    Line("build the index anew, s", "rebuild-index", _seconds, "{:.1f}"),
+    Line("build the index anew, s", "build-index", _seconds, "{:.1f}"),
     Line("`twinlog log verify`, s", "verify", _seconds, "{:.1f}"),
 )
 BROKER = (

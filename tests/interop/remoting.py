@@ -15,14 +15,14 @@ VERSION = 407  # V4_9_7
 
 
 def request(
-    address: str, code: int, fields: dict[str, str] | None = None, *, timeout_s: float = 5
+    address: str, code: int, fields: dict[str, str] | None = None, body: bytes = b"", *, timeout_s: float = 5
 ) -> tuple[Any, bytes]:
     """Send one request over a connection of its own; return the answer's header and body."""
     header = {"code": code, "language": "JAVA", "version": VERSION, "opaque": 1, "flag": 0, "extFields": fields or {}}
     encoded = json.dumps(header).encode()
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
-        connection.sendall(struct.pack(">ii", 4 + len(encoded), len(encoded)) + encoded)
+        connection.sendall(struct.pack(">ii", 4 + len(encoded) + len(body), len(encoded)) + encoded + body)
         (size,) = struct.unpack(">i", _receive(connection, 4))
         frame = _receive(connection, size)
     header_size = struct.unpack(">i", frame[:4])[0] & 0xFFFFFF
