@@ -46,6 +46,11 @@ def _are_hours(_instance: object, _attribute: object, value: str) -> None:
     parse_hours(value)
 
 
+def _paths(text: str) -> tuple[Path, ...]:
+    """The different directories in a list that is split by commas, in its order."""
+    return tuple(dict.fromkeys(Path(part.strip()).expanduser() for part in text.split(",") if part.strip()))
+
+
 def _record_fits(_instance: object, attribute: Any, value: int) -> None:
     if value < 4096:
         raise ValueError(f"'{attribute.name}' must be >= 4096: {value}")
@@ -57,7 +62,14 @@ class StoreConfig:
 
     root: Path = option(Path("~/store"), key="storePathRootDir", doc="the store's root directory")
     commit_log_dir: Path | None = option(
-        None, key="storePathCommitLog", doc="commit log directory; none: ROOT/commitlog"
+        None,
+        key="storePathCommitLog",
+        doc="commit log directory; none: ROOT/commitlog. Several, split by a comma, take turns, file by file",
+    )
+    read_only_commit_log_dirs: str = option(
+        "",
+        key="readOnlyCommitLogStorePaths",
+        doc="more directories with files of the commit log, in which none is made; split by a comma",
     )
     mapped_file_size_commit_log: int = option(
         1 << 30, key="mappedFileSizeCommitLog", doc="bytes of one commit log file", validator=_record_fits
@@ -237,9 +249,15 @@ class StoreConfig:
         return self.transient_store_pool_enable and flushes_later and self.broker_role is not BrokerRole.SLAVE
 
     @property
-    def commit_log_path(self) -> Path:
-        """Where the commit log files lie."""
-        return self.commit_log_dir or self.root / "commitlog"
+    def commit_log_paths(self) -> tuple[Path, ...]:
+        """Where commit log files are made."""
+        paths = _paths(str(self.commit_log_dir)) if self.commit_log_dir is not None else ()
+        return paths or (self.root.expanduser() / "commitlog",)
+
+    @property
+    def read_only_commit_log_paths(self) -> tuple[Path, ...]:
+        """Where commit log files may lie besides."""
+        return tuple(path for path in _paths(self.read_only_commit_log_dirs) if path not in self.commit_log_paths)
 
     @property
     def consume_queue_file_size(self) -> int:

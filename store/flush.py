@@ -88,7 +88,7 @@ class FlushService:
             return
         new_files = self._synced_directory_end < dirty[-1][0].start
         try:
-            await self._in_thread(dirty, {self.log.files.directory} if new_files else ())
+            await self._in_thread(dirty, {file.path.parent for file, _ in dirty} if new_files else ())
         except OSError as error:
             if not is_passing(error):
                 self._give_up(f"flushing the commit log failed: {error}")

@@ -82,8 +82,13 @@ class MappedFile:
 
     @classmethod
     def open(cls, path: Path, start: int, size: int) -> "MappedFile":
-        """Open an existing file, taken to be full until recovery knows better."""
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        """Open an existing file, taken to be full until recovery knows better; only to read it where the disk is read-only."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return cls(path, start, size, fd, wrote=size, flushed=size)
 
     @property

@@ -4,7 +4,7 @@ Source: MappedFileQueue, RocketMQ 4.9.8.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
@@ -21,28 +21,37 @@ _LOOK_BYTES = 1 << 20
 
 @define(eq=False)
 class MappedFileQueue:
-    """The files of one directory in order; bytes `min_offset` to `max_offset` of the sequence are in them."""
+    """The files of one directory in order; bytes `min_offset` to `max_offset` of the sequence are in them.
+
+    Several directories take turns: file n goes to the one at n mod their count, in the order of their names, of those that
+    `has_room`; to any when none has. Files may also lie in `read_only` ones. Source: MultiPathMappedFileQueue, RocketMQ 4.9.8.
+    """
 
     directory: Path
     file_size: int
     size_key: str  # The configuration key of file_size, for messages.
     preallocate: bool = False
+    others: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] = ()
+    has_room: Callable[[Path], bool] = lambda _: True
     files: list[MappedFile] = field(factory=list, init=False)
 
     def load(self) -> None:
-        """Open what lies in the directory; a missing one is an empty queue.
+        """Open what lies in the directories; a missing one is an empty queue.
 
         Raises StoreDirectoryError when the files cannot be a queue of this file size. Foreign names are left alone, with one
         line in the log. A last file that is too short and holds nothing, left by a crash while it was made, is removed.
         """
         found = []
-        for path in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
-            if _is_ours(path):
-                found.append(path)
-            else:
-                log.warning(
-                    "a foreign entry in the store is ignored; RocketMQ 4.9 would not start over it", path=str(path)
-                )
+        for directory in (*self.writable, *self.read_only):
+            for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+                if _is_ours(path):
+                    found.append(path)
+                else:
+                    log.warning(
+                        "a foreign entry in the store is ignored; RocketMQ 4.9 would not start over it", path=str(path)
+                    )
+        found.sort(key=lambda path: path.name)
         if found and self._is_unfinished(found[-1]):
             log.warning("an unfinished last file, left by a crash, is removed", path=str(found[-1]))
             found.pop().unlink()
@@ -93,16 +102,25 @@ class MappedFileQueue:
         index = (offset - self.files[0].start) // self.file_size
         return self.files[index] if 0 <= index < len(self.files) else None
 
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        """The directories in which files are made."""
+        return (self.directory, *self.others)
+
     def path_of(self, start: int) -> Path:
-        """The path of the file that starts at `start`."""
-        return self.directory / f"{start:020d}"
+        """Where to make the file that starts at `start`."""
+        if not self.others:
+            return self.directory / f"{start:020d}"
+        directories = sorted(filter(self.has_room, self.writable)) or sorted(self.writable)
+        return directories[start // self.file_size % len(directories)] / f"{start:020d}"
 
     def create(self, start: int) -> MappedFile:
         """Make the file that starts at `start` and put it at the end. Raises OSError."""
         assert start % self.file_size == 0
-        if not self.directory.is_dir():
-            self.directory.mkdir(parents=True)
-        file = MappedFile.create(self.path_of(start), start, self.file_size, preallocate=self.preallocate)
+        path = self.path_of(start)
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True)
+        file = MappedFile.create(path, start, self.file_size, preallocate=self.preallocate)
         self.files.append(file)
         return file
 
@@ -141,7 +159,12 @@ class MappedFileQueue:
                 if self.preallocate:
                     os.posix_fallocate(last.fd, 0, self.file_size)
         if removed:
-            sync_directory(self.directory)
+            self.sync()
+
+    def sync(self) -> None:
+        """Make durable which files there are. Raises OSError."""
+        for directory in self.writable:
+            sync_directory(directory)
 
     def drop_first(self) -> MappedFile:
         """Take the first file, which was deleted, from the list. The caller closes it."""

@@ -137,9 +137,15 @@ class MessageStore:
         self.flags.set(Condition.NOT_OPEN, "the store is not open")
         self._root = config.root.expanduser()
         self.delays_ms = parse_delay_levels(config.message_delay_level)
-        directory = (config.commit_log_dir or self._root / "commitlog").expanduser()
+        directory, *others = config.commit_log_paths
         files = MappedFileQueue(
-            directory, config.mapped_file_size_commit_log, "mappedFileSizeCommitLog", preallocate=True
+            directory,
+            config.mapped_file_size_commit_log,
+            "mappedFileSizeCommitLog",
+            preallocate=True,
+            others=tuple(others),
+            read_only=config.read_only_commit_log_paths,
+            has_room=lambda path: self.disk_usage(path) * 100 <= config.disk_limits.forced,
         )
         self.commit_log = CommitLog(files, self.delays_ms)
         room = config.mapped_file_size_commit_log - RECORD_OVERHEAD_MAX
@@ -208,7 +214,7 @@ class MessageStore:
 
         Raises StoreDirectoryError when the directory cannot be opened as it lies, OSError when the disk refuses.
         """
-        for directory in (self._root, self.commit_log.files.directory, self._queues.directory):
+        for directory in (self._root, *self.commit_log.files.writable, self._queues.directory):
             make_directory(directory)
         self._lock_fd = take_lock(self._root / "lock")
         try:
@@ -613,6 +619,8 @@ class MessageStore:
 
     def _wants_spare(self) -> bool:
         files = self.commit_log.files.files
+        if self.commit_log.files.others:  # The next file may go to another disk, to which none can be moved.
+            return False
         return bool(files) and files[-1].wrote * 2 > files[-1].size
 
     async def _allocate_task(self) -> None:

@@ -111,9 +111,10 @@ class RetentionService:
     def look_at_disk(self) -> DiskState:
         """Refuse producers while the disk is too full."""
         root = self.config.root.expanduser()
-        paths = (self.log.files.directory, self.queues.directory if self.queues.directory.exists() else root)
         limits = self.config.disk_limits
-        self.disk = judge([self.disk_usage(path) for path in paths], limits)
+        least = min(map(self.disk_usage, self.log.files.writable))  # Of several directories the emptiest one counts.
+        queues = self.disk_usage(self.queues.directory if self.queues.directory.exists() else root)
+        self.disk = judge([least, queues], limits)
         if self.disk.is_full:
             reason = f"{self.disk.ratio:.0%} of the disk is used, more than diskSpaceWarningLevelRatio={limits.full} %: make room"
             if self.flags.set(Condition.DISK_FULL, reason):
@@ -170,7 +171,8 @@ class RetentionService:
                 age = (self.now_s() - ages.pop(0).modified_s) / 3600
                 log.info(what, file=file.path.name, age_hours=round(age, 1), fileReservedTime=hours, why=why)
                 await trio.sleep(self.config.delete_commit_log_files_interval_ms / 1000)
-            await self._sync(self.log.files.directory)
+            for directory in self.log.files.writable:
+                await self._sync(directory)
 
     def _tell(self) -> None:
         for listener in self.shortened:
