@@ -203,12 +203,19 @@ def test_a_sync_that_fails_once(tmp_path, said, armed, call, part):
         broker.end(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("part", ["commitlog", "consumequeue", "checkpoint", "index"])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT], ids=["ENOSPC", "EDQUOT"])
+@pytest.mark.parametrize(
+    ("number", "part"),
+    [
+        (errno.ENOSPC, "commitlog"),
+        (errno.EDQUOT, "commitlog"),
+        (errno.ENOSPC, "consumequeue"),
+        (errno.ENOSPC, "checkpoint"),
+        (errno.ENOSPC, "index"),
+        (errno.ENOSPC, "twinlog"),
+    ],
+)
 def test_a_write_that_stops_half_way(tmp_path, said, armed, number, part):
     """No half record stays, no unit is passed over, and it goes on by itself."""
-    if number == errno.EDQUOT and part != "commitlog":
-        pytest.skip("the same code as ENOSPC")
     broker = Broker(tmp_path / "store", said, {"flushConsumeQueueThoroughInterval": "200"}, armed.env)
     producer = Producer(broker)
     broker.start()

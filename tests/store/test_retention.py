@@ -386,6 +386,26 @@ async def test_what_is_not_on_the_disk_yet_stays(tmp_path, disk, wall, autojump_
     assert names(store) == list(range(1, FILES))
 
 
+async def test_a_crash_after_files_went(tmp_path, disk, wall, autojump_clock):
+    """What was noted about the store before does not fit any more, in parts; nothing that is there is lost over it."""
+    store = await filled(tmp_path, disk, wall)
+    disk.ratio = 0.86
+    await store.retention.clean()
+    for number in range(8):
+        store.put([put_message(body=bytes([100 + number]) * 700)])
+    await store.flusher.flush()
+    first, end = store.min_offset, store.max_offset
+    store._release()  # No clean stop.
+    again = MessageStore(store.config, disk_usage=disk)
+    again.load()
+    assert (again.min_offset, again.max_offset, again.dispatched_offset) == (first, end, end)
+    queue = again.queue("T1", 0)
+    assert (queue.min_offset, queue.max_offset) == (10, FILES + 8)
+    records = [again.message_at(queue.unit(n).phy_offset) for n in range(queue.min_offset, queue.max_offset)]
+    assert [bytes(record)[88] for record in records] == [20, 22, *range(100, 108)]
+    again._release()
+
+
 async def test_on_request(tmp_path, disk, wall, nursery, autojump_clock):
     """Now, and in the next rounds, whatever the hour; what is not old enough stays."""
     store = await filled(tmp_path, disk, wall, file_reserved_time_hours=2, delete_file_batch_max=3)
