@@ -15,7 +15,7 @@ from store.errors import MessageFormatError
 from store.message import SIZE_AND_MAGIC, decode_message
 from store.offline.dump import DumpedMessage, described
 from store.offline.file_series import FileSeries
-from store.offline.log_view import find_log_end
+from store.offline.log_view import LogEnd, find_log_end
 from store.offline.queue_view import view_queue
 from store.offline.walk import Gap, walk
 
@@ -111,7 +111,7 @@ def diff(
     left: Side, right: Side, *, with_queues: bool = False, progress: Progress = lambda _done, _total: None
 ) -> DiffReport:
     """Compare. Raises OSError."""
-    ends = [find_log_end(side.log, may_grow=side.may_grow) for side in (left, right)]
+    ends = [_end_of(side) for side in (left, right)]
     start = max(left.log.min_offset, right.log.min_offset)
     end = max(start, min(found.offset for found in ends))
     compared = _Comparison(left, right, start, end, progress)
@@ -142,6 +142,11 @@ def diff(
         difference=difference,
         queues=queues,
     )
+
+
+def _end_of(side: Side) -> LogEnd:
+    views = (view_queue(series, side.log.min_offset) for series in side.queues.values())
+    return find_log_end(side.log, views, may_grow=side.may_grow)
 
 
 @define

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
+from store.mapped_file import MappedFile
 from store.offline.finding import Finding, Kind, Severity
 
 _NAME_LENGTH = 20
@@ -37,15 +38,24 @@ class FileReader:
 
     _fds: dict[Path, int] = field(factory=dict, init=False)
 
-    def read(self, path: Path, position: int, size: int) -> bytes:
-        """Up to `size` bytes of a file; fewer where it ends. Raises OSError."""
+    def fd(self, path: Path) -> int:
+        """The descriptor of a file, until the next call. Raises OSError."""
         fd = self._fds.pop(path, None)
         if fd is None:
             if len(self._fds) >= _OPEN_FILES:
                 os.close(self._fds.pop(next(iter(self._fds))))
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._fds[path] = fd  # At the end: the first one is the one not used for longest.
-        return os.pread(fd, size, position)
+        return fd
+
+    def read(self, path: Path, position: int, size: int) -> bytes:
+        """Up to `size` bytes of a file; fewer where it ends. Raises OSError."""
+        return os.pread(self.fd(path), size, position)
+
+    def is_clear_from(self, path: Path, position: int) -> bool:
+        """Whether all bytes of a file from a position on are zero; holes are not read. Raises OSError."""
+        fd = self.fd(path)
+        return MappedFile(path, 0, os.fstat(fd).st_size, fd).is_clear_from(position)
 
     def close(self) -> None:
         """Give all descriptors back."""
@@ -90,6 +100,11 @@ class FileSeries:
             return b""
         position = offset - file.start
         return self.reader.read(file.path, position, max(0, min(size, self.file_size - position)))
+
+    def is_clear_from(self, offset: int) -> bool:
+        """Whether all bytes from `offset` on are zero, to the end of its file. Raises OSError."""
+        file = self.file_at(offset)
+        return file is None or self.reader.is_clear_from(file.path, offset - file.start)
 
     def read_across(self, offset: int, size: int) -> bytes:
         """As read(), going on in the following files as long as they are there. Raises OSError."""

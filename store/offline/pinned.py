@@ -24,8 +24,8 @@ class PinnedReader(FileReader):
             self._pinned[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def fd(self, path: Path) -> int:
-        """The descriptor of a pinned file."""
-        return self._pinned[path]
+        """The descriptor of a file; of a pinned one as long as this lives."""
+        return self._pinned[path] if path in self._pinned else FileReader.fd(self, path)
 
     def read(self, path: Path, position: int, size: int) -> bytes:
         """As FileReader.read; of pinned files with zeros for sectors that the disk does not read."""

@@ -89,7 +89,7 @@ def _walk_file(
         if done == end:
             return
         reason = scan.error or ("the file ends here" if len(data) < wanted else "an unfinished record")
-        found = next_record(log.read, done + 1, end, log.file_size)
+        found = None if log.is_clear_from(done) else next_record(log.read, done + 1, end, log.file_size)
         if may_grow and _has_changed(log, done, data[scan.consumed :]):
             at, looks = done, looks + 1
             if looks < _LOOKS_MAX:
