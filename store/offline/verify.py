@@ -269,13 +269,20 @@ class _Verification:
         for view in views:
             if view.file.size != view.layout.file_size:
                 self.findings.add(self._index_size(view))
-            self._add(check_index_file(view, may_grow=self.directory.is_running))
-            if view.end > 1 and not self.directory.is_running:
-                times = [self._timestamp_at(view.phy_offset(number)) for number in (1, view.end - 1)]
-                self._add(check_times(view, *times))
+            self._add(self._index_findings(view, is_newest=view is views[-1]))
         for stray in self.strays:
             self._check_stray(views, stray)
         self._check_items_behind(views)
+
+    def _index_findings(self, view: IndexView, *, is_newest: bool) -> Iterator[Finding]:
+        """What an index file says of itself. The newest is repaired, or dropped, by the start after a crash."""
+        severity = Severity.WARNING if is_newest and self.directory.has_crashed else Severity.ERROR
+        for finding in check_index_file(view, may_grow=self.directory.is_running):
+            yield evolve(finding, severity=severity)
+        if view.end > 1 and not self.directory.is_running:
+            times = [self._timestamp_at(view.phy_offset(number)) for number in (1, view.end - 1)]
+            for finding in check_times(view, *times):
+                yield evolve(finding, severity=severity)
 
     def _index_size(self, view: IndexView) -> Finding:
         return Finding(
@@ -298,9 +305,11 @@ class _Verification:
         if entry is not None and stray.key_hash in keys_of([entry]).hashes:
             return
         view = views[stray.file]
+        may_be_torn = self.directory.has_crashed and view is views[-1]
         self.findings.add(
             Finding(
                 kind=Kind.INDEX_ITEM,
+                severity=Severity.WARNING if may_be_torn else Severity.ERROR,
                 file=self.directory.relative(view.file.path),
                 position=view.layout.item_position(stray.number),
                 phy_offset=stray.phy_offset,

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from struct import Struct
 
@@ -287,7 +288,9 @@ def test_units_whose_tags_code_is_in_an_ext_unit(log_of_five):
 
 async def test_a_store_that_is_written_to_gives_no_false_alarm(tmp_path):
     """The end moves while it is looked for, and the queues follow the log a little later."""
-    store = MessageStore(golden.config(tmp_path))
+    root = tmp_path / "store"
+    sizes = {"max_hash_slot_num": 100, "max_index_num": 4000}
+    store = MessageStore(golden.config(root, **sizes))
     store.load()
     enough = False
 
@@ -301,14 +304,19 @@ async def test_a_store_that_is_written_to_gives_no_false_alarm(tmp_path):
     async with trio.open_nursery() as nursery:
         await nursery.start(store.run)
         await nursery.start(produce)
-        for _ in range(2):
-            found = await trio.to_thread.run_sync(report, tmp_path)
+        for number in range(2):
+            found = await trio.to_thread.run_sync(report, root)
             assert found.findings == ()
             assert found.records
+            copy = tmp_path / f"copy{number}"
+            without = shutil.ignore_patterns("lock")  # To close it would end the lock of this process.
+            await trio.to_thread.run_sync(partial(shutil.copytree, root, copy, ignore=without))
+            found = await trio.to_thread.run_sync(report, copy)
+            assert (found.errors, found.damaged_bytes) == (0, 0), found.findings
         enough = True
         nursery.cancel_scope.cancel()
     await store.close()
-    assert (await trio.to_thread.run_sync(report, tmp_path)).verdict is Verdict.SOUND
+    assert (await trio.to_thread.run_sync(report, root)).verdict is Verdict.SOUND
 
 
 def test_a_log_that_lost_its_end_is_an_error_after_a_clean_stop_only(master):
