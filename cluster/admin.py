@@ -51,6 +51,13 @@ class TopicSummary:
 
 
 @frozen
+class TopicList:
+    """Every topic that was asked for."""
+
+    topics: tuple[TopicSummary, ...]
+
+
+@frozen
 class Admin:
     """The operations, over one client."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cluster.cli.errors import CliError, sentence
-from cluster.cli.options import examples, format_option, namesrv_option, run_admin
+from cluster.cli.options import document_option, examples, format_option, namesrv_option, run_admin
 
 if TYPE_CHECKING:
     from cluster.client.producer import OutgoingMessage, SendResult
@@ -29,7 +29,7 @@ def topic_group() -> None:
     epilog=examples("twinlog topic list", "twinlog topic list --all -o json"),
 )
 @namesrv_option
-@format_option
+@document_option("cluster.admin:TopicList")
 @click.option("--all", "all_topics", is_flag=True, help="Also the topics that brokers make for themselves.")
 def list_topics(namesrv: str, fmt: str, all_topics: bool) -> None:
     """Show each topic: its queues, what may be done with it, and how many messages it holds.
@@ -38,10 +38,12 @@ def list_topics(namesrv: str, fmt: str, all_topics: bool) -> None:
     """
     topics = run_admin(namesrv, lambda admin: admin.list_topics(all_topics=all_topics))
 
-    from cluster.cli.render import Column, count, json_document, moment, table
+    from cluster.cli.render import Column, count, json_answer, moment, table
 
     if fmt == "json":
-        json_document(topics=topics)
+        from cluster.admin import TopicList
+
+        json_answer(TopicList(topics))
         return
     columns = [
         Column("TOPIC", lambda t: t.name),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from store.message import host_bytes
+from tests.cluster.cli.json_schema import violations
 
 
 def lines(result):
@@ -24,6 +25,15 @@ async def test_list_shows_a_serving_master_and_a_streaming_slave(cluster):
     assert (slave["lag_bytes"], slave["lag_seconds"]) == (0, 0)
     assert master["lag_bytes"] is None
     assert master["address"] == cluster.master.address
+
+
+async def test_what_is_printed_is_what_the_schema_says(cluster):
+    await cluster.twinlog("send", "orders", "hello")
+    await cluster.master.registration.register_all()
+    for command in (("list",), ("topic", "list")):
+        schema = json.loads((await cluster.twinlog(*command, "-o", "schema")).stdout)
+        document = json.loads((await cluster.twinlog(*command, "-o", "json")).stdout)
+        assert violations(document, schema) == []
 
 
 async def test_list_in_a_pipe_is_plain_columns(cluster):
