@@ -91,6 +91,7 @@ class CommitLog:
     delays_ms: tuple[int, ...] = ()  # Of levels 1, 2, ...
     next_queue_offsets: dict[tuple[str, int], int] = field(factory=dict, init=False)
     spare: MappedFile | None = field(default=None, init=False)  # A file made ahead; lies outside the log's directory.
+    takes_spares: bool = field(default=True, init=False)  # Whether such a file can be moved in.
     pending: UncommittedEnd | None = field(default=None, init=False)  # Takes what is appended, where buffers are used.
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 
@@ -228,13 +229,21 @@ class CommitLog:
 
     def _next_file(self, start: int) -> MappedFile:
         try:
-            if self.spare is None:
-                return self.files.create(start)
-            self.files.adopt(self.spare, start)
+            if self.spare is not None:
+                try:
+                    self.files.adopt(self.spare, start)
+                except OSError as error:
+                    if error.errno != errno.EXDEV:
+                        raise
+                    self.takes_spares = False  # commitlog/ is another disk than what is beside it.
+                    self.spare.delete()
+                else:
+                    file, self.spare = self.spare, None
+                    return file
+                self.spare = None
+            return self.files.create(start)
         except OSError as error:
             raise LogFileError(error.errno, error.strerror, str(self.files.path_of(start))) from error
-        file, self.spare = self.spare, None
-        return file
 
     def write_now(self, parts: Sequence[bytes | memoryview]) -> None:
         """Write at the log's end, each part into a file of its own: all of them or, when the disk refuses one, nothing."""

@@ -606,7 +606,7 @@ class MessageStore:
             if self.commit_log.pending is not None:
                 self.commit_log.pending.commit()
                 self._committed()
-            if self._lacks_file:
+            if self._lacks_file and self._takes_spares:
                 await self._make_spare()
         except OSError as error:
             self._disk_refuses("writing the commit log", error)
@@ -617,11 +617,13 @@ class MessageStore:
             if self.flags.clear(Condition.DISK_REFUSES) and not self.flags.why_not_appendable:
                 log.info("the disk takes bytes again, and so does the store")
 
+    @property
+    def _takes_spares(self) -> bool:
+        return self.commit_log.takes_spares and not self.commit_log.files.others  # Those may be on another disk.
+
     def _wants_spare(self) -> bool:
         files = self.commit_log.files.files
-        if self.commit_log.files.others:  # The next file may go to another disk, to which none can be moved.
-            return False
-        return bool(files) and files[-1].wrote * 2 > files[-1].size
+        return self._takes_spares and bool(files) and files[-1].wrote * 2 > files[-1].size
 
     async def _allocate_task(self) -> None:
         """Make the next file once the last one is half full, so that no producer waits for it."""

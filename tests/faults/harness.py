@@ -105,8 +105,8 @@ def mounted(path: Path, *arguments: str) -> Iterator[None]:
 
 
 @contextmanager
-def tmpfs(path: Path, *, megabytes: int) -> Iterator[Disk]:
-    with mounted(path, "-t", "tmpfs", "-o", f"size={megabytes}m", "twinlog-test"):
+def tmpfs(path: Path, *, megabytes: float) -> Iterator[Disk]:
+    with mounted(path, "-t", "tmpfs", "-o", f"size={round(megabytes * 1024)}k", "twinlog-test"):
         yield Disk(path)
 
 

@@ -17,6 +17,7 @@ from store.offset_waiters import PutStatus
 from store.record_scan import scan_records
 from store.running_flags import Condition
 from store.sync import SyncError, is_no_space, is_passing, sync_data
+from tests.faults.harness import tmpfs
 from tests.store.records import put_message, record_size
 
 FILE_SIZE = 1 << 14
@@ -270,3 +271,27 @@ async def test_whatever_is_refused_what_was_taken_stays(tmp_path, disk, seed):
     again = opened(tmp_path)
     assert [bodies(again, n) for n in taken] == list(taken.values())
     again._release()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("with_room", [True, False])
+async def test_a_log_on_a_disk_of_its_own(tmp_path, nursery, with_room):
+    """commitlog/ itself is a mount: no file that lies beside it can be moved in. Writing goes on as long as there is room."""
+    with tmpfs(tmp_path / "commitlog", megabytes=1 if with_room else 0.0625) as log_disk:
+        store = opened(tmp_path)
+        await nursery.start(store.run)
+        refused = []
+        for number in range(20):
+            (result,) = store.put([put_message(body=b"%d" % number + bytes(7000))])
+            if result.status is not PutStatus.PUT_OK:
+                refused.append(result.status)
+            await trio.sleep(0.01)
+        assert refused == ([] if with_room else [PutStatus.CREATE_MAPPED_FILE_FAILED] * 1 + refused[1:])
+        assert bool(refused) != with_room
+        assert store.flags.is_passing
+        store.dispatch_pending()
+        assert len(bodies(store)) == 20 - len(refused)
+        assert len(list(log_disk.path.iterdir())) == len(store.commit_log.files.files)
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await store.close()
