@@ -96,7 +96,7 @@ class IndexImage:
         slots, number, count = self.slots, self.next_item, self.layout.slots
         begin = self.begin_timestamp if self.begin_timestamp > 0 else _NEVER
         read, write, pack, changed = SLOT.unpack_from, SLOT.pack_into, ITEM.pack, self._pages.add
-        items, fresh = [], 0
+        items, fresh, last, seconds = [], 0, None, 0
         for key_hash, phy_offset, timestamp in zip(hashes, phy_offsets, timestamps, strict=False):
             at = key_hash % count * 4
             (previous,) = read(slots, at)
@@ -104,9 +104,9 @@ class IndexImage:
             changed(at >> _PAGE_BITS)
             if not previous:
                 fresh += 1
-            seconds = (timestamp - begin) // 1000
-            if not 0 <= seconds <= _SECONDS_MAX:
-                seconds = 0 if seconds < 0 else _SECONDS_MAX
+            if timestamp != last:
+                last = timestamp
+                seconds = min(max(0, (timestamp - begin) // 1000), _SECONDS_MAX)
             items.append(pack(key_hash, phy_offset, seconds, previous))
             number += 1
         done = len(items) - 1

@@ -7,14 +7,17 @@ not count. Sources: IndexService.buildIndex, MessageDecoder; RocketMQ 4.9.8.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from store.index_layout import absolute
 from store.java_hash import power_of_31, utf8_hashes, utf16_length
 from store.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from store.properties import KEYS, UNIQ_KEY, java_hash, parse_properties
 from store.record_scan import DispatchEntry
 
 _UNIQ_KEY, _KEYS = b"UNIQ_KEY\x01", b"KEYS\x01"
-_prefixes: dict[str, int] = {}
+_ANY_KEY = b"KEY"  # What both names have in common.
+_VALUE_AT = len(_UNIQ_KEY)
+_USUAL_SIZE = 32  # Characters of a UNIQ_KEY.
+_WORD, _SIGN = 1 << 32, 1 << 31
+_prefixes: dict[str, tuple[int, int]] = {}
 
 
 class Keyed(NamedTuple):
@@ -53,53 +56,40 @@ def _careful_keys(properties: bytes) -> list[bytes]:
 def keys_of(entries: Iterable[DispatchEntry]) -> Keyed:
     """The keys of all these messages."""
     keys: list[bytes] = []
-    prefixes: list[int] = []
+    shifted: list[int] = []  # The hashes of `topic#`, each shifted by the length of its key.
     phy_offsets: list[int] = []
     timestamps: list[int] = []
     for topic, _, _, phy_offset, _, _, timestamp, sys_flag, properties in entries:
         if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             continue
-        at = properties.find(_UNIQ_KEY)
-        start = at + 9
-        end = properties.find(b"\x02", start)
-        if (
-            at >= 0
-            and (not at or properties[at - 1] == 2)
-            and end != start < len(properties)
-            and properties.find(_UNIQ_KEY, start) < 0
-            and _KEYS not in properties
-        ):  # Nearly all messages: one unique key and nothing else.
-            keys.append(properties[start:] if end < 0 else properties[start:end])
-            count = 1
-        else:
-            found = message_keys(properties)
-            count = len(found)
-            keys += found
-        prefix = _prefixes[topic] if topic in _prefixes else _prefix(topic)
-        if count == 1:
-            prefixes.append(prefix)
+        prefix, usual = _prefixes[topic] if topic in _prefixes else _prefix(topic)
+        if properties.startswith(_UNIQ_KEY) and properties.find(_ANY_KEY, _VALUE_AT) < 0:
+            # Nearly all messages: one unique key and nothing else.
+            end = properties.find(b"\x02", _VALUE_AT)
+            key = properties[_VALUE_AT:] if end < 0 else properties[_VALUE_AT:end]
+            if len(key) == _USUAL_SIZE and key.isascii():
+                keys.append(key)
+                shifted.append(usual)
+                phy_offsets.append(phy_offset)
+                timestamps.append(timestamp)
+                continue
+        for key in message_keys(properties):
+            keys.append(key)
+            shifted.append(prefix * power_of_31(utf16_length(key)))
             phy_offsets.append(phy_offset)
             timestamps.append(timestamp)
-        else:
-            prefixes += [prefix] * count
-            phy_offsets += [phy_offset] * count
-            timestamps += [timestamp] * count
-    return Keyed(_with_prefixes(keys, prefixes), phy_offsets, timestamps)
+    # Without their signs, as Java's abs does it; for the least number, which has no counterpart, RocketMQ takes 0.
+    hashes = [
+        whole if (whole := (before + own) % _WORD) < _SIGN else (_WORD - whole) % _SIGN
+        for before, own in zip(shifted, utf8_hashes(keys), strict=True)
+    ]
+    return Keyed(hashes, phy_offsets, timestamps)
 
 
-def _prefix(topic: str) -> int:
+def _prefix(topic: str) -> tuple[int, int]:
+    """The hash of `topic#`, and the same with room for a key of the usual length behind."""
     prefix = java_hash(topic + "#") & 0xFFFFFFFF
+    both = prefix, prefix * power_of_31(_USUAL_SIZE)
     if len(_prefixes) < 100_000:
-        _prefixes[topic] = prefix
-    return prefix
-
-
-def _with_prefixes(keys: list[bytes], prefixes: list[int]) -> list[int]:
-    """The hashes as the index keeps them: of prefix and key, without a sign."""
-    lengths = list(map(len, keys)) if b"".join(keys).isascii() else list(map(utf16_length, keys))
-    usual, power = 32, power_of_31(32)
-    found = []
-    for length, prefix, key_hash in zip(lengths, prefixes, utf8_hashes(keys), strict=True):
-        signed = (prefix * (power if length == usual else power_of_31(length)) + key_hash) & 0xFFFFFFFF
-        found.append(signed if signed < 0x80000000 else absolute(signed - 0x100000000))
-    return found
+        _prefixes[topic] = both
+    return both

@@ -36,8 +36,10 @@ _SLICE = 256  # Records that are indexed before others have their turn: 1 ms or 
 _GATHER_SECONDS = 0.01  # Keys cost half when they come in numbers.
 _WRITE_SECONDS = 1.0
 _TRY_AGAIN_SECONDS = 1.0
-_PENDING_MAX = 20_000  # Records that wait to be indexed; from there on they are read from the log instead.
-_UNWRITTEN_MAX = 8 << 20  # Bytes of items in memory.
+_PENDING_MAX = (
+    2_000  # Records that wait for their turn: whoever is busy with new ones has to wait for these now and then.
+)
+_UNWRITTEN_MAX = 8 << 20
 
 
 @frozen
@@ -64,6 +66,9 @@ class IndexService:
     checkpoint: Checkpoint
     dispatched_offset: Callable[[], int]  # How far to follow.
     now: Callable[[], datetime] = field(default=datetime.now, kw_only=True)  # Local time, for names.
+    unwritten_max: int = field(
+        default=_UNWRITTEN_MAX, kw_only=True
+    )  # Bytes of items in memory; then the log keeps the rest.
     phy_offset: int = field(default=0, init=False)  # The keys of all messages below are in the index.
     is_level: bool = field(default=False, init=False)  # Whether records are taken from dispatch.
     failure: str = field(default="", init=False)  # Why nothing is indexed now.
@@ -131,7 +136,7 @@ class IndexService:
             return
         self._pending += entries
         if len(self._pending) > _PENDING_MAX:
-            self._fall_behind()
+            self._index_pending()
         self._wakeup.set()
 
     def truncate(self, phy_offset: int) -> None:
@@ -169,8 +174,6 @@ class IndexService:
             while self._pending:
                 self._index_pending(_SLICE)
                 await trio.lowlevel.checkpoint()
-            if self._files.unwritten_bytes > _UNWRITTEN_MAX:
-                self._fall_behind()
         else:
             await self._catch_up()
 
@@ -187,7 +190,7 @@ class IndexService:
 
     async def _catch_up(self) -> None:
         """Index the next stretch of the log."""
-        if self._files.unwritten_bytes > _UNWRITTEN_MAX:
+        if self._files.unwritten_bytes > self.unwritten_max:
             await self._write()
         offset, end = max(self.phy_offset, self.commit_log.min_offset), self.dispatched_offset()
         if offset >= end:
@@ -213,10 +216,12 @@ class IndexService:
         # Now, not before: records may have come meanwhile.
         self.is_level = not self._is_cut and self.phy_offset >= self.dispatched_offset()
 
-    def _index_pending(self, count: int = _PENDING_MAX) -> None:
+    def _index_pending(self, count: int | None = None) -> None:
         entries = self._pending[:count]
         del self._pending[:count]
         self._index(entries)
+        if self._files.unwritten_bytes > self.unwritten_max:
+            self._fall_behind()
 
     def _index(self, entries: Sequence[DispatchEntry]) -> None:
         if not entries:

@@ -7,7 +7,8 @@ a sum over its characters takes 2.4.
 """
 
 from collections.abc import Callable, Sequence
-from struct import Struct
+from operator import mul
+from struct import Struct, unpack
 
 from store.properties import java_hash
 
@@ -23,11 +24,17 @@ def power_of_31(exponent: int) -> int:
 
 
 _POWERS = tuple(pow(31, exponent, 1 << 32) for exponent in range(256))
+_FALLING_POWERS = _POWERS[::-1]
 
 
 def utf8_hash(text: bytes) -> int:
     """The hash of a text as unsigned 32 bit; bytes that are no UTF-8 count as Java reads them."""
-    return java_hash(text.decode("utf-8", "replace")) & _MASK
+    units = text.decode("utf-8", "replace").encode("utf-16-be")
+    count = len(units) // 2
+    if not 0 < count <= len(_POWERS):
+        return java_hash(text.decode("utf-8", "replace")) & _MASK
+    total: int = sum(map(mul, unpack(f">{count}H", units), _FALLING_POWERS[-count:]))
+    return total & _MASK
 
 
 def utf16_length(text: bytes) -> int:
@@ -48,9 +55,11 @@ def _hash_some(texts: Sequence[bytes]) -> list[int]:
     for width, hash_lanes in _FOLDS:
         if longest <= width:
             joined = b"".join([text if len(text) == width else text.rjust(width, b"\0") for text in texts])
-            return hash_lanes(joined) if joined.isascii() else list(map(utf8_hash, texts))
-    short = iter(_hash_some([text for text in texts if len(text) <= _WIDTH_MAX] or [b""]))
-    return [next(short) if len(text) <= _WIDTH_MAX else utf8_hash(text) for text in texts]
+            if joined.isascii():
+                return hash_lanes(joined)
+    plain = [len(text) <= _WIDTH_MAX and text.isascii() for text in texts]
+    together = iter(_hash_some([text for text, is_plain in zip(texts, plain, strict=True) if is_plain] or [b""]))
+    return [next(together) if is_plain else utf8_hash(text) for text, is_plain in zip(texts, plain, strict=True)]
 
 
 def _fold(width: int) -> Callable[[bytes], list[int]]:

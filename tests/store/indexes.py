@@ -71,18 +71,20 @@ def entries_of(log: CommitLog) -> list[DispatchEntry]:
     ]
 
 
-def make_index(root: Path, log: CommitLog, *, slots: int = SLOTS, items: int = ITEMS) -> IndexService:
+def make_index(root: Path, log: CommitLog, *, slots: int = SLOTS, items: int = ITEMS, **options: int) -> IndexService:
     """A service that follows the log to its end."""
     checkpoint = Checkpoint(root / "checkpoint")
     checkpoint.load()
     config = StoreConfig(root=root, max_hash_slot_num=slots, max_index_num=items)
     note = root / "twinlog" / "index-behind"
-    return IndexService(root / "index", note, log, config, checkpoint, lambda: log.max_offset, now=Clock())
+    return IndexService(root / "index", note, log, config, checkpoint, lambda: log.max_offset, now=Clock(), **options)
 
 
 async def until_level(index: IndexService) -> None:
     """Wait until the index has all of the log."""
-    while index.statistics().lag_bytes or not index.is_level:  # Bounded by the test's own limit: threads take real time.
+    while (
+        index.statistics().lag_bytes or not index.is_level
+    ):  # Bounded by the test's own limit: threads take real time.
         await trio.sleep(0.01)
 
 
