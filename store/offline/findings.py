@@ -1,4 +1,4 @@
-"""Gathers findings without growing with the damage: all are counted, the first ones are kept."""
+"""Gathers findings without growing with the damage: all are counted, the first ones of each kind are kept."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ from attrs import define, field
 
 from store.offline.finding import Finding, Kind, Severity
 
-KEPT_MAX = 1000
+KEPT_MAX = 200  # Of each kind and severity.
 
 
 @define(eq=False)
@@ -15,17 +15,24 @@ class Findings:
 
     kept: list[Finding] = field(factory=list)
     totals: Counter[tuple[Kind, Severity]] = field(factory=Counter)
+    _counts: Counter[tuple[Kind, Severity]] = field(factory=Counter, init=False)
 
     def add(self, finding: Finding) -> None:
         """Take one."""
         self.totals[finding.kind, finding.severity] += finding.count
-        if len(self.kept) < KEPT_MAX:
+        self._keep(finding)
+
+    def _keep(self, finding: Finding) -> None:
+        key = finding.kind, finding.severity
+        if self._counts[key] < KEPT_MAX:
+            self._counts[key] += 1
             self.kept.append(finding)
 
     def merge(self, other: "Findings") -> None:
         """Take all of another collection."""
         self.totals += other.totals
-        self.kept += other.kept[: KEPT_MAX - len(self.kept)]
+        for finding in other.kept:
+            self._keep(finding)
 
     def total(self, severity: Severity) -> int:
         """How many things of this severity there are."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from store.index_layout import HEADER, ITEM, SLOT
 from store.offline.finding import Finding, Kind
-from store.offline.index_items import IndexView
+from store.offline.index_view import IndexView
 
 _ITEMS_AT_ONCE = 16_384
 _LISTED_MAX = 100  # Of one kind and file; more of them are counted.

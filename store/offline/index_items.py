@@ -4,23 +4,20 @@ Brokers index record by record, so items and records lie in one order and can be
 An item that is out of order, for whatever reason, is a stray, to be looked at on its own.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from store.index_keys import keys_of
-from store.index_layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout
+from store.index_layout import ITEM
 from store.offline.directory import StoreDirectory
-from store.offline.file_series import FileReader, StoreFile
 from store.offline.finding import Finding, Kind, Severity
 from store.offline.findings import Findings
+from store.offline.index_view import IndexView, find_item, open_index
 from store.offline.walk import Gap, Window
 
 _ITEMS_AT_ONCE = 4096
 _LOOK_AROUND = 4  # Items beside a boundary that are looked at, in case that one of them is damaged.
-_SECONDS_MAX = 0x7FFFFFFF
-_SEARCHED_SLOTS_MAX = 2_000_000
 
 
 class Stray(NamedTuple):
@@ -31,123 +28,6 @@ class Stray(NamedTuple):
     key_hash: int
     phy_offset: int
     seconds: int
-
-
-@frozen
-class IndexView:
-    """An index file; `previous_end` is the end time of the one before it, if there is one."""
-
-    file: StoreFile
-    reader: FileReader
-    layout: IndexLayout
-    header: IndexHeader
-    previous_end: int | None = None
-
-    @property
-    def end(self) -> int:
-        """The number of the item behind the last one."""
-        return max(1, min(self.header.next_item, self.layout.items))
-
-    @property
-    def first_phy_offset(self) -> int:
-        """Where the record of the first item lies; header and item should say the same."""
-        return max(self.header.begin_phy_offset, self.phy_offset(1))
-
-    def items_at(self, number: int, count: int) -> bytes:
-        """Items from `number` on, raw, at most to the last one. Raises OSError."""
-        size = max(0, min(count, self.end - number)) * ITEM.size
-        raw = self.reader.read(self.file.path, self.layout.item_position(number), size)
-        return raw.ljust(size, b"\0")  # Of a file that was cut.
-
-    def phy_offset(self, number: int) -> int:
-        """Where the record of an item lies."""
-        phy_offset: int = ITEM.unpack(self.items_at(number, 1))[1]
-        return phy_offset
-
-    def seconds(self, number: int, timestamp: int) -> tuple[int, ...]:
-        """The time difference that the item of a record stored at `timestamp`, ms, should show; any of these; () for unknown."""
-        if number > 1:
-            return (_seconds(timestamp, self.header.begin_timestamp),)
-        return (0, _seconds(timestamp, self.previous_end)) if self.previous_end is not None else ()
-
-
-def _seconds(timestamp: int, begin: int) -> int:
-    """Source: IndexFile.putKey, RocketMQ 4.9.8."""
-    return min(max(0, (timestamp - begin) // 1000), _SECONDS_MAX) if begin > 0 else 0
-
-
-def open_index(directory: StoreDirectory) -> tuple[IndexView, ...]:
-    """The index files, oldest first. Raises OSError."""
-    views: list[IndexView] = []
-    if not directory.index_files:
-        return ()
-    layout = find_layout(directory)
-    for file in directory.index_files:
-        header = IndexHeader.unpack(directory.reader.read(file.path, 0, HEADER.size).ljust(HEADER.size, b"\0"))
-        previous_end = views[-1].header.end_timestamp if views else None
-        views.append(IndexView(file, directory.reader, layout, header, previous_end))
-    return tuple(views)
-
-
-def find_layout(directory: StoreDirectory) -> IndexLayout:
-    """How many slots and items: told, or four items to a slot as by default, or whatever agrees with the first items."""
-    room = directory.index_file_size - HEADER.size
-    told = directory.options.index_slots
-    guess = _with_slots(room, told or max(1, room // (SLOT.size + 4 * ITEM.size)))
-    file = directory.index_files[0]
-    is_default = guess.items == 4 * guess.slots and guess.file_size == directory.index_file_size
-    if told is not None or is_default or _agrees(directory.reader, file, guess):
-        return guess
-    for slots in range(1, min(room // SLOT.size, _SEARCHED_SLOTS_MAX)):
-        layout = _with_slots(room, slots)
-        if layout.file_size == room + HEADER.size and _agrees(directory.reader, file, layout):
-            return layout
-    return guess
-
-
-def _with_slots(room: int, slots: int) -> IndexLayout:
-    return IndexLayout(slots, max(0, room - slots * SLOT.size) // ITEM.size)
-
-
-def _agrees(reader: FileReader, file: StoreFile, layout: IndexLayout) -> bool:
-    """Whether the first items of a file look like items with so many slots: each is in its slot's chain."""
-    raw = reader.read(file.path, 0, HEADER.size)
-    count = min(IndexHeader.unpack(raw).next_item, layout.items, 9) if len(raw) == HEADER.size else 0
-    for number in range(1, count):
-        item = reader.read(file.path, layout.item_position(number), ITEM.size)
-        if len(item) < ITEM.size:
-            return False
-        key_hash, phy_offset, _, previous = ITEM.unpack(item)
-        slot = reader.read(file.path, HEADER.size + key_hash % layout.slots * SLOT.size, SLOT.size)
-        if key_hash < 0 or phy_offset < 0 or not 0 <= previous < number or SLOT.unpack(slot)[0] < number:
-            return False
-    return count > 1
-
-
-def find_item(views: Sequence[IndexView], phy_offset: int) -> tuple[int, int]:
-    """Number of file and item of the first item whose record lies at `phy_offset` or behind; (files, 1) for none.
-
-    One damaged item does not lead astray: neighbours are asked, too.
-    """
-    for number, view in enumerate(views):
-        low, high = 1, view.end
-        while low < high:
-            middle = (low + high) // 2
-            if _lies_before(view, middle, phy_offset):
-                low = middle + 1
-            else:
-                high = middle
-        if low < view.end:
-            return number, low
-    return len(views), 1
-
-
-def _lies_before(view: IndexView, number: int, phy_offset: int) -> bool:
-    """Whether this item belongs before an offset of the log: at an end of the file it alone says so, else two of three."""
-    first, last = max(1, number - 1), min(view.end - 1, number + 1)
-    if view.phy_offset(number) < phy_offset:
-        return last == number or view.phy_offset(first) < phy_offset or view.phy_offset(last) < phy_offset
-    return first != number and view.phy_offset(first) < phy_offset and view.phy_offset(last) < phy_offset
 
 
 @define(eq=False)

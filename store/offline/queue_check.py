@@ -14,7 +14,8 @@ from store.offline.directory import StoreDirectory
 from store.offline.file_series import FileSeries
 from store.offline.finding import Finding, Kind, Severity
 from store.offline.findings import Findings
-from store.offline.log_check import Jump, QueueKey, Segment, Suspect, read_units, wrong_number
+from store.offline.log_check import Jump, Segment, Suspect, wrong_number
+from store.offline.units import QueueKey, read_units
 from store.record_scan import SCHEDULE_TOPIC
 from store.unit_check import BLANK
 

@@ -18,7 +18,7 @@ from store.lock_file import take_lock
 from store.offline.directory import DirectoryOptions, StoreDirectory
 from store.offline.file_series import FileSeries
 from store.offline.index_builder import IndexBuilder
-from store.offline.index_items import find_layout
+from store.offline.index_view import find_layout
 from store.offline.log_view import find_log_end
 from store.offline.queue_builder import KeptQueue, QueueBuilder, queues_to_keep
 from store.offline.walk import Gap, walk_log

@@ -8,9 +8,9 @@ from attrs import frozen
 from store.index_layout import HEADER, ITEM, SLOT
 from store.offline.coverage import BLANK, FORMATS, INDEX_ITEM, Cover, covered_bits
 from store.offline.directory import StoreDirectory
-from store.offline.index_items import open_index
-from store.offline.log_check import QueueKey
+from store.offline.index_view import open_index
 from store.offline.queue_check import queue_ends
+from store.offline.units import QueueKey
 from store.offline.walk import Window, walk_log
 
 

@@ -13,7 +13,7 @@ from store.index_layout import HEADER, ITEM, SLOT
 from store.message import encode_message
 from store.offline.coverage import FORMATS, Cover, covered_bits, record_extents
 from store.offline.finding import Kind
-from store.offline.log_check import EXT_HEAD
+from store.offline.units import EXT_HEAD
 from tests.store.records import messages
 
 PAGES = Path(__file__).parents[3] / "docs" / "reference" / "formats"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import random
 import shutil
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from store.message_store import MessageStore
 from store.offline.directory import DirectoryOptions, StoreDirectory
 from store.offline.file_series import FileReader
 from store.offline.finding import Kind, Severity
-from store.offline.log_check import EXT_ADDRESS_MIN, EXT_HEAD
+from store.offline.units import EXT_ADDRESS_MIN, EXT_HEAD
 from store.offline.verify import Verdict, VerifyReport, verify
 from store.offline.walk import walk_log
 from store.unit_check import BLANK
@@ -421,3 +422,15 @@ def test_a_file_that_the_disk_does_not_give(master):
     assert found.damaged_bytes == golden.FILE_SIZE
     assert (Kind.UNREADABLE_FILE, f"commitlog/{golden.FILE_SIZE:020d}") in {(f.kind, f.file) for f in found.findings}
     assert found.log_end > 2 * golden.FILE_SIZE
+
+
+def test_much_damage_makes_a_short_report(master):
+    """All of it is counted; of each kind the first ones are listed."""
+    for path in (master / "index").iterdir():
+        overwrite(path, 440, random.Random(1).randbytes(8000))
+    (master / "commitlog" / f"{golden.FILE_SIZE:020d}").unlink()
+    found = report(master)
+    assert found.errors > 1000
+    assert len(found.findings) < 500
+    assert found.findings_omitted == found.errors + found.warnings - sum(f.count for f in found.findings) > 500
+    assert {Kind.INDEX_ITEM, Kind.UNIT_DANGLING, Kind.DAMAGED_RECORD} < {f.kind for f in found.findings}
