@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cluster.cli.log_dump import printable
 from cluster.cli.render import UNKNOWN, Column, count, moment, size, style, table
 from store.digest import decode
 from store.offline.cut_bytes import open_cut
@@ -132,7 +133,7 @@ def _field(record: "DiffRecord", name: str) -> str:
     value = getattr(record.message, name, None)
     if value is None:
         return UNKNOWN
-    text = moment(value) if name.endswith("_ms") else str(value)
+    text = moment(value) if name.endswith("_ms") else printable(str(value))
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 

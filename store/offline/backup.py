@@ -22,7 +22,7 @@ from pathlib import Path
 from attrs import define, field
 
 from store.offline import manifest
-from store.offline.backup_target import BackupTarget, open_target
+from store.offline.backup_target import BackupRefusedError, BackupTarget, open_target
 from store.offline.copying import copy_file, digest_of, read_stable
 from store.offline.directory import StoreDirectory
 from store.offline.file_series import FileReader, FileSeries, list_files
@@ -48,6 +48,8 @@ def back_up(directory: StoreDirectory, target: Path, progress: Progress = lambda
 
     Raises BackupRefusedError when it is none of these, BackupError when the copy is not what was read, OSError.
     """
+    if target.resolve().is_relative_to(directory.root.resolve()):
+        raise BackupRefusedError(f"{target} lies in the store itself")
     with open_target(target, directory.root) as opened:
         return opened.finished or _Backup(directory, opened, progress).run()
 
@@ -74,6 +76,7 @@ class _Backup:
             log = pin_growth(log, log_directories(self.directory), reader)
             end = find_log_end(log, may_grow=was_running).offset
             self._total = 2 * (end - log.min_offset)
+            self._check_room(log, end)
             log_files = list(self._copy_log(log, end, reader))
             self._compare_last_record(log, end)
         finally:
@@ -106,6 +109,13 @@ class _Backup:
         )
         self.target.finish(result)
         return result
+
+    def _check_room(self, log: FileSeries, end: int) -> None:
+        """Better now than after hours. What an earlier run copied is there already. Raises BackupError."""
+        place = os.statvfs(self.target.directory)
+        needed = end - log.min_offset - self.target.whole_bytes
+        if (free := place.f_bavail * place.f_frsize) < needed:
+            raise BackupError(f"{self.target.directory} has room for {free} bytes, the log takes {needed} more")
 
     def _add(self, count: int) -> None:
         self._done += count

@@ -38,6 +38,11 @@ class BackupTarget:
             return None
         return found if (self.directory / path).is_file() else None
 
+    @property
+    def whole_bytes(self) -> int:
+        """What an earlier run copied."""
+        return sum(file.data_size for file in self._whole.values())
+
     def note(self, file: BackedUpFile) -> None:
         """Remember a file that is whole and on disk. Raises OSError."""
         os.write(self._journal, orjson.dumps(asdict(file), option=orjson.OPT_APPEND_NEWLINE))

@@ -279,3 +279,20 @@ def test_what_the_disk_does_not_read_is_damage_and_the_rest_is_saved(tmp_path, m
     assert copy[: broken[0]] == whole[: broken[0]]
     assert not copy[slice(*broken)].strip(b"\0")
     assert copy[broken[1] : len(whole)] == whole[broken[1] :]
+
+
+def test_a_target_inside_the_store_is_refused(tmp_path):
+    filled(tmp_path / "a")
+    before = {path for path in tmp_path.rglob("*") if path.is_dir()}
+    with pytest.raises(BackupRefusedError, match="lies in the store itself"):
+        backup_of(tmp_path / "a", tmp_path / "a/commitlog/../backup")
+    assert {path for path in tmp_path.rglob("*") if path.is_dir()} == before
+
+
+def test_too_little_room_is_told_before_anything_is_copied(tmp_path, monkeypatch):
+    end = filled(tmp_path / "a").max_offset
+    small = os.statvfs_result((4096, 4096, 1000, 3, 3, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _path: small)
+    with pytest.raises(BackupError, match=f"room for {3 * 4096} bytes, the log takes {end} more"):
+        backup_of(tmp_path / "a", tmp_path / "b")
+    assert not list((tmp_path / "b").rglob("0*"))
