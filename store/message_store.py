@@ -422,6 +422,11 @@ class MessageStore:
                 self._commit_refused(error)
             self._committed()
 
+    async def flush(self) -> None:
+        """Bring all that was put so far to the disk, as far as it lets itself be written."""
+        self.commit_pending()
+        await self.flusher.flush()
+
     def _commit_refused(self, error: OSError) -> None:
         self._disk_refuses("writing the commit log", error)
         if Condition.FAILED in self.flags and self.commit_log.pending is not None:

@@ -141,7 +141,7 @@ class Broker(BrokerParts):
             with trio.move_on_after(UNREGISTER_SECONDS_MAX):
                 await self.registration.unregister_all()
         if not self.is_slave:
-            await self.store.flusher.flush()  # The file may say only what is on disk.
+            await self.store.flush()  # The file may say only what is on disk.
             self.schedule.confirm()
             await self.schedule.flush()
         self._note_offsets()

@@ -173,6 +173,7 @@ class BrokerParts:
             interval_ms=config.transaction_check_interval_ms,
             now_ms=self.now_ms,
             producer_of=lambda group: self.producers.next_of(group, _is_idle),
+            flush=self.store.flush,
         )
         self.slave_sync = SlaveSynchronize(
             client=self.remoting,

@@ -6,7 +6,7 @@ offsets of the group CID_RMQ_SYS_TRANS. Sources: TransactionalMessageCheckServic
 AbstractTransactionalMessageCheckListener (RocketMQ 4.9.8). Other than there, all op messages are read before a producer is asked.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import structlog
@@ -45,6 +45,8 @@ ROUND_SECONDS_MAX = 60.0
 
 
 class _Store(Protocol):
+    @property
+    def flushed_offset(self) -> int: ...
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue: ...
     def message_of(self, topic: str, queue_id: int, queue_offset: int) -> memoryview | None: ...
     def put(self, messages: list[PutMessage]) -> list[PutResult]: ...
@@ -56,7 +58,7 @@ class _Producer(Protocol):
 
 @define(kw_only=True, eq=False)
 class TransactionCheckService:
-    """`producer_of` gives the connection of one producer of a group."""
+    """`producer_of` gives the connection of one producer of a group, `flush` brings the whole log to the disk."""
 
     store: _Store
     offsets: ConsumerOffsetManager
@@ -65,6 +67,9 @@ class TransactionCheckService:
     interval_ms: int
     now_ms: Callable[[], int]
     producer_of: Callable[[str], _Producer | None]
+    flush: Callable[[], Awaitable[None]]
+    _unsaved: int = field(default=0, init=False)  # Where to go on, when that is not on disk yet.
+    _copies_end: int = field(default=0, init=False)  # Of the last copy that was put, in the log.
     _ended: EndedHalves = field(factory=lambda: EndedHalves(0), init=False)
     _alone: set[str] = field(factory=set, init=False)  # Groups without a producer, each logged once.
 
@@ -84,7 +89,7 @@ class TransactionCheckService:
         first_half, first_op = self._offset_of(halves), self._offset_of(ops)
         if first_op != self._ended.done_offset:
             self._ended = EndedHalves(first_op)
-        position, worked_off = first_half, 0
+        position, worked_off = max(first_half, self._unsaved), 0
         started_ms, deadline = self.now_ms(), trio.current_time() + ROUND_SECONDS_MAX
         try:
             while position < halves.max_offset and trio.current_time() < deadline:
@@ -97,10 +102,16 @@ class TransactionCheckService:
                     if not self._deal_with(halves, position, started_ms):
                         break
                 position += 1
+            if self._copies_end > self.store.flushed_offset:
+                await self.flush()
         finally:
-            self._ended.passed(position)
-            self._commit(halves, first_half, position)
-            self._commit(ops, first_op, self._ended.done_offset)
+            self._unsaved = position
+            # What is passed is not looked at again, also by the next start: its copy must be there then.
+            if self._copies_end <= self.store.flushed_offset:
+                self._unsaved = 0
+                self._ended.passed(position)
+                self._commit(halves, first_half, position)
+                self._commit(ops, first_op, self._ended.done_offset)
 
     def _offset_of(self, queue: ConsumeQueue) -> int:
         stored = self.offsets.query(TRANSACTION_GROUP, queue.topic, queue.queue_id)
@@ -163,7 +174,10 @@ class TransactionCheckService:
     def _put(self, copy: PutMessage) -> PutResult | None:
         """None: the store takes nothing now."""
         (result,) = self.store.put([copy])
-        return result if result.status is PutStatus.PUT_OK else None
+        if result.status is not PutStatus.PUT_OK:
+            return None
+        self._copies_end = result.end_offset
+        return result
 
     def _ask(self, half: Message, copy: PutResult) -> None:
         """Send request 39 to one producer of the group; without one the next round tries again."""

@@ -325,6 +325,19 @@ async def test_a_store_that_takes_nothing_ends_the_round(here):
     assert await here.check() == [1]
 
 
+async def test_a_round_that_is_not_on_disk_is_not_over(here):
+    """After a power loss the copy would be gone, and an offset behind the first one would forget the transaction."""
+    here.begin()
+    here.broker.transactions.flush = trio.lowlevel.checkpoint  # A disk that does not get on.
+    assert await here.check(6_000) == [1]
+    assert here.broker.store.flushed_offset == 0
+    assert here.offset(HALF) == -1
+    assert await here.check(6_000) == [2], "meanwhile it goes on"
+    here.broker.transactions.flush = here.broker.store.flush
+    assert await here.check(6_000) == [3]
+    assert here.offset(HALF) == 3
+
+
 async def test_op_messages_of_5x_name_several(here):
     for _ in range(4):
         here.begin()
