@@ -96,8 +96,9 @@ class IndexService:
         self._is_off = False
         try:
             self._files.load(after_crash=after_crash)
-            self._cut_at = load_note(self.note_path)
-            self._has_note = self._is_cut
+            if (note := load_note(self.note_path)) is not None:
+                self._has_note = True
+                self._cut_later(note)
         except (StoreDirectoryError, OSError) as error:
             self._is_off, self.failure = True, str(error)
             log.warning("queries by key find nothing, and no keys are indexed", reason=self.failure)
@@ -289,7 +290,7 @@ class IndexService:
 
     def delete_before(self, min_offset: int) -> None:
         """The log was shortened: delete the files with no message at or behind an offset, but never the newest."""
-        if not self._is_sound:
+        if not self._is_sound and self.config.message_index_enable:  # The files are being looked at.
             return
         try:
             self._files.delete_before(min_offset)

@@ -4,6 +4,7 @@ import random
 import shutil
 from datetime import datetime
 
+import attrs
 import pytest
 import trio
 from structlog.testing import capture_logs
@@ -304,6 +305,23 @@ async def test_files_of_another_size_are_left_alone(ledger, autojump_clock):
     assert await other.find("T1", "a", 64, 0, 1 << 62) == []
     await other.close()
     assert {path: path.read_bytes() for path in (ledger.root / "index").iterdir()} == before
+    async with running(ledger.index()):
+        pass
+    assert_same(index_files(ledger.root), ledger.expected())
+
+
+async def test_an_index_that_is_switched_off_answers_what_it_has(ledger, autojump_clock):
+    """Later it takes up what it missed, whoever wrote in between."""
+    await fill(ledger, 40)
+    before = index_files(ledger.root)
+    index = ledger.index()
+    index.config = attrs.evolve(index.config, message_index_enable=False)
+    index.load(after_crash=False)
+    await index.run()
+    index.feed(ledger.put_any(40))
+    assert await index.find("T1", "a", 64, 0, 1 << 62)
+    await index.close()
+    assert index_files(ledger.root) == before
     async with running(ledger.index()):
         pass
     assert_same(index_files(ledger.root), ledger.expected())
