@@ -4,63 +4,40 @@ After a start and then every scrubIntervalHours, file by file, the newest first.
 is compared with its digest, where it has one, and each unit of a queue with the record that it should lead to. What is read and
 sound needs no check any more when it is served.
 
-A thread walks a piece at a time and sleeps in between, for a Python loop in a thread holds up the loop of the broker: at most
-`_SLICE_SECONDS` without a pause, and in all no more than one part in `_SHARE` of a core.
+A thread walks a piece at a time and sleeps in between, for a Python loop in a thread holds up the loop of the broker: at most a
+millisecond without a pause, and in all no more than a fifth of a core.
 """
 
-import errno
 import time
-from collections.abc import Iterable, Iterator
+from functools import partial
 
 import structlog
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from store.commit_log import CommitLog
-from store.consume_queue import UNIT, ConsumeQueue, Unit
 from store.consume_queue_table import ConsumeQueueTable
 from store.damage import DamagedRanges
 from store.digest import Block, digest
 from store.digest_service import DigestService
+from store.flipped_bit import find_flipped_bit, without_bodies
 from store.known_damage import KnownDamage
 from store.log_range import LogRange
-from store.message import MAGIC_BLANK, QUEUELESS, RECORD_V4, SIZE_AND_MAGIC, TRANSACTION_MASK
+from store.patient_reader import PatientReader
 from store.read_check import ReadCheck
 from store.record_scan import DispatchEntry, scan_records
 from store.resync import next_record
+from store.scrub_walk import Piece, differing_blocks, walk
+from store.unit_scrub import UnitScrub
 
 log = structlog.get_logger()
 
 _FIRST_SECONDS = 10.0  # After a start: others have more to do then.
 _PIECE = 1 << 20  # Bytes for one trip to a thread.
-_WINDOW = 64 << 10  # Bytes that are walked without a pause.
-_SLICE_SECONDS = 0.001
-_SHARE = 5
-_ENTRIES_AT_A_TIME = 500  # Units that the loop compares without a pause.
 _SEARCHES_MAX = 16  # Blocks of one round in which a flipped bit is looked for: up to a second or two of CPU each.
 _LOOK_UP_MAX = 20  # Damaged ranges of one round that are looked up in the queues.
 _HOUR = 3600.0
-_PAGE = 4096
 _LOOK_BACK = 8 << 20
-_HEAD_SIZE_MAX = RECORD_V4.size + 2 * 12  # With two IPv6 hosts.
-_AROUND_TOPIC_MAX = 2 + 2  # The lengths of topic and properties.
-
-
-@frozen
-class Piece:
-    """What a thread found from one offset to `end`: records, and bytes that are none."""
-
-    end: int
-    entries: list[DispatchEntry]
-    broken: list[tuple[int, int, str]]
-
-
-@define(eq=False)
-class _Run:
-    """Messages `start` to `end` of a queue, one behind the other and sound."""
-
-    start: int
-    end: int
 
 
 @define(eq=False)
@@ -153,7 +130,7 @@ class ScrubService:
         offset, cuts = start, self.digest.cuts
         before = [known for known in self.known.damaged if known[0] < end and known[1] > start]
         broken = DamagedRanges()
-        runs: dict[ConsumeQueue, _Run] = {}
+        units = UnitScrub(self.queues, self.check)
         differing: list[Block] = []
         while offset < end:
             began = trio.current_time()
@@ -164,7 +141,7 @@ class ScrubService:
                 broken.add(broken_start, broken_end)
                 self.known.record(broken_start, broken_end, found)
                 self._distrust(broken_start, broken_end)
-            await self._compare_units(piece.entries, runs)
+            await units.compare(piece.entries)
             differing += await self._differing_blocks(offset, piece.end)
             size = piece.end - offset
             self.scrubbed_bytes += size
@@ -172,8 +149,7 @@ class ScrubService:
             await trio.sleep_until(began + size / self.bytes_per_second)
         if cuts != self.digest.cuts:
             return
-        for queue, run in runs.items():
-            self.check.trust(queue, run.start, run.end)
+        units.trust()
         for block in differing:  # Afterwards: it may find that some of them are not to be trusted.
             await self._explain(block)
         for known_start, known_end in before:
@@ -188,9 +164,6 @@ class ScrubService:
             self.check.distrust_damaged(self.queues, start, end)
         elif self._broken_ranges == _LOOK_UP_MAX:
             self.check.distrust(self.queues)  # All of them: to look up each range in each queue would hold up the loop.
-
-    def _is_cached(self, offset: int) -> bool:
-        return offset >= self.log.max_offset - self.cached_bytes
 
     # Records
 
@@ -210,7 +183,7 @@ class ScrubService:
                     if scan.consumed < len(data):
                         return False
                     at += scan.consumed
-                return not _differing(PatientReader(bytes_), blocks)
+                return not differing_blocks(PatientReader(bytes_), blocks)
         except OSError:
             return False
 
@@ -220,82 +193,15 @@ class ScrubService:
         with LogRange.open(self.log, offset, file_end) as bytes_:
             if bytes_.start != offset:
                 return None
-            return await trio.to_thread.run_sync(self._walk, PatientReader(bytes_), min(end, offset + _PIECE))
-
-    def _walk(self, reader: "PatientReader", upto: int) -> Piece:
-        """In a thread: the records that begin below `upto`."""
-        bytes_, file_size = reader.bytes_, self.log.file_size
-        start = offset = bytes_.start
-        window, pace = _WINDOW, _Pace()
-        is_cached = self._is_cached(start)
-        if not is_cached:
-            bytes_.forget_cached(start, upto - start)
-        entries: list[DispatchEntry] = []
-        broken: list[tuple[int, int, str]] = []
-        while offset < upto:
-            data = reader.read(offset, window)
-            scan = scan_records(data, offset, file_size, check_crc=True, delays_ms=self.delays_ms)
-            entries += scan.entries
-            offset += scan.consumed
-            error = scan.error
-            if error is None and scan.consumed == 0:
-                if _is_blank(data, offset, file_size):
-                    offset = bytes_.end  # The rest is looked at with its blocks.
-                elif len(data) < window:
-                    error = "a record that does not end"
-                else:
-                    window = max(window * 2, scan.needed)
-            elif scan.consumed:
-                window = _WINDOW
-            if error is not None:
-                found = next_record(reader.read, offset + 1, bytes_.end, file_size)
-                behind = bytes_.end if found is None else found
-                unreadable = reader.unreadable_in(offset, behind)
-                broken.append((offset, behind, f"the disk does not read it ({unreadable})" if unreadable else error))
-                offset = behind
-            pace.rest()
-        if not is_cached:
-            bytes_.forget_cached(start, upto - start)  # It must not drive out what consumers read.
-        return Piece(offset, entries, broken)
-
-    # Units
-
-    async def _compare_units(self, entries: list[DispatchEntry], runs: dict[ConsumeQueue, _Run]) -> None:
-        for at in range(0, len(entries), _ENTRIES_AT_A_TIME):
-            by_queue: dict[tuple[str, int], list[DispatchEntry]] = {}
-            for entry in entries[at : at + _ENTRIES_AT_A_TIME]:
-                if entry.sys_flag & TRANSACTION_MASK not in QUEUELESS:
-                    by_queue.setdefault((entry.topic, entry.queue_id), []).append(entry)
-            for (topic, queue_id), group in by_queue.items():
-                queue = self.queues.find(topic, queue_id)
-                if queue is not None:
-                    for run in _consecutive(group):
-                        self._compare_run(queue, run, runs)
-            await trio.lowlevel.checkpoint()
-
-    def _compare_run(self, queue: ConsumeQueue, entries: list[DispatchEntry], runs: dict[ConsumeQueue, _Run]) -> None:
-        first, count = entries[0].queue_offset, len(entries)
-        there, expected = _units(queue, first, count), b"".join(UNIT.pack(*entry[3:6]) for entry in entries)
-        if there == expected:
-            self._good(queue, first, first + count, runs)
-            return
-        for entry, unit in zip(entries, UNIT.iter_unpack(there), strict=False):
-            # A record of a topic that was deleted and made anew has no unit: another one has its number now.
-            sound = self.check.unit(queue, entry.queue_offset, *unit)
-            if Unit(*unit).is_blank and entry.queue_offset >= queue.min_offset:
-                says = f"it is a blank, but its message lies at {entry.phy_offset}"
-                self.known.unit(queue.topic, queue.queue_id, entry.queue_offset, says)
-            elif sound is None:
-                self.check.distrust_below(queue, entry.queue_offset + 1)
-            elif sound == unit[1:] and unit[0] == entry.phy_offset:
-                self._good(queue, entry.queue_offset, entry.queue_offset + 1, runs)
-
-    def _good(self, queue: ConsumeQueue, start: int, end: int, runs: dict[ConsumeQueue, _Run]) -> None:
-        run = runs.get(queue)
-        if run is None or run.end != start:
-            runs[queue] = _Run(start, end)
-        else:
-            run.end = end
+            in_thread = partial(
+                walk,
+                PatientReader(bytes_),
+                min(end, offset + _PIECE),
+                file_size=self.log.file_size,
+                delays_ms=self.delays_ms,
+                is_cached=offset >= self.log.max_offset - self.cached_bytes,
+            )
+            return await trio.to_thread.run_sync(in_thread)
 
     # Blocks that differ
 
@@ -308,7 +214,7 @@ class ScrubService:
             if blocks:
                 with LogRange.open(self.log, blocks[0].start, blocks[-1].end) as bytes_:
                     if (bytes_.start, bytes_.end) == (blocks[0].start, blocks[-1].end):
-                        differing += await trio.to_thread.run_sync(_differing, PatientReader(bytes_), blocks)
+                        differing += await trio.to_thread.run_sync(differing_blocks, PatientReader(bytes_), blocks)
         return differing
 
     async def _explain(self, block: Block) -> None:
@@ -332,7 +238,7 @@ class ScrubService:
         flipped = None
         if self._searches < _SEARCHES_MAX:
             self._searches += 1
-            unprotected = [at - block.start for at in _without_bodies(records, block.start, block.end)]
+            unprotected = [at - block.start for at in without_bodies(records, block.start, block.end)]
             flipped = await trio.to_thread.run_sync(
                 find_flipped_bit, data, block.digest, unprotected, abandon_on_cancel=True
             )
@@ -372,114 +278,3 @@ class ScrubService:
                 offset = piece.end
             at = file_end
         return found
-
-
-@define(eq=False)
-class PatientReader:
-    """Reads what can be read: pages that the disk refuses are zeros, and noted."""
-
-    bytes_: LogRange
-    _unreadable: list[tuple[int, OSError]] = field(factory=list, init=False)
-
-    def read(self, offset: int, size: int) -> bytes:
-        """As LogRange.read(). Raises OSError unless it is the disk's I/O error."""
-        try:
-            return self.bytes_.read(offset, size)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-        pieces, end = [], min(offset + size, self.bytes_.end)
-        while offset < end:
-            part = min(end, offset - offset % _PAGE + _PAGE) - offset
-            try:
-                pieces.append(self.bytes_.read(offset, part))
-            except OSError as error:
-                self._unreadable.append((offset, error))
-                pieces.append(bytes(part))
-            offset += part
-        return b"".join(pieces)
-
-    def unreadable_in(self, start: int, end: int) -> str:
-        """What the disk said about the first page there that it did not read; empty when it read all."""
-        return next((f"{error} at {offset}" for offset, error in self._unreadable if start <= offset < end), "")
-
-
-@define(eq=False)
-class _Pace:
-    """Lets a thread sleep so much that it keeps to its share of a core."""
-
-    _began: float = field(factory=time.monotonic, init=False)
-
-    def rest(self) -> None:
-        """Call it after each step."""
-        busy = time.monotonic() - self._began
-        if busy >= _SLICE_SECONDS:
-            time.sleep(busy * (_SHARE - 1))
-            self._began = time.monotonic()
-
-
-def _differing(reader: PatientReader, blocks: list[Block]) -> list[Block]:
-    """In a thread: those of the blocks that are not what their digests say."""
-    found, pace = [], _Pace()
-    for block in blocks:
-        if digest(reader.read(block.start, block.end - block.start)) != block.digest:
-            found.append(block)
-        pace.rest()
-    return found
-
-
-def _is_blank(data: bytes, offset: int, file_size: int) -> bool:
-    if len(data) < SIZE_AND_MAGIC.size:
-        return False
-    return SIZE_AND_MAGIC.unpack_from(data) == (file_size - offset % file_size, MAGIC_BLANK)
-
-
-def _consecutive(entries: list[DispatchEntry]) -> Iterator[list[DispatchEntry]]:
-    """Stretches in which each message is the next one of its queue."""
-    start = 0
-    for at in range(1, len(entries) + 1):
-        if at == len(entries) or entries[at].queue_offset != entries[at - 1].queue_offset + 1:
-            yield entries[start:at]
-            start = at
-
-
-def _units(queue: ConsumeQueue, first: int, count: int) -> bytes:
-    """The units of `count` messages, across files; fewer where there are none."""
-    pieces: list[bytes] = []
-    while count and (piece := queue.read(first, count)):
-        pieces.append(piece)
-        first += len(piece) // UNIT.size
-        count -= len(piece) // UNIT.size
-    return b"".join(pieces)
-
-
-def _without_bodies(entries: list[DispatchEntry], start: int, end: int) -> Iterator[int]:
-    """The offsets in a range where no CRC would tell of a change."""
-    at = start
-    for entry in entries:
-        behind = entry.phy_offset + entry.size
-        body_end = behind - len(entry.properties) - len(entry.topic.encode()) - _AROUND_TOPIC_MAX
-        body_start = entry.phy_offset + _HEAD_SIZE_MAX  # Some bytes too many are looked at; that is no matter.
-        if body_start < body_end:
-            yield from range(at, min(body_start, end))
-            at = max(at, body_end)
-    yield from range(at, end)
-
-
-def find_flipped_bit(data: bytearray, expected: bytes, positions: Iterable[int]) -> tuple[int, int] | None:
-    """Position and bit (0: the lowest) of the one flip that makes `data` what it was; None when there is no such.
-
-    For a thread: 64 KiB take up to a second or two, in slices.
-    """
-    began = time.monotonic()
-    for number, position in enumerate(positions):
-        right = data[position]
-        for bit in range(8):
-            data[position] = right ^ (1 << bit)
-            if digest(data) == expected:
-                return position, bit
-        data[position] = right
-        if not number % 32 and time.monotonic() - began >= _SLICE_SECONDS:
-            time.sleep(_SLICE_SECONDS * (_SHARE - 1))
-            began = time.monotonic()
-    return None

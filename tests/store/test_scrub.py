@@ -10,15 +10,17 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store import scrub as scrub_module
+from store import patient_reader, unit_scrub
 from store.config import StoreConfig
 from store.consume_queue import UNIT
 from store.digest import Block, digest, floor_block
+from store.flipped_bit import find_flipped_bit
 from store.known_damage import KnownDamage
 from store.log_range import LogRange
 from store.message import TRANSACTION_PREPARED, decode_message
 from store.message_store import MessageStore
-from store.scrub import PatientReader, ScrubService, find_flipped_bit
+from store.patient_reader import PatientReader
+from store.scrub import ScrubService
 from tests.store.records import HOST_V6, put_message
 
 FILE_SIZE = 100_000
@@ -26,7 +28,7 @@ FILE_SIZE = 100_000
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch):
-    monkeypatch.setattr(scrub_module, "_SHARE", 1)
+    monkeypatch.setattr(patient_reader, "SHARE", 1)
 
 
 def opened(root, **options):
@@ -480,7 +482,7 @@ async def test_a_queue_that_cannot_be_read_does_not_end_the_broker(store, autoju
     def units(queue, first, count):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(scrub_module, "_units", units)
+    monkeypatch.setattr(unit_scrub, "_units", units)
     store.scrub.interval_hours = 0
     await store.scrub.run()
     assert store.scrub.rounds == 0
