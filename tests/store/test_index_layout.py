@@ -1,0 +1,123 @@
+"""The layout of an index file, and the rules around it that need no file."""
+
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.index_image import IndexImage, page_runs
+from store.index_keys import keys_of, message_keys
+from store.index_layout import IndexHeader, IndexLayout, absolute, index_hash, next_name
+from store.properties import parse_properties
+from store.record_scan import DispatchEntry
+from tests.store.indexes import java_abs, java_hash
+
+NOW = datetime(2026, 1, 31, 23, 59, 59, 123_999)
+
+
+def test_the_default_file_has_rocketmqs_size():
+    layout = IndexLayout(5_000_000, 20_000_000)
+    assert layout.file_size == 420_000_040
+    assert layout.item_position(1) == 40 + 20_000_000 + 20
+
+
+def test_hashes_have_no_sign_and_the_least_number_none_at_all():
+    assert index_hash("TopicTest", "k1") == 2746024
+    assert absolute(-(1 << 31)) == 0
+    assert absolute(-5) == absolute(5) == 5
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (None, "20260131235959123"),
+        ("20260131235959122", "20260131235959123"),
+        ("20260131235959123", "20260131235959124"),
+        ("20260201000000999", "20260201000001000"),  # The clock went back.
+        ("20260131235959999", "20260131235960000"),  # No time, but a number, and in order.
+    ],
+)
+def test_a_name_is_local_time_but_always_behind_the_last(last, expected):
+    assert next_name(NOW, last) == expected
+
+
+def test_a_header_that_says_item_0_means_1():
+    assert IndexHeader.unpack(bytes(40)).next_item == 1
+    assert IndexHeader().pack() == bytes(40)
+    assert IndexHeader.unpack(IndexHeader(1, 2, 3, 4, 5, 6).pack()) == IndexHeader(1, 2, 3, 4, 5, 6)
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ("", []),
+        ("UNIQ_KEY\x01u", ["u"]),
+        ("UNIQ_KEY\x01u\x02", ["u"]),  # As 5.x ends them.
+        ("KEYS\x01 a  b \x02UNIQ_KEY\x01u\x02TAGS\x01t", ["u", "a", "b"]),
+        ("KEYS\x01a a", ["a", "a"]),
+        ("KEYS\x01 ", []),
+        ("UNIQ_KEY\x01\x02KEYS\x01", []),
+        ("UNIQ_KEY\x01first\x02UNIQ_KEY\x01last", ["last"]),
+        ("UNIQ_KEY\x01first\x02UNIQ_KEY\x01", ["first"]),
+        ("KEYS\x01a\x02KEYS\x01", ["a"]),
+        ("MY_UNIQ_KEY\x01u\x02XKEYS\x01a\x02BODY\x01UNIQ_KEY\x01z", []),
+        ("UNIQ_KEY\x01u\x01v", ["u\x01v"]),
+        ("UNIQ_KEY", []),
+    ],
+)
+def test_keys_of_a_message(properties, expected):
+    assert [key.decode() for key in message_keys(properties.encode())] == expected
+    entry = DispatchEntry("T", 0, 0, 7, 100, 0, 99, 0, properties.encode())
+    hashes = [java_abs(java_hash(f"T#{key}")) for key in expected]
+    assert keys_of([entry]) == (hashes, [7] * len(expected), [99] * len(expected))
+
+
+pieces = st.sampled_from(["UNIQ_KEY", "KEYS", "KEY", "\x01", "\x02", " ", "A" * 32, "é" * 16, "日本", "😀", "x"])
+
+
+@given(st.lists(st.lists(pieces, max_size=12).map("".join), max_size=8), st.sampled_from([0, 4, 8, 12]))
+def test_any_properties_are_read_as_rocketmq_reads_them(many, sys_flag):
+    expected = []
+    for number, text in enumerate(many):
+        properties = parse_properties(text)
+        keys = [properties.get("UNIQ_KEY", ""), *properties.get("KEYS", "").split(" ")]
+        expected += [(java_abs(java_hash(f"T#{key}")), number) for key in keys if key and sys_flag != 12]
+    entries = [DispatchEntry("T", 0, 0, n, 1, 0, 0, sys_flag, text.encode()) for n, text in enumerate(many)]
+    hashes, phy_offsets, _ = keys_of(entries)
+    assert list(zip(hashes, phy_offsets, strict=True)) == expected
+
+
+# The image
+
+
+def test_what_could_not_be_written_comes_again():
+    image = IndexImage(IndexLayout(10, 10))
+    image.put([3, 4], [0, 100], [1, 2])
+    first = image.take_unwritten()
+    assert image.take_unwritten() is None
+    image.put([5], [200], [3])
+    image.not_written(first)
+    both = image.take_unwritten()
+    assert (both.first, len(both.items), both.pages, both.header.next_item) == (1, 60, {0}, 4)
+    image.put([6], [300], [4])
+    image.wrote(both)
+    rest = image.take_unwritten()
+    assert (rest.first, len(rest.items), rest.header.next_item) == (4, 20, 5)
+    image.wrote(rest)
+    assert image.unwritten_bytes == 0
+
+
+def test_seconds_are_between_0_and_the_largest_number():
+    image = IndexImage(IndexLayout(10, 10), begin_timestamp=5000, end_timestamp=5000)
+    image.put([1, 2, 3, 4, 5], [0, 1, 2, 3, 4], [4000, 4999, 1 << 50, 3000, 6999])
+    seconds = [int.from_bytes(image.tail[1][at + 12 : at + 16]) for at in range(0, 100, 20)]
+    assert seconds == [0, 0, (1 << 31) - 1, 0, 2]  # After the first, since the first.
+
+
+def test_pages_are_written_in_runs_of_neighbours():
+    assert page_runs(frozenset()) == []
+    assert page_runs(frozenset({7, 1, 2, 3, 9})) == [(1, 4), (7, 8), (9, 10)]
