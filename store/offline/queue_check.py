@@ -1,11 +1,12 @@
 """Puts together what the stretches of the log say of the consume queues, and looks at the units that no record spoke for.
 
 A queue holds, in this order: blanks, for messages that were gone when it was rebuilt; units of messages that are gone by now; one
-unit for each message of the log; and nothing, or what an earlier cut left there.
+unit for each message of the log, a blank for one that is lost; and nothing, or what an earlier cut left there.
 """
 
 from collections.abc import Iterator
 
+import attrs
 from attrs import define, field
 
 from store.consume_queue import UNIT
@@ -17,7 +18,7 @@ from store.offline.findings import Findings
 from store.offline.log_check import Jump, Segment, Suspect, wrong_number
 from store.offline.units import QueueKey, read_units
 from store.record_scan import SCHEDULE_TOPIC
-from store.unit_check import BLANK
+from store.unit_check import BLANK, BLANK_SIZE
 
 _UNITS_AT_ONCE = 16_384
 _ZERO = bytes(UNIT.size)
@@ -102,15 +103,22 @@ class QueueCheck:
         if key in self.directory.queues:
             size = min(end - start, _UNITS_AT_ONCE) * UNIT.size
             raw = read_units(self.directory, key, start, size).ljust(size, b"\0")
-        lost, absent = _Lost(), _Lost()
+        lost, absent, blank = _Lost(), _Lost(), _Lost()
         absent.count = max(0, end - start - len(raw) // UNIT.size)
         for number, (phy_offset, size, _) in enumerate(UNIT.iter_unpack(raw), start):
             if size <= 0 or phy_offset < 0:
                 absent.first = number if absent.first is None else absent.first
                 absent.count += 1
+            elif phy_offset == 0 and size == BLANK_SIZE:
+                blank.first = number if blank.first is None else blank.first
+                blank.count += 1
             else:
                 self._unit_without_record(key, number, phy_offset, lost)
         self._add_lost(key, lost)
+        if blank.first is not None:
+            message = "blanks, which keep the numbers of messages that are lost"
+            finding = self._range_finding(Kind.UNIT_DANGLING, key, blank.first, blank.count, message)
+            self.findings.add(attrs.evolve(finding, severity=Severity.WARNING))
         if absent.count:
             first = start if absent.first is None else absent.first
             message = "messages that nothing is left of"

@@ -215,6 +215,22 @@ def test_without_our_side_files_too_when_it_can_be_seen(left, damage):
     crash(store)
 
 
+def test_files_made_anew_have_the_time_of_their_last_message(tmp_path):
+    """RocketMQ 4.9 looks for messages by time in the first file that was written late enough."""
+    store = make(tmp_path)
+    now = [1_700_000_000_000]
+    store.now_ms = lambda: now[0]
+    store.load()
+    for number in range(75):
+        now[0] += 1000
+        put(store, [number])
+    trio.run(store.close)
+    lose_everything(tmp_path)
+    trio.run(opened(tmp_path).close)
+    times = [path.stat().st_mtime_ns // 1_000_000 - 1_700_000_000_000 for path in sorted(queue_dir(tmp_path).iterdir())]
+    assert times == [28_000, 58_000, 73_000]
+
+
 def test_only_the_damaged_queue_is_made_anew(left, capsys):
     first = sorted(queue_dir(left).iterdir())[0]
     first.write_bytes(first.read_bytes()[:60].ljust(200, b"\0"))
