@@ -5,6 +5,7 @@ No record's checksum is looked at, except behind the last message that the queue
 
 import os
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -21,6 +22,14 @@ from store.offline.queue_view import QueueView, view_queue
 from store.recovery_point import decode_point
 
 _INDEX_HEADER = Struct(">qqqqii")
+
+
+class State(StrEnum):
+    """Whether a broker has the store open, and if not, how the last one left it."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
 
 
 def _doc(text: str) -> Any:
@@ -123,7 +132,7 @@ class StoreInfo:
 
     root: str
     writer: Writer = _doc("whose broker wrote to it last, as far as the files tell")
-    state: str = _doc("running, stopped, or crashed: not stopped cleanly")
+    state: State = _doc("crashed: not stopped cleanly")
     process_id: int | None = _doc("of the broker that has it open now")
     log: LogInfo
     first_stored_ms: int | None
@@ -147,7 +156,7 @@ def look(directory: StoreDirectory) -> StoreInfo:
     return StoreInfo(
         root=str(directory.root.absolute()),
         writer=directory.writer,
-        state="running" if directory.is_running else "stopped" if directory.stopped_cleanly else "crashed",
+        state=_state(directory),
         process_id=directory.lock_holder,
         log=_log_info(directory, end),
         first_stored_ms=next(filter(None, (stored_ms(log, file.start) for file in log.files)), None),
@@ -162,6 +171,12 @@ def look(directory: StoreDirectory) -> StoreInfo:
         recovery_point=_recovery_point_info(directory.root / "twinlog" / "recovery-point"),
         problems=(*directory.findings, *_problems(directory, end, views)),
     )
+
+
+def _state(directory: StoreDirectory) -> State:
+    if directory.is_running:
+        return State.RUNNING
+    return State.STOPPED if directory.stopped_cleanly else State.CRASHED
 
 
 def _log_info(directory: StoreDirectory, end: LogEnd) -> LogInfo:
