@@ -1,5 +1,6 @@
 """The digest beside a log that is written, cut, deleted from, and written by somebody else while we are stopped."""
 
+import errno
 import os
 import shutil
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from store.config import StoreConfig
 from store.digest import BLOCK_SIZE, BlockDigests, decode, digests_of, floor_block
+from store.log_range import LogRange
 from store.message_store import MessageStore
 from tests.helpers import log_bytes
 from tests.store import golden
@@ -318,7 +320,7 @@ async def test_a_cut_reaches_the_file_at_once(tmp_path, autojump_clock):
     store.digest.truncated(150_000)
     reader = MessageStore(store.config)
     reader.digest.log = store.commit_log
-    assert reader.digest._load() == 0
+    assert reader.digest._load() == (0, True)
     assert reader.digest.digests.end == 2 * BLOCK_SIZE
     store._release()
 
@@ -398,3 +400,40 @@ def test_whatever_happens_the_digests_are_those_of_the_bytes(tmp_path_factory, h
     trio.run(store.scrub.scrub)
     assert (store.damaged.total, store.scrub.known.in_doubt.total) == (0, 0)
     store._release()
+
+
+async def test_what_the_disk_does_not_read_counts_as_zeros(tmp_path, autojump_clock, monkeypatch):
+    """The scrub tells of it; the blocks behind it have digests all the same."""
+    store = opened(tmp_path)
+    fill(store, 300_000)
+    real = LogRange.read
+
+    def read(self, offset, size):
+        if offset < 53_000 and offset + size > 52_000:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(self, offset, size)
+
+    monkeypatch.setattr(LogRange, "read", read)
+    await follow(store)
+    monkeypatch.undo()
+    found, expected = covered(store)
+    assert store.digest.digests.end == floor_block(store.max_offset)
+    assert (found[:16] == expected[:16], found[16:] == expected[16:]) == (False, True)
+    store._release()
+
+
+async def test_a_disk_that_takes_no_digests_stops_nothing(tmp_path, autojump_clock):
+    """They are only ours: messages are taken, and the next start computes them."""
+    store = opened(tmp_path)
+    fill(store, 200_000)
+    os.close(store.digest._file._fd)
+    store.digest._file._fd = os.open(tmp_path / "lock", os.O_RDONLY)
+    with pytest.raises(OSError, match="Bad file"):
+        await store.digest.advance()
+    await store.close()
+    assert not (tmp_path / "abort").exists()
+    again = opened(tmp_path)
+    await follow(again)
+    found, expected = covered(again)
+    assert (found, again.digest.digests.end) == (expected, floor_block(again.max_offset))
+    again._release()
