@@ -118,11 +118,12 @@ def verify(directory: Path, fmt: str, max_findings: int | None, processes: int |
 @click.option("--from", "start", metavar="WHERE", help="Only from there on.")
 @click.option("--to", "end", metavar="WHERE", help="Only up to there; what is at that very place is left out.")
 @click.option("--key", metavar="KEY", help="Only with this among its KEYS, or as its message id (UNIQ_KEY).")
+@click.option("--by-index", is_flag=True, help="With --key: look it up instead of reading the whole log.")
 @click.option("--count", type=click.IntRange(1), help="Stop after that many.")
 @click.option("--body", "with_body", is_flag=True, help="With the bodies.")
 @directory_options
 @document_option("store.offline.dump:DumpedMessage")
-def dump(directory: Path, fmt: str, with_body: bool, count: int | None, **options: Any) -> None:
+def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int | None, **options: Any) -> None:
     """Print the messages of a log, in the order of the log.
 
     WHERE is an offset of the log in bytes (269484), a time in your time zone (2026-11-21T12:55:30, 2026-11-21) or with its
@@ -131,19 +132,29 @@ def dump(directory: Path, fmt: str, with_body: bool, count: int | None, **option
     JSON is one object a line. Bodies that are compressed with zlib are decompressed; of others it is said how they are
     compressed. A body that is not UTF-8 is shown in hex, and given as body_base64 in JSON. Damaged parts of the log are told on
     stderr, and make the exit status 6.
+
+    --by-index finds at once what the index has; a message that it lacks, because it is damaged or not level with the log, is only
+    found without.
     """
+    if by_index and options["key"] is None:
+        raise click.UsageError("--by-index needs --key.")
     selection = _selection(**{name: options.pop(name) for name in ("topics", "queues", "start", "end", "key")})
     damaged = 0
     with opened(directory, **options) as store:
         from itertools import islice
 
         from cluster.cli.log_dump import show_messages
-        from store.offline.dump import DumpedMessage
+        from store.offline.dump import DumpedMessage, dump_at
         from store.offline.dump import dump as dump_log
+        from store.offline.key_lookup import offsets_by_key
         from store.offline.pinned import pinned_log
 
         def messages(log: Any) -> "Iterator[DumpedMessage]":
             nonlocal damaged
+            if by_index and selection.key is not None:
+                offsets = offsets_by_key(store, selection.key, selection.topics)
+                yield from dump_at(log, offsets, selection, with_body=with_body)
+                return
             for found in dump_log(log, selection, with_body=with_body, may_grow=store.is_running):
                 if isinstance(found, DumpedMessage):
                     yield found

@@ -2,13 +2,14 @@
 
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from attrs import field, frozen
 
 from store.index_keys import message_keys
 from store.message import (
+    SIZE_AND_MAGIC,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
@@ -21,7 +22,7 @@ from store.offline.file_series import FileSeries
 from store.offline.log_view import stored_ms
 from store.offline.walk import Gap, walk_log
 from store.properties import KEYS, TAGS, UNIQ_KEY
-from store.record_scan import DispatchEntry
+from store.record_scan import DispatchEntry, scan_records
 from store.resync import next_record
 
 COMPRESSED, _COMPRESSION_MASK = 0x1, 0x700
@@ -81,6 +82,7 @@ class Selection:
         return (
             (not self.topics or entry.topic in self.topics)
             and (not self.queue_ids or entry.queue_id in self.queue_ids)
+            and (self.from_offset is None or entry.phy_offset >= self.from_offset)
             and (self.to_offset is None or entry.phy_offset < self.to_offset)
             and (self.from_ms is None or entry.store_timestamp >= self.from_ms)
             and (self.to_ms is None or entry.store_timestamp < self.to_ms)
@@ -111,6 +113,19 @@ def dump(
                 yield described(
                     decode_message(piece.data, entry.phy_offset - piece.start, check_crc=False), with_body=with_body
                 )
+
+
+def dump_at(
+    log: FileSeries, offsets: Iterable[int], selection: Selection, *, with_body: bool = False
+) -> Iterator[DumpedMessage]:
+    """Those of the messages at these places that are sound and wanted. Raises OSError."""
+    for offset in offsets:
+        head = log.read(offset, SIZE_AND_MAGIC.size)
+        size = SIZE_AND_MAGIC.unpack(head)[0] if len(head) == SIZE_AND_MAGIC.size else 0
+        record = log.read(offset, max(0, size))
+        scan = scan_records(record, offset, log.file_size, check_crc=True)
+        if scan.entries and selection.takes(scan.entries[0]):
+            yield described(decode_message(record, check_crc=False), with_body=with_body)
 
 
 def _start(log: FileSeries, selection: Selection) -> int | None:

@@ -116,7 +116,9 @@ def test_nobody_there_has_status_3():
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("list", "--help"), ("up", "--help"), ("consume", "--help")])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("list", "--help"), ("up", "--help"), ("consume", "--help"), ("log", "dump", "--help")]
+)
 def test_help_ends_with_examples_and_comes_quickly(arguments):
     began = time.monotonic()
     before = os.times()

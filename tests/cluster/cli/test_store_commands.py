@@ -206,6 +206,18 @@ def test_dump_selects(master):
     assert offsets("--count", 3) == [m["phy_offset"] for m in messages[:3]]
 
 
+def test_dump_finds_a_key_with_the_index_too(master):
+    for key in ("key13", "key29", "delay1", "nobody's"):
+        scanned = checked_json("log", "dump", master, "--key", key)
+        assert checked_json("log", "dump", master, "--key", key, "--by-index") == scanned
+    one = checked_json("log", "dump", master, "--topic", "TopicA")[5]
+    found = checked_json("log", "dump", master, "--key", one["message_id"], "--by-index", "--topic", "TopicA")
+    assert one in found
+    assert "--by-index needs --key" in twinlog("log", "dump", master, "--by-index", status=2).stderr
+    shutil.rmtree(master / "index")
+    assert checked_json("log", "dump", master, "--key", "key13", "--by-index") == []
+
+
 def test_dump_takes_times_with_and_without_a_zone(master, monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     (first, *_) = checked_json("log", "dump", master)
