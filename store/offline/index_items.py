@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from attrs import define, evolve, field
 
-from store.index_keys import keys_of
+from store.index_keys import Keyed, keys_of
 from store.index_layout import ITEM
 from store.offline.directory import StoreDirectory
 from store.offline.finding import Finding, Kind, Severity
@@ -41,8 +41,6 @@ class IndexCursor:
     _file: int
     _number: int
     _stop: tuple[int, int]
-    _items: list[Stray] = field(factory=list, init=False)
-    _at: int = field(default=0, init=False)
     _wrong_times: dict[int, tuple[Finding, int]] = field(factory=dict, init=False)  # By file: the first one, how many.
     _missing: list[int] = field(factory=list, init=False)  # Count, first and last offset of records without an item.
 
@@ -58,21 +56,41 @@ class IndexCursor:
 
     def check(self, window: Window, strays: list[Stray], findings: Findings) -> None:
         """Compare the window's records with their items."""
-        items = self._take(window.end)
-        if not items and not (self.first_phy_offset < window.end and window.start <= self.last_phy_offset):
+        if self.last_phy_offset < window.start and (self._file, self._number) >= self._stop:
             return  # The index does not reach here, or there is none.
         keyed = keys_of(window.entries)
-        if [item.phy_offset for item in items] == keyed.phy_offsets and [
-            item.key_hash for item in items
-        ] == keyed.hashes:
+        if self._fits(keyed, window.end):
             self._flush(findings)
-            for item, timestamp in zip(items, keyed.timestamps, strict=True):
-                self._check_time(item, timestamp)
             return
+        items = self._take(window.end)
         records: dict[int, tuple[int, list[int]]] = {}
-        for key_hash, phy_offset, timestamp in zip(*keyed, strict=True):
+        for key_hash, phy_offset, timestamp in zip(keyed.hashes, keyed.phy_offsets, keyed.timestamps, strict=True):
             records.setdefault(phy_offset, (timestamp, []))[1].append(key_hash)
         self._check_each(records, items, strays, findings)
+
+    def _fits(self, keyed: Keyed, end: int) -> bool:
+        """Whether the next items are exactly those of these keys, as nearly always; they count as seen then."""
+        count = len(keyed.hashes)
+        if not count or (self._file, self._number) >= self._stop:
+            return False
+        view = self.views[self._file]
+        raw = view.items_at(self._number, count + 1)
+        begin = view.header.begin_timestamp
+        if len(raw) < count * ITEM.size or self._number == 1 or begin <= 0:
+            return False
+        hashes, phy_offsets, seconds, _ = zip(*ITEM.iter_unpack(raw), strict=True)
+        expected = [(timestamp - begin) // 1000 for timestamp in keyed.timestamps]
+        if (
+            list(phy_offsets[:count]) != keyed.phy_offsets
+            or list(hashes[:count]) != keyed.hashes
+            or list(seconds[:count]) != expected
+            or min(phy_offsets[count:], default=end) < end
+        ):
+            return False
+        self._number += count
+        if self._number >= view.end:
+            self._file, self._number = self._file + 1, 1
+        return True
 
     def _check_each(
         self, records: dict[int, tuple[int, list[int]]], items: list[Stray], strays: list[Stray], findings: Findings
@@ -154,29 +172,32 @@ class IndexCursor:
     def _take(self, end: int) -> list[Stray]:
         """The items up to the first one whose record lies at `end` or behind; one among others that says so is no boundary."""
         taken: list[Stray] = []
+        items: list[Stray] = []
+        at = 0
         while True:
-            if len(self._items) - self._at < _LOOK_AROUND:
-                self._read_on()
-            items, at = self._items, self._at
+            if len(items) - at < _LOOK_AROUND:
+                items, at = items[at:] + self._read_on(), 0
             if at == len(items) or (
                 items[at].phy_offset >= end
                 and all(item.phy_offset >= end for item in items[at + 1 : at + _LOOK_AROUND])
             ):
-                return taken
+                break
             taken.append(items[at])
-            self._at += 1
+            at += 1
+        if at < len(items):  # Not taken: to be read again.
+            self._file, self._number = items[at][:2]
+        return taken
 
-    def _read_on(self) -> None:
-        """Have the next items, if there are any; those behind the ones that are there may be in the next file."""
-        self._items = self._items[self._at :]
-        self._at = 0
-        while len(self._items) < _LOOK_AROUND and (self._file, self._number) < self._stop:
+    def _read_on(self) -> list[Stray]:
+        """The next items, of one file or of more where it has few; none at the end."""
+        items: list[Stray] = []
+        while len(items) < _LOOK_AROUND and (self._file, self._number) < self._stop:
             view, file, number = self.views[self._file], self._file, self._number
             stop = min(self._stop[1], view.end) if file == self._stop[0] else view.end
             raw = view.items_at(number, min(_ITEMS_AT_ONCE, stop - number))
-            new = tuple.__new__
             for at, (key_hash, phy_offset, seconds, _) in enumerate(ITEM.iter_unpack(raw), number):
-                self._items.append(new(Stray, (file, at, key_hash, phy_offset, seconds)))
+                items.append(Stray(file, at, key_hash, phy_offset, seconds))
             self._number += len(raw) // ITEM.size
             if self._number >= stop:
                 self._file, self._number = file + 1, 1
+        return items
