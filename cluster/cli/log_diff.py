@@ -37,7 +37,7 @@ def open_sides(
                 store = stack.enter_context(StoreDirectory.open(path, options))
                 log = stack.enter_context(pinned_log(store))
                 digests = _digests(path) if trust_digest else None
-                sides[number] = Side(str(path), log, store.queues, store.is_running, digests)
+                sides[number] = Side(str(path), log, store.queues, store.is_running, store.has_crashed, digests)
         known = [side.log.file_size for side in sides if side is not None]
         for number, path in enumerate(paths):
             if sides[number] is None:

@@ -74,7 +74,7 @@ class _Backup:
             log = pin_series(log_directories(self.directory), self.directory.log.file_size, reader)
             files += self._copy_queues_without_messages(log)
             log = pin_growth(log, log_directories(self.directory), reader)
-            end = find_log_end(log, may_grow=was_running).offset
+            end = find_log_end(log, may_grow=was_running, after_crash=self.directory.has_crashed).offset
             self._total = 2 * (end - log.min_offset)
             self._check_room(log, end)
             log_files = list(self._copy_log(log, end, reader))

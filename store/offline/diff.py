@@ -104,6 +104,7 @@ class Side:
     log: FileSeries
     queues: Queues
     may_grow: bool = False
+    after_crash: bool = False
     digests: BlockDigests | None = None
 
 
@@ -146,7 +147,7 @@ def diff(
 
 def _end_of(side: Side) -> LogEnd:
     views = (view_queue(series, side.log.min_offset) for series in side.queues.values())
-    return find_log_end(side.log, views, may_grow=side.may_grow)
+    return find_log_end(side.log, views, may_grow=side.may_grow, after_crash=side.after_crash)
 
 
 @define

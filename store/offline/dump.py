@@ -91,16 +91,21 @@ class Selection:
 
 
 def dump(
-    log: FileSeries, selection: Selection, *, with_body: bool = False, may_grow: bool = False
+    log: FileSeries,
+    selection: Selection,
+    *,
+    with_body: bool = False,
+    may_grow: bool = False,
+    after_crash: bool = False,
 ) -> Iterator[DumpedMessage | Gap]:
     """The messages in the order of the log, and what is damaged between them. Raises OSError.
 
-    `may_grow`: a broker is writing the log now.
+    `may_grow`, `after_crash`: as walk().
     """
     start = _start(log, selection)
     if start is None:
         return
-    for piece in walk_log(log, start=start, may_grow=may_grow):
+    for piece in walk_log(log, start=start, may_grow=may_grow, after_crash=after_crash):
         if selection.to_offset is not None and piece.start >= selection.to_offset:
             return
         if isinstance(piece, Gap):

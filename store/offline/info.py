@@ -152,7 +152,7 @@ def look(directory: StoreDirectory) -> StoreInfo:
     """Gather the facts. Raises OSError."""
     log = directory.log
     views = {key: view_queue(series, log.min_offset) for key, series in sorted(directory.queues.items())}
-    end = find_log_end(log, views.values(), may_grow=directory.is_running)
+    end = find_log_end(log, views.values(), may_grow=directory.is_running, after_crash=directory.has_crashed)
     return StoreInfo(
         root=str(directory.root.absolute()),
         writer=directory.writer,

@@ -24,10 +24,12 @@ class LogEnd:
     last_stored_ms: int | None
 
 
-def find_log_end(log: FileSeries, views: Iterable[QueueView] = (), *, may_grow: bool = False) -> LogEnd:
+def find_log_end(
+    log: FileSeries, views: Iterable[QueueView] = (), *, may_grow: bool = False, after_crash: bool = False
+) -> LogEnd:
     """Walk from the last record that a queue knows of, else from the start of the last file that begins with one.
 
-    `may_grow`: a broker is writing the log now. Raises OSError.
+    `may_grow`, `after_crash`: as walk(). Raises OSError.
     """
     start = log.min_offset
     for file in reversed(log.files):
@@ -38,7 +40,7 @@ def find_log_end(log: FileSeries, views: Iterable[QueueView] = (), *, may_grow: 
     if known > start and stored_ms(log, known) is not None:
         start = known
     end, newest = start, None
-    for piece in walk_log(log, start=start, may_grow=may_grow):
+    for piece in walk_log(log, start=start, may_grow=may_grow, after_crash=after_crash):
         end = piece.end
         if not isinstance(piece, Gap) and piece.entries:
             newest = piece.entries[-1].store_timestamp

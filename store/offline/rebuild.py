@@ -103,6 +103,7 @@ class Plan:
     index: Path | None
     shape: Shape
     kept: tuple[KeptQueue, ...] = ()
+    after_crash: bool = False  # Nobody has started the broker since.
 
 
 def build(log: FileSeries, plan: Plan, progress: Progress) -> Rebuilt:
@@ -114,7 +115,7 @@ def build(log: FileSeries, plan: Plan, progress: Progress) -> Rebuilt:
         queues.keep(plan.kept)
     records, damaged, newest, end = 0, [], None, log.min_offset
     total = sum(min(file.size, log.file_size) for file in log.files)
-    for piece in walk_log(log, delays_ms=shape.delays_ms):
+    for piece in walk_log(log, delays_ms=shape.delays_ms, after_crash=plan.after_crash):
         end = piece.end
         if isinstance(piece, Gap):
             damaged.append((piece.start, piece.end))
@@ -150,7 +151,8 @@ def plan_rebuild(directory: StoreDirectory, *, queues: bool, index: bool) -> Reb
         root=str(directory.root.absolute()),
         parts=tuple(name for name, is_wanted in ((QUEUES, queues), (INDEX, index)) if is_wanted),
         log_files=len(log.files),
-        log_bytes=find_log_end(log, may_grow=directory.is_running).offset - log.min_offset,
+        log_bytes=find_log_end(log, may_grow=directory.is_running, after_crash=directory.has_crashed).offset
+        - log.min_offset,
         process_id=directory.lock_holder,
         done=None,
     )
@@ -176,9 +178,12 @@ def rebuild(
         with StoreDirectory.open(root, options) as directory:
             if not directory.log.files:
                 raise NothingToRebuildError(f"{root} holds no commit log to rebuild from")
+            after_crash = directory.abort is not None  # Its lock is ours.
             kept = tuple(queues_to_keep(directory.queues, directory.log.min_offset)) if queues else ()
             new = work / "new"
-            plan = Plan(new / QUEUES if queues else None, new / INDEX if index else None, Shape.of(directory), kept)
+            plan = Plan(
+                new / QUEUES if queues else None, new / INDEX if index else None, Shape.of(directory), kept, after_crash
+            )
             rebuilt = build(directory.log, plan, progress)
         if not rebuilt.records:
             raise NothingToRebuildError(f"{root}: no sound message was found in the commit log")

@@ -168,17 +168,22 @@ def _begins_with_record(log: FileSeries, offset: int) -> bool:
 
 
 def walk_log(
-    log: FileSeries, *, delays_ms: tuple[int, ...] = (), start: int | None = None, may_grow: bool = False
+    log: FileSeries,
+    *,
+    delays_ms: tuple[int, ...] = (),
+    start: int | None = None,
+    may_grow: bool = False,
+    after_crash: bool = False,
 ) -> Iterator[Window | Gap]:
     """The log from `start`, its first byte if None, to its end; gaps in it are damage. Raises OSError.
 
-    `may_grow`: a broker is writing it now.
+    `may_grow`, `after_crash`: as walk().
     """
     next_offsets: dict[tuple[str, int], int] = {}
     last_timestamp = 0
     gap: Gap | None = None
     start = log.min_offset if start is None else start
-    for piece in walk(log, start, log.end, delays_ms=delays_ms, may_grow=may_grow):
+    for piece in walk(log, start, log.end, delays_ms=delays_ms, may_grow=may_grow, after_crash=after_crash):
         if isinstance(piece, Gap):
             if piece.is_end:
                 return

@@ -1,0 +1,162 @@
+"""`twinlog log dump` and `log diff`: the messages of one log, and of two."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.cli.errors import FAILED, PARTIAL
+from cluster.cli.offline import directory_argument, directory_options, opened, told
+from cluster.cli.options import document_option, examples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store.offline.dump import DumpedMessage, Selection
+
+
+@click.command(
+    "dump",
+    short_help="Print the messages of a log.",
+    epilog=examples(
+        "twinlog log dump ~/store --topic orders --queue 0 --body",
+        "twinlog log dump ~/store --from 2026-11-21T12:55:30 --to 2026-11-21T12:56",
+        "twinlog log dump ~/store --from 262144 --count 10 -o wide --body",
+        "twinlog log dump ~/store --key order-4711 -o json | jq .phy_offset",
+    ),
+)
+@directory_argument
+@click.option("--topic", "topics", multiple=True, metavar="T", help="Only of this topic; repeatable.")
+@click.option("--queue", "queues", multiple=True, type=click.IntRange(0), metavar="N", help="Only of this queue id.")
+@click.option("--from", "start", metavar="WHERE", help="Only from there on.")
+@click.option("--to", "end", metavar="WHERE", help="Only up to there; what is at that very place is left out.")
+@click.option("--key", metavar="KEY", help="Only with this among its KEYS, or as its message id (UNIQ_KEY).")
+@click.option("--by-index", is_flag=True, help="With --key: look it up instead of reading the whole log.")
+@click.option("--count", type=click.IntRange(1), help="Stop after that many.")
+@click.option("--body", "with_body", is_flag=True, help="With the bodies.")
+@directory_options
+@document_option("store.offline.dump:DumpedMessage")
+def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int | None, **options: Any) -> None:
+    """Print the messages of a log, in the order of the log.
+
+    WHERE is an offset of the log in bytes (269484), a time in your time zone (2026-11-21T12:55:30, 2026-11-21) or with its
+    own (2026-11-21T12:55:30+00:00), or milliseconds since 1970 (@1795265730000). Times are those of storing.
+
+    JSON is one object a line. Bodies that are compressed with zlib are decompressed; of others it is said how they are
+    compressed. A body that is not UTF-8 is shown in hex, and given as body_base64 in JSON. Damaged parts of the log are told on
+    stderr, and make the exit status 6.
+
+    --by-index finds at once what the index has; a message that it lacks, because it is damaged or not level with the log, is only
+    found without.
+    """
+    if by_index and options["key"] is None:
+        raise click.UsageError("--by-index needs --key.")
+    selection = _selection(**{name: options.pop(name) for name in ("topics", "queues", "start", "end", "key")})
+    damaged = 0
+    with opened(directory, **options) as store:
+        from itertools import islice
+
+        from cluster.cli.log_dump import show_messages
+        from store.offline.dump import DumpedMessage, dump_at
+        from store.offline.dump import dump as dump_log
+        from store.offline.key_lookup import offsets_by_key
+        from store.offline.pinned import pinned_log
+
+        def messages(log: Any) -> "Iterator[DumpedMessage]":
+            nonlocal damaged
+            if by_index and selection.key is not None:
+                offsets = offsets_by_key(store, selection.key, selection.topics)
+                yield from dump_at(log, offsets, selection, with_body=with_body)
+                return
+            flags = {"may_grow": store.is_running, "after_crash": store.has_crashed}
+            for found in dump_log(log, selection, with_body=with_body, **flags):
+                if isinstance(found, DumpedMessage):
+                    yield found
+                else:
+                    damaged += 1
+                    where = f"bytes {found.start} to {found.end} of the log"
+                    click.echo(f"damaged: {where} hold no sound message: {found.reason}", err=True)
+
+        with pinned_log(store) as log:
+            shown = show_messages(islice(messages(log), count), fmt, with_body=with_body)
+    if not shown:
+        click.echo("No message of the log is like that.", err=True)
+    if damaged:
+        click.get_current_context().exit(PARTIAL)
+
+
+def _selection(
+    topics: tuple[str, ...], queues: tuple[int, ...], start: str | None, end: str | None, key: str | None
+) -> "Selection":
+    from cluster.cli.log_dump import moment_or_offset
+    from store.offline.dump import Selection
+
+    from_offset, from_ms = moment_or_offset(start, "--from") if start is not None else (None, None)
+    to_offset, to_ms = moment_or_offset(end, "--to") if end is not None else (None, None)
+    return Selection(
+        topics=frozenset(topics),
+        queue_ids=frozenset(queues),
+        from_offset=from_offset,
+        to_offset=to_offset,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        key=key,
+    )
+
+
+@click.command(
+    "diff",
+    short_help="Compare two logs.",
+    epilog=examples(
+        "twinlog log diff /data/master /data/slave",
+        "twinlog log diff /data/master /backup/broker-a -o json | jq .difference.first_offset",
+        "twinlog log diff ~/store ~/store/twinlog/cut/00000000000000269484-1795265744320",
+    ),
+)
+@click.argument("left", metavar="LEFT", type=click.Path(path_type=Path))
+@click.argument("right", metavar="RIGHT", type=click.Path(path_type=Path))
+@click.option("--queues", "with_queues", is_flag=True, help="Compare the consume queues, too.")
+@click.option("--trust-digest", is_flag=True, help="Read only where the digests that twinlog keeps of both differ.")
+@click.option(
+    "--left-log", type=click.Path(path_type=Path), metavar="DIR", help="Where the left log lies, if elsewhere."
+)
+@click.option("--right-log", type=click.Path(path_type=Path), metavar="DIR", help="The same for the right one.")
+@click.option("--log-file-size", type=click.IntRange(4096), metavar="BYTES", help="mappedFileSizeCommitLog of both.")
+@document_option("store.offline.diff:DiffReport")
+def diff(
+    left: Path,
+    right: Path,
+    fmt: str,
+    with_queues: bool,
+    trust_digest: bool,
+    left_log: Path | None,
+    right_log: Path | None,
+    log_file_size: int | None,
+) -> None:
+    """Compare two logs, byte by byte, over what both have: a master and its slave, a store and its backup.
+
+    LEFT and RIGHT are store directories, or files of twinlog/cut/. Where they differ first, both messages are shown, and which of
+    them is damaged. A log that only begins or ends elsewhere is not different: its lag is told. The exit status is 0 for equal, 1
+    for different.
+    """
+    with told():
+        from cluster.cli.log_diff import open_sides
+        from cluster.cli.progress import progress
+        from store.offline.diff import DiffVerdict
+        from store.offline.diff import diff as compare
+
+        with (
+            open_sides((left, right), (left_log, right_log), log_file_size, trust_digest=trust_digest) as sides,
+            progress("diff") as show,
+        ):
+            report = compare(*sides, with_queues=with_queues, progress=show)
+    if fmt == "json":
+        from cluster.cli.render import json_answer
+
+        json_answer(report)
+    else:
+        from cluster.cli.log_diff import show_diff
+
+        show_diff(report, fmt)
+    if report.verdict is not DiffVerdict.EQUAL:
+        click.get_current_context().exit(FAILED)
