@@ -134,13 +134,19 @@ def guess_file_size(serieses: Iterable[list[StoreFile]], *, by_name: bool = True
     `by_name`: whether the names of the files are where they start.
     """
     votes: Counter[int] = Counter()
+    lengths: set[int] = set()
     starts: list[int] = []
     for files in serieses:
+        lengths.update(file.size for file in files)
         votes.update(file.size for file in files)
         votes.update(b.start - a.start for a, b in pairwise(files))
         starts += (file.start for file in files if by_name and file.start)
     votes.pop(0, None)
-    return max(votes, key=lambda size: (_starts_that_fit(starts, size), votes[size], size), default=0)
+
+    def merits(size: int) -> tuple[int, int, bool, int]:
+        return _starts_that_fit(starts, size), votes[size], size in lengths, size
+
+    return max(votes, key=merits, default=0)
 
 
 def _starts_that_fit(starts: list[int], size: int) -> int:
