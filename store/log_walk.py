@@ -52,6 +52,12 @@ def walk(
             window = _WINDOW
 
 
+def read_log(log: CommitLog, offset: int, size: int) -> bytes:
+    """Bytes of the log, by pread; fewer at the end of the file that holds the first one, none where there is no file."""
+    file = log.files.file_at(offset)
+    return file.read(offset - file.start, min(size, file.start + file.size - offset)) if file is not None else b""
+
+
 def next_sound(log: CommitLog, offset: int, end: int, *, zeros_max: int = _ZEROS_MAX) -> int | None:
     """Where the first sound record from `offset` on lies; None when there is none below `end`. Raises OSError.
 

@@ -43,12 +43,11 @@ class RecoveryPoints:
         last = self.last
         if not self.queues.is_written or last.phy_offset + last.size > offset:
             return None
-        if last.size:
-            raw = self.log.read(last.phy_offset, last.size)
-            if raw is None:
-                last = LastRecord()
-            elif not last.digest:
-                last = self.last = evolve(last, digest=xxh3_64_intdigest(raw))
+        raw = self.log.read(last.phy_offset, last.size) if last.size else None
+        if raw is not None and not last.digest:
+            last = self.last = evolve(last, digest=xxh3_64_intdigest(raw))
+        if raw is None and offset > self.log.min_offset:
+            return None  # Nothing would tie the point to its log.
         return RecoveryPoint(
             offset=offset,
             log_start=self.log.min_offset,

@@ -9,6 +9,7 @@ import trio
 from store.consume_queue import UNIT
 from store.errors import StoreDirectoryError
 from store.message import decode_message
+from store.recovery_point import LastRecord
 from store.side_files import SideFiles
 from tests.store import golden
 from tests.store.records import put_message, record_size
@@ -288,7 +289,7 @@ def test_a_rebuild_that_was_interrupted_is_done_again(left, monkeypatch):
     """The point is gone by then, and what there is of the queue looks well."""
     before = golden.queue_files(left)
     lose_directory(left)
-    monkeypatch.setattr("store.recovery._Recovery._finish_rebuild", lambda _self: 1 / 0)
+    monkeypatch.setattr("store.queue_recovery.QueueRecovery.finish", lambda _self, _end: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         opened(left)
     monkeypatch.undo()
@@ -308,12 +309,15 @@ def change_log(root):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("change", ["last record", "log file size", "behind the end", "before the start"])
+@pytest.mark.parametrize(
+    "change", ["last record", "no last record", "log file size", "behind the end", "before the start"]
+)
 def test_a_point_that_does_not_fit_the_log_is_not_believed(left, change):
     side = SideFiles(left / "twinlog")
     point = side.load_point()
     changes = {
         "last record": {"last": attrs.evolve(point.last, digest=point.last.digest ^ 1)},
+        "no last record": {"last": LastRecord()},
         "log file size": {"log_file_size": FILE_SIZE * 2},
         "behind the end": {"offset": 1 << 40},
         "before the start": {"offset": -1},
@@ -435,6 +439,17 @@ def test_no_point_while_units_wait_for_the_disk(tmp_path):
     assert store._points.take(store.max_offset) is None
     store.queue("T1", 0)._staged.clear()
     assert store._points.take(store.max_offset) is not None
+    crash(store)
+
+
+def test_no_point_that_nothing_ties_to_its_log(tmp_path):
+    store = opened(tmp_path)
+    assert store._points.take(0) is not None  # An empty log.
+    put(store, range(3))
+    store._points.truncated(0)
+    assert store._points.take(store.max_offset) is None
+    put(store, [3])
+    assert store._points.take(store.max_offset).last.phy_offset == 3 * SIZE
     crash(store)
 
 
