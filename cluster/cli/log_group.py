@@ -5,11 +5,12 @@ import click
 from cluster.cli.log_check import info, verify
 from cluster.cli.log_messages import diff, dump
 from cluster.cli.log_rebuild import rebuild
-from cluster.cli.options import examples
+from cluster.cli.options import InOrder, examples
 
 
 @click.group(
     "log",
+    cls=InOrder,
     epilog=examples(
         "twinlog log info ~/store", "twinlog log verify ~/store", "twinlog log dump ~/store --topic orders"
     ),

@@ -11,15 +11,12 @@ from cluster.cli.consume import consume
 from cluster.cli.data import send, topic_group
 from cluster.cli.log_group import log_group
 from cluster.cli.look import list_members
-from cluster.cli.options import examples
+from cluster.cli.options import InOrder, examples
 from cluster.cli.run import broker, namesrv, up
 
 
-class InOrder(click.Group):
-    """Lists its commands in the order of COMMANDS: what one needs first comes first."""
-
-    def list_commands(self, _context: click.Context) -> list[str]:
-        return list(self.commands)
+class Main(InOrder):
+    """All commands."""
 
     def invoke(self, context: click.Context) -> Any:
         """A reader that has seen enough (`twinlog consume orders | head`) is no failure; click would make it one."""
@@ -33,7 +30,7 @@ class InOrder(click.Group):
 
 
 @click.group(
-    cls=InOrder,
+    cls=Main,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog=examples(
         "twinlog up                       a name server, a master and a slave on this machine",

@@ -19,6 +19,13 @@ DEFAULT_NAMESRV = "127.0.0.1:9876"
 FORMATS = ("pretty", "wide", "json", "tsv")
 
 
+class InOrder(click.Group):
+    """Lists its commands in the order in which they were added: what one needs first comes first."""
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return list(self.commands)
+
+
 def namesrv_option(function: F) -> F:
     """-n/--namesrv, as RocketMQ's own tools have it."""
     return click.option(
