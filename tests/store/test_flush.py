@@ -206,3 +206,39 @@ async def test_queues_that_cannot_be_flushed_end_it_too(tmp_path):
 async def test_synchronous_or_not(tmp_path, kind):
     store = MessageStore(StoreConfig(root=tmp_path, flush_disk_type=kind, mapped_file_size_commit_log=1 << 16))
     assert store.flusher.is_synchronous == (kind is FlushDiskType.SYNC_FLUSH)
+
+
+async def test_an_answer_covers_the_name_of_a_new_file(tmp_path, monkeypatch):
+    """What is synced before a message behind a roll-over is answered: its bytes, and the directory that names its file."""
+    events = []
+
+    class NotingSink(Sink):
+        def answer(self, frames):
+            events.append(frames)
+
+    def noting(call):
+        def note(fd):
+            call(fd)
+            events.append((call.__name__, os.fstat(fd).st_ino))
+
+        return note
+
+    async def events_of(body):
+        events.clear()
+        put_and_wait(store, NotingSink(), b"ok", body=body)
+        await settled(lambda: [b"ok"] in events)
+        return events[: events.index([b"ok"])]
+
+    for name in ("fdatasync", "fsync"):
+        monkeypatch.setattr(os, name, noting(getattr(os, name)))
+    async with running(tmp_path, flush_interval_consume_queue_ms=100_000) as store:
+        for number in range(4):  # Each in a file of its own.
+            before = await events_of(bytes(40_000))
+            path = tmp_path / "commitlog" / f"{number * (1 << 16):020}"
+            data, name = ("fdatasync", path.stat().st_ino), ("fsync", path.parent.stat().st_ino)
+            assert data in before
+            assert name in before
+            assert store.flushed_offset == store.max_offset
+            before = await events_of(b"another in the same file")
+            assert data in before
+            assert name not in before
