@@ -1,25 +1,33 @@
-"""A backup of a real RocketMQ 4.9.7 at work; its slave, and its successor, are real brokers that start from the copy."""
+"""A backup of a real RocketMQ at work; its slave, and its successor, are real brokers that start from the copy."""
 
+from functools import partial
 from pathlib import Path
+
+import pytest
 
 from store.offline.backup import back_up
 from store.offline.directory import StoreDirectory
 from store.offline.restore import restore
 from store.offline.verify import Verdict, verify
+from tests.interop import jars
 from tests.interop.compare import wait_for_same_commitlog
 from tests.interop.java_client import JavaClient
 from tests.interop.java_reader import Reader
+from tests.interop.member import TEST_SETTINGS
 from tests.interop.remoting import create_topic
 from tests.interop.rocketmq import Broker, NameServer
 
 TOPIC, QUEUES = "kept", 4
 
 
-def test_a_real_master_at_work_is_backed_up(real_namesrv: NameServer, root: Path) -> None:
+@pytest.mark.parametrize("version", [jars.VERSION, jars.VERSION_5])
+def test_a_real_master_at_work_is_backed_up(real_namesrv: NameServer, root: Path, version: str) -> None:
     """A slave follows from where the backup ends; a master alone serves whatever was acknowledged before it."""
     namesrv = real_namesrv.address
+    settings = TEST_SETTINGS | ({"timerWheelEnable": "false"} if version == jars.VERSION_5 else {})
+    broker = partial(Broker, namesrv=namesrv, version=version, settings=settings)
     with JavaClient(root / "client") as client:
-        with Broker(root / "master", namesrv) as master:
+        with broker(root / "master") as master:
             create_topic(master.address, TOPIC, queues=QUEUES)
             producer = client.producer("backup-producer", namesrv)
             before = producer.send(TOPIC, 1200, threads=4, body_size=1100)
@@ -33,7 +41,7 @@ def test_a_real_master_at_work_is_backed_up(real_namesrv: NameServer, root: Path
             assert made.damage == ()
             assert made.records >= len(before)
             restore(root / "backup", root / "slave" / "store")
-            with Broker(root / "slave", namesrv, role="SLAVE") as slave:
+            with broker(root / "slave", role="SLAVE") as slave:
                 start, _ = wait_for_same_commitlog(master.commit_log, slave.commit_log)
                 assert start == 0
                 slave.stop()
@@ -41,7 +49,7 @@ def test_a_real_master_at_work_is_backed_up(real_namesrv: NameServer, root: Path
             master.stop()
         restored = restore(root / "backup", root / "alone" / "store")
         assert restored.rebuilt.queue_messages is not None
-        with Broker(root / "alone", namesrv) as alone:
+        with broker(root / "alone") as alone:
             reader = Reader(client, namesrv, "broker-a")
             queues = [reader.queue(TOPIC, queue_id) for queue_id in range(QUEUES)]
             for sent in before:
