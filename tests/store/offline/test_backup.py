@@ -198,8 +198,10 @@ def unfinished(root: Path, target: Path, calls: int) -> bool:
     return False
 
 
-def test_a_run_that_was_killed_is_finished_by_the_next(tmp_path):
+def test_a_run_that_was_killed_is_finished_by_the_next(tmp_path, monkeypatch):
     """At every step; what is whole already is not copied again."""
+    for name in ("fsync", "fdatasync"):  # The disk is slow.
+        monkeypatch.setattr(os, name, lambda _fd: None)
     store = filled(tmp_path / "a")
     whole, again = log_bytes(store), 0
     for calls in range(1, 100):
