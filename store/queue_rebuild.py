@@ -10,6 +10,7 @@ from attrs import frozen
 from store.commit_log import CommitLog
 from store.consume_queue_table import ConsumeQueueTable
 from store.log_walk import walk
+from store.multi_dispatch import more_queues
 
 
 @frozen
@@ -43,7 +44,9 @@ def rebuild_queues(
             damaged.append((damage, offset))
         damage = offset + scan.consumed if scan.error is not None else None
         records += len(scan.entries)
-        wanted = scan.entries if keys is None else [entry for entry in scan.entries if entry[:2] in keys]
+        wanted = [*scan.entries, *more_queues(scan.entries)]
+        if keys is not None:
+            wanted = [entry for entry in wanted if entry[:2] in keys]
         units += sum(map(len, queues.put(wanted).values()))
     if damage is not None and end is not None and damage < end:
         damaged.append((damage, end))

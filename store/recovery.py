@@ -30,6 +30,7 @@ from store.damage import DamagedRanges
 from store.log_end import Cut, keep_behind_end
 from store.log_walk import read_log, walk
 from store.message import MAGIC_V1, MAGIC_V2, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK, decode_message
+from store.multi_dispatch import more_queues
 from store.queue_recovery import Key, QueueRecovery
 from store.record_scan import DispatchEntry
 from store.recovery_point import LastRecord, RecoveryPoint
@@ -190,6 +191,7 @@ class _Recovery:
                 self._keep_damage(damage, offset)
                 damage = None
             self._take(entries, numbers, gaps)
+            self.undispatched += (entry for entry in more_queues(entries) if self.queues.find(*entry[:2]) is not None)
             if damage is None:
                 self.end, self.error = end, scan.error
                 damage = end if scan.error is not None else None

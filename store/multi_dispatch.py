@@ -1,0 +1,28 @@
+"""Messages that RocketMQ put into more queues than their own, with `enableMultiDispatch`. No I/O.
+
+Their property INNER_MULTI_DISPATCH lists queues, INNER_MULTI_QUEUE_OFFSET the message's number in each; the broker writes
+the latter, so who has both was dispatched that way. `%LMQ%...` has queue 0 only. twinlog makes no such messages, but
+keeps these queues whole.
+Source: MultiDispatch, CommitLogDispatcherBuildConsumeQueue, ConsumeQueue.multiDispatchLmqQueue; RocketMQ 4.9.8.
+"""
+
+from collections.abc import Iterator
+
+from store.properties import parse_properties
+from store.record_scan import DispatchEntry, may_be_topic
+
+_QUEUES, _OFFSETS, _LMQ = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "%LMQ%"
+_OFFSETS_RAW = _OFFSETS.encode() + b"\x01"
+
+
+def more_queues(entries: list[DispatchEntry]) -> Iterator[DispatchEntry]:
+    """For each further queue of these messages its entry, which differs in topic, queue id and queue offset."""
+    for entry in entries:
+        if _OFFSETS_RAW in entry.properties:
+            properties = parse_properties(entry.properties.decode("utf-8", "replace"))
+            names, offsets = properties.get(_QUEUES, "").split(","), properties.get(_OFFSETS, "").split(",")
+            if len(names) == len(offsets) and all(map(str.isdecimal, offsets)):
+                for name, offset in zip(names, offsets, strict=True):
+                    if may_be_topic(name):
+                        queue_id = 0 if name.startswith(_LMQ) else entry.queue_id
+                        yield entry._replace(topic=name, queue_id=queue_id, queue_offset=int(offset))
