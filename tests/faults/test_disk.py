@@ -151,13 +151,16 @@ def test_power_lost_in_the_middle(tmp_path, said):
         thread.start()
         try:
             assert rolled.wait(60)
+            # What is answered in the very moment of the cut proves nothing: a kernel that goes on running may still say yes to a
+            # sync whose transaction has just been thrown away.
+            promised = len(producer.acked)
             disk.cut_power()
             thread.join(30)
             assert not thread.is_alive()
         finally:
             broker.end(signal.SIGKILL)
             thread.join(30)
-    assert len(producer.acked) > 150
+    producer.acked = producer.acked[:promised]
     with ext4(image, tmp_path / "disk"), broker:
         producer.check()
         producer.check_queues()
