@@ -17,7 +17,7 @@ import click
 from tests.bench import table
 from tests.bench.load import TOPIC, Load, measure
 from tests.bench.machine import facts
-from tests.bench.store import SYSTEMS, StoreBench
+from tests.bench.store import PARTS, SYSTEMS, StoreBench
 from tests.bench.store_directory import BODY_SIZE
 from tests.bench.store_restarts import BURST
 from tests.bench.store_steps import SCALES
@@ -79,14 +79,18 @@ def produce(
 @click.option("--quick", is_flag=True, help="A small log, to see that it works: the numbers mean nothing.")
 @click.option("--repeats", default=3, show_default=True, help="How often restarts and appends are measured.")
 @click.option("--only", multiple=True, type=click.Choice(SYSTEMS), help="Measure these systems alone.")
+@click.option("--part", multiple=True, type=click.Choice(PARTS), help="Measure the store alone, or brokers' restarts.")
 @click.option("--cold/--no-cold", default=None, help="Also with nothing cached: as root. Default: not with --quick.")
 @click.option("--out", type=click.Path(path_type=Path), help="Raw results. Default: docs/benchmarks/store-DATE.json.")
-def store(quick: bool, repeats: int, only: tuple[str, ...], cold: bool | None, out: Path | None) -> None:
+def store(
+    quick: bool, repeats: int, only: tuple[str, ...], part: tuple[str, ...], cold: bool | None, out: Path | None
+) -> None:
     """Measure the store: append, scan, rebuild, restarts, memory. At most 10 minutes; needs 12 GiB in $TMPDIR."""
     name = "quick" if quick else "full"
     bench = StoreBench(
         scale_name=name,
         systems=tuple(system for system in SYSTEMS if system in (only or SYSTEMS)),
+        parts=part or PARTS,
         repeats=repeats,
         cold=not quick if cold is None else cold,
         say=lambda text: click.echo(text, err=True),

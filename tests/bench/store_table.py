@@ -93,7 +93,7 @@ def page(report: dict[str, Any], raw: str) -> str:
             "\n## The store alone\n\nAppending includes queues, index and flushes behind it (RocketMQ's `DefaultMessageStore`, ",
             "without its broker; 64 at once is one batch request there).\n\n",
             _table(rows, ALONE),
-            "\n## The broker\n\n",
+            "\n## The broker\n\nWithout queues and index, RocketMQ makes both before it serves, twinlog the queues alone.\n\n",
             _table(rows, BROKER),
         )
     )
