@@ -9,7 +9,7 @@ import pytest
 from tests.handover.chain import Chain
 
 HERE = Path(__file__).parent
-TIME_LIMIT_S = 120  # The first test of a turn plays the turn before.
+TIME_LIMIT_S = 180  # The first test of a turn plays the turns before it that were not played yet.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
