@@ -31,9 +31,14 @@ settings.load_profile("twinlog")
 
 @pytest.fixture(autouse=True)
 def plain_log():
-    """A command that a test runs in this process sets up the log; the next test starts without that."""
-    yield
+    """A command that a test runs in this process sets up the log; the next test starts without that.
+
+    Tracebacks are Python's: those that rich paints, with all variables, take a third of a second each.
+    """
     structlog.reset_defaults()
+    *before, _ = structlog.get_config()["processors"]
+    renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*before, renderer])
 
 
 @pytest.fixture(autouse=True)
