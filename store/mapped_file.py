@@ -176,12 +176,17 @@ class MappedFile:
         return position
 
     def clear_from(self, position: int) -> None:
-        """Make all bytes from a position on zero, durably, so that what was cut there cannot be read again.
+        """Make all bytes from a position on zero, durably, so that what was cut there cannot be read again. Raises OSError.
 
-        Nobody may hold a view of that part: the file is short for a moment.
+        The file keeps its length at every moment: a file that a crash left short would open no more. From its end to the
+        front, so that what a crash leaves is looked at by the next start as it was by this one.
         """
-        os.ftruncate(self.fd, position)
-        os.ftruncate(self.fd, self.size)
+        for begin, end in reversed(list(self.data_ranges(position))):
+            while end > begin:
+                start = max(begin, end - _LOOK_BYTES)
+                if not self.is_zero(start, end - start):
+                    self.write_at(start, _ZEROS[: end - start])
+                end = start
         sync_file(self.fd)
 
     def move(self, path: Path, start: int) -> None:

@@ -156,8 +156,6 @@ class MappedFileQueue:
             last, position = self.files[-1], min(max(0, offset - self.files[-1].start), self.file_size)
             if is_clear is False or not last.is_clear_from(position):
                 last.clear_from(position)
-                if self.preallocate:
-                    os.posix_fallocate(last.fd, 0, self.file_size)
         if removed:
             self.sync()
 

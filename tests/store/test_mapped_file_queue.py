@@ -156,3 +156,43 @@ MappedFile.create(Path({str(tmp_path)!r}) / ("0" * 20), 0, 4096, preallocate={pr
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert ran.returncode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_whoever_dies_while_a_queue_is_cut_leaves_one_that_opens(tmp_path, number):
+    filled(tmp_path, 3).close()
+    script = f"""
+import os, signal
+from pathlib import Path
+from store.mapped_file_queue import MappedFileQueue
+
+queue = MappedFileQueue(Path({str(tmp_path)!r}), {SIZE}, "sizeKey")
+queue.load()
+calls = []
+
+def dying(call):
+    def do(*args):
+        calls.append(call)
+        if len(calls) == {number}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*args)
+    return do
+
+os.ftruncate, os.pwrite, os.unlink, os.fsync = map(dying, (os.ftruncate, os.pwrite, os.unlink, os.fsync))
+queue.cut(2 * {SIZE} + 10)
+"""
+    subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    again = queue_in(tmp_path)
+    again.load()
+    again.cut(2 * SIZE + 10)
+    assert again.files[-1].read(0, SIZE).rstrip(b"\0") == b"\3" * 10
+
+
+def test_a_long_end_is_cleared(tmp_path):
+    size = 5 << 20
+    file = MappedFile.create(tmp_path / "f", 0, size, preallocate=True)
+    file.write_at(0, b"\1" * size)
+    file.clear_from((1 << 20) - 7)
+    assert file.data_end(0) == (1 << 20) - 7
+    assert (tmp_path / "f").stat().st_size == size
+    file.close()
