@@ -80,7 +80,7 @@ def recover(
     Raises OSError, and StoreDirectoryError while nothing was changed yet.
     """
     point = side.load_point()
-    if point is not None and not fits(point, log):
+    if point is not None and not fits(point, log, checkpoint.physic_msg_timestamp):
         point = None
     of_queues = QueueRecovery(log, queues, side, damaged, point, after_crash, check_crc, delays_ms)
     return _Recovery(

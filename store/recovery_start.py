@@ -13,11 +13,17 @@ _RECOVER_FILES = 3  # As RocketMQ.
 _FOLLOWS_POINT_MAX = 1 << 30
 
 
-def fits(point: RecoveryPoint, log: CommitLog) -> bool:
-    """Whether the point belongs to this log: the newest record below it is where it was."""
+def fits(point: RecoveryPoint, log: CommitLog, flushed_ms: int) -> bool:
+    """Whether the point belongs to this log: the newest record below it is where it was, and still the newest on the disk.
+
+    `flushed_ms` is the store time up to which the checkpoint says that the log is on the disk. When that is newer, but nothing
+    follows the point, RocketMQ cut the log below it and wrote anew there; what lies behind is left over.
+    """
     if point.log_file_size != log.file_size or not log.min_offset <= point.offset <= log.max_offset:
         return False
     last = point.last
+    if flushed_ms > last.store_timestamp and not any(read_log(log, point.offset, SIZE_AND_MAGIC.size)):
+        return False
     if last.phy_offset < log.min_offset:  # Nothing is left to recognise the log by.
         return point.offset == log.min_offset
     raw = read_log(log, last.phy_offset, last.size)

@@ -1,6 +1,7 @@
 """Damage in the log itself: no sound message is lost over it, no broken one is served, and old left-overs do not come back."""
 
 import random
+import shutil
 
 import pytest
 import trio
@@ -218,6 +219,36 @@ def test_older_messages_behind_damage_stay_when_the_log_goes_on_behind_them(tmp_
     write(tmp_path, place(19) + 300, b"damage")
     store = small(tmp_path, clock)
     assert served(store) == expected(set(range(COUNT)) - {19})
+    crash(store)
+
+
+@pytest.mark.parametrize(("is_known", "size"), [(False, 10), (True, 1_300)])
+def test_what_rocketmq_wrote_where_it_cut_the_log_at_damage_is_served(tmp_path, is_known, size):
+    """It cuts below our recovery point without clearing anything, and what it writes then may end before that point."""
+    clock, sound = Clock(), 44
+    store = small(tmp_path / "ours", clock, mapped_file_size_consume_queue=6_000)
+    damaged = fill(store, range(COUNT))[sound].phy_offset
+    trio.run(store.close)
+    write(tmp_path / "ours", damaged + 200, b"\xff" * 50)
+    if is_known:
+        store = small(tmp_path / "ours", clock, mapped_file_size_consume_queue=6_000)
+        store.get_message("T1", 0, sound // 2, 1, None)
+        assert store.damaged.total
+        trio.run(store.close)
+    other = small(tmp_path / "other", clock, mapped_file_size_consume_queue=6_000)
+    fill(other, range(sound))
+    clock.now += 1_000
+    other.put([put_message(body=b"%08d" % n + bytes(size), queue_id=n % 2) for n in (sound, sound + 1)])
+    other.dispatch_pending()
+    end, numbers = other.max_offset, served(other)
+    trio.run(other.close)
+    for path in (tmp_path / "other").rglob("0" * 10 + "*"):
+        data = path.read_bytes().rstrip(b"\0")
+        with (tmp_path / "ours" / path.relative_to(tmp_path / "other")).open("r+b") as file:
+            file.write(data)
+    shutil.copy(tmp_path / "other" / "checkpoint", tmp_path / "ours" / "checkpoint")
+    store = small(tmp_path / "ours", clock, mapped_file_size_consume_queue=6_000)
+    assert (store.max_offset, served(store)) == (end, numbers)
     crash(store)
 
 
