@@ -42,6 +42,7 @@ class FlushService:
     _waiters: OffsetWaiters = field(factory=OffsetWaiters, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _expiry: Wakeup = field(factory=Wakeup, init=False)
+    _one_at_a_time: trio.Lock = field(factory=trio.Lock, init=False)
     failure: str | None = field(default=None, init=False)  # Why nothing is flushed any more.
     busy_since: float | None = field(
         default=None, init=False
@@ -79,7 +80,14 @@ class FlushService:
         return (self.log.max_offset - self.flushed_offset) // _PAGE
 
     async def flush(self) -> None:
-        """One fdatasync of everything written so far; nothing once one has failed."""
+        """One fdatasync of everything written so far; nothing once one has failed.
+
+        Of two that are under way for a file the kernel tells only one that bytes were lost: so they come one after the other.
+        """
+        async with self._one_at_a_time:
+            await self._flush()
+
+    async def _flush(self) -> None:
         if self.failure is not None:
             return
         end, timestamp = self.log.max_offset, self.last_store_timestamp

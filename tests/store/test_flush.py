@@ -1,6 +1,8 @@
 """Group commit: producers are answered when their bytes are on disk, and told the truth when the disk refuses."""
 
+import errno
 import os
+import threading
 import time
 from contextlib import asynccontextmanager, contextmanager
 
@@ -150,6 +152,32 @@ async def test_a_disk_that_refuses_ends_it(tmp_path):
     assert store.flushed_offset == flushed
     await store.close()
     assert (tmp_path / "abort").exists()
+
+
+async def test_no_second_sync_while_one_is_under_way(tmp_path, monkeypatch):
+    """The kernel tells one of the two that bytes were lost; the other one would answer producers for them."""
+    store = MessageStore(StoreConfig(root=tmp_path, **SYNC))
+    store.load()
+    sink, calls, told = Sink(), [], threading.Event()
+    put_and_wait(store, sink, b"1")
+
+    def fdatasync(fd):
+        calls.append(fd)
+        if len(calls) == 1:
+            told.wait()
+            raise OSError(errno.EIO, "lost")
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.flusher.flush)
+        await settled(lambda: calls)
+        put_and_wait(store, sink, b"2")
+        nursery.start_soon(store.flusher.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        told.set()
+    assert [frames for frames, _, _ in sink.refused] == [[b"1", b"2"]]
+    assert (sink.answered, store.flushed_offset, len(calls)) == ([], 0, 1)
+    store._release()
 
 
 async def test_the_flush_task_stops_when_the_disk_refuses(tmp_path):
