@@ -256,14 +256,14 @@ async def test_whatever_is_refused_what_was_taken_stays(tmp_path, disk, seed):
         if rng.random() < 0.7:
             store.dispatch_pending()
         if not store.writable:
-            await store._try_again()  # In vain, or not.
+            await store._refusal._try_again()  # In vain, or not.
             if rng.random() < 0.6:
                 disk.recover()
-                await store._try_again()
+                await store._refusal._try_again()
                 assert store.writable
     assert disk.refusals > 5
     disk.recover()
-    await store._try_again()
+    await store._refusal._try_again()
     store.dispatch_pending()
     assert [bodies(store, n) for n in taken] == list(taken.values())
     assert behind_end(store).count(0) == len(behind_end(store))

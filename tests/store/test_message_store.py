@@ -113,7 +113,7 @@ def test_the_order_of_the_checks(tmp_path, condition, role, busy, status):
     if condition is not None:
         store.flags.set(condition, "for a test")
     if busy:
-        store._busy_until = store.clock() + 100
+        store._putter.busy_until = store.clock() + 100
     assert statuses(store.put([put_message("t" * 128)])) == [status]
 
 

@@ -41,7 +41,7 @@ def left(tmp_path):
     for number in range(30):
         light = b"\x02INNER_MULTI_DISPATCH\x01%%LMQ%%a\x02INNER_MULTI_QUEUE_OFFSET\x01%d" % (number // 2)
         store.put([put_message(body=bytes(9_000), properties=b"A\x01b" + light * (number % 2))])
-    assert store._queues.put(list(more_queues(store._pending)))
+    assert store._queues.put(list(more_queues(store._reput.pending)))
     trio.run(store.close)
     return tmp_path
 

@@ -349,7 +349,7 @@ def test_a_record_that_rocketmq_5_left_out_is_dispatched(tmp_path, later):
     store = opened(tmp_path)
     put(store, range(10))
     store.put([put_message("Left", b"out")])  # Its queue exists, the unit does not.
-    store._pending.clear()
+    store._reput.pending.clear()
     put(store, range(10, 10 + later))
     trio.run(store.close)
     shutil.rmtree(tmp_path / "twinlog")

@@ -371,7 +371,7 @@ async def test_what_a_replica_needs_stays(tmp_path, disk, wall, autojump_clock):
 
 async def test_what_is_not_in_the_queues_yet_stays(tmp_path, disk, wall, autojump_clock):
     store = await filled(tmp_path, disk, wall)
-    store.dispatched_offset = FILE_SIZE + 5
+    store._reput.dispatched_offset = FILE_SIZE + 5
     disk.ratio = 0.95
     await store.retention.clean()
     assert names(store) == list(range(1, FILES))
@@ -481,10 +481,10 @@ async def test_a_disk_without_room_for_the_next_file(tmp_path, disk, wall, autoj
     assert [r.status for r in store.put([put_message(body=bytes(7000))])] == [PutStatus.CREATE_MAPPED_FILE_FAILED]
     await store.retention.clean()
     assert names(store) == list(range(1, FILES))
-    await store._try_again()
+    await store._refusal._try_again()
     assert not store.writable
     store.retention.close()
-    await store._try_again()
+    await store._refusal._try_again()
     assert store.writable
     assert [r.status for r in store.put([put_message(body=bytes(7000))])] == [PutStatus.PUT_OK]
     assert names(store) == list(range(1, FILES + 1))

@@ -166,7 +166,11 @@ def test_bodies_are_checked_without_a_digest(scrubbed, data):
         with Bytes(scrubbed) as log:
             log.flip(at, data.draw(st.integers(1, 255)))
             trio.run(scrubbed.scrub.scrub)
-            assert list(known(scrubbed).damaged) == [(start, end)]
+            (found,) = known(scrubbed).damaged
+            assert found in (
+                (start, end),
+                (start, -(-end // FILE_SIZE) * FILE_SIZE),
+            )  # With the blank behind the last one.
     finally:
         scrubbed.digest.digests = whole
 

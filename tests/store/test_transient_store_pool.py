@@ -61,7 +61,7 @@ def test_the_bytes_on_disk_are_those_of_a_log_without_buffers(tmp_path_factory, 
                 buffered.dispatch_pending()
             elif what == "thread":
                 await buffered.commit_log.pending.commit_in_thread()
-                buffered._committed()
+                buffered._putter.committed()
             else:
                 lengths, together, v6 = what
                 more = {"born_host": HOST_V6} if v6 else {}
@@ -126,7 +126,7 @@ async def test_messages_are_committed_in_time(tmp_path, nursery):
     with trio.fail_after(10):
         await arrived.wait()
     assert trio.current_time() - began >= 0.04 or store.max_offset
-    store._committer.thorough_interval_ms = store._committer.interval_ms = 10_000_000
+    store._putter.committer.thorough_interval_ms = store._putter.committer.interval_ms = 10_000_000
     store.put([put_message("T1", b"x" * 5000)])
     await trio.sleep(0.2)
     assert store.commit_log.pending.size > 5000, "less than 4 pages wait"
@@ -211,10 +211,10 @@ async def test_a_full_disk_keeps_what_is_pending(tmp_path, monkeypatch, autojump
     assert Condition.DISK_REFUSES in store.flags
     assert store.put([put_message("T1", b"refused")])[0].status is PutStatus.SERVICE_NOT_AVAILABLE
     before = store.max_offset
-    await store._try_again()
+    await store._refusal._try_again()
     assert store.max_offset == before
     full[0] = False
-    await store._try_again()
+    await store._refusal._try_again()
     assert store.writable
     store.put([put_message("T1", b"two")])
     store.commit_pending()

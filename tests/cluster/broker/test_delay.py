@@ -215,8 +215,9 @@ async def test_what_the_store_refuses_waits_and_comes_once(tmp_path, autojump_cl
         for n in range(4):
             put_delayed(client.broker, 1, b"x" * (2000 if n == 1 else n + 1))
     broker = with_clock(make_broker(tmp_path))
-    broker.store.config = attrs.evolve(broker.store.config, max_message_size=1000)
-    broker.store._body_size_unchecked = 1000
+    putter = broker.store._putter
+    putter.config = attrs.evolve(putter.config, max_message_size=1000)
+    putter._body_size_unchecked = 1000
     async with opened(broker) as client:
         await trio.sleep(2)
         for _ in range(3):
@@ -225,7 +226,7 @@ async def test_what_the_store_refuses_waits_and_comes_once(tmp_path, autojump_cl
         assert [len(message.body) for message in messages(broker)] == [1, 3, 4]
         assert broker.schedule.positions == {1: 1}
         assert "MESSAGE_ILLEGAL" in capsys.readouterr().out
-        broker.store._body_size_unchecked = 4000
+        putter._body_size_unchecked = 4000
         await broker.schedule.deliver_due()
         assert [len(message.body) for message in messages(broker)][3:] == [2000, 3, 4]
 

@@ -1,0 +1,69 @@
+"""Brings consume queues, index and held pulls level with the log.
+
+Source: DefaultMessageStore.ReputMessageService, RocketMQ 4.9.8. Who appended hands the entries over, so that the log need not be
+read again; after a start recovery dispatches what the queues lack.
+"""
+
+from collections.abc import Callable
+
+from attrs import define, field
+
+from store.commit_log import CommitLog
+from store.consume_queue_table import ConsumeQueueTable
+from store.flush import FlushConsumeQueueService
+from store.index_service import IndexService
+from store.record_scan import DispatchEntry
+from store.recovery_points import RecoveryPoints
+from store.wakeup import Wakeup
+
+_BATCH = 4096
+
+ArrivalListener = Callable[[str, int, int, list[int]], None]
+
+
+@define(eq=False, kw_only=True)
+class ReputMessageService:
+    """All bytes below `dispatched_offset` are in the queues. `on_arrival`: see MessageStore."""
+
+    log: CommitLog
+    queues: ConsumeQueueTable
+    queue_flusher: FlushConsumeQueueService
+    points: RecoveryPoints
+    index: IndexService
+    refused: Callable[[str, OSError], object]  # Told when the disk does not take a unit.
+    on_arrival: list[ArrivalListener] = field(factory=list, init=False)
+    dispatched_offset: int = field(default=0, init=False)
+    pending: list[DispatchEntry] = field(factory=list, init=False)  # Written, not yet in the queues.
+    _wakeup: Wakeup = field(factory=Wakeup, init=False)
+
+    def add(self, entries: list[DispatchEntry]) -> None:
+        """Take the entries of records that are in the log now, in its order."""
+        self.pending += entries
+        self._wakeup.set()
+
+    def dispatch(self) -> None:
+        """Bring the queues level with the log and tell the listeners."""
+        pending = self.pending
+        while pending:
+            batch = pending[:_BATCH]
+            try:
+                grown = self.queues.put(batch)
+            except OSError as error:  # The batch stays: nothing is ever passed over.
+                self.refused("writing a consume queue", error)
+                return
+            del pending[:_BATCH]
+            last = batch[-1]
+            self.dispatched_offset = last.phy_offset + last.size
+            self.queue_flusher.last_dispatched_timestamp = last.store_timestamp
+            self.points.note(last.phy_offset, last.size, last.store_timestamp)
+            self.index.feed(batch)
+            for queue, codes in grown.items():
+                for listener in self.on_arrival:
+                    listener(queue.topic, queue.queue_id, queue.max_offset, codes)
+        self.dispatched_offset = self.log.max_offset
+
+    async def run(self) -> None:
+        """Dispatch until cancelled."""
+        while True:
+            await self._wakeup.wait()
+            self.dispatch()

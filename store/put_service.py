@@ -1,0 +1,169 @@
+"""Lets messages into the log: the checks, the append, and what becomes of buffers. Nothing here waits.
+
+Sources: DefaultMessageStore.checkStoreStatus and checkMessage, CommitLog.putMessage; RocketMQ 4.9.8.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import structlog
+from attrs import define, field
+
+from store.commit_log import CommitLog, PutMessage, PutResult
+from store.config import BrokerRole, StoreConfig
+from store.errors import NoBufferError
+from store.offset_waiters import PutStatus
+from store.record_scan import DispatchEntry
+from store.running_flags import Condition, RunningFlags
+from store.transient_store_pool import CommitService, TransientStorePool, UncommittedEnd
+
+log = structlog.get_logger()
+
+TOPIC_LENGTH_MAX, PROPERTIES_SIZE_MAX = 127, 32767
+RECORD_OVERHEAD_MAX = 115 + TOPIC_LENGTH_MAX * 3 + PROPERTIES_SIZE_MAX + 8  # With IPv6 hosts and the room for a blank.
+
+
+@define(eq=False, kw_only=True)
+class PutService:
+    """`written(entries, store timestamp)` is told what readers may see now, `refused` what the disk did not take."""
+
+    log: CommitLog
+    config: StoreConfig
+    flags: RunningFlags
+    now_ms: Callable[[], int]
+    clock: Callable[[], float]  # Seconds, for how long a write takes.
+    written: Callable[[list[DispatchEntry], int], None]
+    refused: Callable[[str, OSError], PutStatus]
+    messages: int = field(default=0, init=False)  # Put since the start.
+    bytes: int = field(default=0, init=False)
+    committer: CommitService | None = field(default=None, init=False)  # With buffers only.
+    busy_until: float = field(default=0.0, init=False)  # By clock().
+    _busy_after: float = field(init=False)  # Seconds that a write may take.
+    _body_size_unchecked: int = field(init=False)  # A record with a body up to this size fits any file.
+    _uncommitted: deque[DispatchEntry] = field(factory=deque, init=False)  # Still in a buffer.
+
+    def __attrs_post_init__(self) -> None:
+        config = self.config
+        self._body_size_unchecked = min(config.max_message_size, self.log.file_size - RECORD_OVERHEAD_MAX)
+        self._busy_after = config.os_page_cache_busy_timeout_ms / 1000 or math.inf
+
+    @property
+    def writable(self) -> bool:
+        """Whether producers may write here."""
+        return not self.flags.why_not_writable and self.config.broker_role is not BrokerRole.SLAVE
+
+    def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
+        """Append messages with one system call; each has its own status. Never waits: flush and replicas come after.
+
+        `together`: these are one batch request and go into one file.
+        """
+        if not self.writable:
+            return [PutResult(PutStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
+        if not messages:
+            return []
+        if self.busy_until and self._is_busy():
+            return [PutResult(PutStatus.OS_PAGECACHE_BUSY)] * len(messages)
+        body_max = self._body_size_unchecked
+        for topic, _, body, properties, *_ in messages:
+            if len(body) > body_max or len(properties) > PROPERTIES_SIZE_MAX or len(topic) > TOPIC_LENGTH_MAX:
+                return self._put_some(messages, together=together)
+        return self._append(messages, together=together)
+
+    def _put_some(self, messages: Sequence[PutMessage], *, together: bool) -> list[PutResult]:
+        """As put(), when some of them may be too large."""
+        statuses = [self._check(message) for message in messages]
+        refused = [status for status in statuses if status is not PutStatus.PUT_OK]
+        if together and refused:  # All or none.
+            return [PutResult(refused[0])] * len(messages)
+        fitting = [m for m, status in zip(messages, statuses, strict=True) if status is PutStatus.PUT_OK]
+        good = iter(self._append(fitting, together=together))
+        return [next(good) if status is PutStatus.PUT_OK else PutResult(status) for status in statuses]
+
+    def _append(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
+        if not messages:
+            return []
+        now_ms, began = self.now_ms(), self.clock()
+        try:
+            results, entries = self.log.append(messages, now_ms, together=together)
+        except OSError as error:
+            return [PutResult(self.refused("writing the commit log", error))] * len(messages)
+        except NoBufferError:
+            return [PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)] * len(messages)
+        if (took := self.clock() - began) > self._busy_after:
+            self.busy_until = began + took + min(took - self._busy_after, self._busy_after)
+        self.messages += len(results)
+        self.bytes += results[-1].end_offset - results[0].phy_offset
+        if self.committer is None:
+            self.written(entries, now_ms)
+        else:
+            self._uncommitted += entries
+            self.committed()
+            self.committer.appended()
+        return results
+
+    def committed(self) -> None:
+        """Go on with what is written now."""
+        end, entries = self.log.max_offset, []
+        while self._uncommitted and self._uncommitted[0].phy_offset < end:
+            entries.append(self._uncommitted.popleft())
+        if entries:
+            self.written(entries, entries[-1].store_timestamp)
+
+    def commit_pending(self) -> None:
+        """Write what producers were answered for and what lies in a buffer still; nothing without buffers."""
+        if self.log.pending is not None:
+            try:
+                self.log.pending.commit()
+            except OSError as error:
+                self._commit_refused(error)
+            self.committed()
+
+    def _commit_refused(self, error: OSError) -> None:
+        self.refused("writing the commit log", error)
+        if Condition.FAILED in self.flags and self.log.pending is not None:
+            log.error("messages that were in memory only are lost", bytes=self.log.pending.size)
+
+    def _is_busy(self) -> bool:
+        """Whether the disk took so long that others should have their turn first.
+
+        RocketMQ refuses a put while another one has been writing for more than osPageCacheBusyTimeOutMills. Here one comes after
+        the other on one thread, so the refusals come right after it, for as long as theirs would have lasted, at most that time:
+        a disk that takes seconds for every write leaves room for those who read, and for replicas.
+        """
+        if self.clock() < self.busy_until:
+            return True
+        self.busy_until = 0.0
+        return False
+
+    def _check(self, message: PutMessage) -> PutStatus:
+        """The limits of one message. Source: DefaultMessageStore.checkMessage, MessageExtEncoder."""
+        if java_length(message.topic) > TOPIC_LENGTH_MAX or len(message.topic.encode()) > TOPIC_LENGTH_MAX:
+            return PutStatus.MESSAGE_ILLEGAL
+        if len(message.properties) > PROPERTIES_SIZE_MAX:
+            length = java_length(message.properties.decode(errors="replace"))
+            return PutStatus.MESSAGE_ILLEGAL if length > PROPERTIES_SIZE_MAX else PutStatus.PROPERTIES_SIZE_EXCEEDED
+        if len(message.body) > self.config.max_message_size:
+            return PutStatus.MESSAGE_ILLEGAL
+        return PutStatus.PUT_OK if self.log.fits(message) else PutStatus.MESSAGE_ILLEGAL
+
+    def use_buffers(self) -> None:
+        """Append to buffers from now on, see store.transient_store_pool."""
+        config = self.config
+        pool = TransientStorePool(config.transient_store_pool_size, self.log.file_size)
+        pending = UncommittedEnd(self.log, pool, config.fast_fail_if_no_buffer_in_store_pool)
+        self.log.pending = pending
+        self.committer = CommitService(
+            pending=pending,
+            interval_ms=config.commit_interval_commit_log_ms,
+            least_pages=config.commit_commit_log_least_pages,
+            thorough_interval_ms=config.commit_commit_log_thorough_interval_ms,
+            committed=self.committed,
+            refused=lambda error: self._commit_refused(error),
+            may_write=lambda: not self.flags.why_not_appendable,
+        )
+
+
+def java_length(text: str) -> int:
+    """Characters as Java counts them: those beyond 16 bits are two."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
