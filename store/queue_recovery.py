@@ -13,6 +13,7 @@ from store.commit_log import CommitLog
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.damage import DamagedRanges
+from store.left_overs import Key
 from store.log_walk import read_log
 from store.mapped_file import MappedFile
 from store.queue_rebuild import rebuild_queues
@@ -26,8 +27,6 @@ log_lines = structlog.get_logger()
 
 _MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"  # A message that RocketMQ puts into more queues than its own.
 _DROPPED_MAX = 1000  # Units at the end of a queue.
-
-Key = tuple[str, int]
 
 
 @define(eq=False)

@@ -27,15 +27,15 @@ from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.consume_queue_table import ConsumeQueueTable
 from store.damage import DamagedRanges
+from store.left_overs import Key, begins_with_record, goes_on, head_of, is_torn
 from store.log_end import Cut, keep_behind_end
 from store.log_walk import read_log, walk
-from store.message import MAGIC_V1, MAGIC_V2, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK, decode_message
+from store.message import QUEUELESS, TRANSACTION_MASK
 from store.multi_dispatch import more_queues
-from store.queue_recovery import Key, QueueRecovery
+from store.queue_recovery import QueueRecovery
 from store.record_scan import DispatchEntry
 from store.recovery_point import LastRecord, RecoveryPoint
 from store.recovery_start import begins_at, fits, start_after_crash, start_after_stop
-from store.resync import is_record
 from store.side_files import SideFiles
 
 log_lines = structlog.get_logger()
@@ -236,33 +236,27 @@ class _Recovery:
             self.of_queues.rebuild(gaps, self.end)
 
     def _is_left_over(self, entries: list[DispatchEntry], offset: int) -> bool:
-        """Whether sound records behind damage are from before a cut: older than the last one, or their number is taken.
-
-        Such records lie in the last file only: a cut deletes all files behind it.
-        """
-        for file in self.log.files.files:
-            if file.start > offset and self._begins_with_record(file.start):
-                return False
+        """Whether sound records behind damage are from before a cut: older than the last one, or their number is taken."""
+        if any(file.start > offset and self._begins_with_record(file.start) for file in self.log.files.files):
+            return False
         before = self.last.store_timestamp if self.last is not None else self.last_of_point.store_timestamp
-        if entries[0].store_timestamp < before:
-            return True
-        seen = set()
-        for entry in entries:
-            if entry[:2] in seen or entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
-                continue
-            seen.add(entry[:2])
-            queue = self.queues.get(*entry[:2])
-            if entry.queue_offset < queue.max_offset:
-                unit = queue.unit(entry.queue_offset)
-                if unit is None or unit.phy_offset != entry.phy_offset:
-                    return True
-        return False
+        return not goes_on(head_of(entries), before, self._next_offset, self._place_of)
 
     def _begins_with_record(self, offset: int) -> bool:
-        size, magic = SIZE_AND_MAGIC.unpack(read_log(self.log, offset, SIZE_AND_MAGIC.size))
-        if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= self.log.file_size:
-            return False
-        return is_record(read_log(self.log, offset, size), offset, self.log.file_size)
+        return begins_with_record(self._read, offset, self.log.file_size)
+
+    def _is_torn(self, last: DispatchEntry, end: int) -> bool:
+        return is_torn(last, end, self.log.file_size, self._read)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        return read_log(self.log, offset, size)
+
+    def _next_offset(self, key: Key) -> int:
+        return self.queues.get(*key).max_offset
+
+    def _place_of(self, key: Key, number: int) -> int | None:
+        unit = self.queues.get(*key).unit(number)
+        return unit.phy_offset if unit is not None else None
 
     def _keep_damage(self, start: int, end: int) -> None:
         self.damaged.add(start, end)
@@ -273,16 +267,6 @@ class _Recovery:
             found=self.error,
             advice="copy what is lost from another replica, or this store's files from a backup",
         )
-
-    def _is_torn(self, entry: DispatchEntry, end: int) -> bool:
-        """Whether a record's properties end in a sector that was not written: nothing else in a record lacks a check."""
-        if entry.phy_offset + entry.size != end:
-            return False
-        in_last_sector = end % self.log.file_size % _SECTOR or _SECTOR
-        raw = read_log(self.log, entry.phy_offset, entry.size)
-        if in_last_sector >= entry.size or any(raw[-in_last_sector:]):
-            return False
-        return decode_message(raw, check_crc=False).properties_raw.endswith(b"\0")
 
     # The end
 

@@ -11,13 +11,14 @@ from typing import NamedTuple
 from attrs import define, field
 
 from store.consume_queue import UNIT
+from store.left_overs import Head, head_of
 from store.message import FIXED_SIZE, QUEUELESS, TRANSACTION_MASK
 from store.offline.directory import StoreDirectory
 from store.offline.finding import Finding, Kind, Severity
 from store.offline.findings import Findings
 from store.offline.index_items import IndexCursor, Stray
 from store.offline.units import QueueKey, multi_dispatch, read_units
-from store.offline.walk import Gap, Head, Window, head_of, walk
+from store.offline.walk import Gap, Window, walk
 from store.record_scan import DispatchEntry
 
 _SUSPECT_BYTES_MAX = 16 << 20

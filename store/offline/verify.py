@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 
 from store.consume_queue import UNIT
 from store.damage import DamagedRanges
+from store.left_overs import Head
 from store.offline.config_check import check_checkpoint, check_config, check_recovery_point, known_topics
 from store.offline.digest_check import DigestCheck
 from store.offline.directory import StoreDirectory
@@ -26,7 +27,7 @@ from store.offline.log_check import Segment, time_finding
 from store.offline.log_parts import Part, check_in_processes, check_part
 from store.offline.queue_check import QueueCheck, queue_ends
 from store.offline.units import QueueKey, read_units
-from store.offline.walk import Gap, Head, goes_on
+from store.offline.walk import Gap, goes_on_behind
 
 Progress = Callable[[int, int], None]  # Bytes of log done, in all.
 _PARALLEL_FROM = 256 << 20  # Bytes of log from which more processes pay.
@@ -198,11 +199,14 @@ class _Verification:
         self._take(piece)
 
     def _is_damage(self, gap: Gap, head: Head) -> bool:
-        if not goes_on(self.directory.log, self.last_timestamp, self.queues.next_offsets, head, self._place_of):
+        if not goes_on_behind(self.directory.log, head, self.last_timestamp, self._next_offset, self._place_of):
             return False
         return not (
             self.directory.is_running and record_at(self.directory.log, gap.start) is not None
         )  # Else it was the moving end.
+
+    def _next_offset(self, key: QueueKey) -> int:
+        return self.queues.next_offsets.get(key, 0)
 
     def _place_of(self, key: QueueKey, number: int) -> int | None:
         raw = read_units(self.directory, key, number, UNIT.size)

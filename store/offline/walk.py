@@ -6,20 +6,20 @@ does it: what goes on is not older than what was before, and no queue numbers it
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from attrs import frozen
 
-from store.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
+from store.left_overs import Head, Key, begins_with_record, goes_on, head_of, is_torn
+from store.message import MAGIC_BLANK, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
 from store.offline.file_series import FileSeries
-from store.record_scan import DispatchEntry, Scan, scan_records
-from store.resync import is_record, next_record
+from store.record_scan import DispatchEntry, scan_records
+from store.resync import next_record
 
 _WINDOW = 4 << 20
 _LOOKS_MAX = 20  # At an end that goes on moving.
 _LOOK_AGAIN_SECONDS = 0.05
-_SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
 
 
 class Window(NamedTuple):
@@ -75,7 +75,7 @@ def _walk_file(
         data = log.read(at, wanted)
         scan = scan_records(data, at, log.file_size, check_crc=True, delays_ms=delays_ms)
         done, entries = at + scan.consumed, scan.entries
-        if after_crash and scan.error is not None and _is_torn(data, at, scan, log.file_size):
+        if after_crash and scan.error is not None and entries and is_torn(entries[-1], done, log.file_size, log.read):
             done, entries = entries[-1].phy_offset, entries[:-1]
         if done > at:
             yield Window(at, done, entries, data)
@@ -100,15 +100,6 @@ def _walk_file(
         yield Gap(done, at, reason)
 
 
-def _is_torn(data: bytes, offset: int, scan: Scan, file_size: int) -> bool:
-    """Whether the last record's properties end in a sector that was not written. As store.recovery decides."""
-    last = scan.entries[-1] if scan.entries else None
-    if last is None or last.phy_offset + last.size != offset + scan.consumed or not last.properties.endswith(b"\0"):
-        return False
-    in_last_sector = (offset + scan.consumed) % file_size % _SECTOR or _SECTOR
-    return in_last_sector < last.size and not any(data[scan.consumed - in_last_sector : scan.consumed])
-
-
 def _has_changed(log: FileSeries, offset: int, data: bytes) -> bool:
     time.sleep(_LOOK_AGAIN_SECONDS)
     return log.read(offset, len(data)) != data
@@ -119,50 +110,22 @@ def _is_blank(data: bytes, at: int, room: int) -> bool:
     return len(data) - at >= SIZE_AND_MAGIC.size and SIZE_AND_MAGIC.unpack_from(data, at) == (room, MAGIC_BLANK)
 
 
-class Head(NamedTuple):
-    """How sound records behind a gap begin: place and store time of the first one, and each queue's first: number and place."""
-
-    phy_offset: int
-    timestamp: int
-    firsts: dict[tuple[str, int], tuple[int, int]]
-
-
-def head_of(entries: list[DispatchEntry]) -> Head:
-    """The head of a window of records."""
-    firsts: dict[tuple[str, int], tuple[int, int]] = {}
-    for entry in entries:
-        if entry.sys_flag & TRANSACTION_MASK not in QUEUELESS:
-            firsts.setdefault((entry.topic, entry.queue_id), (entry.queue_offset, entry.phy_offset))
-    return Head(entries[0].phy_offset, entries[0].store_timestamp, firsts)
-
-
-def goes_on(
+def goes_on_behind(
     log: FileSeries,
-    last_timestamp: int,
-    next_offsets: Mapping[tuple[str, int], int],
     head: Head,
-    place_of: Callable[[tuple[str, int], int], int | None] = lambda _key, _number: None,
+    last_timestamp: int,
+    next_offset: Callable[[Key], int],
+    place_of: Callable[[Key, int], int | None] = lambda _key, _number: None,
 ) -> bool:
-    """Whether sound records behind a gap belong to the log, or were left there by an earlier cut. As store.recovery decides.
-
-    `last_timestamp`, `next_offsets` tell of what is before the gap. `place_of` a message is where its queue says that it lies: a
-    number may be given twice when the queue says so. A cut deletes all later files, so what is left over lies in the last one.
-    """
+    """Whether sound records behind a gap belong to the log; see store.log_end."""
     if any(file.start > head.phy_offset and _begins_with_record(log, file.start) for file in log.files):
         return True
-    if head.timestamp < last_timestamp:
-        return False
-    return all(
-        number >= next_offsets.get(key, 0) or place_of(key, number) == phy_offset
-        for key, (number, phy_offset) in head.firsts.items()
-    )
+    return goes_on(head, last_timestamp, next_offset, place_of)
 
 
 def _begins_with_record(log: FileSeries, offset: int) -> bool:
     try:
-        size, magic = SIZE_AND_MAGIC.unpack(log.read(offset, SIZE_AND_MAGIC.size).ljust(SIZE_AND_MAGIC.size, b"\0"))
-        is_one = magic in (MAGIC_V1, MAGIC_V2) and 0 < size <= log.file_size
-        return is_one and is_record(log.read(offset, size), offset, log.file_size)
+        return begins_with_record(log.read, offset, log.file_size)
     except OSError:
         return False
 
@@ -190,7 +153,7 @@ def walk_log(
             gap = Gap(gap.start, piece.end, gap.reason) if gap is not None else piece
             continue
         if gap is not None and piece.entries:
-            if not goes_on(log, last_timestamp, next_offsets, head_of(piece.entries)):
+            if not goes_on_behind(log, head_of(piece.entries), last_timestamp, lambda key: next_offsets.get(key, 0)):
                 return
             yield gap
             gap = None

@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import pytest
 
+from store.left_overs import head_of
 from store.offline.directory import StoreDirectory
-from store.offline.walk import Gap, Window, goes_on, head_of, walk, walk_log
+from store.offline.walk import Gap, Window, goes_on_behind, walk, walk_log
 from tests.store import golden
 
 
@@ -66,9 +67,10 @@ def test_what_lies_behind_a_gap_belongs_to_the_log_or_not(captured):
     *_, last = (piece for piece in walk_log(captured.log) if isinstance(piece, Window))
     head = head_of(last.entries)
     key, (number, phy_offset) = next(iter(head.firsts.items()))
-    assert goes_on(captured.log, head.timestamp, {key: number}, head)
-    assert not goes_on(captured.log, head.timestamp + 1, {}, head)
-    assert not goes_on(captured.log, 0, {key: number + 1}, head)
-    assert goes_on(captured.log, 0, {key: number + 1}, head, lambda *_: phy_offset)
-    first = head_of(next(iter(walk_log(captured.log))).entries)
-    assert goes_on(captured.log, first.timestamp + 1, {}, first)
+    log = captured.log
+    assert goes_on_behind(log, head, head.timestamp, lambda k: number if k == key else 0)
+    assert not goes_on_behind(log, head, head.timestamp + 1, lambda _: 0)
+    assert not goes_on_behind(log, head, 0, lambda k: number + 1 if k == key else 0)
+    assert goes_on_behind(log, head, 0, lambda k: number + 1 if k == key else 0, lambda *_: phy_offset)
+    first = head_of(next(iter(walk_log(log))).entries)
+    assert goes_on_behind(log, first, first.timestamp + 1, lambda _: 0)
