@@ -329,8 +329,7 @@ async def test_the_service_looks_and_cleans_by_itself(tmp_path, disk, wall, nurs
     files = list(store.commit_log.files.files)
     await nursery.start(store.run)
     disk.ratio = 0.91
-    await trio.sleep(1.5)
-    assert Condition.DISK_FULL in store.flags
+    await settled(lambda: Condition.DISK_FULL in store.flags)
     assert [r.status for r in store.put([put_message()])] == [PutStatus.SERVICE_NOT_AVAILABLE]
     assert "91% of the disk" in store.why_not_writable
     await trio.sleep(50)
