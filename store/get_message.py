@@ -224,13 +224,21 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
 
 
 _STORE_TIME_AT_V6, _SYS_FLAG, _SAYS, _STORE_TIME = 68, 7, 6, 10  # A byte offset; fields.
+_STORE_TIME_END = RECORD_V4.size  # Either way.
+assert _STORE_TIME_AT_V6 + 8 <= _STORE_TIME_END
 
 
 def store_timestamp(queue: ConsumeQueue, log: CommitLog, queue_offset: int) -> int:
     """When the message was stored, ms; -1 when it is not there."""
     unit = queue.unit(queue_offset)
-    record = log.read(unit.phy_offset, unit.size) if unit is not None and unit.size >= RECORD_V4.size else None
-    if unit is None or record is None:
+    file = log.files.file_at(unit.phy_offset) if unit is not None else None
+    if unit is None or file is None or unit.size < RECORD_V4.size or unit.phy_offset + unit.size > file.end:
+        return -1
+    try:  # By a system call: the map would end the process where the disk does not read a sector.
+        record = file.read(unit.phy_offset - file.start, _STORE_TIME_END)
+    except OSError:
+        return -1
+    if len(record) < _STORE_TIME_END:
         return -1
     fields = RECORD_V4.unpack_from(record)
     if fields[_SAYS] != unit.phy_offset:  # The unit leads nowhere.

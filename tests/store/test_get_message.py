@@ -1,5 +1,6 @@
 """Pulls: what a consumer gets, and where it goes on. The table of spec and source: DefaultMessageStore.getMessage."""
 
+import os
 import struct
 
 import pytest
@@ -343,3 +344,20 @@ def test_offset_by_time_passes_over_what_cannot_be_read(tmp_path):
         assert store.offset_by_time("T1", 0, 1000 + 10 * number) == number
     assert store.offset_by_time("T1", 0, 1200) in range(18, 23)
     assert store.store_timestamp("T1", 0, 20) == -1
+
+
+def test_where_the_disk_reads_nothing_a_message_has_no_time(tmp_path):
+    """As for a bad sector: a look at the map of the file would end the process."""
+    store = open_store(tmp_path, mapped_file_size_consume_queue=2000)
+    fill(store, 4)
+    file = store.commit_log.files.files[0]
+    assert file.view(0, 1) is not None
+    reader, writer = os.pipe()  # Cannot be read at a position.
+    kept = os.dup(file.fd)
+    os.dup2(reader, file.fd)
+    assert store.store_timestamp("T1", 0, 2) == -1
+    assert store.offset_by_time("T1", 0, 1000) in range(4)
+    os.dup2(kept, file.fd)
+    for fd in (reader, writer, kept):
+        os.close(fd)
+    assert store.store_timestamp("T1", 0, 2) == 1000
