@@ -13,7 +13,7 @@ from zlib import crc32
 
 from attrs import define, field
 
-from store.errors import LogFileError, MessageFormatError
+from store.errors import LogFileError
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue
 from store.message import (
@@ -29,7 +29,6 @@ from store.message import (
     TRANSACTION_MASK,
     Message,
     body_crc,
-    decode_message,
     encode_message,
 )
 from store.offset_waiters import PutStatus
@@ -337,19 +336,3 @@ def _encode_ipv6(message: PutMessage, sys_flag: int, queue_offset: int, phy_offs
             body_crc=body_crc(message.body),
         )
     )
-
-
-def record_at(log: CommitLog, phy_offset: int) -> memoryview | None:
-    """The whole record at `phy_offset`, as it is stored; None when there is none. Source: code 33, VIEW_MESSAGE_BY_ID."""
-    head = log.read(phy_offset, SIZE_AND_MAGIC.size)
-    if head is None:
-        return None
-    size, magic = SIZE_AND_MAGIC.unpack_from(head)
-    record = log.read(phy_offset, size) if size >= FIXED_SIZE and magic != MAGIC_BLANK else None
-    if record is None:
-        return None
-    try:
-        decode_message(record, check_crc=False)
-    except MessageFormatError:
-        return None
-    return record
