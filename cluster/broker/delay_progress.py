@@ -21,7 +21,9 @@ class Progress:
     _steps: deque[_Step] = field(factory=deque, init=False)
 
     def add(self, end_offset: int, level: int, position: int) -> None:
-        """Level has been delivered up to `position`; the last message ends at `end_offset` of the log."""
+        """Level has been delivered up to `position`; the last message ends at `end_offset` of the log, 0: there was none."""
+        if self._steps:  # What was delivered before must be safe, too, also where later messages were passed over.
+            end_offset = max(end_offset, self._steps[-1].end_offset)
         if (
             len(self._steps) >= self.steps_max
         ):  # Nothing is confirmed for long: the last step of each level says enough.

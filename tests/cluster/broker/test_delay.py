@@ -155,6 +155,18 @@ def test_what_nobody_confirms_for_long_takes_little_memory():
     assert progress.table == {0: 9996, 1: 9997, 2: 9998}
 
 
+def test_what_is_passed_over_confirms_nothing_that_was_delivered_before():
+    progress = Progress(steps_max=4)
+    for n in range(1, 10):
+        progress.add(100 + n, 1, n)
+        progress.add(0, 1, n + 1)  # Nobody could read it.
+    progress.add(200, 2, 1)
+    progress.advance(100)
+    assert progress.table == {}
+    progress.advance(109)
+    assert progress.table == {1: 10}
+
+
 @given(st.lists(st.integers(1, 3), max_size=60), st.integers(0, 60))
 def test_a_level_never_moves_past_what_is_safe(steps, safe):
     progress, position = Progress(), {}
