@@ -49,7 +49,12 @@ def _facts(info: "StoreInfo") -> None:
         ("last written by", _WRITERS[info.writer]),
         ("state", _STATES[info.state].format(info=info)),
         ("log", f"bytes {count(log.min_offset)} to {count(log.end_offset)}, {size(log.end_offset - log.min_offset)}"),
-        ("", f"{len(log.files)} files of {size(log.file_size)}, {size(on_disk)} on the disk"),
+        (
+            "",
+            f"{len(log.files)} files of {size(log.file_size)}, {size(on_disk)} on the disk"
+            if log.files
+            else "no files",
+        ),
         ("messages", f"{count(info.messages)} in {len(info.queues)} queues"),
         ("stored", f"{_time(info.first_stored_ms)} to {_time(info.last_stored_ms)}"),
     ]

@@ -126,6 +126,10 @@ def _told(
         busy = busy_ports([port for port in ports if port.number > 0], host)
         what, why = in_use(busy) if busy else (f"{error}.", "")
         return CliError(what, why, "Stop it, or choose another port in the configuration.")
+    if isinstance(error, OSError) and error.filename is not None:
+        what = "could not start" if is_starting else "had to stop"
+        reason = f"{error.filename}: {error.strerror}"
+        return CliError(f"The program {what}: the disk refused.", reason, "Make the disk well, then start again.")
     if isinstance(error, (OSError, StoreError)) or (is_starting and isinstance(error, ValueError)):
         return CliError(f"{str(error).rstrip('.')}.")
     return None

@@ -69,6 +69,11 @@ class Disk:
             os.posix_fallocate(file.fileno(), 0, size)
         return ballast
 
+    def remount(self, mode: str) -> bool:
+        """`ro` or `rw`; False when the kernel refuses, as it does while somebody writes there."""
+        done = subprocess.run(["mount", "-o", f"remount,{mode}", str(self.path)], check=False, capture_output=True)
+        return done.returncode == 0
+
     def freeze(self) -> None:
         subprocess.run(["fsfreeze", "-f", str(self.path)], check=True)
 

@@ -111,6 +111,26 @@ def test_old_files_make_room(tmp_path, said):
         producer.check()
 
 
+def test_a_disk_that_was_mounted_read_only(tmp_path, said):
+    """The kernel refuses that while the broker writes. Between two runs it is one clear error, and nothing is lost."""
+    with tmpfs(tmp_path / "disk", megabytes=32) as disk:
+        broker = Broker(disk.path / "store", said)
+        producer = Producer(broker)
+        with broker:
+            producer.send_some(20)
+            assert not disk.remount("ro")
+            producer.send_some(20)
+        assert disk.remount("ro")
+        with pytest.raises(AssertionError, match=r"could not start: the disk refused(.|\n)*Read-only file system"):
+            broker.start()
+        assert "Traceback" not in said.read_text()
+        assert disk.remount("rw")
+        with broker:
+            producer.check()
+            producer.send_some(20)
+            producer.check_queues()
+
+
 def test_a_disk_that_turned_read_only(tmp_path, said):
     """ext4 found an error in itself. Nothing that was acknowledged is lost; nothing is acknowledged any more."""
     image = make_image(tmp_path / "image", megabytes=32)
