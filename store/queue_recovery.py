@@ -27,6 +27,7 @@ log_lines = structlog.get_logger()
 
 _MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"  # A message that RocketMQ puts into more queues than its own.
 _DROPPED_MAX = 1000  # Units at the end of a queue.
+_REMEMBERED_MAX = 4096  # Units at the end of a queue that are put anew; without a checkpoint those are all there are.
 
 
 @define(eq=False)
@@ -89,7 +90,7 @@ class QueueRecovery:
             self._rewind(queue, start)
 
     def _rewind(self, queue: ConsumeQueue, phy_offset: int) -> None:
-        self._remember(queue, queue.first_behind(phy_offset))
+        self._remember(queue, max(queue.first_behind(phy_offset), queue.max_offset - _REMEMBERED_MAX))
         queue.rewind(phy_offset)
 
     def _remember(self, queue: ConsumeQueue, queue_offset: int) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from store.config import BrokerRole
 from store.errors import MessageFormatError
 from store.message import MAGIC_V1, decode_message
+from store.queue_recovery import QueueRecovery
 from store.resync import next_record
 from tests.store import golden
 from tests.store.records import put_message, record_size
@@ -261,6 +262,27 @@ def test_a_slave_has_its_master_send_again_what_a_crash_damaged(crashed):
     assert served(store) == expected(range(17))
     (kept,) = (crashed / "twinlog" / "cut").iterdir()
     assert b"%08d" % (COUNT - 1) in kept.read_bytes()
+    crash(store)
+
+
+@pytest.mark.parametrize("at_hand", [2, 4096])
+def test_without_a_checkpoint_no_number_is_given_twice_and_not_all_units_are_held_in_memory(
+    crashed, monkeypatch, at_hand
+):
+    for name in ("checkpoint", "twinlog/recovery-point"):
+        (crashed / name).unlink(missing_ok=True)
+    monkeypatch.setattr("store.queue_recovery._REMEMBERED_MAX", at_hand)
+    held = []
+
+    def keep_numbers(recovery, end, keep=QueueRecovery.keep_numbers):
+        held.extend(len(units) // 20 for _, units in recovery.rewound.values())
+        keep(recovery, end)
+
+    monkeypatch.setattr(QueueRecovery, "keep_numbers", keep_numbers)
+    write(crashed, place(COUNT - 2), bytes(SIZE))  # The last of its queue; one of the other queue follows.
+    store = small(crashed)
+    assert max(held) == min(at_hand, COUNT // 2)
+    assert [queue.max_offset for _, _, queue in store.queues()] == [COUNT // 2] * 2
     crash(store)
 
 
