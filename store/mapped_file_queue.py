@@ -25,6 +25,8 @@ class MappedFileQueue:
 
     Several directories take turns: file n goes to the one at n mod their count, in the order of their names, of those that
     `has_room`; to any when none has. Files may also lie in `read_only` ones. Source: MultiPathMappedFileQueue, RocketMQ 4.9.8.
+    No file is made before the name of the one before it is durable, and none is deleted before that of the one behind it is
+    gone: of disks that lose power each goes back to a moment of its own, and a start needs all files of the sequence.
     """
 
     directory: Path
@@ -118,6 +120,8 @@ class MappedFileQueue:
         """Make the file that starts at `start` and put it at the end. Raises OSError."""
         assert start % self.file_size == 0
         path = self.path_of(start)
+        if self.others and self.files:
+            sync_directory(self.files[-1].path.parent)
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True)
         file = MappedFile.create(path, start, self.file_size, preallocate=self.preallocate)
@@ -138,7 +142,10 @@ class MappedFileQueue:
         """
         removed = False
         while self.files and self.files[-1].start >= offset and (len(self.files) > 1 or self.files[0].start == 0):
-            self.files.pop().delete()
+            file = self.files.pop()
+            file.delete()
+            if self.others:
+                sync_directory(file.path.parent)
             removed = True
         if self.files:
             last, position = self.files[-1], max(0, offset - self.files[-1].start)

@@ -167,12 +167,11 @@ class RetentionService:
             for file in self.log.files.files[:allowed]:
                 if not self._delete(self.log.files, file, soon=forced):
                     break
+                await self._sync(file.path.parent)  # Before the next one goes, which may lie in another directory.
                 self._tell()
                 age = (self.now_s() - ages.pop(0).modified_s) / 3600
                 log.info(what, file=file.path.name, age_hours=round(age, 1), fileReservedTime=hours, why=why)
                 await trio.sleep(self.config.delete_commit_log_files_interval_ms / 1000)
-            for directory in self.log.files.writable:
-                await self._sync(directory)
 
     def _tell(self) -> None:
         for listener in self.shortened:

@@ -1,5 +1,6 @@
 """A log in several directories: files take turns, wherever they lie they are found, and full or read-only ones are left out."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,41 @@ def test_the_list_of_directories(text, expected):
     config = StoreConfig(root=Path("/r"), commit_log_dir=text and Path(text), read_only_commit_log_dirs="/x,/z")
     assert [str(path) for path in config.commit_log_paths] == expected
     assert [str(path) for path in config.read_only_commit_log_paths] == [p for p in ("/x", "/z") if p not in expected]
+
+
+async def test_at_no_moment_could_a_power_loss_leave_a_gap(tmp_path, monkeypatch, autojump_clock):
+    """Each directory may lie on a disk of its own, and what was not synced may be there afterwards or not."""
+    durable, gaps = set(), []
+
+    def note(path):
+        durable.difference_update([each for each in durable if each.parent == path])
+        durable.update(path.iterdir())
+
+    def look():
+        """Of all that may be there afterwards, leave out one file that need not be."""
+        there = {path for name in "abc" for path in (tmp_path / name).iterdir()}
+        numbers = sorted(int(path.name) // FILE_SIZE for path in durable | there)
+        for maybe in durable ^ there:
+            rest = [number for number in numbers if number != int(maybe.name) // FILE_SIZE]
+            gaps.extend(number for number, behind in pairwise(rest) if behind != number + 1)
+
+    def sync_directory(path):
+        look()
+        note(path)
+
+    for module in ("mapped_file_queue", "retention_service"):
+        monkeypatch.setattr(f"store.{module}.sync_directory", sync_directory)
+    store = opened(tmp_path, delete_commit_log_files_interval_ms=0, delete_file_batch_max=4)
+    fill(store, 8)
+    look()
+    await store.flusher.flush()
+    for name in "abc":
+        note(tmp_path / name)
+    store.disk_usage = lambda path: 0.88
+    await store.retention.clean()
+    look()
+    assert store.min_offset == 4 * FILE_SIZE
+    store.commit_log.files.cut(5 * FILE_SIZE)
+    look()
+    assert (store.max_offset, gaps) == (5 * FILE_SIZE, [])
+    store._release()
