@@ -35,7 +35,8 @@ log = structlog.get_logger()
 _FIRST_SECONDS = 10.0  # After a start: others have more to do then.
 _PIECE = 1 << 20  # Bytes for one trip to a thread.
 _SEARCHES_MAX = 16  # Blocks of one round in which a flipped bit is looked for: up to a second or two of CPU each.
-_LOOK_UP_MAX = 20  # Damaged ranges of one round that are looked up in the queues.
+_LOOK_UP_MAX = 20  # Damaged ranges of one round that are looked up in the queues ..
+_LOOK_UPS_MAX = 2_000  # .. as long as there are few queues: each takes up to 60 us of the loop's time.
 _HOUR = 3600.0
 _LOOK_BACK = 8 << 20
 
@@ -57,6 +58,7 @@ class ScrubService:
     rounds: int = field(default=0, init=False)
     _searches: int = field(default=0, init=False)
     _broken_ranges: int = field(default=0, init=False)
+    _distrusts_all: bool = field(default=False, init=False)
 
     @property
     def known(self) -> KnownDamage:
@@ -103,6 +105,7 @@ class ScrubService:
         """One round."""
         started, end = time.monotonic(), self.log.max_offset
         self.scrubbed_bytes = self._searches = self._broken_ranges = 0
+        self._distrusts_all = False
         self.known.forget_below(self.log.min_offset)
         starts = [file.start for file in self.log.files.files]
         for start in reversed(starts):
@@ -159,11 +162,13 @@ class ScrubService:
 
     def _distrust(self, start: int, end: int) -> None:
         """Check the messages of a damaged range when they are read."""
+        queues = list(self.queues)
         self._broken_ranges += 1
-        if self._broken_ranges < _LOOK_UP_MAX:
-            self.check.distrust_damaged(self.queues, start, end)
-        elif self._broken_ranges == _LOOK_UP_MAX:
-            self.check.distrust(self.queues)  # All of them: to look up each range in each queue would hold up the loop.
+        if not self._distrusts_all and self._broken_ranges < min(_LOOK_UP_MAX, _LOOK_UPS_MAX // max(1, len(queues))):
+            self.check.distrust_damaged(queues, start, end)
+        elif not self._distrusts_all:
+            self._distrusts_all = True
+            self.check.distrust(queues)  # All of them: to look up each range in each queue would hold up the loop.
 
     # Records
 

@@ -492,6 +492,21 @@ async def test_a_queue_that_cannot_be_read_does_not_end_the_broker(store, autoju
     assert store.scrub.rounds == 0
 
 
+@pytest.mark.parametrize("look_ups", [2_000, 1])
+async def test_many_queues_are_not_searched_one_by_one(store, monkeypatch, look_ups):
+    monkeypatch.setattr("store.scrub._LOOK_UPS_MAX", look_ups)
+    await follow(store)
+    _, (start, end), *_ = records(store)
+    with Bytes(store) as log:
+        log.flip(start + 3, 0x10)
+        await store.scrub.scrub()
+        assert store.damaged.overlaps(start, end)
+        assert start not in {message.phy_offset for message in everything(store)}
+        trusted = store.scrub.check.trusted_from
+        all_of_them = [trusted[queue] == queue.max_offset for _, _, queue in store.queues() if queue.max_offset]
+        assert all(all_of_them) == (look_ups == 1)
+
+
 async def test_much_damage_is_found_and_kept_from_consumers(store):
     """Then all queues are checked on read, instead of being searched for each damaged range."""
     await follow(store)
