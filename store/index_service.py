@@ -27,7 +27,7 @@ from store.index_keys import keys_of
 from store.index_layout import IndexLayout, index_hash
 from store.index_note import load_note, save_note
 from store.index_repair import make_sound
-from store.record_scan import DispatchEntry
+from store.record_scan import DispatchEntry, scan_records
 from store.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -40,6 +40,7 @@ _PENDING_MAX = (
     2_000  # Records that wait for their turn: whoever is busy with new ones has to wait for these now and then.
 )
 _UNWRITTEN_MAX = 8 << 20
+_LAST_STRETCH = 512 << 10  # Bytes that are indexed in one go: else an index never gets level with a log that goes on growing.
 
 
 @frozen
@@ -198,6 +199,9 @@ class IndexService:
             self.phy_offset = offset
             await self._become_level()
             return
+        if end - offset <= _LAST_STRETCH and not self._has_note and self._index_to(offset, end):
+            self.is_level = not self._is_cut
+            return
         entries, offset, error = await read_log(self.commit_log, offset, end)
         if error is not None:
             offset = await next_sound(self.commit_log, offset, end)
@@ -208,6 +212,23 @@ class IndexService:
         self.phy_offset = offset
         # Whoever sends meanwhile has most of the time.
         await trio.sleep(2 * (trio.current_time() - started) if end < self.dispatched_offset() else 0)
+
+    def _index_to(self, offset: int, end: int) -> bool:
+        """Index a short stretch that was written just now, without a pause; whether all of it was sound."""
+        entries: list[DispatchEntry] = []
+        while offset < end:
+            file = self.commit_log.files.file_at(offset)
+            if file is None:
+                return False
+            data = file.read(offset - file.start, min(end, file.start + file.size) - offset)
+            scan = scan_records(data, offset, self.commit_log.file_size, check_crc=False)
+            if not scan.consumed or scan.error is not None:
+                return False
+            entries += scan.entries
+            offset += scan.consumed
+        self._index(entries)
+        self.phy_offset = end
+        return True
 
     async def _become_level(self) -> None:
         if self._has_note:
