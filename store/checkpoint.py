@@ -8,9 +8,12 @@ import os
 from pathlib import Path
 from struct import Struct
 
+import structlog
 from attrs import define
 
 from store.sync import sync_data
+
+log = structlog.get_logger()
 
 _LAYOUT = Struct(">qqqqq")
 FILE_SIZE = 4096
@@ -29,8 +32,14 @@ class Checkpoint:
     confirm_phy_offset: int = 0
 
     def load(self) -> None:
-        """Read the file; all zero when it is missing or short."""
-        raw = self.path.read_bytes()[: _LAYOUT.size] if self.path.is_file() else b""
+        """Read the file; all zero when it is missing, short, or the disk does not read it."""
+        try:
+            raw = self.path.read_bytes()[: _LAYOUT.size]
+        except FileNotFoundError:
+            raw = b""
+        except OSError as error:
+            log.warning("the checkpoint cannot be read; after a crash all of the log is walked", error=str(error))
+            raw = b""
         (
             self.physic_msg_timestamp,
             self.logics_msg_timestamp,

@@ -38,11 +38,13 @@ class DigestFile:
         return self.digests.dead * _DEAD_MAX > len(self.digests.entries) // DIGEST_SIZE
 
     def load(self) -> Decoded | None:
-        """What the file says; None, after a line in the log, when it cannot be used. Raises OSError."""
+        """What the file says; None, after a line in the log, when it cannot be used."""
         try:
             found = decode(self.path.read_bytes())
         except FileNotFoundError:
             return None
+        except OSError as error:
+            found = str(error)
         path = str(self.path)
         if isinstance(found, str):
             log.warning("the log's digests are computed anew: the file cannot be used", path=path, found=found)

@@ -27,8 +27,12 @@ class SideFiles:
     directory: Path
 
     def load_point(self) -> RecoveryPoint | None:
-        """The recovery point; None, with a line in the log, when it cannot be read. Raises OSError."""
-        return self._load("recovery-point")
+        """The recovery point; None, with a line in the log, when it cannot be read."""
+        try:
+            return self._load("recovery-point")
+        except OSError as error:  # A bad sector, say. The next one is another file.
+            log.warning("a side file is not used", path=str(self.directory / "recovery-point"), reason=str(error))
+            return None
 
     def save_point(self, point: RecoveryPoint) -> None:
         """Replace the recovery point, durably. Raises OSError."""

@@ -1,6 +1,8 @@
 """Starts from a recovery point, and from none; queues that are lost or damaged, which are made anew from the log."""
 
+import errno
 import shutil
+from pathlib import Path
 
 import attrs
 import pytest
@@ -323,6 +325,24 @@ def test_a_garbled_point_is_not_believed(left):
     store = opened(left)
     assert bodies(store) == expected(range(150))
     crash(store)
+
+
+@pytest.mark.parametrize("name", ["twinlog/recovery-point", "twinlog/digest", "checkpoint"])
+def test_a_start_does_without_what_the_disk_does_not_read(left, monkeypatch, name):
+    def read_bytes(path, read=Path.read_bytes):
+        if path == left / name:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path)
+
+    trio.run(opened(left).close)
+    assert (left / name).exists()
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    store = opened(left)
+    assert bodies(store) == expected(range(150))
+    crash(store)
+    store = opened(left)
+    assert bodies(store) == expected(range(150))
+    trio.run(store.close)
 
 
 def test_records_behind_the_point_of_a_clean_stop_are_found(left):
