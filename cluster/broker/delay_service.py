@@ -28,7 +28,7 @@ from store.offset_waiters import PutStatus
 log = structlog.get_logger(__name__)
 
 FIRST_LOOK_SECONDS, LOOK_SECONDS, AFTER_ERROR_SECONDS = 1.0, 0.1, 10.0
-_BATCH_MAX = 64  # Messages of one level that are put together.
+_BATCH_MAX = 64  # Messages of one level that are looked at, and put, together.
 _UNKNOWN_LEVEL_MS = 1_000  # RocketMQ's delay for a level that its table does not have.
 _TRY_AGAIN = frozenset(
     {PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.CREATE_MAPPED_FILE_FAILED, PutStatus.OS_PAGECACHE_BUSY}
@@ -156,7 +156,8 @@ class ScheduleMessageService:
         now, count_max = self.now_ms(), 1 if level in self._refused else _BATCH_MAX
         batch: list[PutMessage] = []
         places: list[int] = []
-        while position < queue.max_offset and len(batch) < count_max:
+        batch_end = position + count_max
+        while position < min(queue.max_offset, batch_end):
             unit = queue.unit(position)
             if unit is not None:
                 if self._due(queue, level, position, unit.tags_code, now) > now:
@@ -171,7 +172,7 @@ class ScheduleMessageService:
         self._move(level, places[stored] if refused else position, results[:stored])
         if refused is None:
             self._refused.discard(level)
-            return len(batch) == count_max
+            return position == batch_end
         if refused not in _TRY_AGAIN:
             self._refused.add(level)  # One by one then: what lies before it comes only once.
             self._resting[level] = trio.current_time() + AFTER_ERROR_SECONDS

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cluster.broker.delay import Delayed, delayed
 from cluster.broker.delay_progress import Progress
+from cluster.broker.delay_service import ScheduleMessageService
 from cluster.remoting import fastjson
 from store.consume_queue import UNIT
 from store.consume_queue_ext import ConsumeQueueExt
@@ -179,6 +180,28 @@ def test_a_level_never_moves_past_what_is_safe(steps, safe):
         assert reached <= sum(1 for end, other in enumerate(steps) if other == level and end <= safe)
     progress.advance(len(steps))
     assert progress.table == position
+
+
+async def test_many_that_nobody_can_read_are_passed_over_a_batch_at_a_time(tmp_path, autojump_clock, monkeypatch):
+    """Others have their turn in between."""
+    async with opened(with_clock(make_broker(tmp_path))) as client:
+        broker = client.broker
+        for _ in range(150):
+            put_delayed(broker, 1, b"lost")
+        put_delayed(broker, 1, b"there")
+        read, turns = ScheduleMessageService._read, []
+
+        def damaged(schedule, queue, position):
+            turns.append(position)
+            return read(schedule, queue, position) if position >= 150 else None
+
+        monkeypatch.setattr(ScheduleMessageService, "_read", damaged)
+        broker.store.now_ms = broker.schedule.now_ms = lambda: 1 << 50
+        assert broker.schedule._deliver_some(1)
+        assert len(turns) == 64
+        await broker.schedule.deliver_due()
+        assert [message.body for message in messages(broker)] == [b"there"]
+        assert broker.schedule.positions == {1: 151}
 
 
 async def test_a_level_in_trouble_holds_up_no_other(tmp_path, autojump_clock, capsys):
