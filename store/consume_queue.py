@@ -250,18 +250,18 @@ class ConsumeQueue:
             self.write()
 
     def _find_max_phy_offset(self) -> None:
-        last = self.unit(self.max_offset - 1)
-        if last is not None and last.is_blank:
-            before = self._last_message(self.max_offset - 1)
-            last = self.unit(before) if before is not None else None
+        last = self.last_message(self.max_offset)
         self.max_phy_offset = -1 if last is None else last.phy_offset + last.size
 
     @property
     def _first(self) -> int:
         return max(self.min_offset, self.files.min_offset // CONSUME_QUEUE_UNIT)
 
-    def _last_message(self, before: int) -> int | None:
-        """The last unit before `before` that is no blank."""
+    def last_message(self, before: int) -> Unit | None:
+        """The last unit before the one of number `before` that is no blank."""
+        unit = self.unit(before - 1)
+        if unit is None or not unit.is_blank:
+            return unit
         while before > self._first:
             start = max(self._first, before - _CHUNK)
             units = self._units(start, before)
@@ -269,7 +269,7 @@ class ConsumeQueue:
             if units != BLANK * count:
                 for number in reversed(range(count)):
                     if units[number * CONSUME_QUEUE_UNIT :][:CONSUME_QUEUE_UNIT] != BLANK:
-                        return start + number
+                        return self.unit(start + number)
             before = start
         return None
 

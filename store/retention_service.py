@@ -16,7 +16,7 @@ from attrs import define, field
 
 from store.commit_log import CommitLog
 from store.config import CONSUME_QUEUE_UNIT, StoreConfig
-from store.consume_queue import UNIT, ConsumeQueue
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.disk_space import DiskState, judge
 from store.mapped_file import MappedFile
@@ -279,9 +279,11 @@ def _modified(file: MappedFile) -> float:
 
 
 def _is_dead(queue: ConsumeQueue, min_offset: int) -> bool:
-    """Whether the queue's first file is not its last, and the last of its messages is gone from the log."""
-    files = queue.files.files
-    if len(files) < 2:
+    """Whether the queue's first file is not its last, and the last of its messages is gone from the log.
+
+    RocketMQ looks at the last unit, which may be a blank for a message that was damaged.
+    """
+    if len(queue.files.files) < 2:
         return False
-    raw = files[0].read(files[0].size - CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT)
-    return int(UNIT.unpack(raw)[0]) < min_offset
+    last = queue.last_message(queue.files.files[1].start // CONSUME_QUEUE_UNIT)
+    return last is None or last.phy_offset < min_offset

@@ -25,6 +25,7 @@ from store.retention import (
     parse_hours,
 )
 from store.running_flags import Condition
+from store.unit_check import BLANK
 from tests.store.records import put_message
 
 HOUR = 3600.0
@@ -259,6 +260,17 @@ async def test_queues_begin_where_the_log_does(tmp_path, disk, wall, autojump_cl
     assert again.min_offset == gone * FILE_SIZE
     assert (again.queue("T1", 0).min_offset, again.queue("T1", 0).max_offset) == (gone, FILES)
     again._release()
+
+
+async def test_a_blank_at_a_files_end_does_not_take_the_messages_before_it_along(tmp_path, disk, wall, autojump_clock):
+    """It stands for a message that was damaged, and leads to the log's first byte, which is gone."""
+    store = await filled(tmp_path, disk, wall, file_reserved_time_hours=2)
+    queue = store.queue("T1", 0)
+    queue.files.files[1].write_at(4 * 20, BLANK)  # Message 9, the last of its file.
+    await store.retention.clean()
+    assert (queue.min_offset, queue.files.min_offset) == (8, 100)
+    assert store.get_message("T1", 0, 8, 32, None).message_count == 1
+    store._release()
 
 
 async def test_a_queue_whose_messages_are_all_gone_keeps_its_number(tmp_path, disk, wall, autojump_clock):
