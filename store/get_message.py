@@ -207,7 +207,7 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
     while low < high:
         middle = (low + high) // 2
         unit = queue.unit(middle)
-        if unit is not None and unit.phy_offset < log.min_offset:
+        if unit is not None and not unit.is_blank and unit.phy_offset < log.min_offset:
             low = middle + 1
             continue
         look = middle

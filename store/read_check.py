@@ -10,7 +10,6 @@ from zlib import crc32
 from attrs import define, field
 
 from store.commit_log import CommitLog
-from store.config import CONSUME_QUEUE_UNIT
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_ext import is_ext_address
 from store.known_damage import KnownDamage
@@ -59,8 +58,8 @@ class ReadCheck:
     def distrust_damaged(self, queues: Iterable[ConsumeQueue], start: int, end: int) -> None:
         """Check the queues that have messages in bytes `start` to `end` of the log, up to the last of these."""
         for queue in queues:
-            behind = _first_behind(queue, end)
-            last = queue.unit(behind - 1)
+            behind = queue.first_behind(end)
+            last = queue.last_message(behind)
             if last is not None and last.phy_offset + last.size > start:
                 self.distrust_below(queue, behind)
 
@@ -207,19 +206,6 @@ class ReadCheck:
         """A copy of bytes in one file, read by a system call: a sector that cannot be read must raise, not kill."""
         file = self.log.files.file_at(offset)
         return file.read(offset - file.start, min(size, file.end - offset)) if file is not None else b""
-
-
-def _first_behind(queue: ConsumeQueue, phy_offset: int) -> int:
-    """The offset of the queue's first message at or behind a log offset."""
-    low, high = max(queue.min_offset, queue.files.min_offset // CONSUME_QUEUE_UNIT), queue.max_offset
-    while low < high:
-        middle = (low + high) // 2
-        unit = queue.unit(middle)
-        if unit is not None and unit.phy_offset < phy_offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _belongs(entry: DispatchEntry, topic: str, queue_id: int, queue_offset: int) -> bool:

@@ -14,6 +14,7 @@ from store.get_message import GetStatus
 from store.message import decode_message
 from store.message_store import MessageStore
 from store.properties import tags_code
+from store.unit_check import BLANK
 from tests.store.records import HOST_V6, put_message, record_size
 
 LOG_FILE, QUEUE_FILE = 1 << 16, 200  # Ten units.
@@ -361,3 +362,20 @@ def test_where_the_disk_reads_nothing_a_message_has_no_time(tmp_path):
     for fd in (reader, writer, kept):
         os.close(fd)
     assert store.store_timestamp("T1", 0, 2) == 1000
+
+
+def test_offset_by_time_passes_over_blanks_when_the_logs_first_files_are_gone(tmp_path):
+    """A blank leads to the log's first byte, but is not older than the messages before it."""
+    clock = Clock()
+    store = open_store(tmp_path, now_ms=clock, mapped_file_size_consume_queue=2000)
+    for number in range(40):
+        clock.ms = 1000 + 10 * number
+        fill(store, 1, body=bytes(5000))
+    store.commit_log.files.drop_first().close()
+    queue = store.queue("T1", 0)
+    queue.correct_min_offset(store.min_offset)
+    low = queue.min_offset
+    blank = (low + 39) // 2  # Where the search begins.
+    queue.files.files[0].write_at(20 * blank, BLANK)
+    for number in (*range(low, blank), *range(blank + 2, 40)):
+        assert store.offset_by_time("T1", 0, 1000 + 10 * number) == number

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from store.config import StoreConfig
 from store.consume_queue import UNIT
 from store.consume_queue_ext import ConsumeQueueExt
+from store.consume_queue_table import ConsumeQueueTable
 from store.get_message import GetStatus
 from store.known_damage import KnownDamage
 from store.mapped_file import MappedFile
 from store.message import MAGIC_V2, Message, body_crc, decode_message, encode_message
 from store.message_store import MessageStore
 from store.properties import tags_code
-from store.record_scan import scan_records
+from store.read_check import ReadCheck
+from store.record_scan import DispatchEntry, scan_records
 from tests.store import golden
 from tests.store.records import HOST_V4, HOST_V6, put_message
 
@@ -361,3 +363,14 @@ def test_all_that_rocketmq_wrote_is_sound(tmp_path, version, name):
     assert (store.scrub.known.wrong_units, store.damaged.total) == (0, 0)
     assert set(store.scrub.check.trusted_from.values()) <= {0} | {queue.max_offset for _, _, queue in store.queues()}
     store._release()
+
+
+def test_a_blank_hides_no_message_of_a_damaged_range(tmp_path):
+    queues, at = ConsumeQueueTable(tmp_path / "queues", 2000), 3 << 30
+    entries = [DispatchEntry("T", 0, n, at + 1_000 * n, 100, 0, 1, 0) for n in (0, 2, 3)]
+    queues.put(entries)
+    queue = queues.get("T", 0)
+    assert queue.unit(1).is_blank
+    check = ReadCheck(opened(tmp_path / "store").commit_log, KnownDamage())
+    check.distrust_damaged(queues, at, at + 100)
+    assert 1 <= check.trusted_from[queue] <= 2
