@@ -137,7 +137,7 @@ def test_the_end_of_data_is_found(tmp_path, holes):
 
 
 def test_a_file_that_cannot_be_made_leaves_nothing(tmp_path):
-    with pytest.raises(OSError, match="large|space"):  # The second on tmpfs.
+    with pytest.raises(OSError, match=r"large|space"):  # The second on tmpfs.
         MappedFile.create(tmp_path / "f", 0, 1 << 62, preallocate=True)
     assert list(tmp_path.iterdir()) == []
 
