@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.commit_log import CommitLog, record_at
+from store.commit_log import CommitLog
+from store.known_damage import KnownDamage
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue
 from store.message import decode_message
 from store.offset_waiters import PutStatus
+from store.read_check import ReadCheck
 from store.record_scan import scan_records
 from tests.store.records import HOST_V6, put_message, record_size
 
@@ -84,6 +86,7 @@ def test_append_does_what_the_model_does(tmp_path_factory, batches):
     assert {r.status for r in results} <= {PutStatus.PUT_OK}
     found_entries, found = read_all(log)
     assert found_entries == entries
+    check = ReadCheck(log, KnownDamage())
     for (message, store_timestamp), result, stored in zip(appended, results, found, strict=True):
         assert (stored.size, result.end_offset) == (result.size, result.phy_offset + result.size)
         assert (stored.store_timestamp, result.store_timestamp) == (store_timestamp, store_timestamp)
@@ -93,7 +96,7 @@ def test_append_does_what_the_model_does(tmp_path_factory, batches):
         assert (stored.born_host, stored.store_host) == (message.born_host, message.store_host)
         assert stored.reconsume_times == message.reconsume_times
         assert stored.prepared_transaction_offset == message.prepared_transaction_offset
-        assert record_at(log, result.phy_offset) == log.read(result.phy_offset, result.size)
+        assert check.view(result.phy_offset) == log.read(result.phy_offset, result.size)
     log.close()
 
 
@@ -191,9 +194,11 @@ def test_reads_stay_inside_the_log(tmp_path):
 def test_only_a_records_start_gives_a_record(tmp_path, offset):
     log = open_log(tmp_path)
     log.append([sized(1000)], 1)
-    assert record_at(log, offset) is None
+    check = ReadCheck(log, KnownDamage())
+    assert check.view(offset) is None
     log.append([sized(3500)], 1)
-    assert record_at(log, offset) is None
+    assert check.view(offset) is None
+    assert not check.known.damaged
 
 
 def test_a_slaves_log_may_begin_at_a_later_file(tmp_path):
