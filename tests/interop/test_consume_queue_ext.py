@@ -2,6 +2,7 @@
 
 import trio
 
+from store.config import StoreConfig
 from store.consume_queue_ext import is_ext_address
 from store.message import decode_message
 from store.message_store import MessageStore
@@ -10,7 +11,6 @@ from tests.interop.java_client import JavaClient
 from tests.interop.member import TEST_SETTINGS
 from tests.interop.remoting import create_topic
 from tests.interop.rocketmq import Broker
-from tests.interop.test_store_directory import config
 from tests.store.records import put_message
 
 SETTINGS = {**TEST_SETTINGS, "enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "2048"}
@@ -39,7 +39,11 @@ def test_tags_are_found_in_the_extension(real_namesrv, root):
 
 def check_with_ours(root):
     assert len(list((root / "consumequeue_ext" / TOPIC / "0").iterdir())) > 2
-    store = MessageStore(config(root))
+    sizes = {
+        "mapped_file_size_commit_log": int(TEST_SETTINGS["mappedFileSizeCommitLog"]),
+        "mapped_file_size_consume_queue": int(TEST_SETTINGS["mappedFileSizeConsumeQueue"]),
+    }
+    store = MessageStore(StoreConfig(root=root, **sizes))
     store.load()
     found = []
     for queue_id in range(2):
