@@ -40,7 +40,9 @@ _PENDING_MAX = (
     2_000  # Records that wait for their turn: whoever is busy with new ones has to wait for these now and then.
 )
 _UNWRITTEN_MAX = 8 << 20
-_LAST_STRETCH = 512 << 10  # Bytes that are indexed in one go: else an index never gets level with a log that goes on growing.
+_LAST_STRETCH = (
+    512 << 10
+)  # Bytes that are indexed in one go: else an index never gets level with a log that goes on growing.
 
 
 @frozen
