@@ -4,6 +4,7 @@ The first fdatasync that fails ends it: pages that could not be written may be d
 claim success, so nothing is retried. Sources: CommitLog.GroupCommitService and FlushRealTimeService, RocketMQ 4.9.8.
 """
 
+import os
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -112,7 +113,7 @@ class FlushService:
     async def _in_thread(self, dirty: list[tuple[MappedFile, int]], directories: Collection[Path]) -> None:
         self.busy_since = time.monotonic()
         try:
-            await trio.to_thread.run_sync(_sync_files, dirty, directories)
+            await _sync(dirty, directories)
         finally:
             self.busy_since = None
 
@@ -182,7 +183,7 @@ class FlushConsumeQueueService:
         dirty = [(file, file.wrote) for file in files if file.wrote - file.flushed >= least]
         try:
             if dirty:
-                await trio.to_thread.run_sync(_sync_files, dirty, _new_directories(dirty))
+                await _sync(dirty, _new_directories(dirty))
                 for file, wrote in dirty:
                     file.flushed = wrote
             if thorough:
@@ -212,8 +213,19 @@ def _new_directories(dirty: list[tuple[MappedFile, int]]) -> set[Path]:
     return queues | topics | {topic.parent for topic in topics}
 
 
-def _sync_files(files: list[tuple[MappedFile, int]], directories: Collection[Path]) -> None:
-    for file, _ in files:
-        sync_data(file.fd)
+async def _sync(dirty: list[tuple[MappedFile, int]], directories: Collection[Path]) -> None:
+    """Bring files and names to the disk. Descriptors of our own: a file may be deleted and closed while others are synced."""
+    held: list[int] = []
+    try:
+        held += (os.dup(file.fd) for file, _ in dirty)
+        await trio.to_thread.run_sync(_sync_files, held, directories)
+    finally:
+        for fd in held:
+            os.close(fd)
+
+
+def _sync_files(fds: list[int], directories: Collection[Path]) -> None:
+    for fd in fds:
+        sync_data(fd)
     for directory in directories:
         sync_directory(directory)

@@ -21,7 +21,7 @@ from store.index_layout import ITEM, SLOT
 from store.record_scan import DispatchEntry, scan_records
 from store.resync import next_record
 
-_WINDOW = 64 << 10  # Bytes of log in one slice, which takes 1 ms or so.
+_WINDOW = 256 << 10  # Bytes of log in one slice, which takes 1 ms or so.
 _RECORD_WINDOW = 4 << 10
 _READ_ITEMS, _SLICE_ITEMS = 50_000, 2_000
 _READ_SLOTS = 16 << 10

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from store import flush
 from store.checkpoint import Checkpoint
 from store.config import FlushDiskType, StoreConfig
 from store.message_store import MessageStore
@@ -270,3 +271,27 @@ async def test_an_answer_covers_the_name_of_a_new_file(tmp_path, monkeypatch):
             before = await events_of(b"another in the same file")
             assert data in before
             assert name not in before
+
+
+async def test_a_queue_file_that_is_deleted_meanwhile(tmp_path, monkeypatch):
+    """Retention closes it while others are synced. That is no failure of the disk."""
+    store = MessageStore(StoreConfig(root=tmp_path, mapped_file_size_commit_log=1 << 16))
+    store.load()
+    store.put([put_message(queue_id=queue_id) for queue_id in range(2)])
+    store.dispatch_pending()
+    deleted = store.queue("T1", 1).files.files[0]
+    synced = []
+
+    def sync_data(fd):
+        if not synced:
+            deleted.close()
+        synced.append(fd)
+        os.fdatasync(fd)
+
+    monkeypatch.setattr(flush, "sync_data", sync_data)
+    assert await store._queue_flusher.flush(thorough=True)
+    assert len(synced) >= 2
+    assert store.writable
+    monkeypatch.undo()
+    store.queue("T1", 1).files.files.clear()
+    await store.close()
