@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 _SLICE = 256  # Records that are indexed before others have their turn: 1 ms or so.
 _GATHER_SECONDS = 0.01  # Keys cost half when they come in numbers.
-_WRITE_SECONDS = 1.0
+_WRITE_SECONDS = 5.0  # Keys touch slots all over the file: what is written once serves many of them.
 _TRY_AGAIN_SECONDS = 1.0
 _PENDING_MAX = (
     2_000  # Records that wait for their turn: whoever is busy with new ones has to wait for these now and then.
