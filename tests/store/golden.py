@@ -6,11 +6,15 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import trio
+
 from store.config import StoreConfig
+from store.message_store import MessageStore
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store"
 VERSIONS = ("4.9.7", "5.3.3")
 CLEAN, RUNNING = ("master", "slave"), "master-running"
+STOPPED = [(version, name) for version in VERSIONS for name in CLEAN]
 ALL = [(version, name) for version in VERSIONS for name in (*CLEAN, RUNNING)]
 FILE_SIZE = 131_072
 CONSUME_QUEUE_FILE_SIZE = 2_000
@@ -41,6 +45,15 @@ def config(root: Path, **options: object) -> StoreConfig:
         **options,
     }
     return StoreConfig(root=root, **options)
+
+
+def unpack_digested(version: str, name: str, to: Path) -> Path:
+    """One that ours has opened, digested and closed."""
+    root = unpack(version, name, to)
+    store = MessageStore(config(root, max_hash_slot_num=100, max_index_num=400))
+    store.load()
+    trio.run(store.close)
+    return root
 
 
 def log_files(root: Path) -> dict[int, bytes]:
