@@ -36,13 +36,11 @@ _SLICE = 256  # Records that are indexed before others have their turn: 1 ms or 
 _GATHER_SECONDS = 0.01  # Keys cost half when they come in numbers.
 _WRITE_SECONDS = 5.0  # Keys touch slots all over the file: what is written once serves many of them.
 _TRY_AGAIN_SECONDS = 1.0
-_PENDING_MAX = (
-    2_000  # Records that wait for their turn: whoever is busy with new ones has to wait for these now and then.
-)
+# Records that wait for their turn: whoever is busy with new ones has to wait for these now and then.
+_PENDING_MAX = 2_000
 _UNWRITTEN_MAX = 8 << 20
-_LAST_STRETCH = (
-    512 << 10
-)  # Bytes that are indexed in one go: else an index never gets level with a log that goes on growing.
+# Bytes that are indexed in one go: else an index never gets level with a log that goes on growing.
+_LAST_STRETCH = 512 << 10
 
 
 @frozen

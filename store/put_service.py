@@ -159,7 +159,7 @@ class PutService:
             least_pages=config.commit_commit_log_least_pages,
             thorough_interval_ms=config.commit_commit_log_thorough_interval_ms,
             committed=self.committed,
-            refused=lambda error: self._commit_refused(error),
+            refused=self._commit_refused,
             may_write=lambda: not self.flags.why_not_appendable,
         )
 

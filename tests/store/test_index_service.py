@@ -9,7 +9,9 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
+from store import index_service
 from store.commit_log import CommitLog, PutMessage
+from store.index_check import read_log
 from store.index_note import load_note, save_note
 from store.mapped_file_queue import MappedFileQueue
 from store.properties import parse_properties
@@ -101,6 +103,24 @@ async def test_a_log_that_was_there_before_is_indexed_in_the_background(ledger, 
     ledger.put_any(200)
     async with running(ledger.index()):
         pass
+    assert_same(index_files(ledger.root), ledger.expected())
+
+
+async def test_an_index_gets_level_with_a_log_that_never_stops_growing(ledger, autojump_clock, monkeypatch):
+    """A message comes whenever the index has read a stretch of the log."""
+    ledger.put_any(200)
+    stretches = []
+
+    async def read_log_slowly(log, offset, end):
+        found = await read_log(log, offset, end)
+        ledger.put_any(1)
+        stretches.append(end - offset)
+        assert len(stretches) < 100, "it runs after the log for ever"
+        return found
+
+    monkeypatch.setattr(index_service, "read_log", read_log_slowly)
+    async with running(ledger.index()) as index:
+        index.feed(ledger.put_any(5))
     assert_same(index_files(ledger.root), ledger.expected())
 
 

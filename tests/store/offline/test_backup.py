@@ -16,14 +16,11 @@ from store.offline.directory import DirectoryOptions, StoreDirectory
 from store.offline.manifest import BackupError, load
 from tests.helpers import log_bytes, open_store, put
 from tests.store import golden
+from tests.store.offline.killing import Killed
 from tests.store.offline.test_directory import times_and_names
 from tests.store.records import put_message
 
 FILE_SIZE = 16_384
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
 
 
 def backup_of(root: Path, target: Path, progress=lambda _done, _total: None):

@@ -13,14 +13,11 @@ from store.offline.directory import DirectoryOptions
 from store.offline.rebuild import INDEX, QUEUES, NothingToRebuildError, rebuild
 from tests.helpers import open_store, put
 from tests.store import golden
+from tests.store.offline.killing import killed_at
 from tests.store.records import put_message
 
 FILE_SIZE = 16_384
 OPTIONS = DirectoryOptions()
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -125,34 +122,10 @@ def test_a_run_that_was_killed_is_made_good_by_the_next(tmp_path, monkeypatch):
     rebuild(root, OPTIONS, queues=True, index=True)
     expected = files(root / QUEUES), files(root / INDEX)
     steps = 0
-    while killed_at(steps, root, monkeypatch):
+    while killed_at(steps, lambda: rebuild(root, OPTIONS, queues=True, index=True), monkeypatch, (shutil, "rmtree")):
         rebuild(root, OPTIONS, queues=True, index=True)
         assert (files(root / QUEUES), files(root / INDEX)) == expected, f"after step {steps}"
         assert not (root / "twinlog/rebuild").exists()
         steps += 1
     assert (files(root / QUEUES), files(root / INDEX)) == expected
     assert steps > 20
-
-
-def killed_at(step: int, root: Path, monkeypatch) -> bool:
-    """Rebuild, with the process ending at a step; whether it did."""
-    left = step
-
-    def dying(call):
-        def wrapped(*args, **kwargs):
-            nonlocal left
-            if left == 0:
-                raise Killed
-            left -= 1
-            return call(*args, **kwargs)
-
-        return wrapped
-
-    with monkeypatch.context() as patched:
-        for place, name in ((Path, "rename"), (Path, "mkdir"), (shutil, "rmtree"), (os, "fsync"), (os, "fdatasync")):
-            patched.setattr(place, name, dying(getattr(place, name)))
-        try:
-            rebuild(root, OPTIONS, queues=True, index=True)
-        except Killed:
-            return True
-    return False

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from store.offline.rebuild import INDEX, QUEUES
 from store.offline.restore import WORK, restore
 from tests.helpers import log_bytes, put
 from tests.store import golden
-from tests.store.offline.test_rebuild import FILE_SIZE, Killed, files, stopped
+from tests.store.offline.killing import killed_at
+from tests.store.offline.test_rebuild import FILE_SIZE, files, stopped
 
 
 def backed_up(root: Path, target: Path) -> Path:
@@ -138,7 +140,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(tmp_path, monkeypatch):
     restore(backup, tmp_path / "r")
     expected = files(tmp_path / "r")
     steps = 0
-    while killed_at(steps, backup, tmp_path / f"r{steps}", monkeypatch):
+    while killed_at(steps, partial(restore, backup, tmp_path / f"r{steps}"), monkeypatch, (Path, "rmdir")):
         restored = restore(backup, tmp_path / f"r{steps}")
         assert files(tmp_path / f"r{steps}") == expected, f"after step {steps}"
         assert not (tmp_path / f"r{steps}" / WORK).exists()
@@ -146,27 +148,3 @@ def test_a_run_that_was_killed_is_finished_by_the_next(tmp_path, monkeypatch):
         shutil.rmtree(tmp_path / f"r{steps}")
         steps += 1
     assert steps > 20
-
-
-def killed_at(step: int, backup: Path, root: Path, monkeypatch) -> bool:
-    """Restore, with the process ending at a step; whether it did."""
-    left = step
-
-    def dying(call):
-        def wrapped(*args, **kwargs):
-            nonlocal left
-            if left == 0:
-                raise Killed
-            left -= 1
-            return call(*args, **kwargs)
-
-        return wrapped
-
-    with monkeypatch.context() as patched:
-        for place, name in ((Path, "rename"), (Path, "mkdir"), (Path, "rmdir"), (os, "fsync"), (os, "fdatasync")):
-            patched.setattr(place, name, dying(getattr(place, name)))
-        try:
-            restore(backup, root)
-        except Killed:
-            return True
-    return False
