@@ -13,6 +13,10 @@ class HAConnectionLostError(HAError):
     """The peer left, or fell silent."""
 
 
+class HAPeerError(HAError):
+    """Another member gave no answer on its remoting port, or none that can be used."""
+
+
 class HALogError(HAError):
     """Our own log cannot give, or take, the bytes that the stream needs next."""
 

@@ -114,6 +114,7 @@ class RequestCode(IntEnum):
     BROKER_HEARTBEAT = 904  # 5.x
 
     TWINLOG_MEMBER_STATUS = 20001
+    TWINLOG_BLOCK_DIGESTS = 20002
 
 
 class ResponseCode(IntEnum):

@@ -1,0 +1,48 @@
+"""What replication asks another member on its remoting port, as a Protocol.
+
+`cluster/broker/ha_peer.py` asks over remoting, tests bring small ones. A peer may be a twinlog member, which compares by
+digest, or a RocketMQ broker, which answers requests 28 and 33 only.
+"""
+
+from typing import Protocol
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class PeerLog:
+    """What a member says of its log. Offsets and sizes in bytes; the log holds `min_offset` up to `max_offset`."""
+
+    is_twinlog: bool
+    min_offset: int
+    max_offset: int
+    boot_ms: int = 0  # Wall clock of its start: another one means that it was restarted. 0: not told.
+    file_size: int | None = None  # None: not told.
+    is_master: bool | None = None  # None: not told.
+
+
+@frozen
+class RangeDigests:
+    """One digest for each group of 64 KiB blocks of bytes `start` to `end`, in order; a group is chained from its blocks'.
+
+    Groups lie at multiples of `blocks_per_digest` blocks, counted from offset 0 of the log; the first and the last one hold what
+    lies inside of the range. An answer may end before the end that was asked for.
+    """
+
+    start: int
+    end: int
+    blocks_per_digest: int
+    digests: tuple[bytes, ...]
+
+
+class Peer(Protocol):
+    """Another member. Every call raises HAPeerError when it gives no answer that can be used."""
+
+    async def log(self) -> PeerLog:
+        """What it holds now."""
+
+    async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests | None:
+        """Digests of its bytes `start` to `end`, which must lie in its log; None: it is no twinlog member and has none."""
+
+    async def record(self, phy_offset: int) -> bytes | None:
+        """The record that begins at an offset, as it is stored; None when none does. RocketMQ's request 33."""
