@@ -39,6 +39,8 @@ class FlushService:
     fail: Callable[[str], None]  # Told once, with the reason, when the disk refuses.
     flushed_offset: int = 0
     last_store_timestamp: int = 0  # Of the newest message in the log, ms.
+    on_flushed: list[Callable[[], None]] = field(factory=list, init=False)  # Called when flushed_offset rose.
+    _requested: bool = field(default=False, init=False)
     _synced_directory_end: int = field(default=-1, init=False)
     _waiters: OffsetWaiters = field(factory=OffsetWaiters, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
@@ -62,6 +64,11 @@ class FlushService:
             self._waiters.add(end_offset, deadline, sink, frame)
             self._wakeup.set()
 
+    def request(self) -> None:
+        """Flush soon what is written by now. Requests that come while a sync is under way share the next one."""
+        self._requested = True
+        self._wakeup.set()
+
     async def run(self) -> None:
         """Flush until cancelled."""
         async with trio.open_nursery() as nursery:
@@ -73,12 +80,13 @@ class FlushService:
                 thorough = (
                     trio.current_time() - last_thorough
                 ) * 1000 >= self.config.flush_commit_log_thorough_interval_ms
-                if self._waiters or thorough or self._dirty_pages() >= self.config.flush_commit_log_least_pages:
+                if thorough or self._is_due():
                     last_thorough = trio.current_time() if thorough else last_thorough
                     await self.flush()
 
-    def _dirty_pages(self) -> int:
-        return (self.log.max_offset - self.flushed_offset) // _PAGE
+    def _is_due(self) -> bool:
+        dirty_pages = (self.log.max_offset - self.flushed_offset) // _PAGE
+        return bool(self._waiters) or self._requested or dirty_pages >= self.config.flush_commit_log_least_pages
 
     async def flush(self) -> None:
         """One fdatasync of everything written so far; nothing once one has failed.
@@ -91,6 +99,7 @@ class FlushService:
     async def _flush(self) -> None:
         if self.failure is not None:
             return
+        self._requested = False
         end, timestamp = self.log.max_offset, self.last_store_timestamp
         dirty = [(file, file.wrote) for file in self.log.files.files if file.flushed < file.wrote]
         if not dirty:
@@ -101,14 +110,17 @@ class FlushService:
         except OSError as error:
             if not is_passing(error):
                 self._give_up(f"flushing the commit log failed: {error}")
+            self._requested = True
             return  # Else: no descriptor for the directory. The next round tries again.
         for file, wrote in dirty:
             file.flushed = wrote
         self._synced_directory_end = dirty[-1][0].start
-        self.flushed_offset = end
+        rose, self.flushed_offset = end > self.flushed_offset, end
         self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, timestamp)
         for sink, frames in by_sink(self._waiters.release(end)):
             sink.answer(frames)
+        for listener in self.on_flushed if rose else ():
+            listener()
 
     async def _in_thread(self, dirty: list[tuple[MappedFile, int]], directories: Collection[Path]) -> None:
         self.busy_since = time.monotonic()

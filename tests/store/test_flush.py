@@ -70,6 +70,50 @@ async def test_an_answer_means_on_disk(tmp_path):
         assert sink.answered == [[b"ok"], [b"again"]]
 
 
+async def test_requests_share_a_flush_and_listeners_are_told(tmp_path, monkeypatch):
+    """No producer waits here: the log goes to the disk because somebody asks, once for all who asked meanwhile."""
+    calls, told = [], []
+    may_go_on = threading.Event()
+    fdatasync = os.fdatasync
+
+    def slow_sync(fd):
+        if os.fstat(fd).st_ino == inode:
+            calls.append(fd)
+            may_go_on.wait(10)
+        fdatasync(fd)
+
+    async with running(tmp_path, flush_commit_log_least_pages=1 << 20) as store:
+        (first,) = store.put([put_message()])
+        inode = store.commit_log.files.files[0].path.stat().st_ino
+        monkeypatch.setattr(os, "fdatasync", slow_sync)
+        store.flusher.on_flushed.append(lambda: told.append(store.flushed_offset))
+        store.flusher.request()
+        await settled(lambda: calls)
+        for _ in range(5):
+            (last,) = store.put([put_message()])
+            store.flusher.request()
+        assert (told, len(calls)) == ([], 1)
+        may_go_on.set()
+        await settled(lambda: len(told) == 2)
+        assert told == [first.end_offset, last.end_offset]
+        assert len(calls) == 2
+        store.flusher.request()  # Of nothing new nobody is told.
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(told) == 2
+
+
+async def test_a_request_is_kept_where_the_disk_could_not_even_be_asked(tmp_path, monkeypatch):
+    """Without descriptors nothing is flushed for now, which is no reason to give up, nor to forget who asked."""
+    failures = [OSError(errno.EMFILE, "too many open files")]
+    dup = os.dup
+    async with running(tmp_path, flush_commit_log_least_pages=1 << 20, flush_interval_commit_log_ms=10) as store:
+        (result,) = store.put([put_message()])
+        monkeypatch.setattr(os, "dup", lambda fd: (_ for _ in ()).throw(failures.pop()) if failures else dup(fd))
+        store.flusher.request()
+        await settled(lambda: store.flushed_offset == result.end_offset)
+        assert not failures
+
+
 async def test_one_flush_answers_all_who_came_before_it(tmp_path, monkeypatch):
     calls = []
     fdatasync = os.fdatasync
