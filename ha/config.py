@@ -3,14 +3,30 @@
 Names and defaults are RocketMQ's (MessageStoreConfig, 4.9.8) where it has one.
 """
 
+from enum import Enum
+
 from attrs import frozen, validators
 
+from ha.ack_policy import AckRule
+from ha.admission import parse_networks
+from ha.in_sync import Limits
 from ha.protocol import BODY_SIZE_MAX
 from store.config import option
 
 _PORT = validators.and_(validators.ge(0), validators.le(65_535))
 _FRAME = validators.and_(validators.ge(1), validators.le(BODY_SIZE_MAX))
 _POSITIVE = validators.ge(1)
+
+
+class AckMode(Enum):
+    """What a slave's acknowledgement says of the bytes below it."""
+
+    written = "written"
+    flushed = "flushed"
+
+
+def _are_networks(_instance: object, _attribute: object, value: str) -> None:
+    parse_networks(value)
 
 
 @frozen(kw_only=True)
@@ -46,9 +62,80 @@ class HAConfig:
         doc="a slave that is so far behind is not available",
         validator=_POSITIVE,
     )
+    max_gap_not_in_sync: int = option(
+        256 * 1024 * 1024,
+        key="haMaxGapNotInSync",
+        doc="5.x's name for haSlaveFallbehindMax; the smaller one counts",
+        validator=_POSITIVE,
+    )
+    max_time_slave_not_catchup_ms: int = option(
+        15_000,
+        key="haMaxTimeSlaveNotCatchup",
+        doc="a slave that has not held the whole log for so long is not in sync",
+        validator=_POSITIVE,
+    )
+    stalled_after_ms: int = option(
+        10_000,
+        key="haStalledAfter",
+        doc="a slave that lacks bytes, and has acknowledged none for so long, is shown as stalled",
+        validator=_POSITIVE,
+    )
+    in_sync_replicas: int = option(
+        2,
+        key="inSyncReplicas",
+        doc="members, a SYNC_MASTER included, that must hold a message before its producer hears SEND_OK. RocketMQ 5 "
+        "takes 1 unless it is told: a SYNC_MASTER that asks no slave; 1 must be said here, and is warned of",
+        validator=_POSITIVE,
+    )
+    min_in_sync_replicas: int = option(
+        1,
+        key="minInSyncReplicas",
+        doc="members, a SYNC_MASTER included, that must be in sync: with fewer, messages are refused before they are stored",
+        validator=_POSITIVE,
+    )
+    auto_in_sync_replicas: bool = option(
+        False,
+        key="enableAutoInSyncReplicas",
+        doc="ask for no more members than are in sync, nor for fewer than minInSyncReplicas; it is shown when it does",
+    )
+    all_ack_in_sync_state_set: bool = option(
+        False,
+        key="allAckInSyncStateSet",
+        doc="ask all members that are in sync, and inSyncReplicas at least",
+    )
+    flow_control_enable: bool = option(
+        False, key="haFlowControlEnable", doc="bound what a slave is sent to maxHaTransferByteInSecond"
+    )
+    max_transfer_byte_in_second: int = option(
+        100 * 1024 * 1024,
+        key="maxHaTransferByteInSecond",
+        doc="bytes per second, frame headers included, for each connection; only with haFlowControlEnable",
+        validator=validators.ge(1024),
+    )
+    ack_mode: AckMode = option(
+        AckMode.written,
+        key="haAckMode",
+        doc="what a slave acknowledges: written, bytes that it has verified and put into its log; flushed, bytes that are on "
+        "its disk",
+    )
     slave_timeout_ms: int = option(3_000, key="slaveTimeout", doc="longest wait of a producer for a slave")
     connections_max: int = option(
         256, key="haConnectionsMax", doc="most connections at a time, strangers' included", validator=_POSITIVE
+    )
+    connections_per_address_max: int = option(
+        16, key="haConnectionsPerAddressMax", doc="most connections of one IP at a time", validator=_POSITIVE
+    )
+    allowed_slaves: str = option(
+        "",
+        key="haAllowedSlaves",
+        doc="IPs and networks, as 10.0.0.0/8, 192.168.1.7, that may follow besides the registered slaves of the group",
+        validator=_are_networks,
+    )
+    admission_timeout_ms: int = option(
+        5_000,
+        key="haAdmissionTimeout",
+        doc="how long a slave that is not yet known to be registered is held before it is refused",
+        validator=_POSITIVE,
     )
     connect_timeout_ms: int = option(
         5_000, key="haConnectTimeout", doc="longest wait for the master to take a connection", validator=_POSITIVE
@@ -68,3 +155,23 @@ class HAConfig:
         doc="what a slave takes from the socket at once; grows for larger records",
         validator=validators.ge(4096),
     )
+
+    @property
+    def ack_rule(self) -> AckRule:
+        """How many members must hold a message."""
+        return AckRule(
+            in_sync_replicas=self.in_sync_replicas,
+            min_in_sync_replicas=self.min_in_sync_replicas,
+            auto=self.auto_in_sync_replicas,
+            all_ack=self.all_ack_in_sync_state_set,
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """When a slave is in sync no more."""
+        return Limits(
+            gap_max=min(self.slave_fallbehind_max, self.max_gap_not_in_sync),
+            level_seconds_max=self.max_time_slave_not_catchup_ms / 1000,
+            stalled_seconds=self.stalled_after_ms / 1000,
+            mark_seconds_max=self.slave_timeout_ms / 2000,
+        )

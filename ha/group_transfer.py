@@ -1,25 +1,32 @@
-"""Producers of a SYNC_MASTER that wait until a slave holds their message.
+"""Producers of a SYNC_MASTER that wait until enough slaves hold their message.
 
 An ack releases all messages below it with one call per connection; between append and ack nothing runs for a waiting
-message, neither a task nor a timer of its own. Source: HAService.GroupTransferService, CommitLog.submitReplicaRequest
-(RocketMQ 4.9.8).
+message, neither a task nor a timer of its own. Who counts is for ha/in_sync.py to say, how many must hold a message for
+ha/ack_policy.py. Sources: HAService.GroupTransferService, CommitLog.submitReplicaRequest (RocketMQ 4.9.8),
+GroupTransferService (5.3.3).
 """
 
 import time
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Protocol
 
+import structlog
 import trio
 from attrs import define, field, frozen
 
+from ha.ack_policy import AckRule, Decision, Verdict, decide
 from ha.config import HAConfig
 from ha.in_sync import InSync, Slave
 from store.offset_waiters import AckSink, OffsetWaiters, PutStatus, Waiter, by_sink
 from store.wakeup import Wakeup
 
+log = structlog.get_logger()
+
 REASON_AGE_MAX = (
     0.1  # Seconds. Many messages may be refused at a time; their reasons need not be worded anew each time.
 )
+TICK_SECONDS = 1.0  # How often it is looked at who is in sync.
+EVERYTHING = 1 << 63  # More than any offset.
 
 
 class SlaveConnection(Hashable, Protocol):
@@ -42,16 +49,36 @@ class _Reason:
 
 @define(eq=False)
 class GroupTransferService:
-    """Holds answers to producers until `push2_slave_max_offset` has passed their message."""
+    """Holds answers to producers until enough slaves have acknowledged their message.
+
+    `log_end` gives the log's end, None: it is that of the newest message that waited. `synchronous`: producers wait here.
+    """
 
     config: HAConfig = field(factory=HAConfig)
-    _in_sync: InSync = field(factory=InSync, init=False)
+    log_end: Callable[[], int] | None = None
+    synchronous: bool = True
+    confirmed_offset: int = field(default=0, init=False)  # Enough slaves hold everything below. Falls when they leave.
+    decision: Decision = field(init=False)
+    _in_sync: InSync = field(init=False)
     _waiters: OffsetWaiters = field(factory=OffsetWaiters, init=False)
     _first_waiter: Wakeup = field(factory=Wakeup, init=False)
     _parked: bool = field(default=False, init=False)  # The timer waits for a first waiter.
     _alone_since: float = field(factory=time.time, init=False)  # Wall clock: it is for people.
     _reason: _Reason | None = field(default=None, init=False)
     _end_offset: int = field(default=0, init=False)  # Of the newest message that asked.
+    _rule: AckRule = field(init=False)
+    _slaves_needed: int = field(init=False)
+    _reach: int = field(default=0, init=False)  # What ends at or beyond this need not wait: too few are near enough.
+    _timeout: float = field(init=False)  # Seconds.
+    _suspended: frozenset[str] = field(factory=frozenset, init=False)  # Addresses, as it was logged.
+
+    def __attrs_post_init__(self) -> None:
+        self._in_sync = InSync(self.config.limits)
+        self._timeout = self.config.slave_timeout_ms / 1000
+        self._rule = self.config.ack_rule
+        self.decision = decide(self._rule, eligible=0, in_sync=0)
+        self._slaves_needed = self.decision.need - 1
+        self.confirmed_offset = 0 if self._slaves_needed else EVERYTHING
 
     @property
     def push2_slave_max_offset(self) -> int:
@@ -66,35 +93,55 @@ class GroupTransferService:
     @property
     def slaves(self) -> tuple[Slave, ...]:
         """All connections that made a valid request, oldest first, with what counts of them."""
-        return self._in_sync.slaves()
+        return tuple(self.slave_of().values())
+
+    def slave_of(self) -> dict[Hashable, Slave]:
+        """The same by connection."""
+        return self._in_sync.slaves(self._end, trio.current_time())
+
+    @property
+    def registered(self) -> tuple[str, ...]:
+        """The IPs of the registered slaves, one for each slave."""
+        return self._in_sync.registered
 
     def wait(self, end_offset: int, sink: AckSink, frame: bytes) -> None:
-        """Answer through `sink` once a slave holds all bytes below `end_offset`, which must not fall from call to call.
+        """Answer through `sink` once enough slaves hold all bytes below `end_offset`, which must not fall from call to call.
 
-        Without a slave, or with all of them haSlaveFallbehindMax behind, SLAVE_NOT_AVAILABLE at once; after
-        slaveTimeout FLUSH_SLAVE_TIMEOUT. The message is stored in each case.
+        When there are too few that could, because they are gone, suspended or haSlaveFallbehindMax behind,
+        SLAVE_NOT_AVAILABLE at once; after slaveTimeout FLUSH_SLAVE_TIMEOUT. The message is stored in each case.
         """
         self._end_offset = end_offset
-        confirmed = self._in_sync.push2_slave_max_offset
-        if not self._in_sync.counted or end_offset - confirmed >= self.config.slave_fallbehind_max:
-            sink.refuse([frame], PutStatus.SLAVE_NOT_AVAILABLE, self._why_not_available())
-            return
-        if end_offset <= confirmed:
+        if end_offset <= self.confirmed_offset:
             sink.answer([frame])
-            return
-        self._waiters.add(end_offset, trio.current_time() + self.config.slave_timeout_ms / 1000, sink, frame)
-        if self._parked:
-            self._parked = False
-            self._first_waiter.set()
+        elif end_offset >= self._reach:
+            sink.refuse([frame], PutStatus.SLAVE_NOT_AVAILABLE, self._why_not_available())
+        else:
+            self._waiters.add(end_offset, trio.current_time() + self._timeout, sink, frame)
+            if self._parked:
+                self._parked = False
+                self._first_waiter.set()
+
+    @property
+    def refusal(self) -> str | None:
+        """Why a message that asks to wait must not be stored at all; None: it may be. To be asked before each append."""
+        if self.decision.verdict is not Verdict.REFUSE:
+            return None
+        return (
+            f"in-sync replicas not enough: {self.decision.alive} of this broker group are in sync, the master included, "
+            f"and minInSyncReplicas={self.config.min_in_sync_replicas}. {self._worded(self._describe)}"
+        )
 
     def join(self, connection: SlaveConnection, ack_offset: int) -> None:
         """Let a connection in that made a valid request; whether it counts depends on its IP."""
-        self._in_sync.join(connection, connection.address, connection.ip, ack_offset)
+        now = trio.current_time()
+        self._in_sync.join(connection, connection.address, connection.ip, ack_offset, end=self._end, now=now)
         self._changed()
 
     def acknowledge(self, connection: SlaveConnection, offset: int) -> None:
         """A connection that joined holds all bytes below `offset`; the caller has checked that it can."""
         if self._in_sync.acknowledge(connection, offset):
+            self._changed()
+        else:
             self._release()
 
     def leave(self, connection: SlaveConnection) -> None:
@@ -118,17 +165,46 @@ class GroupTransferService:
     async def run(self) -> None:
         """Refuse those who waited too long; when cancelled, all that still wait."""
         try:
-            while True:
-                deadline = self._waiters.next_deadline
-                if deadline is None:
-                    self._parked = True
-                    await self._first_waiter.wait()
-                else:
-                    # Never too late for anyone who comes meanwhile: all wait equally long.
-                    await trio.sleep_until(deadline)
-                    self._refuse(self._waiters.expire(trio.current_time()), f"after {self.config.slave_timeout_ms} ms")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tick_task)
+                await self._expire()
         finally:
             self._refuse(self._waiters.drain(), "this broker stops")
+
+    async def _expire(self) -> None:
+        while True:
+            deadline = self._waiters.next_deadline
+            if deadline is None:
+                self._parked = True
+                await self._first_waiter.wait()
+                continue
+            # Never too late for anyone who comes meanwhile: all wait equally long.
+            await trio.sleep_until(deadline)
+            await trio.lowlevel.checkpoint()  # An ack that is there by now, in the socket, counts: let it be read.
+            expired = self._waiters.expire(trio.current_time())
+            self._refuse(expired, f"after {self.config.slave_timeout_ms} ms")
+            if expired:
+                self._missed(expired[-1].end_offset)
+
+    async def _tick_task(self) -> None:
+        while True:
+            await trio.sleep(TICK_SECONDS)
+            self.tick()
+
+    def tick(self) -> None:
+        """See who is in sync now."""
+        if self._in_sync.tick(self._end, trio.current_time()):
+            self._changed()
+        elif self._decide(self._end, trio.current_time()):
+            self._release()
+
+    @property
+    def _end(self) -> int:
+        return self._end_offset if self.log_end is None else self.log_end()
+
+    def _missed(self, end_offset: int) -> None:
+        if self._in_sync.missed(end_offset, end=self._end, now=trio.current_time()):
+            self._changed()
 
     def _changed(self) -> None:
         self._reason = None
@@ -136,10 +212,49 @@ class GroupTransferService:
             self._alone_since = time.time()
         elif self._in_sync.counted:
             self._alone_since = 0
+        suspended = self._in_sync.suspended
+        for address in suspended - self._suspended:
+            log.warning("slave suspended: producers do not wait for it until it holds the whole log", slave=address)
+        for address in self._suspended - suspended:
+            log.info("slave no longer suspended", slave=address)
+        self._suspended = suspended
+        self._decide(self._end, trio.current_time())
         self._release()
 
+    def _decide(self, end: int, now: float) -> bool:
+        """Decide anew how many slaves are needed; True when that is another number than before."""
+        table, before = self._in_sync, self.decision
+        self.decision = decide(self._rule, eligible=table.eligible, in_sync=table.in_sync(end, now))
+        self._slaves_needed = self.decision.need - 1
+        if self._slaves_needed == 0:
+            self.confirmed_offset = EVERYTHING
+        if (self.decision.need, self.refusal is None) == (before.need, before.verdict is not Verdict.REFUSE):
+            return False
+        if self.synchronous:
+            self._log_decision()
+        return True
+
+    def _log_decision(self) -> None:
+        """Synchronous replication never becomes asynchronous, and a master never refuses, without a line."""
+        after, refusal = self.decision, self.refusal
+        lowered = after.need < self._rule.in_sync_replicas
+        tell = log.warning if lowered or refusal else log.info
+        tell(
+            "messages are refused" if refusal else "the number of members that must hold a message has changed",
+            need=after.need,
+            in_sync=after.alive,
+            inSyncReplicas=self._rule.in_sync_replicas,
+            minInSyncReplicas=self._rule.min_in_sync_replicas,
+        )
+
     def _release(self) -> None:
-        released = self._waiters.release(self._in_sync.push2_slave_max_offset)
+        slaves = self._slaves_needed
+        if slaves:
+            self.confirmed_offset = self._in_sync.held_by(slaves)
+            self._reach = self._in_sync.reach(slaves)
+        if not self._waiters:
+            return
+        released = self._waiters.release(self.confirmed_offset)
         if len(released) == 1:  # The usual case of a lone producer.
             released[0].sink.answer([released[0].frame])
         else:
@@ -153,21 +268,40 @@ class GroupTransferService:
                 sink.refuse(frames, PutStatus.FLUSH_SLAVE_TIMEOUT, reason)
 
     def _why_not_available(self) -> str:
+        return self._worded(self._describe_missing)
+
+    def _worded(self, words: Callable[[], str]) -> str:
         now = trio.current_time()
         if self._reason is None or now - self._reason.made_at > REASON_AGE_MAX:
-            behind = f"all slaves are {self.config.slave_fallbehind_max} bytes or more behind. "
-            self._reason = _Reason((behind if self._in_sync.counted else "") + self._describe(), now)
+            self._reason = _Reason(words(), now)
         return self._reason.text
 
+    def _describe_missing(self) -> str:
+        needed, eligible = self._slaves_needed, self._in_sync.eligible
+        if eligible >= needed:
+            why = f"all slaves are {self._in_sync.limits.gap_max} bytes or more behind"
+        elif self._in_sync.counted >= needed:
+            why = "the slaves that are there are suspended"
+        else:
+            why = f"{needed} needed, {eligible} there to wait for"
+        return f"{why}. {self._describe()}"
+
     def _describe(self) -> str:
-        """Say who is there, how far behind, and who is expected."""
+        """Say who is there, how far behind, who is expected, and what to do."""
         parts = []
         if not self._in_sync.counted:
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._alone_since))
             parts.append(f"no slave connected since {since}")
-        for slave in self._in_sync.slaves():
+        for slave in self.slaves:
             behind = max(self._end_offset - slave.ack_offset, 0)
-            why = "" if slave.counted else "; not counted" if slave.admitted else "; not registered, does not count"
+            why = f"; {slave.reason}" if slave.reason else ""
             parts.append(f"slave {slave.address} has acknowledged {slave.ack_offset}, {behind} bytes behind{why}")
         parts.append(f"registered slaves: {', '.join(self._in_sync.registered) or 'none'}")
-        return "; ".join(parts)
+        return f"{'; '.join(parts)}. {self._advice()}"
+
+    def _advice(self) -> str:
+        if not self._in_sync.registered:
+            return "Start a slave under this broker's brokerName, and see that it reaches the name server"
+        if self._in_sync.counted < self._slaves_needed:
+            return "See that the registered slaves run, and reach this master's HA port"
+        return "Look at the slaves' logs and disks, and at the network between"
