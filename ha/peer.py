@@ -8,6 +8,10 @@ from typing import Protocol
 
 from attrs import frozen
 
+from store.range_digests import RangeDigests
+
+__all__ = ["Peer", "PeerLog", "RangeDigests"]
+
 
 @frozen(kw_only=True)
 class PeerLog:
@@ -19,20 +23,6 @@ class PeerLog:
     boot_ms: int = 0  # Wall clock of its start: another one means that it was restarted. 0: not told.
     file_size: int | None = None  # None: not told.
     is_master: bool | None = None  # None: not told.
-
-
-@frozen
-class RangeDigests:
-    """One digest for each group of 64 KiB blocks of bytes `start` to `end`, in order; a group is chained from its blocks'.
-
-    Groups lie at multiples of `blocks_per_digest` blocks, counted from offset 0 of the log; the first and the last one hold what
-    lies inside of the range. An answer may end before the end that was asked for.
-    """
-
-    start: int
-    end: int
-    blocks_per_digest: int
-    digests: tuple[bytes, ...]
 
 
 class Peer(Protocol):

@@ -116,6 +116,12 @@ class BlockDigests:
             yield Block(low, high, bytes(self.entries[at : at + DIGEST_SIZE]))
             start = high
 
+    def entries_of(self, start: int, end: int) -> bytes:
+        """The digests of whole blocks, one after the other; all of them are covered."""
+        assert self.start <= start <= end <= self.end
+        assert start % BLOCK_SIZE == end % BLOCK_SIZE == 0
+        return bytes(self.entries[self._index(start) : self._index(end)])
+
     def range_digest(self, start: int, end: int) -> bytes | None:
         """One digest of a range, chained from those of its blocks: equal for two logs that are equal there.
 
