@@ -2,41 +2,70 @@
 
 import errno
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
+import structlog
 import trio
-from attrs import define, frozen
+from attrs import define, field, frozen
+
+log = structlog.get_logger()
 
 BACKLOG = 1024  # RocketMQ: 50. A flood of strangers must not keep a slave out for seconds.
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+ACCEPTED_AT_ONCE = 16  # Then other tasks have their turn.
+RECEIVE_BUFFER_SIZE = 64 * 1024  # Bytes. Reports are 8 each; what a stranger sends waits in the kernel's memory.
 PAUSE = 0.1  # Seconds, when the process or the machine can take no more.
 
 
 @frozen
 class Seat:
-    """What the choice of a victim depends on."""
+    """What the choice of who must leave depends on."""
 
-    registered: bool  # Its IP is that of a registered slave.
+    ip: str
+    admitted: bool  # It may follow. Otherwise it waits to be let in.
     has_request: bool
 
 
-def victim(seats: Iterable[Seat], *, newcomer_registered: bool) -> int | None:
+@frozen(kw_only=True)
+class Limits:
+    """How many connections there may be: all together, and of one IP."""
+
+    total: int
+    per_address: int
+
+
+def must_leave(seats: Sequence[Seat], newcomer: Seat, limits: Limits) -> list[int] | None:
     """Choose who must leave for a newcomer, by position in `seats`, oldest first; None: the newcomer is refused.
 
-    Strangers that never asked for anything go first. For a registered slave other strangers go, too, then the oldest
-    connection from its own kind that has asked for nothing.
+    Who has asked for nothing goes before who has, a stranger before who may follow; a stranger never makes anybody
+    leave who may follow. A slave that is served keeps its place.
     """
-    waiting_stranger = stranger = waiting = None
-    for at, seat in enumerate(seats):
-        if not seat.registered and not seat.has_request and waiting_stranger is None:
-            waiting_stranger = at
-        if not seat.registered and stranger is None:
-            stranger = at
-        if not seat.has_request and waiting is None:
-            waiting = at
-    if waiting_stranger is not None or not newcomer_registered:
-        return waiting_stranger
-    return stranger if stranger is not None else waiting
+    left = list(range(len(seats)))
+    leavers = []
+    same = [at for at in left if seats[at].ip == newcomer.ip]
+    if len(same) >= limits.per_address:
+        chosen = _victim(seats, same, newcomer)
+        if chosen is None:
+            return None
+        left.remove(chosen)
+        leavers.append(chosen)
+    if len(left) >= limits.total:
+        chosen = _victim(seats, left, newcomer)
+        if chosen is None:
+            return None
+        leavers.append(chosen)
+    return leavers
+
+
+def _victim(seats: Sequence[Seat], among: Sequence[int], newcomer: Seat) -> int | None:
+    kinds = [(False, False)]
+    if newcomer.admitted:
+        kinds += [(False, True), (True, False)]
+    for kind in kinds:
+        for at in among:
+            if (seats[at].admitted, seats[at].has_request) == kind:
+                return at
+    return None
 
 
 @define(eq=False)
@@ -46,24 +75,47 @@ class AcceptSocketService:
     host: str
     port: int
     take: Callable[[socket.socket, str, str], None]  # socket, IP:PORT, IP
+    _exhausted: bool = field(default=False, init=False)  # So that it is logged once.
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen until cancelled; started() gives the port. Raises OSError when the address cannot be had."""
         listeners = await trio.open_tcp_listeners(self.port, host=self.host, backlog=BACKLOG)
         async with trio.open_nursery() as nursery:
             for listener in listeners:
+                listener.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_SIZE)
                 nursery.start_soon(self._accept_task, listener)
             task_status.started(listeners[0].socket.getsockname()[1])
 
     async def _accept_task(self, listener: trio.SocketListener) -> None:
         async with listener:
             while True:
+                await trio.lowlevel.wait_readable(listener.socket)
+                if not self._accept_some(listener.socket.fileno()):
+                    await trio.sleep(PAUSE)
+
+    def _accept_some(self, fd: int) -> bool:
+        """Take what waits, up to a number; False when the process or the machine can take no more for now."""
+        waiting = socket.socket(fileno=fd)  # The plain socket: trio's costs a task switch for each connection.
+        try:
+            for _ in range(ACCEPTED_AT_ONCE):
                 try:
-                    accepted, peer = await listener.socket.accept()
+                    accepted, peer = waiting.accept()
+                except BlockingIOError:
+                    break
                 except OSError as error:
                     # Otherwise one connection was reset before it was taken, which is no matter.
                     if error.errno in OUT_OF_RESOURCES:
-                        await trio.sleep(PAUSE)
+                        self._out_of_resources(error)
+                        return False
                     continue
+                self._exhausted = False
                 ip = peer[0].removeprefix("::ffff:")
-                self.take(socket.socket(fileno=accepted.detach()), f"{ip}:{peer[1]}", ip)
+                self.take(accepted, f"{ip}:{peer[1]}", ip)
+        finally:
+            waiting.detach()
+        return True
+
+    def _out_of_resources(self, error: OSError) -> None:
+        if not self._exhausted:
+            self._exhausted = True
+            log.error("connections of slaves wait: this process or machine can take no more", why=str(error))

@@ -12,7 +12,7 @@ import trio
 from attrs import define, field
 
 from ha.config import HAConfig
-from ha.errors import HAConnectionLostError, HALogError, HAProtocolError
+from ha.errors import HAConnectionLostError, HALogError, HARefusedError
 from ha.group_transfer import GroupTransferService
 from ha.log import Chunk, ReplicatedStore
 from ha.peer_nursery import open_peer_nursery
@@ -60,15 +60,14 @@ class HAConnection:
     async def run(self) -> None:
         """Serve until the peer leaves. A probe that leaves without a byte, and a slave that leaves, end it normally.
 
-        Raises HAProtocolError for a bad request or ack, HAConnectionLostError for a peer that is gone or silent,
+        Raises HARefusedError for a bad request or ack, HAConnectionLostError for a peer that is gone, silent or stuck,
         HALogError when our log has lost the bytes that come next.
         """
         try:
             reports = await self._first_reports()
             if not reports:
                 return
-            self._begin(reports.pop(0))
-            self._acknowledge(reports)
+            self._begin(reports)
             async with open_peer_nursery() as nursery:
                 nursery.start_soon(self._watch_task)
                 nursery.start_soon(self._write_task)
@@ -113,10 +112,13 @@ class HAConnection:
             return []
         raise HAConnectionLostError(f"made no request within {silence:g} s")
 
-    def _begin(self, requested: int) -> None:
-        log = self.store.commit_log
+    def _begin(self, reports: list[int]) -> None:
+        """Take the request, and what came in one read with it: unless all is sound, nothing counts."""
+        log, requested = self.store.commit_log, reports[0]
+        start = push_start(requested, log.min_offset, log.max_offset, log.file_size)
+        check_reports(reports[1:], acked=requested, sent=requested)
         self._is_proven = self.holdable is None or requested <= self.holdable()
-        self.transport.sent_offset = push_start(requested, log.min_offset, log.max_offset, log.file_size)
+        self.transport.sent_offset = start
         self._rated_offset = self.transport.sent_offset
         self.request_offset = self.ack_offset = requested
         self.store.appended.append(self._push)
@@ -127,23 +129,17 @@ class HAConnection:
 
     async def _read_task(self) -> None:
         while data := await self.transport.receive():
-            self._last_read = trio.current_time()
-            self._acknowledge(self._reports.feed(data))
+            reports = self._reports.feed(data)
+            if reports:  # Single bytes, however often they come, are no sign of life.
+                self._last_read = trio.current_time()
+                self._acknowledge(reports)
 
     def _acknowledge(self, reports: list[int]) -> None:
         """Take the reports of one read; unless all of them are sound, none counts."""
-        acked = self.ack_offset
-        for offset in reports:
-            if offset < acked:
-                raise HAProtocolError(f"an ack of {offset} after one of {acked}: acks cannot fall")
-            if offset > self.transport.sent_offset:
-                raise HAProtocolError(
-                    f"an ack of {offset}, but only bytes up to {self.transport.sent_offset} were sent"
-                )
-            acked = offset
-        if acked != self.ack_offset:
-            self.ack_offset = acked
-            self.transfer.acknowledge(self, acked)
+        check_reports(reports, acked=self.ack_offset, sent=self.transport.sent_offset)
+        if reports[-1] != self.ack_offset:
+            self.ack_offset = reports[-1]
+            self.transfer.acknowledge(self, self.ack_offset)
 
     async def _write_task(self) -> None:
         log, transport = self.store.commit_log, self.transport
@@ -201,11 +197,17 @@ class HAConnection:
         self._wakeup.set()
 
     async def _watch_task(self) -> None:
-        """Wake the write task for heartbeats, and end the connection of a peer that is silent."""
+        """Wake the write task for heartbeats, and end the connection of a peer that is silent, or takes no bytes."""
         heartbeat_interval = self.config.send_heartbeat_interval_ms / 1000
         silence = self.config.housekeeping_interval_ms / 1000
+        drain = Drain(trio.current_time())
         while True:
             now = trio.current_time()
+            stuck = drain.stuck_seconds(self.transport.sent_offset, self.transport.unsent_bytes(), now)
+            if stuck >= silence:
+                raise HAConnectionLostError(
+                    f"took none of {self.transport.unsent_bytes()} bytes for {stuck:g} s, although it reports"
+                )
             silent_at, heartbeat_at = self._last_read + silence, self._last_write + heartbeat_interval
             if now >= silent_at:
                 raise HAConnectionLostError(f"was silent for {silence:g} s")
@@ -213,6 +215,32 @@ class HAConnection:
                 self._wakeup.set()
                 heartbeat_at = now + heartbeat_interval
             await trio.sleep_until(min(silent_at, heartbeat_at))
+
+
+def check_reports(reports: list[int], *, acked: int, sent: int) -> None:
+    """Raise HARefusedError unless these acks neither fall, beginning with `acked`, nor exceed what was sent."""
+    for offset in reports:
+        if offset < acked:
+            raise HARefusedError("bad_ack", f"an ack of {offset} after one of {acked}: acks cannot fall")
+        if offset > sent:
+            raise HARefusedError("bad_ack", f"an ack of {offset}, but only bytes up to {sent} were sent")
+        acked = offset
+
+
+@define
+class Drain:
+    """Tells a peer that takes no bytes from one that has none to take."""
+
+    _progress_at: float  # When the peer took bytes last, or had none left to take.
+    _taken: int = -1
+
+    def stuck_seconds(self, sent_offset: int, unsent_bytes: int, now: float) -> float:
+        """How long the peer has taken nothing of what waits for it: bytes that its kernel has not confirmed."""
+        taken = sent_offset - unsent_bytes
+        if unsent_bytes == 0 or taken > self._taken:
+            self._taken = taken
+            self._progress_at = now
+        return now - self._progress_at
 
 
 def _read_ahead(chunk: Chunk) -> None:

@@ -1,5 +1,9 @@
 """What can go wrong between a master and its slaves, for callers to tell apart."""
 
+from typing import Literal
+
+Cause = Literal["stranger", "over_max", "below_min", "bad_request", "bad_ack", "too_many"]
+
 
 class HAError(Exception):
     """Parent of everything replication raises. Ends the connection that it happened on, never the service."""
@@ -7,6 +11,14 @@ class HAError(Exception):
 
 class HAProtocolError(HAError):
     """The peer broke the protocol. Nothing that it said on this connection counts any more."""
+
+
+class HARefusedError(HAProtocolError):
+    """What the peer asked for, or acknowledged, cannot be. The connection was closed before anything of it counted."""
+
+    def __init__(self, cause: Cause, why: str) -> None:
+        super().__init__(why)
+        self.cause = cause
 
 
 class HAConnectionLostError(HAError):

@@ -4,7 +4,7 @@ RocketMQ sends an empty slave its last file only, streams on from any position t
 that asks for something it lacks alive on heartbeats for ever. Source: HAConnection.WriteSocketService.
 """
 
-from ha.errors import HAProtocolError
+from ha.errors import HARefusedError
 
 
 def push_start(requested: int, min_offset: int, max_offset: int, file_size: int) -> int:
@@ -12,20 +12,22 @@ def push_start(requested: int, min_offset: int, max_offset: int, file_size: int)
 
     `requested` is the first report, the end of the slave's log. 0 is an empty slave, which gets the whole log,
     beginning with the first file. A position inside a record is normal: a RocketMQ slave takes pieces of records.
-    Raises HAProtocolError for a place that this log does not have.
+    Raises HARefusedError for a place that this log does not have, with the cause bad_request, over_max or below_min.
     """
     if requested < 0:
-        raise HAProtocolError(f"a request for offset {requested}")
+        raise HARefusedError("bad_request", f"a request for offset {requested}")
     if requested > max_offset:
-        raise HAProtocolError(
+        raise HARefusedError(
+            "over_max",
             f"a request for offset {requested} while this log ends at {max_offset}: "
-            f"that slave holds {requested - max_offset} bytes that this master lacks"
+            f"that slave holds {requested - max_offset} bytes that this master lacks",
         )
     if requested == 0:
         return min_offset - min_offset % file_size
     if requested < min_offset:
-        raise HAProtocolError(
+        raise HARefusedError(
+            "below_min",
             f"a request for offset {requested} while this log begins at {min_offset}: "
-            "the bytes between were deleted here, that slave has to begin anew with an empty log"
+            "the bytes between were deleted here, that slave has to begin anew with an empty log",
         )
     return requested

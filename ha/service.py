@@ -1,7 +1,7 @@
 """Replication of one member: serves slaves, and follows a master when it has one. Source: HAService (RocketMQ 4.9.8).
 
-Every member listens, a slave too, so slaves of slaves work. Who connects is served the log; who counts is for
-ha/in_sync.py to say.
+Every member listens, a slave too, so slaves of slaves work. Who is served the log is for ha/reception.py to say, who
+counts for ha/in_sync.py.
 """
 
 import socket
@@ -11,16 +11,16 @@ import structlog
 import trio
 from attrs import define, field
 
-from ha.accept import AcceptSocketService, Seat, victim
+from ha.accept import AcceptSocketService
 from ha.client import HAClient
 from ha.config import HAConfig
 from ha.connection import HAConnection
-from ha.errors import HAError
+from ha.errors import HAError, HARefusedError
 from ha.group_transfer import GroupTransferService
 from ha.lag import AppendStamps
 from ha.log import ReplicatedStore
-from ha.log_limit import LogLimit
 from ha.protocol import NO_REQUEST_YET
+from ha.reception import Reception
 from ha.statistics import ConnectionState, HAConnectionStatistics, HAStatistics
 from ha.transport import SocketTransport, Transport
 from store.config import BrokerRole
@@ -35,9 +35,9 @@ RATE_INTERVAL = 1.0  # Seconds over which bytes per second are counted.
 
 @define(eq=False)
 class HAService:
-    """`members` gives the IPs of the registered slaves of this group, one for each slave. `ask_members` is called when
-    a connection of another IP makes its first valid request: it may be a slave that has only just registered. Once
-    the name server has answered, call members_changed().
+    """`members` gives the IPs of the registered slaves of this group, one for each slave. `ask_members` is called while
+    a connection of another IP asks for the log: it may be a slave that has only just registered. Once the name server
+    has answered, call members_changed().
     """
 
     store: ReplicatedStore
@@ -45,16 +45,19 @@ class HAService:
     members: Callable[[], Collection[str]]
     ask_members: Callable[[], None]
     group_transfer: GroupTransferService = field(init=False)
+    reception: Reception = field(init=False)
     client: HAClient = field(init=False)
     _connections: dict[HAConnection, trio.CancelScope] = field(factory=dict, init=False)  # Oldest first.
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _port: int = field(default=0, init=False)
     _stamps: AppendStamps = field(factory=AppendStamps, init=False)
     _sent_offset_max: int = field(default=0, init=False)  # At start the log's end: earlier connections may have had it.
-    _log_limit: LogLimit = field(factory=LogLimit, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.group_transfer = GroupTransferService(self.config)
+        self.reception = Reception(
+            self.config, self.group_transfer, self._connections, self._take, lambda: self.ask_members()
+        )
         self.client = HAClient(self.store, self.config)
         if self.store.config.broker_role is BrokerRole.SLAVE:
             self.client.set_master(self.config.master_address)
@@ -67,9 +70,10 @@ class HAService:
         """Listen and follow until cancelled; started() gives the port. Raises OSError when the port cannot be had."""
         self.members_changed(self.members())
         self._sent_offset_max = self.store.max_offset
-        accept = AcceptSocketService(self.config.listen_host, self.config.listen_port, self._take)
+        accept = AcceptSocketService(self.config.listen_host, self.config.listen_port, self.reception.take)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            nursery.start_soon(self.reception.lobby.run)
             self._port = await nursery.start(accept.run)
             nursery.start_soon(self.group_transfer.run)
             nursery.start_soon(self._stamp_task)
@@ -84,11 +88,22 @@ class HAService:
         self.client.set_master(address)
 
     def members_changed(self, ips: Collection[str]) -> None:
-        """Take the IPs of the registered slaves, one for each slave; who is connected counts or ceases to at once."""
-        self.group_transfer.members_changed(ips)
+        """Take the IPs of the registered slaves, one for each slave; who is connected counts or has to leave at once."""
+        self.reception.members_changed(ips)
 
     async def serve(self, transport: Transport, address: str, ip: str) -> None:
-        """Serve one connection, however it came about, until it ends."""
+        """Serve one connection, however it came about, until it ends; at once refused unless it is admitted."""
+        if self.reception.admission.admits(ip):
+            await self._serve(self._connection(transport, address, ip))
+        else:
+            self.reception.refused(address, ip, "stranger", self.reception.admission.why_not(ip))
+            await transport.aclose()
+
+    def _take(self, accepted: socket.socket, address: str, ip: str) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(self._serve, self._connection(SocketTransport(accepted), address, ip))
+
+    def _connection(self, transport: Transport, address: str, ip: str) -> HAConnection:
         connection = HAConnection(
             transport,
             address,
@@ -96,21 +111,26 @@ class HAService:
             self.store,
             self.group_transfer,
             self.config,
-            on_request=self._on_request,
+            on_request=self.reception.slave_connected,
             holdable=self._holdable,
         )
-        scope = trio.CancelScope()
-        self._connections[connection] = scope
+        self._connections[connection] = trio.CancelScope()
+        return connection
+
+    async def _serve(self, connection: HAConnection) -> None:
         try:
-            with scope:
+            with self._connections[connection]:
                 await connection.run()
                 if connection.request_offset != NO_REQUEST_YET:
                     self._log_end(connection, "slave left")
+        except HARefusedError as error:
+            self.reception.refused(connection.address, connection.ip, error.cause, str(error))
         except HAError as error:
             self._log_end(connection, "connection of a slave ended", why=str(error))
         finally:
-            self._connections.pop(connection, None)
+            del self._connections[connection]
             self._sent_offset_max = max(self._sent_offset_max, connection.proven_offset)
+            self.reception.gone(connection)
 
     def _holdable(self) -> int:
         """The end of what a slave can hold of this log. One that is a slave itself cannot know: its bytes came from others."""
@@ -118,51 +138,11 @@ class HAService:
             return self.store.max_offset
         return max(self._sent_offset_max, *(each.proven_offset for each in self._connections), 0)
 
-    def _take(self, accepted: socket.socket, address: str, ip: str) -> None:
-        assert self._nursery is not None
-        if len(self._connections) >= self.config.connections_max and not self._make_room(ip):
-            accepted.close()
-            self._log(
-                "connection refused, there are too many", slave=address, haConnectionsMax=self.config.connections_max
-            )
-            return
-        self._nursery.start_soon(self.serve, SocketTransport(accepted), address, ip)
-
-    def _make_room(self, ip: str) -> bool:
-        registered = self.group_transfer.is_registered
-        connections = list(self._connections)
-        seats = [Seat(registered(each.ip), each.request_offset != NO_REQUEST_YET) for each in connections]
-        chosen = victim(seats, newcomer_registered=registered(ip))
-        if chosen is None:
-            return False
-        self._connections.pop(connections[chosen]).cancel()
-        return True
-
-    def _on_request(self, connection: HAConnection) -> None:
-        admitted = self.group_transfer.is_registered(connection.ip)
-        slaves = sum(each.ip == connection.ip and each.request_offset != NO_REQUEST_YET for each in self._connections)
-        if slaves > self.group_transfer.registered_with(connection.ip):
-            self.ask_members()
-        self._log(
-            "slave connected"
-            if admitted
-            else "slave connected whose IP is not registered: it is served, but does not count",
-            always=admitted,
-            slave=connection.address,
-            request_offset=connection.request_offset,
-            max_offset=self.store.max_offset,
-        )
-
     def _log_end(self, connection: HAConnection, event: str, **details: object) -> None:
-        is_slave = connection.request_offset != NO_REQUEST_YET and self.group_transfer.is_registered(connection.ip)
-        self._log(event, always=is_slave, slave=connection.address, ack_offset=connection.ack_offset, **details)
-
-    def _log(self, event: str, *, always: bool = False, **details: object) -> None:
-        if always or self._log_limit.allows(trio.current_time()):
-            if self._log_limit.suppressed:
-                details["lines_suppressed"] = self._log_limit.suppressed
-                self._log_limit.suppressed = 0
-            log.info(event, **details)
+        is_slave = connection.request_offset != NO_REQUEST_YET
+        self.reception.note(
+            event, always=is_slave, slave=connection.address, ack_offset=connection.ack_offset, **details
+        )
 
     async def _stamp_task(self) -> None:
         """Note when the log grew."""
@@ -187,12 +167,8 @@ class HAService:
                 connection.rate(seconds)
 
     def lowest_needed(self) -> int:
-        """The lowest byte of the log that a registered slave, connected now, still has to be sent; no limit without any."""
-        acks = [
-            each.ack_offset
-            for each in self._connections
-            if each.request_offset != NO_REQUEST_YET and self.group_transfer.is_registered(each.ip)
-        ]
+        """The lowest byte of the log that a slave, connected now, still has to be sent; no limit without any."""
+        acks = [each.ack_offset for each in self._connections if each.request_offset != NO_REQUEST_YET]
         return min(acks, default=NO_FLOOR)
 
     def statistics(self) -> HAStatistics:
@@ -206,6 +182,8 @@ class HAService:
             push2_slave_max_offset=self.group_transfer.push2_slave_max_offset,
             waiting_messages=self.group_transfer.waiting,
             connections=tuple(self._describe(each, each.address in counted) for each in self._connections),
+            refused=dict(self.reception.refusals.counts),
+            refusals=self.reception.refusals.last,
             client=self.client.statistics() if following else None,
         )
 
@@ -221,7 +199,7 @@ class HAService:
             request_offset=connection.request_offset,
             sent_offset=connection.sent_offset,
             ack_offset=connection.ack_offset,
-            admitted=self.group_transfer.is_registered(connection.ip),
+            admitted=self.reception.admission.admits(connection.ip),
             counted=counted,
             transferred_bytes_per_second=connection.bytes_per_second,
             connected_since=connection.connected_since,

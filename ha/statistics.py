@@ -1,8 +1,12 @@
 """What replication shows of itself: frozen snapshots, all that metrics, CLI and tests look at."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from attrs import frozen
+
+from ha.admission import Refusal
+from ha.errors import Cause
 
 ConnectionState = Literal["connected", "catchup", "streaming"]
 ClientState = Literal["idle", "connecting", "streaming", "retrying", "ahead", "paused", "failed"]
@@ -20,7 +24,7 @@ class HAConnectionStatistics:
     request_offset: int
     sent_offset: int
     ack_offset: int
-    admitted: bool  # Its IP is that of a registered slave.
+    admitted: bool  # Its IP is that of a registered slave, or allowed by haAllowedSlaves.
     counted: bool  # Producers are answered on its word.
     transferred_bytes_per_second: float
     connected_since: float  # Seconds, monotonic.
@@ -56,4 +60,6 @@ class HAStatistics:
     push2_slave_max_offset: int
     waiting_messages: int
     connections: tuple[HAConnectionStatistics, ...]
+    refused: Mapping[Cause, int]  # Connections, since start.
+    refusals: tuple[Refusal, ...]  # What was refused to whom, the newest last.
     client: HAClientStatistics | None

@@ -5,8 +5,11 @@ go from file to socket by sendfile.
 """
 
 import errno
+import fcntl
 import os
 import socket
+import termios
+from array import array
 from contextlib import suppress
 from typing import Protocol
 
@@ -35,6 +38,9 @@ class Transport(Protocol):
 
     async def flush(self) -> None:
         """Send the rest of a frame that send_batch_now() could not finish."""
+
+    def unsent_bytes(self) -> int:
+        """How many bytes, headers included, wait for the peer: handed over here and not confirmed by its kernel."""
 
     async def send(self, data: bytes) -> None:
         """Send a report."""
@@ -114,6 +120,13 @@ class SocketTransport:
         """See Transport."""
         await self._send(data, 0)
 
+    def unsent_bytes(self) -> int:
+        """See Transport."""
+        queued = array("i", [0])
+        with suppress(OSError):  # Closed, which others notice.
+            fcntl.ioctl(self.sock.fileno(), termios.TIOCOUTQ, queued)
+        return queued[0]
+
     async def _send(self, data: bytes, flags: int) -> None:
         while True:
             try:
@@ -184,6 +197,7 @@ class StreamTransport:
     stream: trio.abc.Stream
     local_address: str | None = field(default=None, init=False)
     sent_offset: int = field(default=0, init=False)
+    _unsent_bytes: int = field(default=0, init=False)
 
     async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
         """See Transport. `sent_offset` is raised first: the ack may be read before send_all returns."""
@@ -202,12 +216,18 @@ class StreamTransport:
     async def flush(self) -> None:
         """See Transport."""
 
+    def unsent_bytes(self) -> int:
+        """See Transport. A stream tells when it has taken all, no earlier."""
+        return self._unsent_bytes
+
     async def send(self, data: bytes) -> None:
         """See Transport."""
+        self._unsent_bytes = len(data)
         try:
             await self.stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise HAConnectionLostError(f"sending failed: {error}") from error
+        self._unsent_bytes = 0
 
     async def receive(self) -> bytes:
         """See Transport."""

@@ -1,0 +1,119 @@
+"""Who may follow this member. Pure: told which slaves are registered, it answers by IP.
+
+A connection is given bytes of the log only when its IP is that of a registered slave of this broker group, or lies in
+one of the networks of `haAllowedSlaves`. RocketMQ gives the log to whoever asks. The classic stream carries no name
+and no secret, so that a stranger on a slave's own machine cannot be told from the slave.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import get_args
+
+from attrs import define, field, frozen
+
+from ha.errors import Cause
+
+CAUSES: tuple[Cause, ...] = get_args(Cause)
+REFUSALS_REMEMBERED = 64
+
+Network = IPv4Network | IPv6Network
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """Read a list such as "10.0.0.0/8, 192.168.1.7". Raises ValueError, naming the part that is none."""
+    return tuple(_network(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _network(text: str) -> Network:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is neither an IP address nor a network such as 10.0.0.0/8: {error}") from error
+
+
+def _address(ip: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(ip.partition("%")[0])  # fe80::1%eth0
+    except ValueError:  # No IP, but a name: a simulated peer's.
+        return None
+
+
+@define(eq=False)
+class Admission:
+    """The registered slaves' IPs and the allowed networks."""
+
+    allowed: tuple[Network, ...] = ()
+    registered: tuple[str, ...] = field(default=(), init=False)  # One IP per registered slave.
+    _entries: Counter[str] = field(factory=Counter, init=False)
+
+    def members_changed(self, ips: Collection[str]) -> None:
+        """Take the IPs of the registered slaves, one for each slave."""
+        self.registered = tuple(ips)
+        self._entries = Counter(self.registered)
+
+    def registered_with(self, ip: str) -> int:
+        """How many slaves are registered with this IP."""
+        return self._entries[ip]
+
+    def is_allowed(self, ip: str) -> bool:
+        """Whether haAllowedSlaves names it."""
+        address = _address(ip) if self.allowed else None
+        return address is not None and any(address in network for network in self.allowed)
+
+    def admits(self, ip: str) -> bool:
+        """Whether a connection from there is given the log."""
+        return self._entries[ip] > 0 or self.is_allowed(ip)
+
+    def voices(self, connected: Iterable[str]) -> list[str]:
+        """The IPs whose acknowledgements count, one for each slave that may: each registered slave, and each other IP
+        that is connected and allowed, once.
+        """
+        others = {ip for ip in connected if not self._entries[ip] and self.is_allowed(ip)}
+        return [*self.registered, *sorted(others)]
+
+    def why_not(self, ip: str) -> str:
+        """For people: why this IP is refused."""
+        return (
+            f"{ip} is not the IP of a registered slave of this broker group (these are: "
+            f"{', '.join(dict.fromkeys(self.registered)) or 'none'}) nor in haAllowedSlaves "
+            f"({', '.join(map(str, self.allowed)) or 'empty'})"
+        )
+
+
+@frozen
+class Refusal:
+    """What was refused to one IP for one cause, and when last."""
+
+    ip: str
+    cause: Cause
+    why: str
+    count: int
+    at: float  # Seconds, monotonic.
+
+
+@define(eq=False)
+class Refusals:
+    """Counts by cause, and the refusals of the IPs that were refused last."""
+
+    counts: Counter[Cause] = field(factory=lambda: Counter(dict.fromkeys(CAUSES, 0)), init=False)
+    _last: dict[tuple[str, Cause], Refusal] = field(factory=dict, init=False)  # The newest is the last one.
+
+    def note(self, ip: str, cause: Cause, why: str, now: float) -> bool:
+        """Count it; True when it is news: the first of this IP for this cause since it was served or forgotten."""
+        self.counts[cause] += 1
+        before = self._last.pop((ip, cause), None)
+        self._last[ip, cause] = Refusal(ip, cause, why, before.count + 1 if before else 1, now)
+        if len(self._last) > REFUSALS_REMEMBERED:
+            del self._last[next(iter(self._last))]
+        return before is None
+
+    def served(self, ip: str) -> None:
+        """Forget an IP that is served now: its next refusal is news again."""
+        for key in [key for key in self._last if key[0] == ip]:
+            del self._last[key]
+
+    @property
+    def last(self) -> tuple[Refusal, ...]:
+        """What was refused to each IP, the newest last."""
+        return tuple(self._last.values())
