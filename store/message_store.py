@@ -33,6 +33,7 @@ from store.lock_file import take_lock
 from store.mapped_file_queue import MappedFileQueue
 from store.put_service import PutService
 from store.query_message import QueryResult, query_message
+from store.range_digests import RangeDigester
 from store.read_check import ReadCheck
 from store.record_scan import DispatchEntry
 from store.recovery import recover
@@ -94,6 +95,7 @@ class MessageStore:
     # Told where the log is cut, before anything is written there.
     on_truncate: list[Callable[[int], None]] = field(factory=list, init=False)
     digest: DigestService = field(init=False)
+    range_digester: RangeDigester = field(init=False)
     scrub: ScrubService = field(init=False)
     index: IndexService = field(init=False)
     retention: RetentionService = field(init=False)
@@ -154,6 +156,7 @@ class MessageStore:
             now_ms=self.now_ms,
             old_bytes_per_second=config.scrub_bytes_per_second or DIGEST_BYTES_PER_SECOND,
         )
+        self.range_digester = RangeDigester(self.commit_log, self.digest)
         self.scrub = ScrubService(
             self.commit_log,
             self._queues,

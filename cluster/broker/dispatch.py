@@ -9,6 +9,7 @@ from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import (
     client_manage,
     consumer_admin,
+    digests,
     end_transaction,
     lock,
     offset,
@@ -24,6 +25,7 @@ from cluster.remoting.server import Handler, dispatch_table
 _BOTH_PORTS = (
     client_manage.HANDLERS,
     consumer_admin.HANDLERS,
+    digests.HANDLERS,
     end_transaction.HANDLERS,
     lock.HANDLERS,
     offset.HANDLERS,

@@ -612,6 +612,16 @@ class MemberStatus(RequestHeader):
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_MEMBER_STATUS
 
 
+@define
+class BlockDigests(RequestHeader):
+    """20002, between twinlog members only: digests of bytes `start` to `end` of the log, see store/range_digests.py."""
+
+    code: ClassVar[RequestCode] = RequestCode.TWINLOG_BLOCK_DIGESTS
+    start: I64
+    end: I64
+    blocks_per_digest: I32 = 1
+
+
 # Name server
 
 
@@ -833,6 +843,15 @@ class QueryMessageResponse(ResponseHeader):
 
     index_last_update_timestamp: I64
     index_last_update_phyoffset: I64
+
+
+@define
+class BlockDigestsResponse(ResponseHeader):
+    """To 20002: what the digests in the body are of, which may be less than was asked for."""
+
+    start: I64
+    end: I64
+    blocks_per_digest: I32
 
 
 @define
