@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import trio
 from attrs import evolve, frozen
 
 from cluster.client.api import ClientApi, QueueOffsets, addresses_of
@@ -15,8 +16,13 @@ from cluster.client.consumer import Consumer, From, ReceivedMessage
 from cluster.client.parallel import in_parallel
 from cluster.client.producer import OutgoingMessage, Producer, SendResult
 from cluster.client.route import BrokerAddresses, MessageQueue, QueueData
+from cluster.explanation import Explanation, explain_member, find_member
+from cluster.facts import ClusterFacts
+from cluster.gather import gather
+from cluster.health import Finding, Level, Limits, examine
 from cluster.members import Member, MemberList, issues_of, member_of_runtime_info, member_of_status, with_lag
 from cluster.remoting.errors import RemotingError, RequestError
+from cluster.waiting import Condition
 
 # Topics that RocketMQ makes for itself. Source: TopicValidator, MixAll (4.9.8).
 SYSTEM_TOPICS = frozenset(
@@ -57,6 +63,15 @@ class TopicList:
     topics: tuple[TopicSummary, ...]
 
 
+@frozen(kw_only=True)
+class CheckResult:
+    """The state of a whole cluster for a monitoring system. `level` is that of the worst finding, "ok" without any."""
+
+    level: str
+    findings: tuple[Finding, ...]
+    members: tuple[Member, ...]
+
+
 @frozen
 class Admin:
     """The operations, over one client."""
@@ -89,6 +104,49 @@ class Admin:
             return evolve(member, state="failing", reason=str(error)), {}
         except RemotingError as error:
             return evolve(member, reason=str(error)), {}
+
+    async def watch_members(self, seconds: float, show: Callable[[MemberList], None]) -> None:
+        """Show the members now and every so many seconds, for ever. Raises RemotingError when the first time fails."""
+        show(await self.list_members())
+        while True:
+            await trio.sleep(seconds)
+            try:
+                show(await self.list_members())
+            except RemotingError as error:
+                show(MemberList((), (f"no name server answers: {error}",)))
+
+    async def explain(self, name: str) -> Explanation | None:
+        """One member by name or address; None when nobody is called so. Raises RemotingError without a name server."""
+        facts = await gather(self.api, thorough=True)
+        found = find_member(facts, name)
+        return explain_member(facts, found) if found is not None else None
+
+    async def check(self, limits: Limits) -> CheckResult:
+        """What a monitoring system should know now. Raises RemotingError without a name server."""
+        facts = await gather(self.api, thorough=False)
+        findings = examine(facts, limits)
+        worst = findings[0].level if findings else Level.NOTE
+        members = tuple(each.member for each in facts.members)
+        return CheckResult(level="ok" if worst is Level.NOTE else worst.value, findings=findings, members=members)
+
+    async def diagnose(self, others: tuple[str, ...] = ()) -> ClusterFacts:
+        """All that can be found out, for `examine` to judge; `others` are brokers to ask besides the registered ones."""
+        return await gather(self.api, thorough=True, others=others)
+
+    async def wait(self, condition: Condition, on_change: Callable[[list[str]], None], *, poll_seconds: float) -> None:
+        """Return once the condition holds; `on_change` is told what is missing whenever that changes."""
+        told: list[str] | None = None
+        while True:
+            try:
+                missing = condition.missing(await gather(self.api, thorough=False))
+            except RemotingError as error:
+                missing = [f"no name server answers: {error}"]
+            if missing != told:
+                on_change(missing)
+                told = missing
+            if not missing:
+                return
+            await trio.sleep(poll_seconds)
 
     async def list_topics(self, *, all_topics: bool = False) -> tuple[TopicSummary, ...]:
         """Every topic, those of RocketMQ itself only with `all_topics`. Raises RemotingError without a name server."""
@@ -137,8 +195,6 @@ class Admin:
 @asynccontextmanager
 async def open_admin(namesrv: tuple[str, ...], *, timeout_ms: int = 3000) -> AsyncIterator[Admin]:
     """An Admin with a client of its own, for as long as the block lasts."""
-    import trio
-
     from cluster.remoting.client import RemotingClient
 
     client = RemotingClient()

@@ -1,5 +1,8 @@
 """Commands that look: how the members of a cluster are."""
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -8,6 +11,7 @@ from cluster.cli.options import document_option, examples, namesrv_option, run_a
 
 if TYPE_CHECKING:
     from cluster.cli.render import Column
+    from cluster.members import MemberList
 
 
 def member_columns() -> "list[Column]":
@@ -36,18 +40,37 @@ def member_columns() -> "list[Column]":
 @click.command(
     "list",
     short_help="Show how each member is.",
-    epilog=examples("twinlog list", "twinlog list -n 10.0.0.1:9876 -o json | jq '.members[].lag_bytes'"),
+    epilog=examples(
+        "twinlog list", "twinlog list -w 5", "twinlog list -n 10.0.0.1:9876 -o json | jq '.members[].lag_bytes'"
+    ),
 )
 @namesrv_option
+@click.option(
+    "-w",
+    "--watch",
+    "watch_seconds",
+    metavar="[SECS]",
+    type=click.FloatRange(min=0.1),
+    is_flag=False,
+    flag_value=2.0,
+    help="Show it anew every SECS seconds (2), until Ctrl-C.",
+)
 @document_option("cluster.members:MemberList")
-def list_members(namesrv: str, fmt: str) -> None:
+def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
     """Show each member: its role, what it does, and how far it is behind its master.
 
     WRITTEN is the end of its log in bytes; CONFIRMED is how much of it exists as often as producers were promised.
     LAG and BEHIND are what a slave has not acknowledged, in bytes and in time. A dash: not known.
     """
-    found = run_admin(namesrv, lambda admin: admin.list_members())
+    if watch_seconds is None:
+        _show(run_admin(namesrv, lambda admin: admin.list_members()), fmt)
+        return
+    seconds = watch_seconds
+    with _screen(fmt) as show:
+        run_admin(namesrv, lambda admin: admin.watch_members(seconds, show))
 
+
+def _show(found: "MemberList", fmt: str) -> None:
     from cluster.cli.render import json_document, table
 
     if fmt == "json":
@@ -56,3 +79,47 @@ def list_members(namesrv: str, fmt: str) -> None:
     table(member_columns(), found.members, fmt)
     for issue in found.issues:
         click.echo(f"issue: {issue}", err=fmt == "tsv")
+
+
+@contextmanager
+def _screen(fmt: str) -> "Iterator[Callable[[MemberList], None]]":
+    """On a terminal one table that changes where it stands; elsewhere one after the other, JSON on a line each."""
+    from cluster.cli.render import json_line
+
+    if fmt == "json":
+        yield lambda found: _flushed(lambda: json_line(found))
+    elif fmt == "tsv" or not sys.stdout.isatty():
+        yield lambda found: _flushed(lambda: _show(found, fmt))
+    else:
+        with _live(fmt) as show:
+            yield show
+
+
+def _flushed(show: "Callable[[], None]") -> None:
+    show()
+    sys.stdout.flush()
+
+
+@contextmanager
+def _live(fmt: str) -> "Iterator[Callable[[MemberList], None]]":
+    from datetime import datetime
+
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from cluster.cli.render import cells_of, fitting, rich_table
+
+    console = Console()
+    columns = [column for column in member_columns() if fmt == "wide" or not column.wide]
+    with Live(console=console, auto_refresh=False) as live:
+
+        def show(found: "MemberList") -> None:
+            cells = cells_of(columns, found.members)
+            kept = range(len(columns)) if fmt == "wide" else fitting(columns, cells, console.width)
+            drawn = rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
+            issues = (Text(f"issue: {issue}", style="yellow") for issue in found.issues)
+            at = Text(f"{datetime.now():%H:%M:%S}  Ctrl-C ends", style="dim")
+            live.update(Group(drawn, *issues, at), refresh=True)
+
+        yield show

@@ -9,6 +9,7 @@ import click
 from cluster.cli.backup import backup, restore
 from cluster.cli.consume import consume
 from cluster.cli.data import send, topic_group
+from cluster.cli.health import check, doctor, explain, wait
 from cluster.cli.log_group import log_group
 from cluster.cli.look import list_members
 from cluster.cli.options import InOrder, examples
@@ -43,8 +44,11 @@ def cli() -> None:
     """A message broker, name server and replica that RocketMQ's clients, brokers and tools know how to talk to."""
 
 
-COMMANDS = (up, namesrv, broker, list_members, topic_group, send, consume, log_group, backup, restore)
-for command in COMMANDS:
+RUN = (up, namesrv, broker)
+LOOK = (list_members, explain, check, wait, doctor)
+DATA = (topic_group, send, consume)
+FILES = (log_group, backup, restore)
+for command in (*RUN, *LOOK, *DATA, *FILES):
     cli.add_command(command)
 
 

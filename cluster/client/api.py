@@ -239,6 +239,11 @@ class ClientApi:
         answer = await self._call(address, RequestCode.GET_BROKER_RUNTIME_INFO, None)
         return _understood(lambda: dict(fastjson.loads(answer.body)["table"]))
 
+    async def broker_config(self, address: str) -> str:
+        """Request 26: all options of a broker, RocketMQ's or ours, as `key=value` lines."""
+        answer = await self._call(address, RequestCode.GET_BROKER_CONFIG, None)
+        return _understood(lambda: bytes(answer.body).decode())
+
     async def member_status(self, address: str) -> dict[str, Any] | None:
         """Request 20001: a twinlog member's status; None when the broker does not know the request."""
         expected = (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)

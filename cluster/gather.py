@@ -1,0 +1,128 @@
+"""Asks name servers and members what they know, all at once, and never waits long for anybody."""
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import trio
+from attrs import evolve, frozen
+
+from cluster.client.api import ClientApi, addresses_of
+from cluster.client.parallel import in_parallel
+from cluster.client.route import BrokerAddresses
+from cluster.facts import ClusterFacts, MemberFacts, Probe
+from cluster.members import Member, member_of_runtime_info, member_of_status, with_lag
+from cluster.properties_file import parse_properties
+from cluster.remoting.address import split_address
+from cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
+
+PROBE_SECONDS = 3.0
+
+
+@frozen
+class _Address:
+    group: str
+    cluster: str
+    broker_id: int
+    address: str
+    is_registered: bool = True
+
+
+async def gather(api: ClientApi, *, thorough: bool, others: tuple[str, ...] = ()) -> ClusterFacts:
+    """What everybody says. `thorough`: their configuration, each name server by itself, and whether HA ports take connections.
+
+    `others`: addresses of brokers to ask that may not be registered. Raises RemotingError when no name server answers.
+    """
+    views = dict(zip(api.namesrv, await in_parallel(partial(_view, api, each) for each in api.namesrv), strict=True))
+    groups = next((view for view in views.values() if not isinstance(view, str)), None)
+    if groups is None:
+        address, why = next(iter(views.items()), ("", "no name server is configured"))
+        raise RemotingConnectError(address, str(why))
+    found = [_Address(each.broker_name, each.cluster, number, at) for each, number, at in addresses_of(groups)]
+    known = {each.address for each in found}
+    found += [_Address("", "", 0, each, is_registered=False) for each in others if each not in known]
+    asked = await in_parallel(partial(_member, api, each, thorough=thorough) for each in found)
+    members = with_lag([(each.member, each.status) for each in asked])
+    facts = tuple(evolve(each, member=member) for each, member in zip(asked, members, strict=True))
+    return ClusterFacts(groups=groups, members=facts, name_servers=views)
+
+
+async def _view(api: ClientApi, address: str) -> tuple[BrokerAddresses, ...] | str:
+    try:
+        return await evolve(api, namesrv=(address,)).cluster()
+    except RemotingError as error:
+        return str(error)
+
+
+async def _member(api: ClientApi, at: _Address, *, thorough: bool) -> MemberFacts:
+    member = Member(
+        name=f"{at.group}-{at.broker_id}" if at.group else at.address,
+        cluster=at.cluster,
+        group=at.group,
+        broker_id=at.broker_id,
+        address=at.address,
+        role="slave" if at.broker_id else "master",
+        state="unreachable",
+    )
+    facts = MemberFacts(member=member, is_registered=at.is_registered)
+    try:
+        began = time.time()
+        status = await api.member_status(at.address) or {}
+        facts = evolve(facts, status=status, clock_ahead_seconds=_clock_ahead(status, began, time.time()))
+        if thorough or not status:
+            facts = evolve(facts, runtime=await api.runtime_info(at.address))
+        if thorough:
+            facts = evolve(facts, config=await _config(api, at.address))
+        facts = evolve(facts, member=_understood(member, facts))
+    except RequestError as error:
+        return evolve(facts, member=evolve(member, state="failing", reason=str(error)))
+    except RemotingError as error:
+        return evolve(facts, member=evolve(member, reason=str(error)))
+    ha_address = facts.member.ha_address or _ha_address(facts.config)
+    return evolve(facts, ha_port=await _probe(ha_address) if thorough and ha_address else None)
+
+
+def _understood(member: Member, facts: MemberFacts) -> Member:
+    if not member.group:  # Nobody told its name; it does itself.
+        group = str(facts.status.get("group") or facts.config.get("brokerName") or "?")
+        number = int(facts.status.get("brokerId") or facts.config.get("brokerId") or 0)
+        cluster = str(facts.status.get("cluster") or facts.config.get("brokerClusterName") or "")
+        role = "slave" if number else "master"
+        member = evolve(member, name=f"{group}-{number}", group=group, broker_id=number, cluster=cluster, role=role)
+    if facts.status:
+        return member_of_status(member, facts.status)
+    return member_of_runtime_info(member, facts.runtime)
+
+
+def _clock_ahead(status: Mapping[str, Any], began: float, ended: float) -> float | None:
+    """Whatever lies between question and answer is not held against a clock."""
+    now_ms = status.get("nowMs")
+    if not isinstance(now_ms, int):
+        return None
+    now = now_ms / 1000
+    return min(now - began, 0.0) + max(now - ended, 0.0)
+
+
+async def _config(api: ClientApi, address: str) -> dict[str, str]:
+    text = await api.broker_config(address)
+    return {entry.key: entry.value for entry in parse_properties(text)}
+
+
+def _ha_address(config: Mapping[str, str]) -> str | None:
+    """Where a RocketMQ broker tells its slaves to connect: 4.9 takes listenPort + 1 whatever haListenPort says."""
+    host, port = config.get("brokerIP2"), config.get("haListenPort") or ""
+    return f"{host}:{port}" if host and port.isdigit() and port != "0" else None
+
+
+async def _probe(address: str) -> Probe:
+    """Connect, and leave without a byte: neither RocketMQ nor twinlog takes that for a slave."""
+    error = f"no answer within {PROBE_SECONDS:g} s"
+    with trio.move_on_after(PROBE_SECONDS):
+        try:
+            stream = await trio.open_tcp_stream(*split_address(address))
+            await trio.aclose_forcefully(stream)
+            return Probe(address, None)
+        except (OSError, ValueError) as refusal:
+            error = str(refusal)
+    return Probe(address, error)
