@@ -46,6 +46,24 @@ class ReadableLog(Protocol):
         """Bytes of one file without a copy; None unless all of them are there."""
 
 
+class Flusher(Protocol):
+    """What brings the log to the disk."""
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on the disk."""
+
+    @property
+    def on_flushed(self) -> list[Callable[[], None]]:
+        """Each is called when flushed_offset has risen: it must be quick and must not raise."""
+
+    def request(self) -> None:
+        """Flush soon what is written by now."""
+
+    async def flush(self) -> None:
+        """Flush what is written by now; see flushed_offset whether that worked."""
+
+
 class ReplicatedStore(Protocol):
     """The store, for both sides."""
 
@@ -60,6 +78,10 @@ class ReplicatedStore(Protocol):
     @property
     def max_offset(self) -> int:
         """Where the next byte goes; 0 for a log without files."""
+
+    @property
+    def flusher(self) -> Flusher:
+        """Brings its log to the disk."""
 
     @property
     def flags(self) -> RunningFlags:

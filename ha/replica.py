@@ -3,13 +3,14 @@ acknowledges.
 
 Source: HAService.HAClient (RocketMQ 4.9.8), which appends and acknowledges without looking. Here an ack means an
 intact copy: whole records, each with its own place in the log and a body that matches its CRC. Bytes of an unfinished
-record stay in the reader, so the log always ends at the end of a record.
+record stay in the reader, so the log always ends at the end of a record. With haAckMode=flushed an ack waits for the
+disk, too: one fdatasync is under way at a time, and each answers for all that was appended before it began.
 """
 
 import trio
 from attrs import define, field
 
-from ha.config import HAConfig
+from ha.config import AckMode, HAConfig
 from ha.errors import HAConnectionLostError, HALogError, HAProtocolError
 from ha.log import ReplicatedStore
 from ha.peer_nursery import open_peer_nursery
@@ -17,6 +18,7 @@ from ha.protocol import ACK, BatchReader
 from ha.transport import Transport
 from store.errors import StoreError
 from store.record_scan import scan_records
+from store.wakeup import Wakeup
 
 
 @define(eq=False)
@@ -58,7 +60,9 @@ class Replica:
         try:
             async with open_peer_nursery() as nursery:
                 nursery.start_soon(self._watch_task)
-                await self._report()  # At once: RocketMQ's own slave waits 5 s.
+                await self._request()  # At once: RocketMQ's own slave waits 5 s.
+                if self._acks_flushed:
+                    nursery.start_soon(self._flushed_task)
                 await self._receive_task()
         finally:
             await self.transport.aclose()
@@ -69,7 +73,11 @@ class Replica:
             if size == 0:
                 raise HAConnectionLostError("the master closed the connection")
             self.last_read = trio.current_time()
-            if self._take(size):
+            if not self._take(size):
+                continue
+            if self._acks_flushed:
+                self.store.flusher.request()
+            else:
                 await self._report()
 
     def _take(self, size: int) -> bool:
@@ -100,8 +108,39 @@ class Replica:
             raise HAProtocolError(f"a bad record at offset {offset + scan.consumed}: {scan.error}")
         reader.reserve(scan.needed)
 
+    @property
+    def _acks_flushed(self) -> bool:
+        return self.config.ack_mode is AckMode.flushed
+
+    async def _request(self) -> None:
+        """Ask for what follows the log's end. A request is an acknowledgement, too, so what it says must be on the disk.
+
+        Raises HALogError when it is not.
+        """
+        store = self.store
+        if self._acks_flushed:
+            await store.flusher.flush()
+            if store.flusher.flushed_offset < store.max_offset:
+                raise HALogError(f"the log is on disk up to {store.flusher.flushed_offset} only, of {store.max_offset}")
+        await self._report()
+
+    async def _flushed_task(self) -> None:
+        """Report what has got to the disk."""
+        flushed, listeners = Wakeup(), self.store.flusher.on_flushed
+        listeners.append(flushed.set)
+        try:
+            while True:
+                await flushed.wait()
+                await self._report()
+        finally:
+            listeners.remove(flushed.set)
+
+    @property
+    def _held(self) -> int:
+        return self.store.flusher.flushed_offset if self._acks_flushed else self.store.max_offset
+
     async def _report(self) -> None:
-        """Tell the master what the log holds; a call while another one is stuck in a full socket is remembered."""
+        """Tell the master what is here; a call while another one is stuck in a full socket is remembered."""
         self._report_due = True
         if self._reporting:
             return
@@ -109,7 +148,7 @@ class Replica:
         while self._report_due:
             self._report_due = False
             self.reported_at = trio.current_time()
-            await self.transport.send(ACK.pack(self.store.max_offset))
+            await self.transport.send(ACK.pack(self._held))
         self._reporting = False
 
     async def _watch_task(self) -> None:

@@ -86,6 +86,7 @@ async def test_deadlines_overlap(autojump_clock, transfer):
     assert [frame for frame, _ in sink.refused] == [b"10"]
     await trio.sleep(2)
     assert [frame for frame, _ in sink.refused] == [b"10", b"20", b"30"]
+    transfer.acknowledge(slave, 30)
     await trio.sleep(100)
     transfer.wait(40, sink, b"40")
     await trio.sleep(3.1)
