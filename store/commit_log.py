@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
-from zlib import crc32
 
 from attrs import define, field
 
+from store.crc import crc32
 from store.errors import LogFileError
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue

@@ -11,10 +11,10 @@ i32 bytes to the end of the file | i32 BLANK_MAGIC. Sources: CommitLog, MessageE
 from ipaddress import ip_address
 from struct import Struct
 from struct import error as StructError
-from zlib import crc32
 
 from attrs import frozen
 
+from store.crc import crc32
 from store.errors import MessageFormatError
 from store.properties import parse_properties
 

@@ -5,13 +5,13 @@ wrong about size or tags code alone is put right on the way.
 """
 
 from collections.abc import Iterable
-from zlib import crc32
 
 from attrs import define, field
 
 from store.commit_log import CommitLog
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_ext import is_ext_address
+from store.crc import crc32
 from store.known_damage import KnownDamage
 from store.message import (
     BORN_HOST_V6,

@@ -5,10 +5,10 @@ that it lies where it lies.
 """
 
 from typing import NamedTuple
-from zlib import crc32
 
 from attrs import frozen
 
+from store.crc import crc32
 from store.errors import MessageFormatError
 from store.message import (
     BORN_HOST_V6,
@@ -173,7 +173,7 @@ def _entry(
     if check_crc and body_size and crc32(data[at + _BODY_AT : body_end]) & 0x7FFFFFFF != fields[2]:
         return "its body does not match its CRC"
     try:
-        topic = _topic(data[body_end + 1 : topic_end])
+        topic = topic_name(data[body_end + 1 : topic_end])
     except ValueError as damage:
         return f"its topic is none: {damage}"
     properties = data[topic_end + 2 : at + size]
@@ -188,7 +188,7 @@ def _careful_entry(record: bytes, phy_offset: int, check_crc: bool, delays_ms: t
     """The same for the rarer layouts, field by field."""
     try:
         message = decode_message(record, check_crc=check_crc)
-        topic = _topic(message.topic.encode())
+        topic = topic_name(message.topic.encode())
     except (MessageFormatError, ValueError) as damage:
         return str(damage)
     code = properties_tags_code(message.properties_raw)
@@ -217,7 +217,8 @@ def may_be_topic(name: str) -> bool:
 _topics: dict[bytes, str] = {}
 
 
-def _topic(raw: bytes) -> str:
+def topic_name(raw: bytes) -> str:
+    """The topic of a record. Raises ValueError for one that can have no queues."""
     topic = _topics.get(raw)
     if topic is None:
         topic = raw.decode()
