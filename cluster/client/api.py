@@ -16,6 +16,10 @@ from cluster.remoting import fastjson
 from cluster.remoting.codes import RequestCode, ResponseCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingProtocolError, RequestError
+from store.digest import DIGEST_SIZE
+from store.errors import StoreError
+from store.message import decode_message
+from store.range_digests import RangeDigests, group_count
 
 T = TypeVar("T")
 
@@ -252,6 +256,27 @@ class ClientApi:
             return None
         return _understood(lambda: dict(orjson.loads(answer.body)))
 
+    async def block_digests(
+        self, address: str, start: int, end: int, *, blocks_per_digest: int = 1
+    ) -> RangeDigests | None:
+        """Request 20002: digests of a range of the log, or of its first part; None when the broker does not know the request."""
+        ext = {"start": str(start), "end": str(end), "blocksPerDigest": str(blocks_per_digest)}
+        expected = (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        answer = await self._call(address, RequestCode.TWINLOG_BLOCK_DIGESTS, ext, expected=expected)
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        return _understood(lambda: _read_digests(answer, RangeDigests(start, end, blocks_per_digest, ())))
+
+    async def view_message(self, address: str, offset: int) -> bytes | None:
+        """Request 33: the record that begins at an offset of the log, as it is stored; None when none does.
+
+        RocketMQ takes whatever lies there for the size of a record: code 1 follows, or no body, or rubbish.
+        """
+        expected = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+        answer = await self._call(address, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)}, expected=expected)
+        record = bytes(answer.body)
+        return record if answer.code == ResponseCode.SUCCESS and _is_record(record, offset) else None
+
     async def _call(
         self,
         address: str,
@@ -286,6 +311,26 @@ def _read_stats(body: Mapping[str, Any]) -> dict[MessageQueue, QueueOffsets]:
         offsets = QueueOffsets(int(value["minOffset"]), int(value["maxOffset"]), int(value["lastUpdateTimestamp"]))
         table[MessageQueue(queue["topic"], queue["brokerName"], int(queue["queueId"]))] = offsets
     return table
+
+
+def _read_digests(answer: RemotingCommand, asked: RangeDigests) -> RangeDigests:
+    fields, body = answer.ext or {}, bytes(answer.body)
+    end, size = int(fields["end"]), int(fields["blocksPerDigest"])
+    count = group_count(asked.start, end, size)
+    fits = int(fields["start"]) == asked.start < end <= asked.end and size == asked.blocks_per_digest
+    if not fits or len(body) != count * DIGEST_SIZE:
+        raise ValueError(f"{len(body)} bytes of digests of {fields} for a question about {asked}")
+    digests = tuple(body[at : at + DIGEST_SIZE] for at in range(0, len(body), DIGEST_SIZE))
+    return RangeDigests(asked.start, end, size, digests)
+
+
+def _is_record(data: bytes, offset: int) -> bool:
+    """Whether these bytes are one record that says that it lies there; its body may be damaged."""
+    try:
+        message = decode_message(data, check_crc=False)
+    except StoreError:
+        return False
+    return message.phy_offset == offset and int.from_bytes(data[:4]) == len(data)
 
 
 def _understood(read: Callable[[], T]) -> T:

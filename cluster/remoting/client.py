@@ -191,6 +191,10 @@ class RemotingClient:
         """Where connections are open now."""
         return frozenset(self._connections)
 
+    def connection_of(self, address: str) -> object | None:
+        """The connection that is open there now, for telling it from a later one; None: none is."""
+        return self._connections.get(address)
+
     async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> RemotingCommand:
         """Send and wait for the answer, whatever its code; connects first where needed. `command` is not changed.
 

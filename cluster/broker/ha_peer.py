@@ -1,0 +1,157 @@
+"""What replication asks another member, over its remoting port: ha.peer.Peer for twinlog members and RocketMQ brokers.
+
+A twinlog member answers 20001 (status), 20002 (digests) and 33 (records). RocketMQ answers private codes with 3, so there the
+log's ends come from 28 and its file size from 26, and there are no digests.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from attrs import define, evolve, field, frozen
+
+from cluster.broker.registration import Master
+from cluster.client.api import ClientApi
+from cluster.properties_file import parse_properties
+from cluster.remoting.address import split_address
+from cluster.remoting.client import RemotingClient
+from cluster.remoting.errors import RemotingError, RequestError
+from ha.errors import HAPeerError
+from ha.peer import PeerLog, RangeDigests
+
+T = TypeVar("T")
+TIMEOUT_MS = 3_000
+HA_PORT_DISTANCE = 1  # Of RocketMQ's HA port above its remoting port; 4.9 has no other.
+
+
+@frozen
+class _RocketMQ:
+    """What a RocketMQ broker is known to be, as long as a connection lasts: with another one it may be another program."""
+
+    connection: object
+    file_size: int | None
+    is_master: bool | None
+
+
+@define(eq=False)
+class RemotingPeer:
+    """The member at `address`, HOST:PORT of its remoting port."""
+
+    address: str
+    client: RemotingClient
+    _api: ClientApi = field(init=False)
+    _rocketmq: _RocketMQ | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._api = ClientApi(self.client, (), TIMEOUT_MS)
+
+    async def log(self) -> PeerLog:
+        """See ha.peer.Peer."""
+        if self._known_rocketmq is None:
+            status = await self._ask(self._api.member_status(self.address))
+            if status is not None:
+                return self._read(lambda: log_of_status(status))
+        table = await self._ask(self._api.runtime_info(self.address))
+        known = self._known_rocketmq or await self._meet_rocketmq()
+        found = self._read(lambda: log_of_runtime_info(table))
+        return evolve(found, file_size=known.file_size, is_master=known.is_master)
+
+    async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests | None:
+        """See ha.peer.Peer."""
+        if self._known_rocketmq is not None:
+            return None
+        return await self._ask(self._api.block_digests(self.address, start, end, blocks_per_digest=blocks_per_digest))
+
+    async def record(self, phy_offset: int) -> bytes | None:
+        """See ha.peer.Peer."""
+        return await self._ask(self._api.view_message(self.address, phy_offset))
+
+    @property
+    def _known_rocketmq(self) -> _RocketMQ | None:
+        if self._rocketmq is not None and self._rocketmq.connection is not self.client.connection_of(self.address):
+            self._rocketmq = None
+        return self._rocketmq
+
+    async def _meet_rocketmq(self) -> _RocketMQ:
+        try:
+            text = await self._api.broker_config(self.address)
+        except RequestError:
+            text = ""  # It does not tell us.
+        except RemotingError as error:
+            raise self._failure(error) from error
+        options = {entry.key: entry.value for entry in parse_properties(text)}
+        size, role = options.get("mappedFileSizeCommitLog", ""), options.get("brokerRole")
+        self._rocketmq = _RocketMQ(
+            self.client.connection_of(self.address),
+            int(size) if size.isdecimal() else None,
+            role != "SLAVE" if role else None,
+        )
+        return self._rocketmq
+
+    async def _ask(self, pending: Awaitable[T]) -> T:
+        try:
+            return await pending
+        except RemotingError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: RemotingError) -> HAPeerError:
+        return HAPeerError(f"asking the member at {self.address} failed: {error}")
+
+    def _read(self, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except (KeyError, TypeError, ValueError) as error:
+            raise HAPeerError(f"the member at {self.address} gave no usable answer: {error!r}") from error
+
+
+def log_of_status(status: Mapping[str, Any]) -> PeerLog:
+    """Out of the answer to 20001. Raises KeyError, TypeError, ValueError."""
+    size = status.get("fileSize")
+    return PeerLog(
+        is_twinlog=True,
+        min_offset=int(status["minOffset"]),
+        max_offset=int(status["maxOffset"]),
+        boot_ms=int(status.get("bootMs") or 0),
+        file_size=int(size) if size is not None else None,
+        is_master=status["role"] != "SLAVE",
+    )
+
+
+def log_of_runtime_info(table: Mapping[str, str]) -> PeerLog:
+    """Out of RocketMQ's answer to 28, where an empty log begins at -1. Raises KeyError, ValueError."""
+    max_offset = int(table["commitLogMaxOffset"])
+    min_offset = int(table["commitLogMinOffset"])
+    return PeerLog(
+        is_twinlog=False,
+        min_offset=min_offset if min_offset >= 0 else max_offset,
+        max_offset=max_offset,
+        boot_ms=int(table.get("bootTimestamp") or 0),
+    )
+
+
+@define(eq=False)
+class Peers:
+    """The members behind HA addresses. `master` is the one that is registered for our group."""
+
+    client: RemotingClient
+    master: Callable[[], Master]
+    _last: RemotingPeer | None = field(default=None, init=False)  # Kept for what it knows of a RocketMQ broker.
+
+    def peer_of(self, ha_address: str) -> RemotingPeer | None:
+        """The member whose HA port is at HOST:PORT; None when that is no such address."""
+        address = self._remoting_address(ha_address)
+        if address is None:
+            return None
+        if self._last is None or self._last.address != address:
+            self._last = RemotingPeer(address, self.client)
+        return self._last
+
+    def _remoting_address(self, ha_address: str) -> str | None:
+        master = self.master()
+        if master.address and master.ha_address == ha_address:
+            return master.address
+        try:
+            _, port = split_address(ha_address)
+        except ValueError:
+            return None
+        host = ha_address.rpartition(":")[0]
+        return f"{host}:{port - HA_PORT_DISTANCE}" if port > HA_PORT_DISTANCE else None
