@@ -39,6 +39,14 @@ class WaitService(Protocol):
         """Answer the sink once the log is safe up to `end_offset`, or refuse it."""
 
 
+class TransferService(WaitService, Protocol):
+    """GroupTransferService."""
+
+    @property
+    def refusal(self) -> str | None:
+        """Why messages that ask to wait are refused before they are stored; None: they are not."""
+
+
 def _refused(frame: bytes, status: PutStatus, reason: str) -> bytes:
     """The same answer with another code and the reason as its remark."""
     response = decode(frame[_WORD:])
@@ -118,6 +126,11 @@ class BothAcks:
 def waits(store: MessageStore) -> bool:
     """Whether producers of this store wait for disk or replicas."""
     return store.config.broker_role is BrokerRole.SYNC_MASTER or store.flusher.is_synchronous
+
+
+def refusal(store: MessageStore, transfer: TransferService) -> str | None:
+    """Why a message that asks to wait must not be stored, for want of slaves in sync; None: it may be."""
+    return transfer.refusal if store.config.broker_role is BrokerRole.SYNC_MASTER else None
 
 
 def wait_until_safe(store: MessageStore, transfer: WaitService, end_offset: int, sink: AckSink, frame: bytes) -> None:

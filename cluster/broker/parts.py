@@ -196,7 +196,7 @@ class BrokerParts:
             is_slave=self.is_slave,
             master_changed=self._master_changed,
             members_changed=self.ha.members_changed,
-            has_strangers=self._has_strangers,
+            has_strangers=lambda: self.ha.reception.has_strangers,
         )
 
     # What handlers ask
@@ -211,10 +211,10 @@ class BrokerParts:
         return self.store_config.broker_role is BrokerRole.SLAVE
 
     def confirmed_offset(self) -> int:
-        """Where in the log what producers were promised ends: a SYNC_MASTER promises what a slave holds."""
+        """Where in the log what producers were promised ends: a SYNC_MASTER promises what enough slaves hold."""
         end = self.store.max_offset
         if self.store_config.broker_role is BrokerRole.SYNC_MASTER:
-            return min(end, self.ha.group_transfer.push2_slave_max_offset)
+            return min(end, self.ha.group_transfer.confirmed_offset)
         return end
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -249,10 +249,6 @@ class BrokerParts:
         header = NotifyConsumerIdsChanged(group)
         for connection in connections:
             connection.send(RemotingCommand(header.code, ext=encode_header_fields(header), flag=ONEWAY))
-
-    def _has_strangers(self) -> bool:
-        """Whether somebody replicates who does not count: it may be a slave that has only just registered."""
-        return any(not each.counted and each.request_offset >= 0 for each in self.ha.statistics().connections)
 
     def _master_changed(self, master: Master) -> None:
         if master.ha_address and not self.ha_config.master_address:

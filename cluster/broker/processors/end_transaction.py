@@ -5,7 +5,7 @@ Source: EndTransactionProcessor.java (RocketMQ 4.9.8). Other than there, what is
 
 from attrs import frozen
 
-from cluster.broker.acks import CODES, wait_until_safe, waits
+from cluster.broker.acks import CODES, refusal, wait_until_safe, waits
 from cluster.broker.names import HALF_TOPIC
 from cluster.broker.parts import BrokerParts
 from cluster.broker.transaction import PRODUCER_GROUP, committed, op_message
@@ -39,10 +39,14 @@ def end_transaction(broker: BrokerParts, header: EndTransaction, request: Reques
     if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
         return None
     half = _find(broker, header)
-    end_offset = _commit(broker, half) if header.commit_or_rollback == TRANSACTION_COMMIT else 0
+    wait = half.properties.get(WAIT, "true").lower() == "true"
+    commits = header.commit_or_rollback == TRANSACTION_COMMIT
+    if commits and wait and (why := refusal(broker.store, broker.ha.group_transfer)) is not None:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, why)  # The half message stays, its producer will be asked.
+    end_offset = _commit(broker, half) if commits else 0
     op = op_message(half.queue_id, half.queue_offset, host_bytes(broker.address), broker.now_ms())
     broker.store.put([op])  # If this fails, the producer is asked again.
-    if end_offset and waits(broker.store) and half.properties.get(WAIT, "true").lower() == "true":
+    if end_offset and wait and waits(broker.store):
         if not request.command.is_oneway:
             wait_until_safe(broker.store, broker.ha.group_transfer, end_offset, _Stored(request), b"")
         return None

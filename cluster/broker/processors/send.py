@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from attrs import define, field
 
 from cluster.broker import names
-from cluster.broker.acks import CODES, AcksOnceSaved, ProducerAcks, wait_until_safe, waits
+from cluster.broker.acks import CODES, AcksOnceSaved, ProducerAcks, refusal, wait_until_safe, waits
 from cluster.broker.batch_body import split_batch
 from cluster.broker.delay import delayed
 from cluster.broker.send_properties import SendProperties
@@ -275,6 +275,11 @@ class SendProcessor:
         return topic, queue_id, format_properties(properties, puts=puts).encode(), code
 
     def _finish(self, connection: Connection, sends: list[_Send]) -> None:
+        if sends and (why := refusal(self.broker.store, self.broker.ha.group_transfer)) is not None:
+            for send in sends:
+                if send.wait:
+                    self._refuse(connection, send.command, ResponseCode.SYSTEM_ERROR, why)
+            sends = [send for send in sends if not send.wait]
         if not sends:
             return
         acks: AckSink = ProducerAcks(connection)
@@ -316,6 +321,9 @@ class SendProcessor:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
         if not inner:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
+        wait = properties.get(WAIT, "true").lower() == "true"
+        if wait and (why := refusal(self.broker.store, self.broker.ha.group_transfer)) is not None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, why)
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(max(1, topic.write_queues))
         properties[CLUSTER] = self.broker.config.broker_cluster_name
         shared = format_properties(properties).encode()
@@ -344,7 +352,6 @@ class SendProcessor:
         if results[0].status is not PutStatus.PUT_OK:
             self._refuse_put(connection, command, results[0].status)
         elif not command.is_oneway:
-            wait = properties.get(WAIT, "true").lower() == "true"
             ids = ",".join(f"{self._id_prefix}{result.phy_offset:016X}" for result in results)
             frame = self._success(command, ids, queue_id, results[0].queue_offset)
             acks = self._once_saved(ProducerAcks(connection), [topic.name])

@@ -47,6 +47,7 @@ class Waits:
 
     held: list[tuple] = field(factory=list)
     is_synchronous: bool = True
+    refusal: str | None = None
 
     def wait(self, end_offset, sink, frame):
         self.held.append((end_offset, sink, frame))

@@ -244,6 +244,26 @@ def test_a_sync_master_says_what_replicas_lack(tmp_path):
     assert answer.ext["msgId"] == producer.stored()[0].message_id
 
 
+@pytest.mark.parametrize(("role", "stored"), [(BrokerRole.SYNC_MASTER, 1), (BrokerRole.ASYNC_MASTER, 2)])
+def test_too_few_in_sync_are_refused_before_the_append(tmp_path, role, stored):
+    """Code 1 with the reason, and not a byte in the log. Who asked not to wait is not refused, nor is an ASYNC_MASTER's producer."""
+    producer = Producer(make_broker(tmp_path, broker_role=role))
+    producer.broker.ha.group_transfer.refusal = "in-sync replicas not enough: 1 of 2"
+    answers = producer.send(producer.command(), producer.command(properties="WAIT\x01false"))
+    if role is BrokerRole.SYNC_MASTER:
+        assert [(answer.code, answer.remark) for answer in answers][0] == (1, "in-sync replicas not enough: 1 of 2")
+    assert codes(answers)[-1] == (2, 0)
+    assert len(producer.stored()) == stored
+
+
+def test_a_batch_is_refused_as_a_whole_before_the_append(tmp_path):
+    producer = sync_master(tmp_path)
+    producer.broker.ha.group_transfer.refusal = "in-sync replicas not enough: 1 of 2"
+    (answer,) = producer.send(producer.command(code=320, body=batch((b"1", b""), (b"2", b""))))
+    assert (answer.code, answer.remark) == (1, "in-sync replicas not enough: 1 of 2")
+    assert producer.broker.store.max_offset == 0
+
+
 @pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER])
 async def test_synchronous_flush_holds_the_answer(tmp_path, role, mock_clock):
     producer = Producer(make_broker(tmp_path, broker_role=role, flush_disk_type=FlushDiskType.SYNC_FLUSH))

@@ -11,6 +11,7 @@ from cluster.broker.topic_config import TopicConfig
 from cluster.broker.transaction import ended_halves
 from cluster.broker.transaction_check import EndedHalves, Verdict, judge
 from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RequestError
 from store.commit_log import PutMessage
 from store.config import BrokerRole
 from store.message import Message, decode_message
@@ -190,6 +191,21 @@ async def test_a_sync_master_answers_when_its_slave_has_the_message(here, gives_
     else:
         transfer.release()
     assert [command.code for command in here.client.connection.sent] == [0]
+
+
+async def test_a_commit_is_refused_while_too_few_are_in_sync(here):
+    """Nothing is stored, and the half message stays: its producer will be asked."""
+    broker = here.broker
+    broker.store.config = attrs.evolve(broker.store.config, broker_role=BrokerRole.SYNC_MASTER)
+    transfer = broker.ha.group_transfer = Waits()
+    half = _begin_waiting(here, transfer)
+    transfer.refusal = "in-sync replicas not enough: 1 of 2"
+    end = broker.store.max_offset
+    with pytest.raises(RequestError, match="not enough") as refused:
+        here.end(half)
+    assert (refused.value.code, broker.store.max_offset) == (1, end)
+    transfer.refusal = None
+    assert here.end(half) is None
 
 
 def _begin_waiting(here, transfer):
