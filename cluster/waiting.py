@@ -37,7 +37,7 @@ def parse_condition(text: str) -> Condition:
     if found := re.fullmatch(r"behind<(\d+(?:\.\d+)?)s?", words):
         seconds = float(found[1])
         return Condition(words, lambda facts: list(_behind(facts, None, seconds)))
-    if found := re.fullmatch(r"([\w.:%-]+)=([a-z ]+)", words):
+    if found := re.fullmatch(r"(?!members=)([\w.:%-]+)=([a-z ]+)", words):
         name, state = found[1], found[2]
         return Condition(words, lambda facts: _other_state(facts, name, state))
     raise ValueError(f"{text!r} is no condition: allowed are {FORMS}")

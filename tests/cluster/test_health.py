@@ -1,0 +1,209 @@
+"""What the rules find, one case each; and that a sound cluster has no findings."""
+
+import pytest
+from attrs import evolve
+
+from cluster.client.route import BrokerAddresses
+from cluster.explanation import explain_member, find_member
+from cluster.facts import ClusterFacts, MemberFacts, Probe
+from cluster.health import Level, Limits, diagnosis, examine
+from cluster.members import Member
+
+A, B = "10.0.0.1:10911", "10.0.0.2:10911"
+FILE_SIZE = {"mappedFileSizeCommitLog": "1048576"}
+MASTER = MemberFacts(
+    member=Member(
+        name="broker-a-0",
+        cluster="C",
+        group="broker-a",
+        broker_id=0,
+        address=A,
+        role="master",
+        state="serving",
+        ha_address="10.0.0.1:10912",
+        min_offset=0,
+        written_offset=900,
+        flushed_offset=900,
+        confirmed_offset=900,
+    ),
+    status={"role": "SYNC_MASTER", "haAddress": "10.0.0.1:10912", "policy": {"words": "held by one slave"}},
+    config=FILE_SIZE,
+    runtime={"commitLogDiskRatio": "0.5"},
+    ha_port=Probe("10.0.0.1:10912", None),
+    clock_ahead_seconds=0.0,
+)
+SLAVE = MemberFacts(
+    member=evolve(
+        MASTER.member,
+        name="broker-a-1",
+        broker_id=1,
+        address=B,
+        role="slave",
+        state="streaming",
+        lag_bytes=0,
+        lag_seconds=0.0,
+    ),
+    status={"role": "SLAVE", "master": {"haAddress": "10.0.0.1:10912"}},
+    config=FILE_SIZE,
+    runtime={"commitLogDiskRatio": "0.5"},
+    ha_port=Probe("10.0.0.2:10912", None),
+    clock_ahead_seconds=0.1,
+)
+GROUP = BrokerAddresses("C", "broker-a", {0: A, 1: B})
+
+
+def cluster(*members: MemberFacts, **changes) -> ClusterFacts:
+    views = {"10.0.0.9:9876": (GROUP,)}
+    return ClusterFacts(**{"groups": (GROUP,), "members": members, "name_servers": views, **changes})
+
+
+def as_member(facts: MemberFacts, **changes) -> MemberFacts:
+    return evolve(facts, member=evolve(facts.member, **changes))
+
+
+def test_nothing_is_wrong_with_a_sound_cluster():
+    assert examine(cluster(MASTER, SLAVE)) == ()
+    assert diagnosis(cluster(MASTER, SLAVE)).verdict == "healthy"
+
+
+OTHER = as_member(MASTER, name="broker-b-0", group="broker-b", address="10.0.0.3:10911")
+CASES = [
+    ("no master", Level.CRITICAL, (SLAVE,)),
+    ("two masters", Level.CRITICAL, (MASTER, as_member(MASTER, name="x", address=B))),
+    ("one brokerId twice", Level.CRITICAL, (MASTER, SLAVE, as_member(SLAVE, name="x", address="10.0.0.3:10911"))),
+    ("no slave registered", Level.CRITICAL, (MASTER,)),
+    ("HA port closed", Level.CRITICAL, (evolve(MASTER, ha_port=Probe("10.0.0.1:10912", "refused")), SLAVE)),
+    ("HA port closed", Level.WARNING, (MASTER, evolve(SLAVE, ha_port=Probe("10.0.0.2:10912", "refused")))),
+    ("wrong brokerIP2", Level.CRITICAL, (evolve(MASTER, ha_port=Probe("172.17.0.1:10912", "no answer")), SLAVE)),
+    (
+        "follows another address",
+        Level.WARNING,
+        (MASTER, evolve(SLAVE, status={"master": {"haAddress": "10.0.0.7:10912"}})),
+    ),
+    ("other file size", Level.CRITICAL, (MASTER, evolve(SLAVE, status={**SLAVE.status, "fileSize": 65536}))),
+    ("other file size", Level.CRITICAL, (MASTER, evolve(SLAVE, config={"mappedFileSizeCommitLog": "1073741824"}))),
+    ("clocks differ", Level.WARNING, (MASTER, evolve(SLAVE, clock_ahead_seconds=-3.0))),
+    ("slaveTimeout", Level.NOTE, (evolve(MASTER, config={**FILE_SIZE, "slaveTimeout": "5000"}), SLAVE)),
+    (
+        "acknowledgements",
+        Level.WARNING,
+        (evolve(MASTER, status={**MASTER.status, "policy": {"warnings": ["inSyncReplicas is 1"]}}), SLAVE),
+    ),
+    ("disk full", Level.WARNING, (evolve(MASTER, runtime={"commitLogDiskRatio": "0.85"}), SLAVE)),
+    ("disk full", Level.CRITICAL, (evolve(MASTER, runtime={"commitLogDiskRatio": "0.95"}), SLAVE)),
+    ("damage", Level.CRITICAL, (evolve(MASTER, runtime={"damagedBytes": "17"}), SLAVE)),
+    ("damage", Level.CRITICAL, (evolve(MASTER, runtime={"inDoubtBytes": "17"}), SLAVE)),
+    ("stalls", Level.NOTE, (evolve(MASTER, runtime={"eventLoopLongestStallMills": "2500"}), SLAVE)),
+    ("refused connections", Level.NOTE, (evolve(MASTER, status={**MASTER.status, "refused": {"stranger": 3}}), SLAVE)),
+    ("mixed group", Level.NOTE, (MASTER, evolve(SLAVE, status={}))),
+    ("unreachable", Level.CRITICAL, (MASTER, as_member(SLAVE, state="unreachable", reason="refused"))),
+    ("connecting", Level.WARNING, (MASTER, as_member(SLAVE, state="connecting"))),
+    ("ahead", Level.CRITICAL, (MASTER, as_member(SLAVE, state="ahead"))),
+]
+
+
+@pytest.mark.parametrize(("cause", "level", "members"), CASES)
+def test_each_cause_is_found_and_says_what_to_do(cause, level, members):
+    (found,) = [each for each in examine(cluster(*members)) if each.cause == cause]
+    assert found.level is level
+    assert found.what
+    assert found.fix or cause in {"mixed group", "acknowledgements"} or found.what.count(". ")
+
+
+def test_a_master_alone_beside_another_one_may_have_been_meant_as_its_slave():
+    (found, _) = [each for each in examine(cluster(MASTER, OTHER)) if each.cause == "no slave registered"]
+    assert "was it meant to be the slave of broker-a?" in found.what
+
+
+def test_name_servers_that_are_silent_or_disagree():
+    less = BrokerAddresses("C", "broker-a", {0: A})
+    views = {"n1": (GROUP,), "n2": (less,), "n3": "refused"}
+    found = {each.cause: each for each in examine(cluster(MASTER, SLAVE, name_servers=views))}
+    assert found["name servers disagree"].subject == "n2"
+    assert "broker-a-1 (10.0.0.2:10911)" in found["name servers disagree"].what
+    assert found["name server does not answer"].subject == "n3"
+    assert [each.cause for each in examine(ClusterFacts(groups=(), members=(), name_servers={"n1": ()}))] == [
+        "no broker"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "level"),
+    [
+        (Limits(warning_bytes=100), Level.WARNING),
+        (Limits(warning_bytes=100, critical_bytes=200), Level.CRITICAL),
+        (Limits(warning_seconds=2.5), Level.WARNING),
+        (Limits(critical_seconds=3), Level.CRITICAL),
+        (Limits(critical_seconds=3.5, warning_bytes=501), None),
+    ],
+)
+def test_lag_is_judged_by_the_limits_given(limits, level):
+    found = examine(cluster(MASTER, as_member(SLAVE, lag_bytes=500, lag_seconds=3.0)), limits)
+    assert [each.level for each in found] == ([level] if level else [])
+
+
+def test_what_is_not_known_is_not_judged():
+    assert examine(cluster(MASTER, as_member(SLAVE, lag_bytes=None, lag_seconds=None)), Limits(critical_bytes=0)) == ()
+
+
+def test_the_worst_comes_first():
+    members = (evolve(MASTER, runtime={"commitLogDiskRatio": "0.85", "damagedBytes": "1"}), evolve(SLAVE, status={}))
+    assert [each.level for each in examine(cluster(*members))] == [Level.CRITICAL, Level.WARNING, Level.NOTE]
+
+
+def test_an_explanation_has_what_the_member_says_and_what_was_found():
+    lagging = as_member(SLAVE, min_offset=100, written_offset=700, flushed_offset=650, lag_bytes=200, lag_seconds=1.5)
+    status = {
+        "ackMode": "flushed",
+        "divergent": [{"path": "/d/twinlog/divergent/5", "size": 7, "why": "diverged"}],
+        "master": {
+            "haAddress": "10.0.0.1:10912",
+            "provenOffset": 640,
+            "finding": {"kind": "history", "text": "lacks 100"},
+        },
+    }
+    facts = cluster(MASTER, evolve(lagging, status=status, clock_ahead_seconds=9.0))
+    found = explain_member(facts, find_member(facts, B))
+    texts = {sentence.topic: sentence.text for sentence in found.sentences}
+    assert texts["log"] == (
+        "it holds bytes 100 to 700, of which the last 50 are in memory only; its master has 100 older bytes that it lacks"
+    )
+    assert texts["lag"] == "200 bytes, 1.5 s behind its master"
+    assert texts["acks"] == "once bytes are verified and on its disk"
+    assert texts["proof"].endswith("below 640")
+    assert texts["finding"] == "lacks 100"
+    assert "7 bytes" in texts["kept"]
+    assert [each.cause for each in found.findings] == ["clocks differ"]
+
+
+def test_a_master_s_explanation_says_who_counts():
+    slaves = [
+        {
+            "address": "10.0.0.2:4",
+            "state": "streaming",
+            "lagBytes": 5,
+            "counted": True,
+            "inSync": True,
+            "verified": False,
+        },
+        {
+            "address": "10.0.0.5:4",
+            "state": "catchup",
+            "lagBytes": 9,
+            "counted": False,
+            "suspended": True,
+            "reason": "hangs",
+        },
+    ]
+    facts = cluster(
+        as_member(
+            evolve(MASTER, status={**MASTER.status, "slaves": slaves, "waitingMessages": 2}), confirmed_offset=800
+        )
+    )
+    found = explain_member(facts, find_member(facts, "broker-a-0"))
+    first, second = [sentence.text for sentence in found.sentences if sentence.topic == "slave"]
+    assert first == "10.0.0.2:4 streaming, 5 bytes behind, counts, in sync, acknowledges without verifying (RocketMQ)"
+    assert second == "10.0.0.5:4 catchup, 9 bytes behind, does not count, suspended, hangs"
+    texts = {sentence.topic: sentence.text for sentence in found.sentences}
+    assert texts["confirmed"] == "up to byte 800; 100 bytes are not, 2 messages wait"
+    assert find_member(facts, "nobody") is None
