@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tests.interop import jars
-from tests.interop.rocketmq import LOGBACK
+from tests.interop.rocketmq import LOGBACK, QUICK_START
 
 ROOT = Path(__file__).parents[2]
 _instances = itertools.count(1)
@@ -108,6 +108,7 @@ class JavaClient:
         (self.root / "logback.xml").write_text(LOGBACK.format(log=self.root / "slf4j.log", level="WARN"))
         options = [
             "-Xmx384m",
+            *QUICK_START,
             *jars.OPEN_MODULES,
             f"-Drocketmq.serialize.type={self._serialize}",
             f"-Duser.home={self.root}",
