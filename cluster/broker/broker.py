@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+import structlog
 import trio
 from attrs import define, field
 
@@ -22,6 +23,8 @@ from cluster.broker.parts import BrokerParts
 from cluster.broker.processors.send import SEND_CODES, SendProcessor
 from cluster.remoting.server import RemotingServer, open_listener
 from store.errors import StoreDirectoryError
+
+log = structlog.get_logger(__name__)
 
 FAST_PORT_DISTANCE = 2  # Below the main port.
 CLIENT_SCAN_SECONDS, SAMPLE_SECONDS = 10.0, 1.0
@@ -105,6 +108,11 @@ class Broker(BrokerParts):
             raise
         self.set_addresses(main.getsockname()[1], ha_port)
         self.make_registration()
+        if not self.is_slave and not self.config.name_servers:
+            log.info(
+                "no name server knows this broker's slaves: only those that haAllowedSlaves names may follow",
+                haAllowedSlaves=self.ha_config.allowed_slaves or "nobody",
+            )
         self.send = SendProcessor(self)
         if not self.is_slave:
             self.schedule.correct()

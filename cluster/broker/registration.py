@@ -3,7 +3,8 @@
     register (103): at start until it works, 1 s and 10 s later, then each period; at each topic change; when the
                     connection was lost, because a name server drops a broker with its connection
     slave:  the answers name the master; while they do not, it asks each second
-    master: asks (106) who its slaves are: each 5 s, each 0.5 s while a stranger replicates, whose IP may be new
+    all:    ask (106) who the other slaves of the group are: each 5 s, each 0.5 s while a stranger asks for the log, who
+            may have only just registered. A slave serves slaves of its own, too
 
 Each name server has its own task, so one that is down holds up nobody. Sources: BrokerController.registerBrokerAll,
 BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
@@ -64,14 +65,14 @@ def registration_body(topics: TopicConfigManager, broker_permission: int) -> byt
     return fastjson.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper})
 
 
-def slaves_of(broker_name: str, cluster_info: Mapping[str, Any]) -> set[tuple[int, str]]:
-    """Id and IP of each slave of a group in the body of 106."""
+def slaves_of(broker_name: str, cluster_info: Mapping[str, Any], *, but: int = MASTER_ID) -> set[tuple[int, str]]:
+    """Id and IP of each slave of a group in the body of 106, except for the one that asks."""
     group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
     addresses = group.get("brokerAddrs") or {}
     return {
         (int(broker_id), address.rpartition(":")[0].strip("[]"))
         for broker_id, address in addresses.items()
-        if int(broker_id) != MASTER_ID
+        if int(broker_id) not in (MASTER_ID, but)
     }
 
 
@@ -112,7 +113,7 @@ class RegistrationService:
         async with trio.open_nursery() as nursery:
             for name_server in self._changes:
                 nursery.start_soon(self._keep_registered, name_server)
-            if not self.is_slave and self._changes:
+            if self._changes:
                 nursery.start_soon(self._watch_members)
 
     def topics_changed(self) -> None:
@@ -238,7 +239,8 @@ class RegistrationService:
                 self._changes[name_server].set()  # This question makes a new connection, without a broker on it.
             try:
                 answer = await self._call(name_server, GetBrokerClusterInfo())
-                answers.append(slaves_of(self.config.broker_name, fastjson.loads(answer.body)))
+                found = fastjson.loads(answer.body)
+                answers.append(slaves_of(self.config.broker_name, found, but=self.config.broker_id))
             except (RemotingError, ValueError, TypeError, AttributeError) as error:
                 self._failed(name_server, "the registered slaves are not known", error)
 

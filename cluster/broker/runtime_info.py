@@ -4,6 +4,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import trio
 
 from cluster.broker.names import SCHEDULE_TOPIC
 from cluster.remoting.command import VERSION
@@ -136,6 +137,8 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
         }
     return {
         "schema": STATUS_SCHEMA,
+        "nowMs": broker.now_ms(),
+        "bootMs": broker.started_ms,
         "name": broker.store.config.root.expanduser().name,
         "cluster": broker.config.broker_cluster_name,
         "group": broker.config.broker_name,
@@ -145,6 +148,7 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
         "haAddress": broker.ha_address,
         "state": _state(broker, client.state if client else "idle"),
         "whyNotWritable": store.why_not_writable or None,
+        "fileSize": broker.store.config.mapped_file_size_commit_log,
         "minOffset": store.min_offset,
         "maxOffset": store.max_offset,
         "flushedOffset": store.flushed_offset,
@@ -165,6 +169,17 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
                 "rateBytesPerSecond": round(slave.transferred_bytes_per_second),
             }
             for slave in ha.connections
+        ],
+        "refused": dict(ha.refused),
+        "refusedLast": [
+            {
+                "ip": each.ip,
+                "cause": each.cause,
+                "why": each.why,
+                "count": each.count,
+                "secondsAgo": round(trio.current_time() - each.at),
+            }
+            for each in ha.refusals
         ],
         "master": master,
     }

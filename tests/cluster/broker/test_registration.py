@@ -146,7 +146,6 @@ async def test_a_slave_asks_each_second_until_a_master_is_known(autojump_clock, 
     fake.master = {"masterAddr": "192.0.2.11:10911", "haServerAddr": "192.0.2.11:10912"}
     await trio.sleep(1)
     assert masters == [Master("192.0.2.11:10911", "192.0.2.11:10912")]
-    assert fake.times(106) == [], "slaves admit nobody"
     fake.master = {}
     await trio.sleep(40)
     assert masters[1:] == [Master(None, None)]
@@ -190,6 +189,15 @@ async def test_a_master_watches_who_its_slaves_are(autojump_clock, nursery):
     fake.down = {NS1}
     await trio.sleep(20)
     assert told[1:] == [], "nobody answers: the last list stays"
+
+
+async def test_a_slave_watches_who_else_is_a_slave(autojump_clock, nursery):
+    """They may follow it; itself it does not count."""
+    told = []
+    fake = FakeNameServers(slaves={NS1: {1: "192.0.2.12:10911", 2: "192.0.2.13:10911"}})
+    nursery.start_soon(service(fake, is_slave=True, broker_id=1, members_changed=told.append).run)
+    await trio.sleep(1)
+    assert told == [["192.0.2.13"]]
 
 
 def test_two_slaves_at_one_address_are_two():
