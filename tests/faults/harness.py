@@ -37,6 +37,7 @@ SETTINGS = {
     "diskSpaceWarningLevelRatio": "100",
     "cleanFileForciblyEnable": "false",
 }
+HANG = -1  # In the place of an errno, for a Shim.
 _EXT4_IOC_SHUTDOWN, _WITHOUT_JOURNAL = 0x8004587D, 2
 
 
@@ -309,23 +310,35 @@ _SHIM = r"""
 #include <unistd.h>
 
 /* $FAULTS holds lines: CALL ERRNO PART-OF-PATH. The last one for a call and path counts. */
-static int fault(const char *call, int fd) {
-    static __thread int inside;
-    char path[4096], link[64], name[32], part[256];
+static int listed(const char *call, const char *path) {
+    char name[32], part[256];
     int number, found = 0;
-    if (inside) return 0;
-    inside = 1;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t size = readlink(link, path, sizeof path - 1);
-    path[size > 0 ? size : 0] = 0;
     FILE *file = fopen(getenv("FAULTS"), "r");
     if (file) {
         while (fscanf(file, "%31s %d %255s", name, &number, part) == 3)
             if (!strcmp(name, call) && strstr(path, part)) found = number;
         fclose(file);
     }
-    inside = 0;
     return found;
+}
+
+/* Of a number below 0 the call hangs for as long as it is there. */
+static int looked_up(const char *call, const char *path) {
+    static __thread int inside;
+    int number = 0;
+    if (inside) return 0;
+    inside = 1;
+    while ((number = listed(call, path)) < 0) usleep(10000);
+    inside = 0;
+    return number;
+}
+
+static int fault(const char *call, int fd) {
+    char path[4096], link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t size = readlink(link, path, sizeof path - 1);
+    path[size > 0 ? size : 0] = 0;
+    return looked_up(call, path);
 }
 
 #define SYNC(name)                                             \
@@ -352,6 +365,22 @@ SYNC(fdatasync)
     }
 PWRITE(pwrite)
 PWRITE(pwrite64)
+
+/* The file that is mapped there decides. */
+int msync(void *at, size_t size, int flags) {
+    static int (*real)(void *, size_t, int);
+    if (!real) real = dlsym(RTLD_NEXT, "msync");
+    char line[4096], path[4096] = "";
+    unsigned long first, last;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        if (sscanf(line, "%lx-%lx", &first, &last) == 2 && first <= (unsigned long)at && (unsigned long)at < last)
+            strcpy(path, line);
+    if (maps) fclose(maps);
+    int number = looked_up("msync", path);
+    if (number) { errno = number; return -1; }
+    return real(at, size, flags);
+}
 """
 
 
@@ -373,10 +402,12 @@ class Shim:
     def env(self) -> dict[str, str]:
         return {"LD_PRELOAD": str(self.library), "FAULTS": str(self.faults)}
 
-    def arm(self, call: str, number: int, part: str) -> None:
-        """From now on `call` on a file whose path holds `part` fails with this errno."""
+    def arm(self, calls: str, number: int, part: str) -> None:
+        """From now on these calls, named with blanks between, fail with this errno on a file whose path holds `part`, or
+        hang where it is HANG.
+        """
         scratch = self.faults.with_suffix(".new")
-        scratch.write_text(f"{call} {number} {part}\n")
+        scratch.write_text("".join(f"{call} {number} {part}\n" for call in calls.split()))
         scratch.replace(self.faults)
 
     def disarm(self) -> None:
