@@ -2,7 +2,7 @@
 
 import pytest
 
-from ha.errors import HAProtocolError
+from ha.errors import HARefusedError
 from ha.push_start import push_start
 
 
@@ -20,19 +20,20 @@ def test_requests_that_are_served(requested, start):
 
 
 @pytest.mark.parametrize(
-    ("requested", "complaint"),
+    ("requested", "cause", "complaint"),
     [
-        (-1, "offset -1"),
-        (-(2**63), "offset -"),
-        (5001, "1 bytes that this master lacks"),
-        (2**63 - 1, "lacks"),
-        (1, "begins at 2048"),
-        (2047, "begins at 2048"),
+        (-1, "bad_request", "offset -1"),
+        (-(2**63), "bad_request", "offset -"),
+        (5001, "over_max", "1 bytes that this master lacks"),
+        (2**63 - 1, "over_max", "lacks"),
+        (1, "below_min", "begins at 2048"),
+        (2047, "below_min", "begins at 2048"),
     ],
 )
-def test_requests_that_cannot_be_served(requested, complaint):
-    with pytest.raises(HAProtocolError, match=complaint):
+def test_requests_that_cannot_be_served(requested, cause, complaint):
+    with pytest.raises(HARefusedError, match=complaint) as refused:
         push_start(requested, 2048, 5000, 1024)
+    assert refused.value.cause == cause
 
 
 def test_an_empty_log_serves_an_empty_slave():
