@@ -13,6 +13,7 @@ from attrs import define, field
 
 from ha.config import HAConfig
 from ha.errors import HAConnectionLostError, HALogError, HARefusedError
+from ha.flow import FlowControl
 from ha.group_transfer import GroupTransferService
 from ha.log import Chunk, ReplicatedStore
 from ha.peer_nursery import open_peer_nursery
@@ -53,8 +54,11 @@ class HAConnection:
     _is_proven: bool = field(default=False, init=False)  # It can have what it said that it has.
     _idle: bool = field(default=False, init=False)  # The write task waits for bytes to send.
     _rated_offset: int = field(default=0, init=False)
+    _flow: FlowControl | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
+        if self.config.flow_control_enable:
+            self._flow = FlowControl(self.config.max_transfer_byte_in_second)
         self._last_read = self._last_write = self.connected_since
 
     async def run(self) -> None:
@@ -147,12 +151,15 @@ class HAConnection:
         heartbeat_interval = self.config.send_heartbeat_interval_ms / 1000
         gather_seconds = 0 if self._is_synchronous else self.config.transfer_gather_ms / 1000
         while True:
+            room = size_max if self._flow is None else await self._room(self._flow, size_max)
             offset = transport.sent_offset
-            chunk = log.chunk(offset, size_max)
+            chunk = log.chunk(offset, room)
             if chunk is not None:
                 full = chunk.size == size_max  # There is more.
                 if full:
                     _read_ahead(chunk)
+                if self._flow is not None:
+                    self._flow.sent(BATCH_HEADER.size + chunk.size)
                 await transport.send_batch(BATCH_HEADER.pack(offset, chunk.size), chunk, log)
                 self._last_write = trio.current_time()
                 if full:  # Be fair to the other tasks: sending may not have waited once.
@@ -166,11 +173,22 @@ class HAConnection:
             elif trio.current_time() >= self._last_write + heartbeat_interval:
                 await transport.send_batch(BATCH_HEADER.pack(offset, 0), None, log)
                 self._last_write = trio.current_time()
+                if self._flow is not None:
+                    self._flow.sent(BATCH_HEADER.size)
             else:
                 self.caught_up = self._idle = True
                 await self._wakeup.wait()
                 self._idle = False
                 await transport.flush()
+
+    async def _room(self, flow: FlowControl, size_max: int) -> int:
+        """How large a body may be sent now. Waits for that while there are bytes to send: no frame ever goes out empty."""
+        while pending := max(self.store.max_offset - self.transport.sent_offset, 0):
+            room = flow.allowed(trio.current_time()) - BATCH_HEADER.size
+            if room >= min(pending, flow.frame_min):
+                return min(room, size_max)
+            await trio.sleep(flow.seconds_until_burst())
+        return size_max
 
     @property
     def _is_synchronous(self) -> bool:
@@ -185,16 +203,22 @@ class HAConnection:
         """
         offset = self.transport.sent_offset
         size = self.store.max_offset - offset
-        if self._idle and 0 < size <= PUSH_SIZE_MAX and self._is_synchronous:
+        if self._idle and 0 < size <= PUSH_SIZE_MAX and self._is_synchronous and self._may_send(size):
             try:
                 body = self.store.commit_log.read(offset, size)
             except OSError:  # No memory or descriptor for a map: sendfile needs none.
                 body = None
-            if body is not None and self.transport.send_batch_now(BATCH_HEADER.pack(offset, size), body):
+            is_whole = body is not None and self.transport.send_batch_now(BATCH_HEADER.pack(offset, size), body)
+            if self._flow is not None and self.transport.sent_offset > offset:
+                self._flow.sent(BATCH_HEADER.size + size)
+            if is_whole:
                 self._last_write = trio.current_time()
                 return
         self._idle = False  # Nothing may come between the halves of a frame.
         self._wakeup.set()
+
+    def _may_send(self, size: int) -> bool:
+        return self._flow is None or self._flow.allowed(trio.current_time()) >= BATCH_HEADER.size + size
 
     async def _watch_task(self) -> None:
         """Wake the write task for heartbeats, and end the connection of a peer that is silent, or takes no bytes."""

@@ -17,6 +17,7 @@ from ha.config import HAConfig
 from ha.connection import HAConnection
 from ha.errors import HAError, HARefusedError
 from ha.group_transfer import GroupTransferService
+from ha.in_sync import Slave
 from ha.lag import AppendStamps
 from ha.log import ReplicatedStore
 from ha.protocol import NO_REQUEST_YET
@@ -54,7 +55,9 @@ class HAService:
     _sent_offset_max: int = field(default=0, init=False)  # At start the log's end: earlier connections may have had it.
 
     def __attrs_post_init__(self) -> None:
-        self.group_transfer = GroupTransferService(self.config)
+        self.group_transfer = GroupTransferService(
+            self.config, lambda: self.store.max_offset, self.store.config.broker_role is BrokerRole.SYNC_MASTER
+        )
         self.reception = Reception(
             self.config, self.group_transfer, self._connections, self._take, lambda: self.ask_members()
         )
@@ -174,20 +177,23 @@ class HAService:
     def statistics(self) -> HAStatistics:
         """Both sides as they are now."""
         following = self.client.master_address is not None
-        counted = {slave.address for slave in self.group_transfer.slaves if slave.counted}
+        transfer, slaves = self.group_transfer, self.group_transfer.slave_of()
         return HAStatistics(
             role="slave" if following else "master",
             port=self._port,
             max_offset=self.store.max_offset,
-            push2_slave_max_offset=self.group_transfer.push2_slave_max_offset,
-            waiting_messages=self.group_transfer.waiting,
-            connections=tuple(self._describe(each, each.address in counted) for each in self._connections),
+            push2_slave_max_offset=transfer.push2_slave_max_offset,
+            confirmed_offset=min(transfer.confirmed_offset, self.store.max_offset),
+            decision=transfer.decision,
+            registered=transfer.registered,
+            waiting_messages=transfer.waiting,
+            connections=tuple(self._describe(each, slaves.get(each)) for each in self._connections),
             refused=dict(self.reception.refusals.counts),
             refusals=self.reception.refusals.last,
             client=self.client.statistics() if following else None,
         )
 
-    def _describe(self, connection: HAConnection, counted: bool) -> HAConnectionStatistics:
+    def _describe(self, connection: HAConnection, slave: Slave | None) -> HAConnectionStatistics:
         max_offset = self.store.max_offset
         state: ConnectionState = "streaming" if connection.caught_up else "catchup"
         if connection.request_offset == NO_REQUEST_YET:
@@ -200,7 +206,11 @@ class HAService:
             sent_offset=connection.sent_offset,
             ack_offset=connection.ack_offset,
             admitted=self.reception.admission.admits(connection.ip),
-            counted=counted,
+            counted=slave is not None and slave.counted,
+            in_sync=slave is not None and slave.in_sync,
+            suspended=slave is not None and slave.suspended,
+            stalled=slave is not None and slave.stalled,
+            reason=slave.reason if slave is not None else "has made no request yet",
             transferred_bytes_per_second=connection.bytes_per_second,
             connected_since=connection.connected_since,
             lag_bytes=max(max_offset - held, 0),

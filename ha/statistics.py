@@ -5,6 +5,7 @@ from typing import Literal
 
 from attrs import frozen
 
+from ha.ack_policy import Decision
 from ha.admission import Refusal
 from ha.errors import Cause
 
@@ -26,6 +27,10 @@ class HAConnectionStatistics:
     ack_offset: int
     admitted: bool  # Its IP is that of a registered slave, or allowed by haAllowedSlaves.
     counted: bool  # Producers are answered on its word.
+    in_sync: bool  # It counts, and is near enough to the log's end.
+    suspended: bool  # It missed deadlines: producers do not wait for it until it holds the whole log.
+    stalled: bool  # It lacks bytes, and has acknowledged none for haStalledAfter.
+    reason: str  # Why it is not in sync, or else not as it should be; empty: all is well.
     transferred_bytes_per_second: float
     connected_since: float  # Seconds, monotonic.
     lag_bytes: int  # Log end minus ack_offset.
@@ -58,6 +63,9 @@ class HAStatistics:
     port: int
     max_offset: int
     push2_slave_max_offset: int
+    confirmed_offset: int  # As many slaves hold what lies below as producers wait for.
+    decision: Decision  # What becomes of a message that asks to wait.
+    registered: tuple[str, ...]  # The IPs of the registered slaves, one for each slave.
     waiting_messages: int
     connections: tuple[HAConnectionStatistics, ...]
     refused: Mapping[Cause, int]  # Connections, since start.

@@ -246,12 +246,12 @@ def test_a_sync_master_says_what_replicas_lack(tmp_path):
 
 @pytest.mark.parametrize(("role", "stored"), [(BrokerRole.SYNC_MASTER, 1), (BrokerRole.ASYNC_MASTER, 2)])
 def test_too_few_in_sync_are_refused_before_the_append(tmp_path, role, stored):
-    """Code 1 with the reason, and not a byte in the log. Who asked not to wait is not refused, nor is an ASYNC_MASTER's producer."""
+    """Code 1 with the reason, and not a byte in the log. Who asked not to wait is not refused, nor who asks an ASYNC_MASTER."""
     producer = Producer(make_broker(tmp_path, broker_role=role))
     producer.broker.ha.group_transfer.refusal = "in-sync replicas not enough: 1 of 2"
     answers = producer.send(producer.command(), producer.command(properties="WAIT\x01false"))
     if role is BrokerRole.SYNC_MASTER:
-        assert [(answer.code, answer.remark) for answer in answers][0] == (1, "in-sync replicas not enough: 1 of 2")
+        assert (answers[0].code, answers[0].remark) == (1, "in-sync replicas not enough: 1 of 2")
     assert codes(answers)[-1] == (2, 0)
     assert len(producer.stored()) == stored
 
