@@ -146,6 +146,18 @@ class HAConfig:
         doc="longest pause between two attempts to reach the master",
         validator=_POSITIVE,
     )
+    auto_resync: bool = option(
+        False,
+        key="haAutoResync",
+        doc="a slave whose log does not fit its master's cuts off what the master lacks, or begins anew when the master has "
+        "deleted what it needs; what it had is kept in twinlog/divergent/",
+    )
+    auto_resync_bytes_max: int = option(
+        256 * 1024 * 1024,
+        key="haAutoResyncBytesMax",
+        doc="so much haAutoResync cuts off at most: a master that lost more may have lost its disk, and its slaves are the "
+        "last copies",
+    )
     receive_body_size_max: int = option(
         BODY_SIZE_MAX, key="haReceiveBodySizeMax", doc="largest frame that a slave takes", validator=_POSITIVE
     )

@@ -1,6 +1,9 @@
 """What can go wrong between a master and its slaves, for callers to tell apart."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from ha.finding import Finding
 
 Cause = Literal["stranger", "over_max", "below_min", "bad_request", "bad_ack", "too_many"]
 
@@ -19,6 +22,31 @@ class HARefusedError(HAProtocolError):
     def __init__(self, cause: Cause, why: str) -> None:
         super().__init__(why)
         self.cause = cause
+
+
+class HABadRecordError(HAProtocolError):
+    """What arrived for `phy_offset` is no sound record of this log: `what` says why. All before it is in the log."""
+
+    def __init__(self, phy_offset: int, what: str) -> None:
+        super().__init__(f"a bad record at offset {phy_offset}: {what}")
+        self.phy_offset = phy_offset
+        self.what = what
+
+
+class HADivergedError(HAProtocolError):
+    """The master sent other bytes for a place that this slave has already; the first one that differs is at `phy_offset`."""
+
+    def __init__(self, phy_offset: int) -> None:
+        super().__init__(f"byte {phy_offset} of the log is another one here")
+        self.phy_offset = phy_offset
+
+
+class HAUnfitError(HAError):
+    """Something was found for which haste is no cure: `finding` is for people, and nothing more is asked of the master now."""
+
+    def __init__(self, finding: "Finding") -> None:
+        super().__init__(finding.text)
+        self.finding = finding
 
 
 class HAConnectionLostError(HAError):

@@ -1,11 +1,16 @@
 """What replication needs of a store, as Protocols: MessageStore and CommitLog are these, tests bring small ones."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from store.commit_log import CommitLog
 from store.config import StoreConfig
+from store.digest_service import DigestService
 from store.record_scan import DispatchEntry
 from store.running_flags import RunningFlags
+
+if TYPE_CHECKING:
+    from store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 
 class Chunk(Protocol):
@@ -95,8 +100,30 @@ class ReplicatedStore(Protocol):
     def appended(self) -> list[Callable[[], None]]:
         """Each is called after bytes were appended, by whoever appended them: it must be quick and must not raise."""
 
-    def append_replicated(self, data: memoryview, entries: list[DispatchEntry]) -> None:
+    def append_replicated(self, data: memoryview, entries: "list[DispatchEntry] | Columns") -> None:
         """Put whole, verified records at the log's end."""
 
     def start_at(self, phy_offset: int) -> None:
         """Let an empty log begin at the start of another file than the first."""
+
+
+class ComparableStore(ReplicatedStore, Protocol):
+    """The store, for a slave that compares its log with its master's, and may have to repair it."""
+
+    @property
+    def commit_log(self) -> CommitLog:
+        """Its log, files and all: threads read them."""
+
+    @property
+    def digest(self) -> DigestService:
+        """The digests of its log."""
+
+    @property
+    def dispatched_offset(self) -> int:
+        """All bytes below are in the queues."""
+
+    async def truncate(self, phy_offset: int, why: str) -> None:
+        """Let the log end at a record's start, durably; what is cut is kept in twinlog/divergent/. Raises StoreError, OSError."""
+
+    async def reset(self, why: str) -> None:
+        """Let the log begin anew, empty; its files are kept in twinlog/divergent/. Raises StoreError, OSError."""

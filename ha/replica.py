@@ -11,8 +11,9 @@ import trio
 from attrs import define, field
 
 from ha.config import AckMode, HAConfig
-from ha.errors import HAConnectionLostError, HALogError, HAProtocolError
+from ha.errors import HABadRecordError, HAConnectionLostError, HALogError
 from ha.log import ReplicatedStore
+from ha.overlap import Overlap
 from ha.peer_nursery import open_peer_nursery
 from ha.protocol import ACK, BatchReader
 from ha.transport import Transport
@@ -23,11 +24,17 @@ from store.wakeup import Wakeup
 
 @define(eq=False)
 class Replica:
-    """Follows a master over one transport, which it owns."""
+    """Follows a master over one transport, which it owns.
+
+    `overlap`: what is asked for again and compared, before anything new is taken. `begin_at`: what an empty log asks for, a
+    file's start; 0 leaves it to the master.
+    """
 
     transport: Transport
     store: ReplicatedStore
     config: HAConfig
+    overlap: Overlap | None = None
+    begin_at: int = 0
     received_bytes: int = field(default=0, init=False)  # Of log, appended.
     reported_at: float = field(default=0.0, init=False)  # Monotonic seconds of the last report.
     connected_at: float = field(factory=trio.current_time, init=False)
@@ -39,8 +46,9 @@ class Replica:
 
     def __attrs_post_init__(self) -> None:
         self._reader = BatchReader(
-            next_offset=self.store.max_offset
-            or None,  # RocketMQ's rule: a log that ends at 0 begins wherever the master does.
+            # RocketMQ's rule: a log that ends at 0 begins wherever the master does.
+            next_offset=(self.overlap.start if self.overlap is not None else self.store.max_offset or self.begin_at)
+            or None,
             file_size=self.store.commit_log.file_size,
             body_size_max=self.config.receive_body_size_max,
             buffer_size=self.config.receive_buffer_size,
@@ -51,11 +59,21 @@ class Replica:
         """How many frames have come, heartbeats included."""
         return self._reader.frames
 
+    @property
+    def position(self) -> int:
+        """The next byte that should arrive."""
+        return self._reader.next_offset or 0
+
+    @property
+    def is_comparing(self) -> bool:
+        """Whether what arrives is compared still."""
+        return self.overlap is not None and not self.overlap.is_done
+
     async def run(self) -> None:
         """Follow until the connection ends, which is always an error.
 
-        Raises HAProtocolError, HAConnectionLostError, HALogError. What was verified is in the log then, and nothing
-        else.
+        Raises HAProtocolError, of which HABadRecordError and HADivergedError are two, HAConnectionLostError, HALogError.
+        What was verified is in the log then, and nothing else.
         """
         try:
             async with open_peer_nursery() as nursery:
@@ -81,17 +99,21 @@ class Replica:
                 await self._report()
 
     def _take(self, size: int) -> bool:
-        """Take what arrived; True when the log has grown."""
-        before = self.received_bytes
+        """Take what arrived; True when there is more to acknowledge."""
+        before, was_comparing = self.received_bytes, self.is_comparing
         try:
             self._reader.received(size)
         finally:  # What came in order before a bad frame is good.
             if self._reader.staged_size >= max(self._needed, 1):
                 self._append()
-        return self.received_bytes > before
+        return self.received_bytes > before or was_comparing
 
     def _append(self) -> None:
         reader, store = self._reader, self.store
+        if self.overlap is not None and not self.overlap.is_done:
+            reader.consume(self.overlap.compare(reader.staged))
+            if not reader.staged_size:
+                return
         offset, staged = reader.staged_offset, reader.staged
         scan = scan_records(staged, offset, reader.file_size, check_crc=True, delays_ms=store.delays_ms)
         self._needed = scan.needed
@@ -105,7 +127,7 @@ class Replica:
             self.received_bytes += scan.consumed
             reader.consume(scan.consumed)
         if scan.error is not None:
-            raise HAProtocolError(f"a bad record at offset {offset + scan.consumed}: {scan.error}")
+            raise HABadRecordError(offset + scan.consumed, scan.error)
         reader.reserve(scan.needed)
 
     @property
@@ -137,6 +159,10 @@ class Replica:
 
     @property
     def _held(self) -> int:
+        if self.overlap is not None and not self.overlap.is_done:
+            return self.overlap.at
+        if not self.store.max_offset:
+            return self.begin_at
         return self.store.flusher.flushed_offset if self._acks_flushed else self.store.max_offset
 
     async def _report(self) -> None:

@@ -1,0 +1,114 @@
+"""What is wrong between a slave and its master, in words for people: where, what it means, what to do next."""
+
+from typing import Literal
+
+from attrs import frozen
+
+from store.errors import MessageFormatError
+from store.message import decode_message
+
+FindingKind = Literal[
+    "diverged",  # From `offset` on the two logs hold different records.
+    "ahead",  # The slave's log goes on behind `offset`, where its master's ends.
+    "below min",  # The master has deleted the byte that the slave needs next, `offset`.
+    "file size",  # Their log files differ in size: they can never have the same log.
+    "history",  # The master has bytes below `offset`, where the slave's log begins. Not an error.
+    "not compared",  # Nothing below `offset` was compared with the master's log. Not an error.
+    "stalled",  # Nothing arrives at `offset`, although there is something.
+    "bad record",  # What arrives at `offset` is not sound, time and again.
+    "dispatch",  # The slave's own queues do not get on behind `offset`.
+]
+NO_ERRORS: tuple[FindingKind, ...] = ("history", "not compared")
+REPAIR = (
+    "If the master is right, set haAutoResync=true here, or let this slave begin anew with an empty log. "
+    "If this slave is right, make it the master"
+)
+
+
+@frozen
+class Finding:
+    """One of these, for status and log. `offset` in bytes."""
+
+    kind: FindingKind
+    offset: int
+    text: str
+
+
+def diverged(
+    offset: int, own_max: int, own_record: bytes | None, peer_record: bytes | None, *, has_common: bool
+) -> Finding:
+    """`has_common`: the logs are equal, from where both have bytes up to `offset`."""
+    where = (
+        f"from byte {offset} on, {own_max - offset} bytes before this log's end"
+        if has_common
+        else f"from the first byte that both have, {offset}: nothing says that these two ever were one log"
+    )
+    return Finding(
+        "diverged",
+        offset,
+        f"this slave's log differs from its master's {where}. Here: {describe(own_record)}; there: "
+        f"{describe(peer_record)}. Nothing is taken from this master. Compare them with: twinlog log diff --live. {REPAIR}",
+    )
+
+
+def ahead(common_end: int | None, own_max: int, peer_max: int) -> Finding:
+    """`common_end`: what both have is equal, and ends there; None: they have nothing in common."""
+    equal = "what both have is equal" if common_end is not None else "they have no byte in common"
+    lost = (
+        "The master's log is empty: has it lost its disk, or been set up anew? Then the messages are here"
+        if peer_max == 0
+        else "The master may have lost these bytes in a crash, or been restored from an older copy"
+    )
+    return Finding(
+        "ahead",
+        peer_max if common_end is None else common_end,
+        f"this slave's log ends at {own_max}, its master's at {peer_max}: {own_max - peer_max} bytes are here only; "
+        f"{equal}. {lost}. Nothing is taken from this master. {REPAIR}",
+    )
+
+
+def below_min(own_max: int, peer_min: int) -> Finding:
+    """The slave was away for too long."""
+    return Finding(
+        "below min",
+        own_max,
+        f"this slave's log ends at {own_max}, its master's begins at {peer_min}: the {peer_min - own_max} bytes between were "
+        "deleted there. This slave can only begin anew: set haAutoResync=true here, which keeps what it has in "
+        "twinlog/divergent/, or empty its store directory",
+    )
+
+
+def other_file_size(own_size: int, peer_size: int) -> Finding:
+    """Their logs can never be equal."""
+    return Finding(
+        "file size",
+        0,
+        f"mappedFileSizeCommitLog is {own_size} here and {peer_size} on the master: the two can never have the same log. "
+        "Set it to the master's, and let this slave begin anew with an empty log",
+    )
+
+
+def history(own_min: int, peer_min: int) -> Finding:
+    """The slave has all from its first byte on, but the master has older ones."""
+    return Finding(
+        "history",
+        own_min,
+        f"lacks the first {own_min - peer_min} bytes of the master's history: this log begins at {own_min}, the master's at "
+        f"{peer_min}. Messages from before would be lost with the master. To have them, let this slave begin anew with an "
+        "empty log",
+    )
+
+
+def describe(record: bytes | None) -> str:
+    """A record in a few words."""
+    if record is None:
+        return "no record"
+    try:
+        message = decode_message(record, check_crc=False)
+    except MessageFormatError:
+        return "bytes that are no record"
+    key = message.properties.get("UNIQ_KEY")
+    return (
+        f"{message.topic} queue {message.queue_id} message {message.queue_offset}, stored at {message.store_timestamp} ms, "
+        f"{message.size} bytes" + (f", id {key}" if key else "")
+    )
