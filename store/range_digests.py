@@ -96,6 +96,7 @@ class RangeDigester:
 
         Raises LogRangeError when the log does not hold them all, or is cut meanwhile; OSError when the disk does not read them.
         """
+        self._check(start, end)
         _, found = await self._collect(start, end, read_max=None)
         return grouped(found, start, end, blocks_per_digest)
 
