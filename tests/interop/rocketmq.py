@@ -11,7 +11,8 @@ from tests.interop import jars
 from tests.interop.member import TEST_SETTINGS, BrokerProcess, NameServerProcess
 
 # A test's JVM lives for seconds: it is up sooner when it neither verifies nor optimizes much.
-QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-BytecodeVerificationRemote")
+UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *UNVERIFIED)
 SMALL_HEAP = ("-Xms256m", "-Xmx512m", *QUICK_START)
 
 # RocketMQ reads ${ROCKETMQ_HOME}/conf/logback_*.xml itself and does not start without them.
