@@ -8,12 +8,14 @@ connection begins as any other, or sent away.
 import select
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import trio
 from attrs import define, field
 
 from ha.config import HAConfig
 from ha.protocol import ACK
+from ha.transport import RECEIVE_SIZE
 from store.wakeup import Wakeup
 
 TICK = 0.5  # Seconds: how late a guest may be sent away, and how often the name servers are asked meanwhile.
@@ -117,6 +119,8 @@ class Lobby:
             if now >= (guest.since + silence if guest.asked_at is None else guest.asked_at + patience)
         ]
         for guest in late:
+            with suppress(OSError):
+                guest.sock.recv(RECEIVE_SIZE)  # Or the kernel would say that the connection broke, not that it ends.
             self.send_away(guest)
             self.refuse(guest)
         if any(guest.asked_at is not None for guest in self.guests.values()):

@@ -2,6 +2,7 @@
 
 import resource
 import socket
+from contextlib import suppress
 
 import pytest
 import trio
@@ -68,7 +69,7 @@ async def test_a_process_without_descriptors_goes_on_once_it_has_some():
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
         fillers = []
         try:
-            with pytest.raises(OSError, match="Too many open files"):
+            with suppress(OSError):
                 while True:
                     fillers.append(socket.socket())
             with capture_logs() as lines:
