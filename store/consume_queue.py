@@ -69,6 +69,23 @@ class ConsumeQueue:
         self.max_phy_offset = entry.phy_offset + entry.size
         return True
 
+    def stage_run(self, units: bytes, queue_offset: int, first_end: int, last_end: int) -> bool:
+        """Take many units at once, of messages whose numbers follow each other from `queue_offset` on.
+
+        The first message ends at `first_end` of the log, the last at `last_end`. False, and nothing is taken, where not all
+        of them simply go to the end of the queue: stage() then knows what to do with each.
+        """
+        if first_end <= self.max_phy_offset:
+            return False
+        if self._next is None:
+            self._next = self._prepare(queue_offset)
+        if queue_offset != self._next:
+            return False
+        self._staged.append(units)
+        self._next += len(units) // CONSUME_QUEUE_UNIT
+        self.max_phy_offset = last_end
+        return True
+
     def _renumber(self, entry: DispatchEntry) -> bool:
         """Let the queue end where a unit goes that is not the next one; False when it goes nowhere.
 
@@ -80,7 +97,7 @@ class ConsumeQueue:
         missing = entry.queue_offset - self._next
         if missing == -1 and self.max_phy_offset >= 0 and self._next - 1 >= self.min_offset:
             if self._staged:
-                self._staged.pop()
+                self._staged[-1] = self._staged[-1][:-CONSUME_QUEUE_UNIT]  # There may be more in it.
             else:
                 self.files.rewind((self._next - 1) * CONSUME_QUEUE_UNIT)
             self._next -= 1

@@ -5,6 +5,7 @@ On disk: consumequeue/<topic>/<queue id>/. Source: DefaultMessageStore.consumeQu
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 from attrs import define, field
@@ -16,6 +17,9 @@ from store.errors import StoreDirectoryError
 from store.mapped_file_queue import MappedFileQueue, file_sizes
 from store.message import QUEUELESS, TRANSACTION_MASK
 from store.record_scan import DispatchEntry, may_be_topic
+
+if TYPE_CHECKING:
+    from store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 log = structlog.get_logger()
 
@@ -112,6 +116,25 @@ class ConsumeQueueTable:
                     grown[queue] = [entry.tags_code]
                 else:
                     codes.append(entry.tags_code)
+        return self._write()
+
+    def put_columns(self, columns: "Columns") -> dict[ConsumeQueue, list[int]]:
+        """The same for many records at once."""
+        from store.queue_columns import queue_runs
+
+        grown = self._unwritten
+        for run in queue_runs(columns):
+            queue = self.get(run.topic, run.queue_id)
+            if run.is_consecutive and queue.stage_run(run.units, run.queue_offset, run.first_end, run.last_end):
+                grown.setdefault(queue, []).extend(run.tags_codes)
+            else:
+                for entry in run.entries(columns):
+                    if queue.stage(entry):
+                        grown.setdefault(queue, []).append(entry.tags_code)
+        return self._write()
+
+    def _write(self) -> dict[ConsumeQueue, list[int]]:
+        grown = self._unwritten
         for queue in grown:
             queue.write()
         self._unwritten = {}

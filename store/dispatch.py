@@ -5,6 +5,8 @@ read again; after a start recovery dispatches what the queues lack.
 """
 
 from collections.abc import Callable
+from itertools import takewhile
+from typing import TYPE_CHECKING, cast
 
 from attrs import define, field
 
@@ -17,6 +19,9 @@ from store.recovery_points import RecoveryPoints
 from store.wakeup import Wakeup
 
 _BATCH = 4096
+
+if TYPE_CHECKING:
+    from store.columns import Columns
 
 ArrivalListener = Callable[[str, int, int, list[int]], None]
 
@@ -33,25 +38,28 @@ class ReputMessageService:
     refused: Callable[[str, OSError], object]  # Told when the disk does not take a unit.
     on_arrival: list[ArrivalListener] = field(factory=list, init=False)
     dispatched_offset: int = field(default=0, init=False)
-    pending: list[DispatchEntry] = field(factory=list, init=False)  # Written, not yet in the queues.
+    # Written, not yet in the queues. In columns: many records at once, from a slave that catches up.
+    pending: "list[DispatchEntry | Columns]" = field(factory=list, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
-    def add(self, entries: list[DispatchEntry]) -> None:
+    def add(self, entries: "list[DispatchEntry] | Columns") -> None:
         """Take the entries of records that are in the log now, in its order."""
-        self.pending += entries
+        if isinstance(entries, list):
+            self.pending += entries
+        elif len(entries):
+            self.pending.append(entries)
         self._wakeup.set()
 
     def dispatch(self) -> None:
         """Bring the queues level with the log and tell the listeners."""
-        pending = self.pending
-        while pending:
-            batch = pending[:_BATCH]
+        while self.pending:
+            batch, size = self._next_batch()
             try:
-                grown = self.queues.put(batch)
+                grown = self.queues.put(batch) if isinstance(batch, list) else self.queues.put_columns(batch)
             except OSError as error:  # The batch stays: nothing is ever passed over.
                 self.refused("writing a consume queue", error)
                 return
-            del pending[:_BATCH]
+            del self.pending[:size]
             last = batch[-1]
             self.dispatched_offset = last.phy_offset + last.size
             self.queue_flusher.last_dispatched_timestamp = last.store_timestamp
@@ -61,6 +69,15 @@ class ReputMessageService:
                 for listener in self.on_arrival:
                     listener(queue.topic, queue.queue_id, queue.max_offset, codes)
         self.dispatched_offset = self.log.max_offset
+
+    def _next_batch(self) -> "tuple[list[DispatchEntry] | Columns, int]":
+        """What to dispatch together, and how much of what is pending that is."""
+        first, some = self.pending[0], self.pending[:_BATCH]
+        if not isinstance(first, DispatchEntry):
+            return first, 1
+        if set(map(type, some)) != {DispatchEntry}:  # Rarely.
+            some = list(takewhile(lambda item: isinstance(item, DispatchEntry), some))
+        return cast(list[DispatchEntry], some), len(some)
 
     async def run(self) -> None:
         """Dispatch until cancelled."""

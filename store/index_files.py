@@ -7,6 +7,7 @@ at a time writes and deletes. Source: IndexService, RocketMQ 4.9.8.
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -19,6 +20,9 @@ from store.index_image import IndexImage
 from store.index_keys import Keyed
 from store.index_layout import NAME_LENGTH, IndexHeader, IndexLayout, next_name
 from store.sync import SyncError, sync_directory
+
+if TYPE_CHECKING:
+    from store.columns import KeyColumns  # numpy comes with it: only where there is much to do.
 
 log = structlog.get_logger()
 
@@ -86,6 +90,17 @@ class IndexFiles:
             image = self.open_newest()
             end = min(count, done + image.room)
             image.put(hashes[done:end], phy_offsets[done:end], timestamps[done:end])
+            done = end
+
+    def put_columns(self, keys: "KeyColumns") -> None:
+        """The same for many keys at once."""
+        from store.index_columns import put_keys
+
+        done, count = 0, len(keys)
+        while done < count:
+            image = self.open_newest()
+            end = min(count, done + image.room)
+            put_keys(image, keys.part(done, end))
             done = end
 
     def open_newest(self) -> IndexImage:

@@ -13,7 +13,7 @@ from store.index_layout import ITEM, SLOT, IndexHeader, IndexLayout
 
 PAGE = 4096  # Bytes of slots that are written together.
 _PAGE_BITS = 12
-_SECONDS_MAX = (1 << 31) - 1
+SECONDS_MAX = (1 << 31) - 1
 _NEVER = 1 << 62  # ms. Times since then are negative, and negative ones count as 0.
 
 
@@ -41,13 +41,14 @@ class IndexImage:
     # Number of the first item that is here, and the items. Never changed but replaced, and only ever added to: a query reads it
     # from another thread.
     tail: tuple[int, bytearray] = field(factory=lambda: (1, bytearray()), init=False)
-    _pages: set[int] = field(factory=set, init=False)
+    changed_pages: bytearray = field(init=False)  # A byte for each page of slots: whether it has to be written.
     _is_changed: bool = field(default=True, init=False)
 
     def __attrs_post_init__(self) -> None:
         # Zeros that nobody wrote to take no memory.
         self.slots = self.slots or bytearray(self.layout.slots * SLOT.size)
         self.tail = (self.next_item, bytearray())
+        self.changed_pages = bytearray(-(-len(self.slots) // PAGE))
 
     @classmethod
     def after(cls, layout: IndexLayout, full: IndexHeader | None) -> "IndexImage":
@@ -95,24 +96,29 @@ class IndexImage:
     def _put(self, hashes: Sequence[int], phy_offsets: Sequence[int], timestamps: Sequence[int]) -> None:
         slots, number, count = self.slots, self.next_item, self.layout.slots
         begin = self.begin_timestamp if self.begin_timestamp > 0 else _NEVER
-        read, write, pack, changed = SLOT.unpack_from, SLOT.pack_into, ITEM.pack, self._pages.add
+        read, write, pack, changed = SLOT.unpack_from, SLOT.pack_into, ITEM.pack, self.changed_pages
         items, fresh, last, seconds = [], 0, None, 0
         for key_hash, phy_offset, timestamp in zip(hashes, phy_offsets, timestamps, strict=False):
             at = key_hash % count * 4
             (previous,) = read(slots, at)
             write(slots, at, number)
-            changed(at >> _PAGE_BITS)
+            changed[at >> _PAGE_BITS] = 1
             if not previous:
                 fresh += 1
             if timestamp != last:
                 last = timestamp
-                seconds = min(max(0, (timestamp - begin) // 1000), _SECONDS_MAX)
+                seconds = min(max(0, (timestamp - begin) // 1000), SECONDS_MAX)
             items.append(pack(key_hash, phy_offset, seconds, previous))
             number += 1
         done = len(items) - 1
-        self.tail[1].extend(b"".join(items))
-        self.next_item, self.slots_used = number, self.slots_used + fresh
-        self.end_phy_offset, self.end_timestamp = phy_offsets[done], timestamps[done]
+        self.added(b"".join(items), fresh, phy_offsets[done], timestamps[done])
+
+    def added(self, items: bytes, fresh: int, end_phy_offset: int, end_timestamp: int) -> None:
+        """Take items whose slots name them already, `fresh` of which are the first of theirs."""
+        self.tail[1].extend(items)
+        self.next_item += len(items) // ITEM.size
+        self.slots_used += fresh
+        self.end_phy_offset, self.end_timestamp = end_phy_offset, end_timestamp
         self._is_changed = True
 
     def adopt(self, items: bytes) -> bool:
@@ -145,7 +151,7 @@ class IndexImage:
 
     def change_all(self) -> None:
         """Let the next write take all slots."""
-        self._pages.update(range(-(-len(self.slots) // PAGE)))
+        self.changed_pages[:] = b"\1" * len(self.changed_pages)
         self._is_changed = True
 
     def take_unwritten(self) -> Unwritten | None:
@@ -153,7 +159,8 @@ class IndexImage:
         if not self._is_changed:
             return None
         first, items = self.tail
-        pages, self._pages, self._is_changed = frozenset(self._pages), set(), False
+        pages = frozenset(page for page, is_changed in enumerate(self.changed_pages) if is_changed)
+        self.changed_pages, self._is_changed = bytearray(len(self.changed_pages)), False
         return Unwritten(first, bytes(items), pages, self.header)
 
     def wrote(self, written: Unwritten) -> None:
@@ -163,7 +170,8 @@ class IndexImage:
 
     def not_written(self, unwritten: Unwritten) -> None:
         """It is not; the next take_unwritten() brings it again."""
-        self._pages |= unwritten.pages
+        for page in unwritten.pages:
+            self.changed_pages[page] = 1
         self._is_changed = True
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -25,10 +26,13 @@ from store.index_check import next_sound, read_log
 from store.index_files import IndexFiles
 from store.index_keys import keys_of
 from store.index_layout import IndexLayout, index_hash
-from store.index_note import load_note, save_note
+from store.index_note import load_note, lower_note, save_note
 from store.index_repair import make_sound
 from store.record_scan import DispatchEntry, scan_records
 from store.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 log = structlog.get_logger()
 
@@ -79,9 +83,11 @@ class IndexService:
     _has_note: bool = field(default=False, init=False)
     _is_sound: bool = field(default=False, init=False)
     _cut_at: int | None = field(default=None, init=False)
+    _note_lock: trio.Lock = field(factory=trio.Lock, init=False)
     _pending: list[DispatchEntry] = field(factory=list, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _changed: Wakeup = field(factory=Wakeup, init=False)
+    _much: Wakeup = field(factory=Wakeup, init=False)  # Set when half of what memory may hold is there.
 
     def __attrs_post_init__(self) -> None:
         layout = IndexLayout(self.config.max_hash_slot_num, self.config.max_index_num)
@@ -132,9 +138,14 @@ class IndexService:
 
     # Following
 
-    def feed(self, entries: Sequence[DispatchEntry]) -> None:
+    def feed(self, entries: "Sequence[DispatchEntry] | Columns") -> None:
         """Take the records that were dispatched just now."""
         if not self.is_level:
+            return
+        if not isinstance(entries, list):  # In numbers: to put them costs little, to keep them much.
+            self._index_pending()
+            self._index(entries)
+            self._give_way()
             return
         self._pending += entries
         if len(self._pending) > _PENDING_MAX:
@@ -146,6 +157,12 @@ class IndexService:
         self._fall_behind()
         self._cut_later(phy_offset)
         self._wakeup.set()
+
+    async def note_cut(self, phy_offset: int) -> None:
+        """See to it that a crash does not bring back what truncate() was told to forget. Raises OSError."""
+        async with self._note_lock:
+            self._has_note = True
+            await trio.to_thread.run_sync(lower_note, self.note_path, phy_offset)
 
     @property
     def _is_cut(self) -> bool:
@@ -233,8 +250,11 @@ class IndexService:
     async def _become_level(self) -> None:
         if self._has_note:
             await self._files.flush()
-            await trio.to_thread.run_sync(partial(self.note_path.unlink, missing_ok=True))
-            self._has_note = False
+            async with self._note_lock:
+                if self._is_cut:
+                    return
+                await trio.to_thread.run_sync(partial(self.note_path.unlink, missing_ok=True))
+                self._has_note = False
         # Now, not before: records may have come meanwhile.
         self.is_level = not self._is_cut and self.phy_offset >= self.dispatched_offset()
 
@@ -242,15 +262,25 @@ class IndexService:
         entries = self._pending[:count]
         del self._pending[:count]
         self._index(entries)
-        if self._files.unwritten_bytes > self.unwritten_max:
-            self._fall_behind()
+        self._give_way()
 
-    def _index(self, entries: Sequence[DispatchEntry]) -> None:
-        if not entries:
+    def _give_way(self) -> None:
+        """Let the log keep the rest, and the files have soon what is in memory, when that is much."""
+        unwritten = self._files.unwritten_bytes
+        if unwritten > self.unwritten_max:
+            self._fall_behind()
+        elif unwritten * 2 > self.unwritten_max:
+            self._much.set()
+
+    def _index(self, entries: "Sequence[DispatchEntry] | Columns") -> None:
+        if not len(entries):
             return
         files, last = self._files, entries[-1]
         files.open_newest()  # RocketMQ makes the next file for any record, with keys or without.
-        files.put(keys_of(entries))
+        if isinstance(entries, Sequence):
+            files.put(keys_of(entries))
+        else:
+            files.put_columns(entries.keys)
         if last.phy_offset > files.last_header.end_phy_offset:
             files.open_newest()
         self.phy_offset = last.phy_offset + last.size
@@ -261,7 +291,8 @@ class IndexService:
     async def _write_task(self) -> None:
         while True:
             await self._changed.wait()
-            await trio.sleep(_WRITE_SECONDS)
+            with trio.move_on_after(_WRITE_SECONDS):
+                await self._much.wait()
             try:
                 await self._write()
             except OSError as error:

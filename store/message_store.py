@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -44,6 +45,9 @@ from store.running_flags import Condition, RunningFlags
 from store.scrub import ScrubService
 from store.side_files import SideFiles
 from store.sync import make_directory, sync_directory
+
+if TYPE_CHECKING:
+    from store.columns import Columns
 
 log = structlog.get_logger()
 
@@ -341,7 +345,7 @@ class MessageStore:
         self.commit_pending()
         await self.flusher.flush()
 
-    def append_replicated(self, data: bytes | memoryview, entries: list[DispatchEntry]) -> None:
+    def append_replicated(self, data: bytes | memoryview, entries: "list[DispatchEntry] | Columns") -> None:
         """Append whole, verified records of the master at the end of a slave's log.
 
         Raises StoreNotWritableError; nothing of `data` counts as written then.
@@ -355,7 +359,7 @@ class MessageStore:
         except OSError as error:
             self._refusal.refused("writing the commit log", error)
             raise StoreNotWritableError(self.flags.why_not_appendable) from error
-        self._after_append(entries, entries[-1].store_timestamp if entries else 0)
+        self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
 
     def start_at(self, phy_offset: int) -> None:
         """Let the log of a fresh slave begin at the start of a file. Raises StoreNotWritableError."""
@@ -366,7 +370,7 @@ class MessageStore:
             raise StoreNotWritableError(self.flags.why_not_appendable) from error
         self._reput.dispatched_offset = self.flusher.flushed_offset = phy_offset
 
-    def _after_append(self, entries: list[DispatchEntry], timestamp: int) -> None:
+    def _after_append(self, entries: "list[DispatchEntry] | Columns", timestamp: int) -> None:
         self.flusher.last_store_timestamp = timestamp or self.flusher.last_store_timestamp
         self._reput.add(entries)
         for listener in self.appended:
