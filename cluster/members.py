@@ -35,6 +35,7 @@ class Member:
     rate_bytes_per_second: float | None = None
     slaves_counted: int | None = None  # How many slaves' acknowledgements count for producers, on a master.
     reason: str | None = None  # Why it is unreachable, or what else there is to say.
+    warnings: tuple[str, ...] = ()  # Of what its acknowledgements mean, in sentences.
 
 
 @frozen
@@ -70,6 +71,7 @@ def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
         slaves_counted=None
         if slaves is None or role != "master"
         else sum(bool(each.get("counted")) for each in slaves),
+        warnings=tuple((status.get("policy") or {}).get("warnings") or ()),
         reason=status.get("whyNotWritable") or (status.get("master") or {}).get("lastError"),
     )
 
@@ -146,6 +148,7 @@ def issues_of(groups: tuple[BrokerAddresses, ...], members: tuple[Member, ...]) 
         if member.state in STATES_TO_LOOK_AT:
             why = f" ({member.reason})" if member.reason else ""
             issues.append(f"{member.name} {STATES_TO_LOOK_AT[member.state].format(why=why)}")
+        issues += (f"{member.name}: {warning}" for warning in member.warnings)
     if not groups:
         issues.append("no broker is registered at the name server. Start one with: twinlog broker -n HOST:PORT")
     return issues

@@ -20,6 +20,7 @@ from ha.group_transfer import GroupTransferService
 from ha.in_sync import Slave
 from ha.lag import AppendStamps
 from ha.log import ReplicatedStore
+from ha.policy_words import configured_warnings
 from ha.protocol import NO_REQUEST_YET
 from ha.reception import Reception
 from ha.statistics import ConnectionState, HAConnectionStatistics, HAStatistics
@@ -71,6 +72,7 @@ class HAService:
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and follow until cancelled; started() gives the port. Raises OSError when the port cannot be had."""
+        self._warn()
         self.members_changed(self.members())
         self._sent_offset_max = self.store.max_offset
         accept = AcceptSocketService(self.config.listen_host, self.config.listen_port, self.reception.take)
@@ -83,6 +85,12 @@ class HAService:
             nursery.start_soon(self._rate_task)
             nursery.start_soon(self.client.run)
             task_status.started(self._port)
+
+    def _warn(self) -> None:
+        role = self.store.config.broker_role
+        if role is not BrokerRole.SLAVE:
+            for warning in configured_warnings(self.config.ack_rule, synchronous=role is BrokerRole.SYNC_MASTER):
+                log.warning(warning)
 
     def set_master(self, address: str | None) -> None:
         """Follow the master whose HA port is at `address`, HOST:PORT; None: follow nobody. The present connection is

@@ -122,6 +122,7 @@ class Broker(BrokerParts):
         nursery.start_soon(self.slave_sync.run if self.is_slave else self.schedule.run)
         if not self.is_slave:
             nursery.start_soon(self.transactions.run)
+            nursery.start_soon(self.slave_kinds.run)
         nursery.start_soon(self._flush_offsets)
         nursery.start_soon(self.topics_writer.run)
         nursery.start_soon(self.groups_writer.run)

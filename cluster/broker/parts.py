@@ -21,6 +21,7 @@ from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING
 from cluster.broker.offset_moved import OffsetMovedEvents
 from cluster.broker.rates import DailyTotals, PullCounters, Rates
 from cluster.broker.registration import Master, RegistrationService
+from cluster.broker.slave_kinds import SlaveKinds
 from cluster.broker.slave_sync import SlaveSynchronize
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.table_writer import TableWriter
@@ -89,6 +90,7 @@ class BrokerParts:
     remoting: RemotingClient = field(factory=RemotingClient, init=False)
     registration: RegistrationService = field(init=False)
     slave_sync: SlaveSynchronize = field(init=False)
+    slave_kinds: SlaveKinds = field(init=False)
     offset_moved: OffsetMovedEvents = field(factory=OffsetMovedEvents, init=False)
     pulls: PullCounters = field(factory=PullCounters, init=False)
     rates: Rates = field(factory=Rates, init=False)
@@ -184,6 +186,7 @@ class BrokerParts:
             offsets=self.offsets,
             schedule=self.schedule,
         )
+        self.slave_kinds = SlaveKinds(self.remoting, lambda: self.registration.slave_addresses)
         self.make_registration()
 
     def make_registration(self) -> None:

@@ -76,6 +76,12 @@ def slaves_of(broker_name: str, cluster_info: Mapping[str, Any], *, but: int = M
     }
 
 
+def slave_addresses(broker_name: str, cluster_info: Mapping[str, Any]) -> set[str]:
+    """IP:PORT of the remoting port of each slave of a group in the body of 106."""
+    group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
+    return {address for broker_id, address in (group.get("brokerAddrs") or {}).items() if int(broker_id) != MASTER_ID}
+
+
 def next_pause(since_first: float, failures: int, period: float) -> float:
     """Seconds until the next registration: so long after the first success, and after failures since the last one."""
     if failures:
@@ -99,6 +105,7 @@ class RegistrationService:
     registered: trio.Event = field(factory=trio.Event, init=False)  # With at least one name server.
     master: Master = field(default=Master(None, None), init=False)
     members: list[str] = field(factory=list, init=False)
+    slave_addresses: set[str] = field(factory=set, init=False)  # As the name servers answered last.
     _slaves: RegisteredSlaves = field(factory=RegisteredSlaves, init=False)
     _masters: dict[str, Master] = field(factory=dict, init=False)  # By name server.
     _changes: dict[str, trio.Event] = field(init=False)  # By name server, all of them, in their order.
@@ -233,6 +240,7 @@ class RegistrationService:
 
     async def _ask_all(self) -> list[set[tuple[int, str]]]:
         answers: list[set[tuple[int, str]]] = []
+        addresses: set[str] = set()
 
         async def ask(name_server: str) -> None:
             if name_server not in self.client.addresses:
@@ -241,12 +249,15 @@ class RegistrationService:
                 answer = await self._call(name_server, GetBrokerClusterInfo())
                 found = fastjson.loads(answer.body)
                 answers.append(slaves_of(self.config.broker_name, found, but=self.config.broker_id))
+                addresses.update(slave_addresses(self.config.broker_name, found))
             except (RemotingError, ValueError, TypeError, AttributeError) as error:
                 self._failed(name_server, "the registered slaves are not known", error)
 
         async with trio.open_nursery() as nursery:
             for name_server in self._changes:
                 nursery.start_soon(ask, name_server)
+        if answers:
+            self.slave_addresses = addresses
         return answers
 
     def _set_members(self, answers: Collection[Iterable[tuple[int, str]]]) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
+from cluster.broker import ack_status
 from cluster.broker.names import SCHEDULE_TOPIC
 from cluster.remoting.command import VERSION
-from store.config import BrokerRole
 
 if TYPE_CHECKING:
     from cluster.broker.parts import BrokerParts
@@ -124,7 +124,7 @@ def size_text(size: int) -> str:
 def member_status(broker: "BrokerParts") -> dict[str, Any]:
     """The body of TWINLOG_MEMBER_STATUS."""
     store, ha = broker.store.statistics(), broker.ha.statistics()
-    client = ha.client
+    client, policy = ha.client, ack_status.effective(broker, ha)
     rate = client.transferred_bytes_per_second if client else broker.rates.recent(PUT_BYTES, 3)
     master = None
     if broker.is_slave:
@@ -156,7 +156,9 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
         "dispatchedOffset": store.dispatched_offset,
         "rateBytesPerSecond": round(rate),
         "waitingMessages": ha.waiting_messages,
-        "ackPolicy": ack_policy(broker),
+        "ackPolicy": policy.words if policy is not None else "takes no messages",
+        "policy": ack_status.plain(broker, policy) if policy is not None else None,
+        "ackMode": broker.ha_config.ack_mode.value if broker.is_slave else None,
         "slaves": [
             {
                 "address": slave.address,
@@ -166,6 +168,12 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
                 "lagSeconds": slave.lag_seconds,
                 "admitted": slave.admitted,
                 "counted": slave.counted,
+                "inSync": slave.in_sync,
+                "suspended": slave.suspended,
+                "stalled": slave.stalled,
+                "reason": slave.reason or None,
+                "sentOffset": slave.sent_offset,
+                "verified": slave.address in broker.slave_kinds.kinds,
                 "rateBytesPerSecond": round(slave.transferred_bytes_per_second),
             }
             for slave in ha.connections
@@ -192,14 +200,3 @@ def _state(broker: "BrokerParts", client_state: str) -> str:
     if flags.why_not_appendable if broker.is_slave else flags.why_not_writable:
         return "paused"
     return client_state if broker.is_slave else "serving"
-
-
-def ack_policy(broker: "BrokerParts") -> str:
-    """When a producer hears SEND_OK, in words."""
-    store = broker.store
-    if broker.is_slave:
-        return "takes no messages"
-    disk = "on the master's disk" if store.flusher.is_synchronous else "in the master's memory"
-    if store.config.broker_role is BrokerRole.SYNC_MASTER:
-        return f"{disk} and held by one slave"
-    return disk
