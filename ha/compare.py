@@ -3,11 +3,13 @@
 `first_difference` is a generator: it yields which digests it wants of both logs, and is sent the two answers. A log only
 grows, so bytes once equal stay equal; one that was cut meanwhile gives answers that contradict each other: it is asked again.
 
-    question  bytes 0 to 40 GiB in groups of 256 MiB      -> equal up to 12 GiB, a difference in the group behind
-    question  that group in groups of 1 MiB, then of 64 KiB -> the block
+    question  bytes 0 to 40 GiB in groups of 16 MiB         -> equal up to 12 GiB, a difference in the group behind
+    question  that group in blocks of 64 KiB                -> the block
+    question  halves, quarters, .. of that block            -> the byte
 """
 
 from collections.abc import Awaitable, Callable, Generator
+from typing import TypeVar
 
 from attrs import frozen
 
@@ -16,6 +18,8 @@ from store.digest import BLOCK_SIZE, ceil_block, floor_block
 from store.range_digests import RangeDigests
 
 DIGESTS_PER_LOOK = 256
+T = TypeVar("T")
+GROUP_BLOCKS_MAX = 256  # 16 MiB: what a member reads for an answer where it has no digests yet.
 
 
 @frozen
@@ -62,10 +66,24 @@ def first_difference(start: int, end: int, *, digests_max: int = DIGESTS_PER_LOO
     return Compared(start, end, None)
 
 
+def first_byte(start: int, end: int) -> Generator[Question, Answers, int | None]:
+    """The first byte that differs in a block, or part of one, that does; None when all of it turns out to be equal."""
+    low, high = start, end
+    while high - low > 1:
+        middle = (low + high) // 2
+        left, right = yield Question(low, middle, 1)
+        if _common(left, right)[1] is None:
+            low = middle
+        else:
+            high = middle
+    left, right = yield Question(low, high, 1)
+    return None if _common(left, right)[1] is None else low
+
+
 def _group_size(start: int, end: int, digests_max: int) -> int:
     """Blocks in a group, a power of two: so many that a look takes at most about `digests_max` digests."""
     blocks = (ceil_block(end) - floor_block(start)) // BLOCK_SIZE
-    return 1 << max(0, (-(-blocks // digests_max) - 1).bit_length())
+    return min(GROUP_BLOCKS_MAX, 1 << max(0, (-(-blocks // digests_max) - 1).bit_length()))
 
 
 def _check(question: Question, answer: RangeDigests) -> None:
@@ -94,7 +112,7 @@ def _common(left: RangeDigests, right: RangeDigests) -> tuple[int, int | None]:
 Ask = Callable[[Question], Awaitable[RangeDigests]]
 
 
-async def carry_out(comparison: Comparison, ask_left: Ask, ask_right: Ask) -> Compared:
+async def carry_out(comparison: Generator[Question, Answers, T], ask_left: Ask, ask_right: Ask) -> T:
     """Ask both until it is known; the right one is asked for no more than the left one told. Raises what they raise."""
     try:
         question = next(comparison)
@@ -103,5 +121,5 @@ async def carry_out(comparison: Comparison, ask_left: Ask, ask_right: Ask) -> Co
             right = await ask_right(Question(left.start, left.end, left.blocks_per_digest))
             question = comparison.send((left, right))
     except StopIteration as done:
-        found: Compared = done.value
+        found: T = done.value
         return found

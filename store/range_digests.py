@@ -8,7 +8,8 @@ one history stay equal, and the scrub tells of the damage. Blocks of which a cra
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import trio
 from attrs import define, field, frozen
@@ -106,6 +107,9 @@ class RangeDigester:
         size = blocks_per_digest * BLOCK_SIZE
         end = min(end, start - start % size + digests_max * size, floor_block(start) + _KNOWN_MAX)
         reached, found = await self._collect(start, end, read_max=READ_MAX)
+        whole = reached - reached % size
+        if whole > start and reached < end:  # A part of a group is worth nothing to who asks on from there.
+            found, reached = found[: DIGEST_SIZE * (whole // BLOCK_SIZE - start // BLOCK_SIZE)], whole
         return grouped(found, start, reached, blocks_per_digest)
 
     async def _collect(self, start: int, end: int, *, read_max: int | None) -> tuple[int, bytes]:
@@ -152,12 +156,18 @@ class RangeDigester:
         yield low, high
 
     async def _read(self, start: int, end: int) -> bytes:
-        async with self._turn:
-            await trio.sleep_until(self._free_at)
+        async with self.reading(end - start):
             self._check(start, end)
-            self._free_at = trio.current_time() + (end - start) / self.bytes_per_second
             with LogRange.open(self.log, start, end) as bytes_:
                 return await trio.to_thread.run_sync(_digest_range, bytes_)
+
+    @asynccontextmanager
+    async def reading(self, size: int) -> AsyncIterator[None]:
+        """Wait for the turn to read so many bytes of the log for somebody else, and for what was read before."""
+        async with self._turn:
+            await trio.sleep_until(self._free_at)
+            self._free_at = trio.current_time() + size / self.bytes_per_second
+            yield
 
 
 def _digest_range(bytes_: LogRange) -> bytes:

@@ -85,6 +85,16 @@ class QueueOffsets:
 
 
 @frozen
+class StoredRecord:
+    """Bytes `start` to `end` of a broker's log: a record or, with a `problem`, none that is sound. `data` may be cut."""
+
+    start: int
+    end: int
+    problem: str | None
+    data: bytes
+
+
+@frozen
 class ClientApi:
     """Requests over one RemotingClient; `namesrv` are asked in turn until one answers."""
 
@@ -266,6 +276,18 @@ class ClientApi:
         if answer.code != ResponseCode.SUCCESS:
             return None
         return _understood(lambda: _read_digests(answer, RangeDigests(start, end, blocks_per_digest, ())))
+
+    async def record_at(self, address: str, offset: int) -> StoredRecord | None:
+        """Request 20003: what a byte of the log belongs to; None when the broker does not know the request."""
+        expected = (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        ext = {"offset": str(offset)}
+        answer = await self._call(address, RequestCode.TWINLOG_RECORD_AT, ext, expected=expected)
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        fields = answer.ext or {}
+        return _understood(
+            lambda: StoredRecord(int(fields["start"]), int(fields["end"]), fields.get("problem"), bytes(answer.body))
+        )
 
     async def view_message(self, address: str, offset: int) -> bytes | None:
         """Request 33: the record that begins at an offset of the log, as it is stored; None when none does.

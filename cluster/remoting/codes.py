@@ -115,6 +115,7 @@ class RequestCode(IntEnum):
 
     TWINLOG_MEMBER_STATUS = 20001
     TWINLOG_BLOCK_DIGESTS = 20002
+    TWINLOG_RECORD_AT = 20003
 
 
 class ResponseCode(IntEnum):

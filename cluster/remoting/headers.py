@@ -622,6 +622,14 @@ class BlockDigests(RequestHeader):
     blocks_per_digest: I32 = 1
 
 
+@define
+class RecordAtOffset(RequestHeader):
+    """20003, between twinlog members only: the record that a byte of the log belongs to, sound or not."""
+
+    code: ClassVar[RequestCode] = RequestCode.TWINLOG_RECORD_AT
+    offset: I64
+
+
 # Name server
 
 
@@ -852,6 +860,15 @@ class BlockDigestsResponse(ResponseHeader):
     start: I64
     end: I64
     blocks_per_digest: I32
+
+
+@define
+class RecordAtOffsetResponse(ResponseHeader):
+    """To 20003: bytes `start` to `end` of the log, in the body; with a problem they are no sound record."""
+
+    start: I64
+    end: I64
+    problem: str | None = None
 
 
 @define

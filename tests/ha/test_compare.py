@@ -6,7 +6,7 @@ import random
 import pytest
 from attrs import define
 
-from ha.compare import Compared, Question, carry_out, first_difference
+from ha.compare import Compared, Question, carry_out, first_byte, first_difference
 from ha.errors import HAPeerError
 from store.digest import BLOCK_SIZE, digests_of
 from store.range_digests import RangeDigests, grouped
@@ -121,3 +121,19 @@ async def test_any_logs_and_any_answers(seed):
         assert found.equal_to == max(start, at // BLOCK * BLOCK)
     else:
         assert found == Compared(start, end, None)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_the_first_byte_that_differs_in_a_block(seed):
+    chance = random.Random(seed)
+    start = chance.choice([0, 7])
+    end = chance.choice([start + 1, start + 2, 1000, BLOCK])
+    at = chance.randrange(start, end)
+    other = DATA[:at] + bytes(byte ^ 1 for byte in DATA[at:])
+    left, right = Log(DATA), Log(other)
+    assert await carry_out(first_byte(start, end), left.ask, right.ask) == at
+    assert left.asked <= 17
+
+
+async def test_a_block_that_is_equal_after_all_has_no_such_byte():
+    assert await carry_out(first_byte(0, BLOCK), Log(DATA).ask, Log(DATA).ask) is None

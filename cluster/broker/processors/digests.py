@@ -1,22 +1,39 @@
-"""20002, of twinlog only: digests of a range of the log, for members that compare theirs with it.
+"""Of twinlog only, for whoever compares logs: digests of a range (20002), and the record that a byte belongs to (20003).
 
+20002:
     request   start, end, blocksPerDigest     the digest of how many 64 KiB blocks each is, which lie at multiples of that
     answer    start, end, blocksPerDigest     `end` may be below what was asked for: ask on from there
     body      digests of 16 bytes, in order
 
 Code 22: the log does not hold all of these bytes, or was cut meanwhile. Code 2: too many wait for digests. What digests mean, and
 how fast they are computed, is said in store/range_digests.py.
+
+20003:
+    request   offset
+    answer    start, end, problem     bytes of the log; `problem`: why they are no sound record, else left out
+    body      these bytes, at most BODY_MAX
 """
+
+import trio
 
 from cluster.broker.parts import BrokerParts
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import BlockDigests, BlockDigestsResponse, encode_header_fields
+from cluster.remoting.headers import (
+    BlockDigests,
+    BlockDigestsResponse,
+    RecordAtOffset,
+    RecordAtOffsetResponse,
+    encode_header_fields,
+)
 from cluster.remoting.server import Reply, Request
+from store.log_range import LogRange
 from store.range_digests import LogRangeError
+from store.record_at import LOOK_MAX, RecordAt, bounds_around, record_at
 
 DIGESTS_MAX = 4096  # In an answer: 64 KiB.
 WAITING_MAX = 64
+BODY_MAX = LOOK_MAX  # Bytes; RocketMQ's messages have no more than 4 MiB unless somebody set maxMessageSize.
 
 
 async def block_digests(broker: BrokerParts, header: BlockDigests, request: Request) -> Reply:
@@ -39,4 +56,29 @@ async def block_digests(broker: BrokerParts, header: BlockDigests, request: Requ
     return Reply(ext=ext, body=b"".join(found.digests))
 
 
-HANDLERS = (block_digests,)
+async def record_at_offset(broker: BrokerParts, header: RecordAtOffset, request: Request) -> Reply:
+    """Whatever lies there, damaged or not; what is not in the log is code 22."""
+    log, digester = broker.store.commit_log, broker.store.range_digester
+    offset = header.offset
+    low, high = bounds_around(offset, log.file_size)
+    if digester.waiting >= WAITING_MAX:
+        raise RequestError(ResponseCode.SYSTEM_BUSY, f"{digester.waiting} requests wait for digests")
+    async with digester.reading(1 << 20):  # As a rule: a damaged log makes it look further.
+        if not log.min_offset <= offset < log.max_offset:
+            held = f"which holds {log.min_offset} to {log.max_offset}"
+            raise RequestError(ResponseCode.QUERY_NOT_FOUND, f"byte {offset} is not in this log, {held}")
+        try:
+            with LogRange.open(log, low, high) as bytes_:
+                found, data = await trio.to_thread.run_sync(_read_record, bytes_, offset, log.file_size)
+        except OSError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"the log cannot be read: {error}") from error
+    ext = encode_header_fields(RecordAtOffsetResponse(found.start, found.end, found.problem))
+    return Reply(ext=ext, body=data)
+
+
+def _read_record(log: LogRange, offset: int, file_size: int) -> tuple[RecordAt, bytes]:
+    found = record_at(log, offset, file_size)
+    return found, log.read(found.start, min(found.end - found.start, BODY_MAX))
+
+
+HANDLERS = (block_digests, record_at_offset)

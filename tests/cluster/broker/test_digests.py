@@ -77,3 +77,32 @@ async def test_a_disk_that_does_not_read_is_code_1(client, monkeypatch):
     reply = await client.ask_async(20002, start=0, end=BLOCK)
     assert reply.code == 1
     assert "Input/output error" in reply.remark
+
+
+# Request 20003
+
+
+async def test_the_record_that_a_byte_belongs_to(client):
+    store = client.broker.store
+    record = bytes(store.message_at(0))
+    reply = await client.ask_async(20003, offset=len(record) - 1)
+    assert (reply.code, reply.ext) == (0, {"start": "0", "end": str(len(record))})
+    assert reply.body == record
+
+
+async def test_a_damaged_record_is_given_as_it_lies(client):
+    store = client.broker.store
+    size = len(store.message_at(0))
+    file = store.commit_log.files.file_at(0)
+    file.write_at(200, b"!")
+    reply = await client.ask_async(20003, offset=300)
+    assert (reply.ext["start"], reply.ext["end"]) == ("0", str(size))
+    assert "CRC" in reply.ext["problem"]
+    assert reply.body == log_bytes(store)[:size]
+
+
+async def test_a_byte_that_the_log_does_not_hold_is_code_22(client):
+    end = client.broker.store.max_offset
+    for offset in (-1, end):
+        reply = await client.ask_async(20003, offset=offset)
+        assert (reply.code, reply.remark) == (22, f"byte {offset} is not in this log, which holds 0 to {end}")
