@@ -362,6 +362,11 @@ class ConsumeQueue:
     def discard(self) -> None:
         """Delete everything, for the queue to be made anew."""
         self.files.discard()
+        self.clear()
+
+    def clear(self) -> None:
+        """Delete all files that are open: the queue is as if nobody had written to it. Raises OSError."""
+        self.files.clear()
         self._staged.clear()
         self._next = None
         self.min_offset, self.max_phy_offset = 0, -1

@@ -76,7 +76,7 @@ class BlockDigests:
         if offset < self.end:
             self.end = max(self.start, floor_block(offset))
             if self.end == self.start:
-                self._clear(self.start)
+                self.begin_at(self.start)
             else:
                 del self.entries[self._index(self.end) :]
 
@@ -85,14 +85,15 @@ class BlockDigests:
         if offset <= self.start:
             return
         if offset >= self.end:
-            self._clear(offset)
+            self.begin_at(offset)
             return
         self.start = offset
         if offset % BLOCK_SIZE:
             at = self._index(offset)
             self.entries[at : at + DIGEST_SIZE] = head
 
-    def _clear(self, start: int) -> None:
+    def begin_at(self, start: int) -> None:
+        """Forget everything; the first byte to be covered is `start`."""
         self.start = self.end = start
         self.first_block = start // BLOCK_SIZE
         self.entries.clear()

@@ -99,6 +99,15 @@ class DigestFile:
             self._give_up(error)
         self._saved_end = self.digests.end
 
+    async def sync(self) -> None:
+        """Bring what was cut to the disk. Raises OSError."""
+        if self._fd >= 0:
+            fd = os.dup(self._fd)
+            try:
+                await trio.to_thread.run_sync(os.fdatasync, fd)
+            finally:
+                os.close(fd)
+
     async def write_anew(self) -> None:
         """Make the file without the digests of log files that are gone. Raises OSError."""
         cuts = self.cuts

@@ -171,6 +171,8 @@ class DigestService:
             self._drop_below(self.log.min_offset)
             if self._file.is_open and self._file.has_many_dead:
                 await self._file.write_anew()
+        elif self.log.min_offset < digests.start == digests.end and self.log.files.files:
+            digests.begin_at(self.log.min_offset)  # A log that began anew.
         start = digests.whole_end
         end = self.log.max_offset if thorough else max(start, floor_block(self.log.max_offset))
         end = min(end, floor_block(start) + _BATCH)
@@ -191,8 +193,13 @@ class DigestService:
         """The log was cut at `offset`. Call it before anything is written there."""
         self._old_end = min(self._old_end, offset)
         self.suspects = [block for block in self.suspects if block.end <= offset]
+        self.doubtful_end = min(self.doubtful_end, offset)
         self.digests.cut(offset)
         self._file.cut()
+
+    async def sync(self) -> None:
+        """Bring what truncated() did to the disk. Raises OSError."""
+        await self._file.sync()
 
     def replace(self, block: Block) -> None:
         """Take the digest of a block that was rightly another one."""

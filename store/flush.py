@@ -45,7 +45,7 @@ class FlushService:
     _waiters: OffsetWaiters = field(factory=OffsetWaiters, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _expiry: Wakeup = field(factory=Wakeup, init=False)
-    _one_at_a_time: trio.Lock = field(factory=trio.Lock, init=False)
+    lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a sync is under way.
     failure: str | None = field(default=None, init=False)  # Why nothing is flushed any more.
     busy_since: float | None = field(
         default=None, init=False
@@ -93,8 +93,14 @@ class FlushService:
 
         Of two that are under way for a file the kernel tells only one that bytes were lost: so they come one after the other.
         """
-        async with self._one_at_a_time:
+        async with self.lock:
             await self._flush()
+
+    def truncated(self, offset: int) -> None:
+        """The log was cut at `offset`; the caller holds `lock`."""
+        self.flushed_offset = min(self.flushed_offset, offset)
+        files = self.log.files.files
+        self._synced_directory_end = min(self._synced_directory_end, files[-1].start if files else -1)
 
     async def _flush(self) -> None:
         if self.failure is not None:
@@ -164,6 +170,7 @@ class FlushConsumeQueueService:
     flusher: FlushService
     level_offset: Callable[[], int]  # Up to where the queues are level with the log.
     last_dispatched_timestamp: int = 0  # Store time of the newest message that the queues have, ms.
+    lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a flush is under way.
     _failed: bool = field(default=False, init=False)
 
     async def run(self) -> None:
@@ -185,6 +192,10 @@ class FlushConsumeQueueService:
 
         False when the disk refused.
         """
+        async with self.lock:
+            return await self._flush(thorough=thorough)
+
+    async def _flush(self, *, thorough: bool) -> bool:
         if self._failed:
             return False
         # Before it is looked at what is dirty: all that the point tells of is on the disk once that is.

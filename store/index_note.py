@@ -11,6 +11,8 @@ from struct import Struct
 
 from xxhash import xxh3_64_intdigest
 
+from store.sync import write_durably
+
 _MAGIC, _VERSION = b"twlgindx", 1
 _LAYOUT, _DIGEST = Struct(">8siq"), Struct(">Q")
 assert (_LAYOUT.size, _DIGEST.size) == (20, 8)
@@ -35,6 +37,13 @@ def save_note(path: Path, phy_offset: int) -> None:
     """Write the note. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode_note(phy_offset))
+
+
+def lower_note(path: Path, phy_offset: int) -> None:
+    """Let the note, which is made if there is none, say an offset or an earlier one, durably. Raises OSError."""
+    noted = load_note(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(path, encode_note(phy_offset if noted is None else min(phy_offset, noted)))
 
 
 def load_note(path: Path) -> int | None:

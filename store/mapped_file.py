@@ -129,6 +129,16 @@ class MappedFile:
                 os.close(fd)
         return self._view[position : position + size]
 
+    def take_map(self) -> mmap.mmap | None:
+        """The map that views were given of, if any: whether somebody still has one shows when it is closed."""
+        if self._view is None:
+            return None
+        view, self._view = self._view, None
+        found = view.obj
+        view.release()
+        assert isinstance(found, mmap.mmap)
+        return found
+
     def read(self, position: int, size: int) -> bytes:
         """A copy of the bytes from a position on."""
         return os.pread(self.fd, size, position)
@@ -188,6 +198,10 @@ class MappedFile:
                     self.write_at(start, _ZEROS[: end - start])
                 end = start
         sync_file(self.fd)
+
+    def twin(self) -> "MappedFile":
+        """The same file by another descriptor, for a thread: whoever takes it closes it. Raises OSError."""
+        return MappedFile(self.path, self.start, self.size, os.dup(self.fd), self.wrote, self.flushed, self.torn_end)
 
     def move(self, path: Path, start: int) -> None:
         """Give the file another name and another place in the queue. Raises OSError."""

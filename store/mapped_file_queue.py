@@ -140,13 +140,18 @@ class MappedFileQueue:
         A first file that starts behind 0 stays, even empty: it is what keeps the numbering. What lies behind `offset` is
         still there, for append() to write over or cut() to remove.
         """
-        removed = False
-        while self.files and self.files[-1].start >= offset and (len(self.files) > 1 or self.files[0].start == 0):
-            file = self.files.pop()
+        removed = self.take_behind(offset)
+        for file in reversed(removed):
             file.delete()
             if self.others:
                 sync_directory(file.path.parent)
-            removed = True
+        return bool(removed)
+
+    def take_behind(self, offset: int) -> list[MappedFile]:
+        """As rewind(), but later files are left to the caller: to delete, the last one first."""
+        removed: list[MappedFile] = []
+        while self.files and self.files[-1].start >= offset and (len(self.files) > 1 or self.files[0].start == 0):
+            removed.insert(0, self.files.pop())
         if self.files:
             last, position = self.files[-1], max(0, offset - self.files[-1].start)
             last.wrote = min(last.wrote, position)

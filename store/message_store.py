@@ -25,6 +25,7 @@ from store.delay_level import parse_delay_levels
 from store.digest_service import DIGEST_BYTES_PER_SECOND, DigestService
 from store.disk_refusal import DiskRefusal
 from store.dispatch import ArrivalListener, ReputMessageService
+from store.divergent import Divergent
 from store.errors import StoreNotWritableError
 from store.flush import FlushConsumeQueueService, FlushService
 from store.get_message import GetResult, get_message, memory_bytes_max, offset_by_time, store_timestamp
@@ -45,6 +46,8 @@ from store.running_flags import Condition, RunningFlags
 from store.scrub import ScrubService
 from store.side_files import SideFiles
 from store.sync import make_directory, sync_directory
+from store.truncation import TruncationService
+from store.truncation_start import UnfinishedCut
 
 if TYPE_CHECKING:
     from store.columns import Columns
@@ -70,6 +73,7 @@ class StoreStatistics:
     damaged_bytes: int
     in_doubt_bytes: int  # Differ from their digest, where no CRC covers them.
     wrong_units: int
+    divergent: tuple[Divergent, ...]  # What was cut, and is kept.
 
 
 @define(eq=False)
@@ -113,6 +117,7 @@ class MessageStore:
     _refusal: DiskRefusal = field(init=False)
     _allocator: AllocateMappedFileService = field(init=False)
     _reput: ReputMessageService = field(init=False)
+    _truncation: TruncationService = field(init=False)
     _putter: PutService = field(init=False)
     _lock_fd: int = field(default=-1, init=False)
     _gets: int = field(default=0, init=False)
@@ -171,7 +176,12 @@ class MessageStore:
             self.delays_ms,
             memory_bytes_max(config.access_message_in_memory_max_ratio),
         )
-        self.on_truncate += [self._points.truncated, self.digest.truncated, self.scrub.truncated]
+        self.on_truncate += [
+            self._points.truncated,
+            self.digest.truncated,
+            self.scrub.truncated,
+            self.flusher.truncated,
+        ]
         self.retention = RetentionService(
             log=self.commit_log,
             queues=self._queues,
@@ -208,7 +218,25 @@ class MessageStore:
             written=self._after_append,
             refused=self._refusal.refused,
         )
-        self.on_truncate.append(self.index.truncate)
+        self.on_truncate += [self.index.truncate, self.retention.truncated]
+        self._truncation = TruncationService(
+            side=side.directory,
+            log=self.commit_log,
+            queues=self._queues,
+            flags=self.flags,
+            flusher=self.flusher,
+            queue_flusher=self._queue_flusher,
+            reput=self._reput,
+            points=self._points,
+            digest=self.digest,
+            index=self.index,
+            retention=self.retention,
+            checkpoint=self._checkpoint,
+            is_slave=lambda: self.config.broker_role is BrokerRole.SLAVE,
+            now_ms=lambda: self.now_ms(),
+            fail=self.fail,
+            on_truncate=self.on_truncate,
+        )
         self.retention.shortened.append(self.index.delete_before)
 
     # Opening and closing
@@ -228,9 +256,12 @@ class MessageStore:
             raise
 
     def _load(self) -> None:
-        after_crash = (self._root / "abort").exists()
+        unfinished = UnfinishedCut.find(self._points.side.directory)
+        after_crash = (self._root / "abort").exists() or unfinished is not None
         self.commit_log.files.load()
         self._checkpoint.load()
+        if unfinished is not None:
+            unfinished.cut_log(self.commit_log, self._checkpoint, self._queues.directory)
         self._allocator.path.unlink(missing_ok=True)
         started = time.monotonic()
         recovered = recover(
@@ -244,6 +275,9 @@ class MessageStore:
             check_crc=self.config.check_crc_on_recover,
             delays_ms=self.delays_ms,
         )
+        if unfinished is not None:
+            unfinished.finish(self._queues)
+            self.commit_log.next_queue_offsets = self._queues.next_offsets()
         log.info(
             "store recovered" if after_crash else "store opened",
             root=str(self._root),
@@ -370,6 +404,17 @@ class MessageStore:
             raise StoreNotWritableError(self.flags.why_not_appendable) from error
         self._reput.dispatched_offset = self.flusher.flushed_offset = phy_offset
 
+    async def truncate(self, phy_offset: int, why: str) -> None:
+        """Cut a slave's log where a record begins, durably; what is cut is kept in twinlog/divergent/. See store/truncation.py.
+
+        Raises StoreError: nothing was changed, or, where `flags` say so, the store failed and the next start finishes it.
+        """
+        await self._truncation.truncate(phy_offset, why)
+
+    async def reset(self, why: str) -> None:
+        """Let a slave's log begin anew, empty, as truncate() does it; start_at() may follow."""
+        await self._truncation.reset(why)
+
     def _after_append(self, entries: "list[DispatchEntry] | Columns", timestamp: int) -> None:
         self.flusher.last_store_timestamp = timestamp or self.flusher.last_store_timestamp
         self._reput.add(entries)
@@ -481,4 +526,5 @@ class MessageStore:
             damaged_bytes=self.damaged.total,
             in_doubt_bytes=self._read_check.known.in_doubt.total,
             wrong_units=self._read_check.known.wrong_units,
+            divergent=self._truncation.divergent.list(),
         )

@@ -57,6 +57,7 @@ class RetentionService:
     clock_path: Path
     shortened: list[Callable[[int], object]] = field(factory=list, init=False)  # Told the log's new first byte.
     deleted_files: int = field(default=0, init=False)
+    lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while files of the log go.
     disk: DiskState = field(default=DiskState(0.0, False, False, False), init=False)
     _clock: RetentionClock | None = field(default=None, init=False)
     _clock_saved: float = field(default=0.0, init=False)
@@ -92,6 +93,14 @@ class RetentionService:
                     await self._now.wait()
                 await self.clean()
                 pause = self.config.clean_resource_interval_ms / 1000
+
+    def truncated(self, _offset: int) -> None:
+        """The log was cut, or is empty and may begin anywhere."""
+        self._cleaned_below = min(self._cleaned_below, self.log.min_offset)
+
+    def close_later(self, files: list[MappedFile]) -> None:
+        """Take files that were deleted by others. Whoever still reads or sends them can go on for a while."""
+        self._closing += [(trio.current_time() + _CLOSE_SECONDS, file) for file in files]
 
     def close(self) -> None:
         """Close what was deleted and keep the clock. May block."""
@@ -141,9 +150,10 @@ class RetentionService:
             self._manual_rounds = max(0, self._manual_rounds - 1)
             why = "asked for" if manual else "the disk needs room" if for_room else f"{hour} o'clock"
             few = needs_room and not disk.must_force
-            await self._clean_log(
-                now, forced=forced, why=why, count_max=1 if few else self.config.delete_file_batch_max
-            )
+            async with self.lock:
+                await self._clean_log(
+                    now, forced=forced, why=why, count_max=1 if few else self.config.delete_file_batch_max
+                )
         if self.log.min_offset > self._cleaned_below:
             await self.clean_queues()
 
@@ -165,6 +175,8 @@ class RetentionService:
         if allowed:
             what = "commit log file deleted, whatever its age" if forced else "commit log file deleted"
             for file in self.log.files.files[:allowed]:
+                if file.start + file.size > self.floor():  # The log was cut meanwhile, or a replica came.
+                    break
                 if not self._delete(self.log.files, file, soon=forced):
                     break
                 await self._sync(file.path.parent)  # Before the next one goes, which may lie in another directory.

@@ -18,11 +18,12 @@ class Condition(Enum):
     DISK_REFUSES = (
         "disk refuses"  # A write was refused whole: no space, quota, read-only. Tried again until it is taken.
     )
+    CUTTING = "cutting"  # A slave's log is being cut, or is about to begin anew.
     DISK_FULL = "disk full"  # Above diskSpaceWarningLevelRatio: producers are refused early, replication goes on.
 
 
 _WORST_FIRST = tuple(Condition)
-_PASSING = (Condition.DISK_REFUSES, Condition.DISK_FULL)
+_PASSING = (Condition.DISK_REFUSES, Condition.CUTTING, Condition.DISK_FULL)
 
 
 @define(eq=False)

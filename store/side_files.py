@@ -1,6 +1,5 @@
 """What recovery keeps in ROOT/twinlog: the recovery point, the list of queues that are being rebuilt, and bytes that were cut."""
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,7 +10,7 @@ from attrs import frozen
 from store.errors import SideFileError
 from store.queue_manifest import QueueState
 from store.recovery_point import RecoveryPoint, decode_point, encode_point
-from store.sync import sync_data, sync_directory
+from store.sync import sync_data, sync_directory, write_durably
 
 log = structlog.get_logger()
 
@@ -92,13 +91,7 @@ class SideFiles:
 
     def _replace(self, name: str, data: bytes) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        scratch = self.directory / f"{name}.tmp"
-        with scratch.open("wb") as file:
-            file.write(data)
-            file.flush()
-            sync_data(file.fileno())
-        os.replace(scratch, self.directory / name)
-        sync_directory(self.directory)
+        write_durably(self.directory / name, data)
 
     def _remove(self, name: str) -> None:
         path = self.directory / name

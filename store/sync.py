@@ -45,6 +45,17 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
+def write_durably(path: Path, data: bytes) -> None:
+    """Put a file with these bytes in the place of what is there, at once and for good. Raises OSError."""
+    scratch = path.with_name(f"{path.name}.tmp")
+    with scratch.open("wb") as file:
+        file.write(data)
+        file.flush()
+        sync_data(file.fileno())
+    os.replace(scratch, path)
+    sync_directory(path.parent)
+
+
 def make_directory(path: Path) -> None:
     """Make a directory, and those above it that are missing, durably. Raises OSError."""
     if not path.is_dir():

@@ -1,0 +1,112 @@
+"""Finishes, when a store is opened, a cut of its log that a crash left unfinished; see store/truncation.py."""
+
+import shutil
+from pathlib import Path
+
+import structlog
+from attrs import define
+
+from store.checkpoint import Checkpoint
+from store.commit_log import CommitLog
+from store.consume_queue_table import ConsumeQueueTable
+from store.divergent import DivergentDirectory
+from store.errors import SideFileError, StoreDirectoryError
+from store.index_note import lower_note
+from store.log_walk import read_log
+from store.side_files import SideFiles
+from store.sync import sync_directory
+from store.truncate_intent import NAME, CutKind, TruncateIntent, decode_intent
+
+log_lines = structlog.get_logger()
+
+_LOOK_BYTES = 4096
+
+
+@define(eq=False)
+class UnfinishedCut:
+    """`cut_log()` before recovery looks at the log, `finish()` when it has brought the queues level with it."""
+
+    intent: TruncateIntent
+    side: Path  # ROOT/twinlog.
+
+    @classmethod
+    def find(cls, side: Path) -> "UnfinishedCut | None":
+        """Look for one. Raises StoreDirectoryError when the note of it cannot be read, OSError."""
+        intent = load_intent(side)
+        if intent is None:
+            DivergentDirectory(side / "divergent").drop_unfinished()
+        return cls(intent, side) if intent is not None else None
+
+    def cut_log(self, log: CommitLog, checkpoint: Checkpoint, queue_directory: Path) -> None:
+        """Raises StoreDirectoryError when somebody wrote behind what was to be cut, OSError."""
+        intent, files = self.intent, log.files
+        if any(read_log(log, intent.old_end, _LOOK_BYTES)) or log.max_offset > _file_end(intent.old_end, log.file_size):
+            raise StoreDirectoryError(
+                f"the log was to be cut at {intent.offset} ({intent.why}), but somebody wrote behind its old end "
+                f"{intent.old_end} since. Remove {self.side / NAME} to keep all of it, or what lies behind {intent.old_end}"
+            )
+        log_lines.warning(
+            "a cut of the log that was begun before the stop is finished",
+            offset=intent.offset,
+            bytes=intent.old_end - intent.offset,
+            why=intent.why,
+            kept_in=str(self.side / "divergent" / intent.kept_in),
+        )
+        DivergentDirectory(self.side / "divergent").settle(intent.kept_in)
+        side = SideFiles(self.side)
+        point = side.load_point()
+        if point is None or point.offset > intent.offset or intent.kind is CutKind.BEGIN_ANEW:
+            side.drop_point()
+        lower_note(self.side / "index-behind", intent.offset if intent.kind is CutKind.CUT else 0)
+        if intent.kind is CutKind.CUT:
+            files.cut(intent.offset)
+        else:
+            files.clear()
+            files.sync()
+            for topic in queue_directory.iterdir():
+                shutil.rmtree(topic)
+            sync_directory(queue_directory)
+        lower_checkpoint(checkpoint, intent)
+        checkpoint.save()
+
+    def finish(self, queues: ConsumeQueueTable) -> None:
+        """Raises OSError."""
+        for queue in queues:
+            if queue.max_phy_offset < 0 < queue.max_offset:
+                queue.discard()  # Nothing but blanks: its messages may come back with other numbers.
+        remove_intent(self.side)
+
+
+def load_intent(side: Path) -> TruncateIntent | None:
+    """The note of a cut that is not finished. Raises StoreDirectoryError when it is damaged, OSError."""
+    path = side / NAME
+    try:
+        return decode_intent(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except SideFileError as error:
+        raise StoreDirectoryError(
+            f"{path} says that the log was being cut, but not where: {error}. Compare the log with its master's "
+            "(log diff), and remove the file"
+        ) from error
+
+
+def remove_intent(side: Path) -> None:
+    """All is done. Raises OSError."""
+    (side / NAME).unlink(missing_ok=True)
+    sync_directory(side)
+
+
+def lower_checkpoint(checkpoint: Checkpoint, intent: TruncateIntent) -> None:
+    """Let the checkpoint vouch for nothing that was cut."""
+    newest, end = intent.last_timestamp, intent.offset if intent.kind is CutKind.CUT else 0
+    checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, newest)
+    checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, newest)
+    checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, newest)
+    checkpoint.master_flushed_offset = min(checkpoint.master_flushed_offset, end)
+    checkpoint.confirm_phy_offset = min(checkpoint.confirm_phy_offset, end)
+
+
+def _file_end(offset: int, file_size: int) -> int:
+    """Where the file ends that holds the byte before an offset."""
+    return -(-offset // file_size) * file_size
