@@ -22,11 +22,6 @@ class BadPlaces:
         self._offset = offset
         return self._times
 
-    def passed(self, max_offset: int) -> None:
-        """The log goes on behind it."""
-        if max_offset > self._offset:
-            self._offset = -1
-
 
 async def explain(error: HABadRecordError, peer: Peer | None, file_size: int) -> Finding:
     """Ask the master what it has there itself."""
@@ -47,6 +42,6 @@ async def explain(error: HABadRecordError, peer: Peer | None, file_size: int) ->
     return Finding(
         "bad record",
         offset,
-        f"what the master sends for offset {offset} is bad, time and again ({error.what}); nothing behind it is taken, and "
-        f"it is asked again every few seconds only; {why}",
+        f"a bad record at offset {offset}, time and again from this master: {error.what}. Nothing behind it is taken, and the "
+        f"master is asked again every few seconds only; {why}",
     )

@@ -9,20 +9,33 @@ import tenacity
 import trio
 from attrs import define, field
 
+from ha import finding
 from ha.config import HAConfig
-from ha.errors import HAConnectionLostError, HAError, HALogError
-from ha.log import ReplicatedStore
+from ha.errors import HAConnectionLostError, HAError, HALogError, HAUnfitError
+from ha.finding import Finding, FindingKind
+from ha.following import Following, MasterMemory
+from ha.log import ComparableStore
+from ha.peer import Peer
 from ha.replica import Replica
+from ha.resync import Resync
 from ha.statistics import ClientState, HAClientStatistics
 from ha.transport import SocketTransport, Transport
 from store.wakeup import Wakeup
 
 log = structlog.get_logger()
 
-REFUSED_WITHIN = 1.0  # Seconds. A master that ends the connection so soon after a report did it because of the report.
 SLOW_SECONDS = 5.0  # Between attempts where haste cannot help: a person has to look first.
 PAUSE_SECONDS = 1.0  # While our own disk takes no bytes.
 REFUSALS = 2  # So many in a row are no accident.
+STICKY: tuple[ClientState, ...] = ("stalled", "ahead", "diverged", "below min")  # Until it is known to be over.
+STATES: dict[FindingKind, ClientState] = {
+    "diverged": "diverged",
+    "ahead": "ahead",
+    "below min": "below min",
+    "file size": "failed",
+    "stalled": "stalled",
+    "bad record": "stalled",
+}
 
 
 async def connect_socket(address: str) -> Transport:
@@ -39,7 +52,8 @@ def _reconnects(wait_max: float, state_of: Callable[[], ClientState]) -> tenacit
     """Try once more at once, then wait longer and longer, never equally long; where haste cannot help, with long
     pauses from the first.
     """
-    fixed: dict[ClientState, float] = {"ahead": SLOW_SECONDS, "failed": SLOW_SECONDS, "paused": PAUSE_SECONDS}
+    slow: tuple[ClientState, ...] = (*STICKY, "failed")
+    fixed: dict[ClientState, float] = {**dict.fromkeys(slow, SLOW_SECONDS), "paused": PAUSE_SECONDS}
     quick = tenacity.wait_chain(
         tenacity.wait_none(), tenacity.wait_random_exponential(multiplier=0.2, min=0.05, max=wait_max)
     )
@@ -50,18 +64,28 @@ def _reconnects(wait_max: float, state_of: Callable[[], ClientState]) -> tenacit
     )
 
 
+def no_peer(_address: str) -> Peer | None:
+    """When nobody can be asked."""
+    return None
+
+
 @define(eq=False)
 class HAClient:
-    """Follows the master that it was told last."""
+    """Follows the master that it was told last. `peer_of` gives whom to ask about the log of the master at an HA address."""
 
-    store: ReplicatedStore
+    store: ComparableStore
     config: HAConfig
     connect: Callable[[str], Awaitable[Transport]] = connect_socket
+    peer_of: Callable[[str], Peer | None] = no_peer
     master_address: str | None = field(default=None, init=False)
     _state: ClientState = field(default="idle", init=False)
     last_error: str | None = field(default=None, init=False)
+    _finding: Finding | None = field(default=None, init=False)  # Why it does not follow.
+    _told: object = field(default=None, init=False)  # What the last line in the log was about.
     _address_changed: Wakeup = field(factory=Wakeup, init=False)
-    _following: trio.CancelScope | None = field(default=None, init=False)
+    _scope: trio.CancelScope | None = field(default=None, init=False)
+    _memory: MasterMemory = field(init=False)
+    _following: Following | None = field(default=None, init=False)  # The present attempt, or the last one.
     _replica: Replica | None = field(default=None, init=False)  # The present connection, or the last one.
     _connections: int = field(default=0, init=False)
     _received_before: int = field(default=0, init=False)  # Over earlier connections.
@@ -69,16 +93,24 @@ class HAClient:
     _bytes_per_second: float = field(default=0.0, init=False)
     _rated_bytes: int = field(default=0, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._memory = MasterMemory(Resync(self.config.auto_resync, self.config.auto_resync_bytes_max))
+        self._refused_at.clear()
+        self._finding = self._following = None
+
     def set_master(self, address: str | None) -> None:
         """Follow HOST:PORT from now on, None: nobody. Another address ends the present connection."""
         address = address or None
         if address == self.master_address:
             return
         self.master_address = address
-        self._refused_at.clear()
+        self._forget()
         self._address_changed.set()
-        if self._following is not None:
-            self._following.cancel()
+        if self._scope is not None:
+            self._scope.cancel()
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -87,7 +119,7 @@ class HAClient:
             if self.master_address is None:
                 await self._address_changed.wait()
                 continue
-            with trio.CancelScope() as self._following:
+            with trio.CancelScope() as self._scope:
                 await self._follow_for_ever(self.master_address)
 
     async def _follow_for_ever(self, address: str) -> None:
@@ -99,72 +131,68 @@ class HAClient:
 
     async def _follow(self, address: str) -> None:
         """Follow over one connection; returns at its end if it brought anything, raises HAError if not."""
-        replica = None
         before = self.store.max_offset
+        peer, memory = self.peer_of(address), self._memory
+        following = Following(
+            address, self.store, self.config, self.connect, peer, memory, lambda state: self._entered(following, state)
+        )
         try:
-            if self._state != "ahead":
-                self._state = "connecting"
-            replica = await self._open(address)
-            await replica.run()
+            await following.run()
         except HAError as error:
-            self._note_end(address, replica, error)
-            if self.store.max_offset == before:
+            self._note_end(address, following, error)
+            if self.store.max_offset == before or isinstance(error, HAUnfitError):
                 raise
 
-    async def _open(self, address: str) -> Replica:
-        if self.store.flags.why_not_appendable:
-            raise HALogError(f"this log takes no bytes: {self.store.flags.why_not_appendable}")
-        with trio.move_on_after(self.config.connect_timeout_ms / 1000):
-            transport = await self.connect(address)
+    def _entered(self, following: Following, state: ClientState) -> None:
+        """What an attempt is about now; what was wrong before is so until it is known to be over."""
+        self._following = following
+        if following.replica is not None and following.replica is not self._replica:
             self._connections += 1
-            self._received_before, self._replica = self._received_bytes, Replica(transport, self.store, self.config)
-            if self._state != "ahead":
-                self._state = "streaming"
-            return self._replica
-        raise HAConnectionLostError(f"cannot connect: no answer within {self.config.connect_timeout_ms} ms")
+            self._received_before, self._replica = self._received_bytes, following.replica
+        if self._state in STICKY:
+            if state != "resyncing" and not following.has_got_over(self._state):
+                return
+            if state == "streaming":
+                log.info("replication goes on", master=following.address, max_offset=self.store.max_offset)
+        if state == "streaming":
+            self._finding = self._told = None
+        self._state = state
 
-    def _note_end(self, address: str, replica: Replica | None, error: HAError) -> None:
-        """Say once why it ended, and guess what it means."""
+    def _note_end(self, address: str, following: Following, error: HAError) -> None:
+        """Say once why it ended, and what it means."""
         max_offset = self.store.max_offset
-        if replica is not None and self._looks_refused(replica, error):
+        self._following, text, about = following, str(error), object()
+        if following.looks_refused(error):
             self._refused_at = [offset for offset in self._refused_at if offset == max_offset] + [max_offset]
         else:
             self._refused_at.clear()
-        was_ahead, text = self._state == "ahead", str(error)
-        if len(self._refused_at) >= REFUSALS:
-            self._state = "ahead"
-            text = (
-                f"this slave holds bytes the master lacks, or so it seems: its log ends at {max_offset}, and whenever "
-                "the master hears that, it closes the connection. Compare the two logs; if the master is right, let "
-                "this slave begin anew with an empty log. Nothing is deleted here"
-            )
+        if isinstance(error, HAUnfitError):
+            self._finding, about = error.finding, _subject(error.finding)
+            self._state = STATES[error.finding.kind]
+        elif len(self._refused_at) >= REFUSALS:
+            self._finding = finding.ahead_by_refusals(max_offset)
+            self._state, text, about = "ahead", self._finding.text, "ahead"
         else:
+            self._finding, about = None, text
             passes = self.store.flags.is_passing and self.store.flags.why_not_appendable
             self._state = "retrying" if not isinstance(error, HALogError) else "paused" if passes else "failed"
-        if text != self.last_error or (self._state == "ahead" and not was_ahead):
+        if about != self._told:
             log.warning("replication interrupted", master=address, max_offset=max_offset, why=text, state=self._state)
-        self.last_error = text
-
-    def _looks_refused(self, replica: Replica, error: HAError) -> bool:
-        """A RocketMQ master closes at the second report, after a heartbeat; ours at the first one, without a word."""
-        closed_after_report = trio.current_time() - replica.reported_at < REFUSED_WITHIN
-        return (
-            isinstance(error, HAConnectionLostError)
-            and replica.received_bytes == 0
-            and self.store.max_offset > 0
-            and (closed_after_report or replica.frames == 0)
-        )
+        self.last_error, self._told = text, about
 
     @property
     def state(self) -> ClientState:
         """What it is about, in a word; see HAClientStatistics."""
-        replica = self._replica
-        if self._state == "ahead" and replica is not None:
-            # A master that only closes late, at the second report, must not look like one that has forgiven.
-            settled = 2 * self.config.send_heartbeat_interval_ms / 1000 + REFUSED_WITHIN
-            if replica.received_bytes or replica.last_read > replica.connected_at + settled:
-                return "streaming"
-        return self._state
+        following = self._following
+        is_over = self._state in STICKY and following is not None and following.has_got_over(self._state)
+        return "streaming" if is_over else self._state
+
+    @property
+    def finding(self) -> Finding | None:
+        """What is to be said of how this log fits its master's."""
+        if self.state == "streaming" and self._following is not None:
+            return self._following.finding
+        return self._finding
 
     @property
     def _received_bytes(self) -> int:
@@ -177,6 +205,7 @@ class HAClient:
 
     def statistics(self) -> HAClientStatistics:
         """Everything as it is now."""
+        peer_log, proven = self._memory.peer_log, self._memory.proven
         return HAClientStatistics(
             master_address=self.master_address,
             local_address=self._replica.transport.local_address if self._replica is not None else None,
@@ -188,7 +217,15 @@ class HAClient:
             last_write_ms=_wall_ms(self._replica.reported_at) if self._replica is not None else 0,
             connections=self._connections,
             last_error=self.last_error,
+            finding=self.finding,
+            master_max_offset=peer_log.max_offset if peer_log is not None else None,
+            proven_offset=proven.offset if proven is not None else None,
         )
+
+
+def _subject(found: Finding) -> object:
+    """What a line in the log is about: another one follows when this changes. A master that grows is no news."""
+    return found.kind if found.kind == "ahead" else (found.kind, found.offset)
 
 
 def _wall_ms(monotonic: float) -> int:

@@ -51,6 +51,26 @@ def diverged(
     )
 
 
+def diverged_in_overlap(offset: int, own_max: int, own_record: bytes | None) -> Finding:
+    """Found by what the master sent for bytes that are here already."""
+    return Finding(
+        "diverged",
+        offset,
+        f"this slave's log differs from its master's from byte {offset} on or before, at least {own_max - offset} bytes before "
+        f"this log's end: asked for its last bytes again, the master sent others. Here: {describe(own_record)}. Nothing is "
+        f"taken from this master. {REPAIR}",
+    )
+
+
+def not_compared(offset: int) -> Finding:
+    """The master's remoting port does not answer."""
+    return Finding(
+        "not compared",
+        offset,
+        f"history below {offset} not compared: the master's remoting port gives no answer. Is it reachable from here?",
+    )
+
+
 def ahead(common_end: int | None, own_max: int, peer_max: int) -> Finding:
     """`common_end`: what both have is equal, and ends there; None: they have nothing in common."""
     equal = "what both have is equal" if common_end is not None else "they have no byte in common"
@@ -64,6 +84,17 @@ def ahead(common_end: int | None, own_max: int, peer_max: int) -> Finding:
         peer_max if common_end is None else common_end,
         f"this slave's log ends at {own_max}, its master's at {peer_max}: {own_max - peer_max} bytes are here only; "
         f"{equal}. {lost}. Nothing is taken from this master. {REPAIR}",
+    )
+
+
+def ahead_by_refusals(own_max: int) -> Finding:
+    """A guess, where the master tells nothing on its remoting port."""
+    return Finding(
+        "ahead",
+        own_max,
+        f"this slave holds bytes the master lacks, or so it seems: its log ends at {own_max}, and whenever the master hears "
+        "that, it closes the connection. Compare the two logs; if the master is right, let this slave begin anew with an "
+        "empty log. Nothing is deleted here",
     )
 
 

@@ -122,6 +122,10 @@ class ComparableStore(ReplicatedStore, Protocol):
     def dispatched_offset(self) -> int:
         """All bytes below are in the queues."""
 
+    @property
+    def on_truncate(self) -> list[Callable[[int], None]]:
+        """Each is told where the log is cut, before anything is written there."""
+
     async def truncate(self, phy_offset: int, why: str) -> None:
         """Let the log end at a record's start, durably; what is cut is kept in twinlog/divergent/. Raises StoreError, OSError."""
 

@@ -10,8 +10,8 @@ from ha.log import ComparableStore
 from ha.peer import RangeDigests
 from ha.preflight import OwnLog
 from store.log_range import LogRange
-from store.record_scan import scan_records
 from store.range_digests import RangeDigester
+from store.record_scan import scan_records
 from store.resync import next_record
 
 WINDOW = 64 * 1024  # Bytes that are searched for the last record before a place; then four times as many, and so on.
@@ -41,6 +41,11 @@ class OwnReader:
         found = await self._records(phy_offset, phy_offset + 1)
         with LogRange.open(self.store.commit_log, phy_offset, found[0][1] if found else phy_offset) as bytes_:
             return bytes_.read(phy_offset, found[0][1] - phy_offset) if found else None
+
+    async def read(self, start: int, end: int) -> bytes:
+        """These bytes, across files."""
+        with LogRange.open(self.store.commit_log, start, end) as bytes_:
+            return await trio.to_thread.run_sync(bytes_.read, start, end - start)
 
     async def first_record(self, start: int, end: int) -> int | None:
         """Where the first record begins that begins in bytes `start` to `end`."""

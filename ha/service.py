@@ -12,14 +12,15 @@ import trio
 from attrs import define, field
 
 from ha.accept import AcceptSocketService
-from ha.client import HAClient
+from ha.client import HAClient, no_peer
 from ha.config import HAConfig
 from ha.connection import HAConnection
 from ha.errors import HAError, HARefusedError
 from ha.group_transfer import GroupTransferService
 from ha.in_sync import Slave
 from ha.lag import AppendStamps
-from ha.log import ReplicatedStore
+from ha.log import ComparableStore
+from ha.peer import Peer
 from ha.policy_words import configured_warnings
 from ha.protocol import NO_REQUEST_YET
 from ha.reception import Reception
@@ -39,13 +40,14 @@ RATE_INTERVAL = 1.0  # Seconds over which bytes per second are counted.
 class HAService:
     """`members` gives the IPs of the registered slaves of this group, one for each slave. `ask_members` is called while
     a connection of another IP asks for the log: it may be a slave that has only just registered. Once the name server
-    has answered, call members_changed().
+    has answered, call members_changed(). `peer_of` gives whom to ask about the log of the master at an HA address.
     """
 
-    store: ReplicatedStore
+    store: ComparableStore
     config: HAConfig
     members: Callable[[], Collection[str]]
     ask_members: Callable[[], None]
+    peer_of: Callable[[str], Peer | None] = no_peer
     group_transfer: GroupTransferService = field(init=False)
     reception: Reception = field(init=False)
     client: HAClient = field(init=False)
@@ -62,13 +64,20 @@ class HAService:
         self.reception = Reception(
             self.config, self.group_transfer, self._connections, self._take, lambda: self.ask_members()
         )
-        self.client = HAClient(self.store, self.config)
+        self.client = HAClient(self.store, self.config, peer_of=self.peer_of)
         if self.store.config.broker_role is BrokerRole.SLAVE:
             self.client.set_master(self.config.master_address)
         elif self.config.master_address:  # Left behind by a promotion, say. A log that two write to is nobody's.
             log.warning(
                 "a master follows nobody, haMasterAddress is ignored", haMasterAddress=self.config.master_address
             )
+
+        self.store.on_truncate.append(self._log_was_cut)
+
+    def _log_was_cut(self, _offset: int) -> None:
+        """Our own slaves have to compare their logs with this one anew."""
+        for scope in self._connections.values():
+            scope.cancel()
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and follow until cancelled; started() gives the port. Raises OSError when the port cannot be had."""

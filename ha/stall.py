@@ -33,12 +33,12 @@ class Look:
 
 @define
 class StallWatch:
-    """Over one connection, which was made at `since`."""
+    """Over one connection, which was made at `since` and begins at `position`."""
 
     since: float
+    position: int
     heartbeat_seconds: float
     is_level: bool = field(default=False, init=False)  # The last time that the master was asked nothing was missing.
-    _position: int = field(default=-1, init=False)
     _moved_at: float = field(init=False)
     _frames: int = field(default=0, init=False)  # When it moved last.
     _longer_since: float | None = field(default=None, init=False)
@@ -51,12 +51,12 @@ class StallWatch:
 
     def wants_peer(self, position: int) -> bool:
         """Whether it is worth to ask the master: nothing came since the last look."""
-        return position == self._position
+        return position == self.position
 
     def look(self, look: Look) -> Finding | None:
         """Why the connection has to be made anew; None while all is well, or cannot be told."""
-        if look.position != self._position:
-            self._position, self._moved_at, self._frames = look.position, look.now, look.frames
+        if look.position != self.position:
+            self.position, self._moved_at, self._frames = look.position, look.now, look.frames
             self._longer_since = None
         if look.peer is not None:
             return self._compare(look, look.peer)

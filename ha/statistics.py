@@ -8,9 +8,23 @@ from attrs import frozen
 from ha.ack_policy import Decision
 from ha.admission import Refusal
 from ha.errors import Cause
+from ha.finding import Finding
 
 ConnectionState = Literal["connected", "catchup", "streaming"]
-ClientState = Literal["idle", "connecting", "streaming", "retrying", "ahead", "paused", "failed"]
+ClientState = Literal[
+    "idle",  # No master is known.
+    "connecting",
+    "preflight",  # The two logs are compared.
+    "streaming",
+    "retrying",  # See last_error.
+    "stalled",  # There is more, but nothing comes, or nothing sound.
+    "ahead",  # This log holds bytes behind the end of the master's, or seems to.
+    "diverged",  # The two logs hold different bytes.
+    "below min",  # The master has deleted what comes next.
+    "resyncing",  # What does not fit is put aside.
+    "paused",  # Our own disk takes no bytes for now.
+    "failed",  # It takes none any more, or the files' sizes differ.
+]
 
 
 @frozen(kw_only=True)
@@ -39,9 +53,7 @@ class HAConnectionStatistics:
 
 @frozen(kw_only=True)
 class HAClientStatistics:
-    """Slave side. `state`: idle (no master known), connecting, streaming, retrying (see last_error), ahead (this log
-    seems to hold bytes that the master lacks), paused (our own disk takes no bytes for now), failed (nor ever again).
-    """
+    """Slave side. Of what the master said last and what was proven, None: not known."""
 
     master_address: str | None
     local_address: str | None  # Our end of the connection: what the master knows this slave by.
@@ -53,6 +65,9 @@ class HAClientStatistics:
     last_write_ms: int
     connections: int  # How many were made since start.
     last_error: str | None
+    finding: Finding | None  # How this log fits its master's; None: there is nothing to say.
+    master_max_offset: int | None
+    proven_offset: int | None  # Below it every byte was compared with the master's, by digests, and is equal.
 
 
 @frozen(kw_only=True)

@@ -1,0 +1,272 @@
+"""One attempt of a slave to follow its master: compare the logs, repair ours if it may, connect, take what comes, and see whether
+anything comes.
+
+Nothing is asked of a master whose log ours does not fit. A master that gives no answer on its remoting port is followed as
+RocketMQ's slaves do, but for the last bytes, which are asked for again and compared; one that was found unfit before is not.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import structlog
+import trio
+from attrs import define, field
+
+from ha.bad_record import BadPlaces, explain
+from ha.beginning import fetch_first_record, overlap_of
+from ha.comparison import Comparison, answer_of
+from ha.config import HAConfig
+from ha.errors import (
+    HABadRecordError,
+    HAConnectionLostError,
+    HADivergedError,
+    HALogError,
+    HAPeerError,
+    HAUnfitError,
+)
+from ha.finding import Finding, diverged_in_overlap, not_compared
+from ha.log import ComparableStore
+from ha.own_log import OwnReader
+from ha.peer import Peer, PeerLog
+from ha.peer_nursery import open_peer_nursery
+from ha.preflight import Proven, Verdict
+from ha.replica import Replica
+from ha.resync import BeginAnew, Cut, Refusal, Repair, Resync
+from ha.stall import LOOK_SECONDS, Look, StallWatch
+from ha.statistics import ClientState
+from ha.transport import Transport
+from store.errors import StoreError
+
+log = structlog.get_logger()
+
+REFUSED_WITHIN = 1.0  # Seconds. A master that ends the connection so soon after a report did it because of the report.
+
+
+@define(eq=False)
+class MasterMemory:
+    """What a slave knows of the master at one address, over all its attempts."""
+
+    resync: Resync
+    bad_places: BadPlaces = field(factory=BadPlaces, init=False)
+    peer_log: PeerLog | None = field(default=None, init=False)  # What it said last.
+    proven: Proven | None = field(default=None, init=False)
+    unfit: Finding | None = field(default=None, init=False)  # As long as nothing else was found.
+
+
+@define(eq=False)
+class Following:
+    """`entered` is told what it is about, in a word."""
+
+    address: str
+    store: ComparableStore
+    config: HAConfig
+    connect: Callable[[str], Awaitable[Transport]]
+    peer: Peer | None
+    memory: MasterMemory
+    entered: Callable[[ClientState], None]
+    replica: Replica | None = field(default=None, init=False)
+    finding: Finding | None = field(default=None, init=False)  # What there is to say although it follows.
+    _own: OwnReader = field(init=False)
+    _verdict: Verdict | None = field(default=None, init=False)
+    _hopes_for_answer: bool = field(default=False, init=False)  # The remoting port may come up yet.
+    _watch: StallWatch | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._own = OwnReader(self.store)
+
+    async def run(self) -> None:
+        """Follow until it ends, which is always an HAError: HAUnfitError where haste is no cure."""
+        if self.store.flags.why_not_appendable:
+            raise HALogError(f"this log takes no bytes: {self.store.flags.why_not_appendable}")
+        await self._compare()
+        replica = await self._open()
+        try:
+            await self._take(replica)
+        except HADivergedError as error:
+            self.memory.unfit = await self._diverged(replica, error)
+            raise HAUnfitError(self.memory.unfit) from error
+        except HABadRecordError as error:
+            if self.memory.bad_places.note(error.phy_offset) < 2:
+                raise
+            found = await explain(error, self.peer, self.store.commit_log.file_size)
+            raise HAUnfitError(found) from error
+
+    async def _compare(self) -> None:
+        """Decide whether ours is a beginning of the master's log, and see to it if it may. Raises HAUnfitError."""
+        if self.peer is None:
+            return
+        while True:
+            self.entered("preflight")
+            comparison = Comparison(self._own, self.peer)
+            try:
+                verdict = await comparison.run(self.memory.proven)
+            except HAPeerError as error:
+                if self.memory.unfit is not None:
+                    raise HAUnfitError(self.memory.unfit) from error
+                self._hopes_for_answer = comparison.peer_log is None
+                return
+            self.memory.peer_log = verdict.peer
+            if verdict.proven_offset is not None:
+                self.memory.proven = Proven(verdict.peer.boot_ms, verdict.proven_offset)
+            if verdict.kind == "follow":
+                self._verdict, self.finding = verdict, verdict.finding
+                return
+            self.memory.unfit = verdict.finding
+            await self._repair(verdict)
+
+    async def _repair(self, verdict: Verdict) -> None:
+        """Do what is allowed. Raises HAUnfitError when nothing is, HALogError when it fails."""
+        assert verdict.finding is not None
+        repair = self.memory.resync.decide(verdict)
+        match repair:
+            case None:
+                raise HAUnfitError(verdict.finding)
+            case Refusal(why):
+                text = f"{verdict.finding.text}. haAutoResync does nothing here: {why}"
+                raise HAUnfitError(Finding(verdict.finding.kind, verdict.finding.offset, text))
+        self.entered("resyncing")
+        before = self.store.max_offset
+        try:
+            await self._carry_out(repair)
+        except (OSError, StoreError) as error:
+            raise HALogError(f"this log could not be made to fit the master's: {error}") from error
+        self.memory.resync.done(verdict)
+        self.memory.unfit = self.memory.proven = None
+        log.warning(
+            "haAutoResync: this log was made to fit its master's",
+            master=self.address,
+            ended_at=before,
+            ends_at=self.store.max_offset,
+            kept_in=str(self.store.config.root.expanduser() / "twinlog" / "divergent"),
+            why=repair.why,
+        )
+
+    async def _carry_out(self, repair: Repair) -> None:
+        match repair:
+            case Cut(offset, why):
+                await self.store.truncate(offset, why)
+            case BeginAnew(why):
+                await self.store.reset(why)
+
+    async def _open(self) -> Replica:
+        begin_at, overlap = 0, None
+        peer_log = self._verdict.peer if self._verdict is not None else None
+        if self.store.max_offset:
+            if self._verdict is None or self._verdict.compared != "digests":
+                overlap = await overlap_of(self._own, peer_log.min_offset if peer_log is not None else 0)
+            if self._verdict is None:
+                self.finding = not_compared(overlap.start if overlap is not None else self.store.max_offset)
+        elif peer_log is not None and self.peer is not None and not peer_log.is_twinlog:
+            begin_at = max(peer_log.min_offset, 0)
+            if begin_at == 0 < peer_log.max_offset:
+                await fetch_first_record(self.peer, self.store)
+        self.entered("connecting")
+        transport = await self._connect()
+        try:
+            await self._check_restart()
+        except BaseException:
+            await transport.aclose()
+            raise
+        self.replica = Replica(transport, self.store, self.config, overlap, begin_at)
+        self.entered("streaming")
+        return self.replica
+
+    async def _connect(self) -> Transport:
+        with trio.move_on_after(self.config.connect_timeout_ms / 1000):
+            return await self.connect(self.address)
+        raise HAConnectionLostError(f"cannot connect: no answer within {self.config.connect_timeout_ms} ms")
+
+    async def _check_restart(self) -> None:
+        """The connection stands: if the master is the process that was compared with now, it is for as long as that lasts."""
+        if self._verdict is None or self.peer is None:
+            return
+        try:
+            now = await answer_of(self.peer.log())
+        except HAPeerError as error:
+            raise HAConnectionLostError(f"the master's remoting port answers no more: {error}") from error
+        before = self._verdict.peer
+        if now.boot_ms != before.boot_ms or now.max_offset < min(before.max_offset, self.store.max_offset):
+            raise HAConnectionLostError("the master was started anew while the logs were compared")
+
+    async def _take(self, replica: Replica) -> None:
+        async with open_peer_nursery() as nursery:
+            nursery.start_soon(self._watch_task, replica)
+            await replica.run()
+
+    async def _watch_task(self, replica: Replica) -> None:
+        """See now and then whether the stream gets on. Raises HAUnfitError when it does not."""
+        heartbeat = self.config.send_heartbeat_interval_ms / 1000
+        self._watch = watch = StallWatch(trio.current_time(), replica.position, heartbeat)
+        fits = self.finding
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            position = replica.position
+            peer_log = await self._ask() if self._hopes_for_answer or watch.wants_peer(position) else None
+            if peer_log is not None and self._hopes_for_answer:
+                raise HAConnectionLostError("the master's remoting port answers now: the logs are compared first")
+            look = self._look(replica, position, peer_log)
+            found = watch.look(look)
+            if found is not None:
+                raise HAUnfitError(found)
+            self._note_dispatch(watch.dispatch(look), fits)
+            self.entered("streaming")
+
+    def _look(self, replica: Replica, position: int, peer_log: PeerLog | None) -> Look:
+        return Look(
+            now=trio.current_time(),
+            position=position,
+            frames=replica.frames,
+            last_read=replica.last_read,
+            max_offset=self.store.max_offset,
+            dispatched_offset=self.store.dispatched_offset,
+            comparing_to=replica.overlap.end if replica.overlap is not None and replica.is_comparing else None,
+            peer=peer_log,
+        )
+
+    def _note_dispatch(self, found: Finding | None, otherwise: Finding | None) -> None:
+        if found is not None and self.finding != found:
+            log.warning("the queues of this slave stand still", why=found.text)
+        self.finding = found or otherwise
+
+    async def _ask(self) -> PeerLog | None:
+        if self.peer is not None:
+            with suppress(HAPeerError):
+                self.memory.peer_log = await answer_of(self.peer.log(), LOOK_SECONDS)
+                return self.memory.peer_log
+        return None
+
+    async def _diverged(self, replica: Replica, error: HADivergedError) -> Finding:
+        assert replica.overlap is not None
+        offset = await self._own.last_record(replica.overlap.start, error.phy_offset + 1)
+        offset = error.phy_offset if offset is None else offset
+        return diverged_in_overlap(offset, self.store.max_offset, await self._own.record(offset))
+
+    def has_got_over(self, state: ClientState) -> bool:
+        """Whether an earlier state of this slave is behind it."""
+        replica = self.replica
+        if replica is None:
+            return False
+        if replica.received_bytes:
+            return True
+        if state == "stalled":
+            return self._watch is not None and self._watch.is_level
+        if replica.is_comparing:
+            return False
+        # A master that only closes late, at the second report, must not look like one that has forgiven.
+        settled = 2 * self.config.send_heartbeat_interval_ms / 1000 + REFUSED_WITHIN
+        return (
+            self._verdict is not None
+            or replica.overlap is not None
+            or replica.last_read > replica.connected_at + settled
+        )
+
+    def looks_refused(self, error: Exception) -> bool:
+        """Whether the master, asked for what follows our log, left at once: a RocketMQ master closes at the second report, after
+        a heartbeat; ours at the first one, without a word. Only for one that does not tell what it has.
+        """
+        replica = self.replica
+        if replica is None or self._verdict is not None or not isinstance(error, HAConnectionLostError):
+            return False
+        closed_after_report = trio.current_time() - replica.reported_at < REFUSED_WITHIN
+        is_new = not replica.received_bytes and self.store.max_offset > 0
+        return is_new and (closed_after_report or replica.frames == 0)
