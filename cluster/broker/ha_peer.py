@@ -20,6 +20,7 @@ from ha.peer import PeerLog, RangeDigests
 
 T = TypeVar("T")
 TIMEOUT_MS = 3_000
+DIGESTS_TIMEOUT_MS = 20_000  # It may have to read 16 MiB for an answer, and others may come first.
 HA_PORT_DISTANCE = 1  # Of RocketMQ's HA port above its remoting port; 4.9 has no other.
 
 
@@ -59,7 +60,8 @@ class RemotingPeer:
         """See ha.peer.Peer."""
         if self._known_rocketmq is not None:
             return None
-        return await self._ask(self._api.block_digests(self.address, start, end, blocks_per_digest=blocks_per_digest))
+        api = evolve(self._api, timeout_ms=DIGESTS_TIMEOUT_MS)
+        return await self._ask(api.block_digests(self.address, start, end, blocks_per_digest=blocks_per_digest))
 
     async def record(self, phy_offset: int) -> bytes | None:
         """See ha.peer.Peer."""

@@ -15,6 +15,7 @@ from cluster.broker.config import BrokerConfig
 from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
 from cluster.broker.consumer_offset import ConsumerOffsetManager
 from cluster.broker.delay_service import ScheduleMessageService
+from cluster.broker.ha_peer import Peers
 from cluster.broker.json_file import JsonFile
 from cluster.broker.lock_manager import RebalanceLockManager
 from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
@@ -89,6 +90,7 @@ class BrokerParts:
     transactions: TransactionCheckService = field(init=False)
     remoting: RemotingClient = field(factory=RemotingClient, init=False)
     registration: RegistrationService = field(init=False)
+    peers: Peers = field(init=False)  # For replication, to ask other members.
     slave_sync: SlaveSynchronize = field(init=False)
     slave_kinds: SlaveKinds = field(init=False)
     offset_moved: OffsetMovedEvents = field(factory=OffsetMovedEvents, init=False)
@@ -152,8 +154,13 @@ class BrokerParts:
 
     def _make_services(self, config: BrokerConfig) -> None:
         directory = self.store_config.root.expanduser() / "config"
+        self.peers = Peers(self.remoting, lambda: self.registration.master)
         self.ha = HAService(
-            self.store, self.ha_config, lambda: self.registration.members, lambda: self.registration.ask_members()
+            self.store,
+            self.ha_config,
+            lambda: self.registration.members,
+            lambda: self.registration.ask_members(),
+            peer_of=self.peers.peer_of,
         )
         self.schedule = ScheduleMessageService(
             store=self.store,
