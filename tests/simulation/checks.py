@@ -1,0 +1,243 @@
+"""What must hold: at each acknowledgement, at each cut, every half second, and when all is well again.
+
+What SEND_OK promises, by configuration (the level of plan.Config); each message is checked when its producer hears it:
+    L0          the master's log has the message. A kill keeps it, a power cut may take it, and then all behind it, too
+    ..+flush    the master's disk has it, name and content: no power cut takes it
+    L2          as many members as inSyncReplicas says have it, the master included, each slave counted once
+    L3          and each of those slaves has it on its disk
+A member that has something keeps it: over a kill everything, over a power cut what it said was flushed (Member._note_claim).
+"""
+
+from typing import TYPE_CHECKING
+
+import trio
+from attrs import define, field
+
+from store.commit_log import CommitLog
+from store.record_scan import scan_records
+from tests.simulation.ledger import Holder, Message, Violation, common
+from tests.simulation.plan import SLAVES
+
+if TYPE_CHECKING:
+    from tests.simulation.member import Member
+    from tests.simulation.world import World
+
+STALL_SECONDS = 40.0  # A slave that gets nothing for so long, with nothing in the way, must say why.
+REASONS = {"ahead", "diverged", "below min", "resyncing", "failed", "stalled"}  # States that explain an unequal log.
+
+
+# At each acknowledgement
+
+
+def acknowledgement(world: "World", message: Message) -> None:
+    """The producer may be told. Raises Violation."""
+    config, master = world.plan.config, world.members["m"]
+    if message.life != len(world.ledger.history.lives) - 1:
+        raise Violation(f"message {message.number} is acknowledged, but the master lost it")
+    if config.sync_flush and master.durable_end < message.end:
+        assert master.store is not None
+        master.prove_durable(master.store)
+        if master.durable_end < message.end:
+            raise Violation(
+                f"message {message.number} up to {message.end} is acknowledged as flushed, but on the master's disk is "
+                f"{master.durable_end}"
+            )
+    if not config.synchronous:
+        return
+    holders = [name for name in SLAVES if _held(world, name) >= message.end]
+    if 1 + len(holders) < config.need:
+        held = {name: _held(world, name) for name in SLAVES}
+        raise Violation(
+            f"message {message.number} up to {message.end} is acknowledged for {config.need} members at level "
+            f"{config.level}, but the slaves have {held}"
+        )
+
+
+def _held(world: "World", name: str) -> int:
+    holder = world.holder(name)
+    return holder.durable if world.plan.config.ack_flushed else holder.held
+
+
+# At each cut
+
+
+def truncation(world: "World", holder: Holder, offset: int) -> None:
+    """A slave may only cut what the master lacks, or all of a log that ends below the master's. Raises Violation."""
+    if not world.plan.config.auto_resync:
+        raise Violation(f"{holder.name} cuts its log at {offset} although nobody allowed that")
+
+
+# Now and then
+
+
+@define(eq=False)
+class Watch:
+    """Looks at everything every half second."""
+
+    world: "World"
+    _confirmed: int = 0
+    _voices: tuple[str, ...] = ()
+    _progress: dict[str, tuple[float, int]] = field(factory=dict)  # When nothing was in the way any more; log end then.
+
+    def look(self) -> None:
+        """Raises Violation."""
+        self._look_at_confirmed()
+        for name in SLAVES:
+            self._look_for_stall(self.world.members[name])
+
+    def _look_at_confirmed(self) -> None:
+        world, master = self.world, self.world.members["m"]
+        if not world.plan.config.synchronous or master.ha is None or not master.up:
+            self._confirmed, self._voices = 0, ()
+            return
+        transfer = master.ha.group_transfer
+        confirmed = transfer.confirmed_offset
+        voices = tuple(slave.address for slave in transfer.slaves if slave.counted)
+        if voices == self._voices and confirmed < self._confirmed:
+            raise Violation(f"the confirmed offset fell from {self._confirmed} to {confirmed} while {voices} lived")
+        truth = sorted((_held(world, name) for name in SLAVES), reverse=True)
+        if confirmed > truth[world.plan.config.need - 2]:
+            raise Violation(f"the confirmed offset is {confirmed}, but the slaves have {truth}")
+        self._confirmed, self._voices = confirmed, voices
+
+    def _look_for_stall(self, slave: "Member") -> None:
+        world, master = self.world, self.world.members["m"]
+        now, end = trio.current_time(), world.holder(slave.name).end
+        master_end = len(world.ledger.history.now)
+        clear = (
+            slave.up
+            and master.up
+            and world.network.is_clear(slave.ip, master.ip)
+            and slave.ha is not None
+            and slave.ha.client.master_address == master.address
+            and master.slow_until < now
+            and slave.slow_until < now
+            and world.name_server.up
+        )
+        since, before = self._progress.get(slave.name, (now, -1))
+        if not clear or end != before or end == master_end:
+            self._progress[slave.name] = (now, end)
+            return
+        if now - since > STALL_SECONDS:
+            assert slave.ha is not None
+            state = slave.ha.client.statistics()
+            if state.state not in REASONS or not (state.last_error or getattr(state, "finding", None)):
+                raise Violation(
+                    f"{slave.name} has stood at {end} of {master_end} for {now - since:.0f} s and says {state.state}, "
+                    f"{state.last_error}"
+                )
+
+
+# When all is well again
+
+
+def unequal(world: "World") -> list[str]:
+    """The slaves whose log is not the master's."""
+    found = []
+    now = world.ledger.history.now
+    for name in SLAVES:
+        holder = world.holder(name)
+        if not world.members[name].up or holder.end != len(now) or (now and not holder.is_of_present):
+            found.append(name)
+    return found
+
+
+def settled(world: "World") -> bool:
+    """Whether all live, with queues that are level with their logs."""
+    return all(
+        member.up and member.store is not None and member.store.dispatched_offset == member.store.max_offset
+        for member in world.members.values()
+    )
+
+
+def final(world: "World") -> None:
+    """All members are the same, or say truthfully why not; all that was promised is there. Raises Violation."""
+    for member in world.members.values():
+        if not member.up or member.store is None:
+            raise Violation(f"{member.name} is down after everything healed")
+        _check_queues(member)
+    for name in unequal(world):
+        _check_reason(world, world.members[name])
+    _check_answers(world)
+    _check_readable(world)
+
+
+def _check_reason(world: "World", slave: "Member") -> None:
+    assert slave.ha is not None
+    holder, now = world.holder(slave.name), world.ledger.history.now
+    state = slave.ha.client.statistics()
+    master_store = world.members["m"].store
+    assert master_store is not None
+    differs = holder.end > len(now) or not holder.is_of_present
+    below = bool(holder.end) and holder.end < master_store.min_offset
+    truths = {"ahead": differs, "diverged": differs, "below min": below}
+    if not truths.get(state.state, False):
+        raise Violation(
+            f"{slave.name} ends at {holder.end}, the master has {master_store.min_offset}..{len(now)}; its bytes are "
+            f"{'others' if not holder.is_of_present else 'the same'}; it says {state.state}, {state.last_error}"
+        )
+    if world.plan.config.auto_resync:
+        raise Violation(f"{slave.name} was to repair itself, but says {state.state}, {state.last_error}")
+
+
+def _check_answers(world: "World") -> None:
+    """Whoever waits longer than any limit will never be answered."""
+    master = world.members["m"]
+    for message in world.ledger.messages:
+        if len(message.answers) > 1:
+            raise Violation(f"message {message.number} was answered {message.answers}")
+    transfer = master.ha.group_transfer if master.ha is not None else None
+    if transfer is not None and transfer.waiting:
+        raise Violation(f"{transfer.waiting} messages still wait for an answer")
+
+
+def _check_readable(world: "World") -> None:
+    """What was acknowledged and never lost can be read where it was said to be, on every member that is the same."""
+    for member in world.members.values():
+        store = member.store
+        assert store is not None
+        if not member.is_master and member.name in unequal(world):
+            continue
+        for message in world.ledger.messages:
+            if not message.acked or message.life < 0 or message.phy_offset < store.min_offset:
+                continue
+            record = store.message_at(message.phy_offset)
+            if record is None or message.body not in bytes(record):
+                raise Violation(
+                    f"{member.name} has no message {message.number} at {message.phy_offset}, which was acknowledged"
+                )
+            topic, queue_id, number = message.queue
+            unit = store.queue(topic, queue_id).unit(number)
+            if unit is None or unit.phy_offset != message.phy_offset:
+                raise Violation(
+                    f"{member.name}: message {message.number} is not in its queue {message.queue}, but {unit}"
+                )
+
+
+def _check_queues(member: "Member") -> None:
+    """Queues are what a rebuild from the log would make of it, and every record is sound."""
+    store = member.store
+    assert store is not None
+    log: CommitLog = store.commit_log
+    at = log.min_offset
+    data = member.read_log(store, at, log.max_offset)
+    scan = scan_records(data, at, log.file_size, check_crc=True)
+    if scan.consumed < len(data) and not store.damaged.total:
+        raise Violation(
+            f"{member.name}: no record at {at + scan.consumed} of its log: {scan.error}, needs {scan.needed}"
+        )
+    ends: dict[tuple[str, int], int] = {}
+    for entry in scan.entries:
+        unit = store.queue(entry.topic, entry.queue_id).unit(entry.queue_offset)
+        if unit is None or (unit.phy_offset, unit.size) != (entry.phy_offset, entry.size):
+            raise Violation(
+                f"{member.name}: {entry.topic}-{entry.queue_id} says {unit} for the record at {entry.phy_offset}"
+            )
+        ends[entry.topic, entry.queue_id] = entry.queue_offset + 1
+    for (topic, queue_id), end in ends.items():
+        if store.queue(topic, queue_id).max_offset != end:
+            found = store.queue(topic, queue_id).max_offset
+            raise Violation(f"{member.name}: {topic}-{queue_id} ends at {found}, its records at {end}")
+
+
+__all__ = ["Watch", "acknowledgement", "common", "final", "settled", "truncation", "unequal"]

@@ -1,0 +1,102 @@
+"""Runs seeds. `python -m tests.simulation.simulate` is what scripts/simulate calls."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from unittest.mock import patch
+
+import trio
+from attrs import define, field, frozen
+
+import ha.service
+from tests.simulation import determinism, disk
+from tests.simulation.ledger import Violation
+from tests.simulation.plan import MEMBERS, Plan, draw
+from tests.simulation.world import World, collect_log
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """What a seed came to."""
+
+    seed: int
+    violation: str
+    trace_hash: str
+    events: int
+    acked: int
+    refused: int
+    messages: int
+    virtual_seconds: float
+    lines: tuple[str, ...] = field(repr=False)
+
+
+@define(eq=False)
+class _NoListener:
+    """In place of ha.accept's listening socket: connections come over the simulated network."""
+
+    host: str
+    port: int
+    take: Callable[..., None]
+
+    async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
+        task_status.started(self.port)
+        await trio.sleep_forever()
+
+
+@contextmanager
+def _scratch_directory() -> Iterator[None]:
+    """Work in a directory of memory; members' directories are relative to it, so that no path depends on the process."""
+    before = os.getcwd()
+    base = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    directory = tempfile.mkdtemp(prefix="twinlog-simulation-", dir=base)
+    os.chdir(directory)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        shutil.rmtree(directory)
+
+
+def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManager[object] | None = None) -> Outcome:
+    """Run one seed; `hole` is a fault that is put into the product for it."""
+    import random
+
+    plan = plan or draw(seed)
+    ends: list[float] = []
+    with _scratch_directory(), contextlib.ExitStack() as stack:
+        stack.enter_context(patch.object(ha.service, "AcceptSocketService", _NoListener))
+        stack.enter_context(hole or nullcontext())
+        rngs = {name: random.Random(f"disk {name} {seed}") for name in MEMBERS}
+        disks = {name: disk.Disk(name, rngs[name], plan.config.sector) for name in MEMBERS}
+        world = World(plan, disks)
+        collect_log(world)
+        violation = ""
+
+        async def main() -> None:
+            try:
+                await world.run()
+            finally:
+                ends.append(trio.current_time())
+
+        try:
+            with disk.bounds(disks):
+                determinism.run(main, seed)
+        except Violation as found:
+            violation = str(found)
+        except BaseExceptionGroup as group:
+            violation = "the simulation itself failed: " + "".join(traceback.format_exception(group))
+    return Outcome(
+        seed=seed,
+        violation=violation,
+        trace_hash=world.trace_hash,
+        events=len(plan.events),
+        acked=world.ledger.acked,
+        refused=world.ledger.refused,
+        messages=len(world.ledger.messages),
+        virtual_seconds=ends[0] if ends else 0.0,
+        lines=tuple(world.lines),
+    )
