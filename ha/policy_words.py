@@ -112,6 +112,8 @@ def configured_warnings(rule: AckRule, *, synchronous: bool) -> list[str]:
 
 def _warnings(master: MasterSide, rule: AckRule, decision: Decision, alive: int) -> list[str]:
     warnings = configured_warnings(rule, synchronous=master.synchronous)
+    if not master.synchronous:
+        return warnings
     if decision.verdict is Verdict.REFUSE:
         warnings.append(
             f"messages are refused: {alive} in sync, the master included, and "
@@ -121,7 +123,7 @@ def _warnings(master: MasterSide, rule: AckRule, decision: Decision, alive: int)
         asked = "no slave is asked" if decision.need == 1 else f"{_number(decision.need - 1)} must hold a message"
         warnings.append(
             f"enableAutoInSyncReplicas has lowered inSyncReplicas={rule.in_sync_replicas} to {decision.need}, "
-            f"as {alive} are in sync: {asked}. Bring a slave back, or set minInSyncReplicas"
+            f"with {alive} in sync: {asked}. Bring a slave back, or set minInSyncReplicas"
         )
     elif decision.verdict is Verdict.NOT_AVAILABLE:
         warnings.append(
