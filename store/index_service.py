@@ -159,10 +159,11 @@ class IndexService:
         self._wakeup.set()
 
     async def note_cut(self, phy_offset: int) -> None:
-        """See to it that a crash does not bring back what truncate() was told to forget. Raises OSError."""
+        """As truncate(), and a crash does not bring it back. Raises OSError."""
         async with self._note_lock:
             self._has_note = True
             await trio.to_thread.run_sync(lower_note, self.note_path, phy_offset)
+            self.truncate(phy_offset)  # Once more: only who becomes level now removes the note.
 
     @property
     def _is_cut(self) -> bool:

@@ -1,0 +1,90 @@
+"""Stores to cut: a slave with what a master sent it, and what is to be found in it."""
+
+from pathlib import Path
+
+from attrs import frozen
+
+from store.config import BrokerRole, StoreConfig
+from store.message_store import MessageStore
+from store.record_scan import DispatchEntry, scan_records
+from tests.store.records import put_message
+
+FILE_SIZE, QUEUE_FILE_SIZE = 1 << 14, 400
+NOW = 1_700_000_000_000
+
+
+def opened(root: Path, role: BrokerRole, clock: list[int], **more: object) -> MessageStore:
+    """A store with small files, loaded but not run."""
+    small = {
+        "mapped_file_size_commit_log": FILE_SIZE,
+        "mapped_file_size_consume_queue": QUEUE_FILE_SIZE,
+        "max_hash_slot_num": 100,
+        "max_index_num": 40,
+    }
+    store = MessageStore(StoreConfig(root=root, broker_role=role, **(small | more)), now_ms=lambda: clock[0])
+    store.load()
+    return store
+
+
+@frozen
+class History:
+    """A log as a master wrote it, from byte `start` on."""
+
+    start: int
+    data: bytes
+    entries: list[DispatchEntry]
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.data)
+
+    @property
+    def boundaries(self) -> list[int]:
+        """Where records and blanks begin, and files."""
+        found = {self.start, self.end}
+        for entry in self.entries:
+            found |= {entry.phy_offset, entry.phy_offset + entry.size}
+        return sorted(found | set(range(-(-self.start // FILE_SIZE) * FILE_SIZE, self.end, FILE_SIZE)))
+
+    def below(self, offset: int) -> "History":
+        entries = [entry for entry in self.entries if entry.phy_offset < offset]
+        return History(self.start, self.data[: offset - self.start], entries)
+
+
+def history(root: Path, *, seed: int = 0, count: int = 60) -> History:
+    """Messages of some queues, with keys, in a few files; one queue begins late."""
+    clock = [NOW]
+    store = opened(root, BrokerRole.ASYNC_MASTER, clock)
+    for number in range(count):
+        clock[0] += 1_000
+        topic = "Late" if number == count * 2 // 3 else f"T{number % 3}"
+        properties = f"KEYS\x01k{number}\x02UNIQ_KEY\x01{seed}-{number}\x02TAGS\x01tag{number % 2}".encode()
+        body = bytes([65 + (seed + number) % 26]) * (100 + (seed * 37 + number * 211) % 1500)
+        store.put([put_message(topic, body, queue_id=number % 2, properties=properties)])
+    data = b"".join(file.path.read_bytes() for file in store.commit_log.files.files)[: store.max_offset]
+    entries: list[DispatchEntry] = []
+    at = 0
+    while at < len(data):
+        scan = scan_records(data[at:], at, FILE_SIZE, check_crc=True)
+        entries += scan.entries
+        at += scan.consumed
+    store._release()
+    return History(0, data, entries)
+
+
+def open_slave(root: Path, **more: object) -> MessageStore:
+    return opened(root, BrokerRole.SLAVE, [NOW], **more)
+
+
+def feed(store: MessageStore, what: History) -> None:
+    """As a slave gets it; what it has already is left out."""
+    begin = store.max_offset
+    entries = [entry for entry in what.entries if entry.phy_offset >= begin]
+    store.append_replicated(what.data[begin - what.start :], entries)
+    store.dispatch_pending()
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    """By path, what lies in a directory and is not all zero."""
+    files = {path: path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+    return {str(path.relative_to(directory)): data for path, data in files.items() if data.strip(b"\0")}

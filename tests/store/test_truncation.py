@@ -1,0 +1,341 @@
+"""A slave's log is cut while it is in use: nothing of what was cut is served, found or comes back, whatever happens."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import trio
+
+from store.config import BrokerRole
+from store.errors import StoreDirectoryError, StoreError, StoreNotWritableError
+from store.get_message import GetStatus
+from store.message_store import MessageStore
+from store.offline.directory import DirectoryOptions, StoreDirectory
+from store.offline.dump import Selection, dump
+from store.truncate_intent import NAME
+from tests.store.cutting import FILE_SIZE, NOW, History, content, feed, history, open_slave, opened
+from tests.store.offline.killing import killed_at
+from tests.store.test_flush import settled
+
+STEPS = ((os, "link"), (os, "unlink"), (os, "replace"), (os, "pwrite"), (os, "ftruncate"))
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory) -> History:
+    return history(tmp_path_factory.mktemp("old"))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory) -> History:
+    """Another history, whose records have other lengths."""
+    return history(tmp_path_factory.mktemp("other"), seed=5, count=30)
+
+
+@pytest.fixture(scope="module")
+def slave_directory(tmp_path_factory, old) -> Path:
+    """A slave that has all of the old history, after a clean stop."""
+    return made(tmp_path_factory.mktemp("slave") / "store", old)
+
+
+def made(root: Path, what: History) -> Path:
+    async def make():
+        store = open_slave(root)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(store.run)
+            feed(store, what)
+            await settled(lambda: store.index.is_level and store.index.phy_offset == what.end)
+            nursery.cancel_scope.cancel()
+        await store.close()
+
+    trio.run(make)
+    return root
+
+
+def check_is(store: MessageStore, what: History) -> None:
+    """The store holds just this, and nothing else lies in its log on the disk."""
+    assert (store.max_offset, store.dispatched_offset) == (what.end, what.end)
+    assert store.flushed_offset <= what.end
+    units = {}
+    for topic, queue_id, queue in store.queues():
+        for number in range(queue.min_offset, queue.max_offset):
+            if not (unit := queue.unit(number)).is_blank:
+                units[topic, queue_id, number] = unit[:2]
+    assert units == {tuple(entry[:3]): (entry.phy_offset, entry.size) for entry in what.entries}
+    files = sorted((store.config.root / "commitlog").iterdir())
+    data = b"".join(path.read_bytes() for path in files)
+    assert data[: len(what.data)] == what.data
+    assert not data[len(what.data) :].strip(b"\0")
+    assert len(files) == -(-len(what.data) // FILE_SIZE)
+
+
+def check_kept(root: Path, what: History, offset: int) -> None:
+    """What was cut can be read with the tools for logs."""
+    (path,) = (root / "twinlog/divergent").iterdir()
+    assert path.name == f"{offset:020d}-{what.end - offset}"
+    with StoreDirectory.open(path, DirectoryOptions(log_file_size=FILE_SIZE)) as directory:
+        found = [message.phy_offset for message in dump(directory.log, Selection(from_offset=offset))]
+    assert found == [entry.phy_offset for entry in what.entries if entry.phy_offset >= offset]
+
+
+async def test_everything_ends_at_the_cut(tmp_path, old, slave_directory):
+    """At each record, blank and file; and the store goes on from there with another history, stopped and started."""
+    for offset in old.boundaries[:-1]:
+        root = shutil.copytree(slave_directory, tmp_path / str(offset))
+        store = open_slave(root)
+        told = []
+        store.on_truncate.append(lambda phy_offset, store=store, told=told: told.append((phy_offset, store.max_offset)))
+        await store.truncate(offset, "a test")
+        assert told == [(offset, offset)]
+        assert not (root / "twinlog" / NAME).exists()
+        check_is(store, old.below(offset))
+        check_kept(root, old, offset)
+        for entry in old.entries:
+            assert (store.message_at(entry.phy_offset) is not None) == (entry.phy_offset < offset)
+        (kept,) = store.statistics().divergent
+        assert (kept.first, kept.size, kept.why) == (offset, old.end - offset, "a test")
+        await store.close()
+        store = open_slave(root)
+        check_is(store, old.below(offset))
+        feed(store, old)
+        check_is(store, old)
+        await store.close()
+        shutil.rmtree(root)
+
+
+async def test_queues_and_index_are_those_of_a_slave_that_never_had_more(tmp_path, old, slave_directory):
+    for number, offset in enumerate(old.boundaries[:-1:5]):
+        root = shutil.copytree(slave_directory, tmp_path / f"cut{number}")
+        fresh = tmp_path / f"fresh{number}"
+        store = open_slave(root)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(store.run)
+            await store.truncate(offset, "a test")
+            await settled(lambda store=store, offset=offset: store.index.is_level and store.index.phy_offset == offset)
+            assert not (root / "twinlog/index-behind").exists()
+            for entry in old.entries[::7]:
+                key = entry.properties.split(b"\x02")[0].split(b"\x01")[1].decode()
+                found = await store.index.find(entry.topic, key, 32, 0, 1 << 62)
+                assert (entry.phy_offset in found) == (entry.phy_offset < offset)
+            nursery.cancel_scope.cancel()
+        await store.close()
+        await trio.to_thread.run_sync(made_elsewhere, fresh, old.below(offset))
+        assert content(root / "consumequeue") == content(fresh / "consumequeue")
+        indexes = [list(content(each / "index").values()) for each in (root, fresh)]
+        assert indexes[0] == indexes[1]
+
+
+def made_elsewhere(root: Path, what: History) -> None:
+    made(root, what)
+
+
+@pytest.mark.parametrize("inside", [1, 4, 88, -1])
+async def test_a_log_is_not_cut_inside_of_a_record(tmp_path, old, slave_directory, inside):
+    store = open_slave(shutil.copytree(slave_directory, tmp_path / "store"))
+    for entry in (old.entries[0], old.entries[20], old.entries[-1]):
+        offset = entry.phy_offset + (inside if inside > 0 else entry.size - 1)
+        with pytest.raises(
+            StoreError, match=f"cannot be cut at {offset}: that is inside of the record at {entry.phy_offset}"
+        ):
+            await store.truncate(offset, "a test")
+    for offset in (-1, old.end + 1):
+        with pytest.raises(StoreError, match=f"cannot be cut at {offset}: it holds bytes 0 to {old.end}"):
+            await store.truncate(offset, "a test")
+    await store.truncate(old.end, "nothing to cut")
+    assert not (store.config.root / "twinlog/divergent").exists()
+    check_is(store, old)
+    assert store.flags.why_not_appendable == ""
+    await store.close()
+
+
+async def test_a_masters_log_is_not_cut(tmp_path, old, slave_directory):
+    store = opened(shutil.copytree(slave_directory, tmp_path / "store"), BrokerRole.ASYNC_MASTER, [NOW])
+    for cut in (store.truncate(0, "a test"), store.reset("a test")):
+        with pytest.raises(StoreError, match="only a slave's log is cut"):
+            await cut
+    check_is(store, old)
+    await store.close()
+
+
+async def test_the_other_history_takes_its_place(tmp_path, old, other, slave_directory):
+    """With services running, pulls in the hands of consumers, and the index following; then a crash."""
+    root = shutil.copytree(slave_directory, tmp_path / "store")
+    store = open_slave(root)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(store.run)
+        held = store.get_message("T0", 0, 0, 32, None)
+        assert held.status is GetStatus.FOUND
+        first = bytes(held.buffers[0])
+        with trio.fail_after(30):
+            await store.truncate(0, "another history")
+        assert store.get_message("T0", 0, 0, 32, None).status is GetStatus.NO_MESSAGE_IN_QUEUE
+        assert bytes(held.buffers[0]) == first  # Its file is gone, not made zero.
+        feed(store, other)
+        check_is(store, other)
+        await settled(lambda: store.index.is_level and store.index.phy_offset == other.end)
+        await store.flush()
+        nursery.cancel_scope.cancel()
+    crashed = shutil.copytree(root, tmp_path / "crashed")
+    await store.close()
+    for each in (root, crashed):
+        store = open_slave(each)
+        check_is(store, other)
+        store._release()
+
+
+async def test_who_reads_what_is_cut_is_given_time(tmp_path, old, slave_directory, autojump_clock):
+    """Bytes that somebody holds a view of become zero only after two seconds, which end as soon as he is done."""
+    store = open_slave(shutil.copytree(slave_directory, tmp_path / "store"))
+    entry, cut = old.entries[-1], old.entries[-3].phy_offset
+    view = store.message_at(entry.phy_offset)
+    record = bytes(view)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.truncate, cut, "a test")
+        while store.max_offset != cut:
+            await trio.lowlevel.checkpoint()
+        await trio.sleep(1)
+        assert bytes(view) == record
+        assert store.message_at(entry.phy_offset) is None
+        assert store.max_offset == cut
+        with pytest.raises(StoreNotWritableError, match="the log is being cut"):
+            feed(store, old)
+    assert not bytes(view).strip(b"\0")
+    check_is(store, old.below(cut))
+    await store.close()
+
+
+def cut(store: MessageStore, offset: int | None) -> None:
+    """None: the log begins anew."""
+    if offset is None:
+        trio.run(store.reset, "a test")
+    else:
+        trio.run(store.truncate, offset, "a test")
+
+
+@pytest.mark.parametrize("where", ["in the last file", "in an early file", "at a file", "at the start", "anew"])
+def test_a_kill_at_any_step_leaves_one_of_two_logs(tmp_path, old, slave_directory, monkeypatch, where):
+    """Before the cut is decided the log is as it was; afterwards the next start finds it cut, and only that."""
+    offset = {
+        "in the last file": old.entries[-2].phy_offset,
+        "in an early file": old.entries[5].phy_offset,
+        "at a file": FILE_SIZE,
+        "at the start": 0,
+        "anew": None,
+    }[where]
+    after = old.below(offset or 0)
+    step, ends = 0, []
+    while True:
+        root = shutil.copytree(slave_directory, tmp_path / str(step))
+        store = open_slave(root)
+        was_killed = killed_at(step, lambda store=store: cut(store, offset), monkeypatch, *STEPS)
+        store._release()
+        for _ in range(2):  # The second one finds nothing left to do.
+            store = open_slave(root)
+            ends.append(store.max_offset)
+            check_is(store, old if store.max_offset == old.end else after)
+            assert not (root / "twinlog" / NAME).exists()
+            assert not list((root / "twinlog").glob("divergent/*.new"))
+            store._release()
+        assert ends[-1] == ends[-2]
+        if ends[-1] < old.end:
+            check_kept(root, old, offset or 0)
+        shutil.rmtree(root)
+        step += 1
+        if not was_killed:
+            break
+    assert step > 15
+    assert ends == sorted(ends, reverse=True)  # Once it is decided it stays so.
+    assert {ends[0], ends[-1]} == {old.end, after.end}
+
+
+@pytest.mark.parametrize("offset_of", [-2, 5])
+def test_a_start_that_is_killed_while_it_finishes_a_cut_finishes_it_the_next_time(
+    tmp_path, old, slave_directory, monkeypatch, offset_of
+):
+    offset = old.entries[offset_of].phy_offset
+    begun = begin(shutil.copytree(slave_directory, tmp_path / "begun"), offset, monkeypatch)
+    step = 0
+    while True:
+        root = shutil.copytree(begun, tmp_path / str(step))
+        was_killed = killed_at(step, lambda root=root: open_slave(root), monkeypatch, *STEPS)
+        store = open_slave(root)
+        check_is(store, old.below(offset))
+        check_kept(root, old, offset)
+        store._release()
+        step += 1
+        if not was_killed:
+            break
+    assert step > 10
+
+
+def begin(root: Path, offset: int, monkeypatch) -> Path:
+    """A directory in which a cut is decided, and no more."""
+    for step in range(100):
+        trial = shutil.copytree(root, root.with_name(f"{root.name}{step}"))
+        store = open_slave(trial)
+        assert killed_at(step, lambda store=store: cut(store, offset), monkeypatch, *STEPS)
+        store._release()
+        if (trial / "twinlog" / NAME).exists():
+            return trial
+    raise AssertionError
+
+
+def test_a_note_that_cannot_be_read_stops_the_start(tmp_path, old, slave_directory, monkeypatch):
+    root = begin(shutil.copytree(slave_directory, tmp_path / "store"), old.entries[5].phy_offset, monkeypatch)
+    note = root / "twinlog" / NAME
+    raw = note.read_bytes()
+    for damaged in (b"", raw[:20], raw[:-1], raw[:30] + b"x" + raw[31:]):
+        note.write_bytes(damaged)
+        with pytest.raises(StoreDirectoryError, match="says that the log was being cut, but not where"):
+            open_slave(root)
+    note.write_bytes(raw)
+    store = open_slave(root)
+    check_is(store, old.below(old.entries[5].phy_offset))
+    store._release()
+
+
+def test_what_somebody_wrote_since_is_not_cut(tmp_path, old, other, slave_directory, monkeypatch):
+    """RocketMQ, say, that was started on the directory: it knows nothing of our note."""
+    root = begin(shutil.copytree(slave_directory, tmp_path / "store"), old.entries[5].phy_offset, monkeypatch)
+    last = sorted((root / "commitlog").iterdir())[-1]
+    with last.open("r+b") as file:
+        file.seek(old.end % FILE_SIZE)
+        file.write(b"more")
+    with pytest.raises(StoreDirectoryError, match="somebody wrote behind its old end"):
+        open_slave(root)
+
+
+async def test_a_log_that_begins_anew_is_another_masters(tmp_path, old, other, slave_directory):
+    """It may even begin later than it did."""
+    for start in (0, 3 * FILE_SIZE):
+        root = shutil.copytree(slave_directory, tmp_path / str(start))
+        store = open_slave(root)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(store.run)
+            await store.reset("another master")
+            check_is(store, old.below(0))
+            assert store.commit_log.next_queue_offsets == dict.fromkeys(store.commit_log.next_queue_offsets, 0)
+            check_kept(root, old, 0)
+            store.start_at(start)
+            what = later(other, start)
+            feed(store, what)
+            assert (store.min_offset, store.max_offset) == (start, what.end)
+            await settled(lambda store=store, what=what: store.index.is_level and store.index.phy_offset == what.end)
+            while await store.digest.advance():
+                pass
+            assert (store.digest.digests.start, store.digest.digests.end) == (start, what.end // 65536 * 65536 or start)
+            nursery.cancel_scope.cancel()
+        await store.close()
+        store = open_slave(root)
+        assert (store.min_offset, store.max_offset) == (start, what.end)
+        units = sum(queue.max_offset - queue.min_offset for _, _, queue in store.queues())
+        assert units == len(what.entries)
+        store._release()
+
+
+def later(what: History, start: int) -> History:
+    """The same messages in a log that begins elsewhere."""
+    data = bytearray(what.data)
+    for entry in what.entries:
+        data[entry.phy_offset + 28 : entry.phy_offset + 36] = (start + entry.phy_offset).to_bytes(8)
+    return History(start, bytes(data), [entry._replace(phy_offset=start + entry.phy_offset) for entry in what.entries])
