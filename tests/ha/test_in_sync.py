@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.in_sync import InSync
+from ha.in_sync import InSync, Limits, Slave
 
 
 def in_sync(*ips: str) -> InSync:
@@ -99,3 +99,103 @@ def test_never_more_voices_than_registered_slaves(steps):
         acks = sorted((slave.ack_offset for slave in counted), reverse=True)
         assert [table.held_by(slaves) for slaves in range(1, 6)] == (acks + [0] * 5)[:5]
         assert table.push2_slave_max_offset == max(acks, default=0)
+
+
+# In sync, suspended, stalled. The log ends at `end`; times are seconds.
+
+
+def one_slave(*, ack: int = 0, end: int = 0, now: float = 0.0, **limits: float) -> InSync:
+    table = InSync(Limits(**limits))
+    table.members_changed(["10.0.0.1"])
+    table.join("slave", "10.0.0.1:1", "10.0.0.1", ack, end=end, now=now)
+    return table
+
+
+def look(table: InSync, end: int, now: float) -> Slave:
+    return table.slaves(end, now)["slave"]
+
+
+def test_a_slave_that_holds_everything_is_in_sync_at_once_and_another_when_it_is_level():
+    assert one_slave(ack=500, end=500).in_sync(500, 0.0) == 1
+    table = one_slave(ack=100, end=500)
+    assert (table.in_sync(500, 0.0), look(table, 500, 0.0).reason) == (0, "has not been level since it connected")
+    assert not table.acknowledge("slave", 499)
+    assert table.acknowledge("slave", 500)
+    assert (table.in_sync(600, 0.1), table.in_sync(500, 0.1)) == (1, 1)
+
+
+def test_in_sync_by_bytes():
+    table = one_slave(ack=500, end=500, gap_max=100)
+    assert (table.in_sync(599, 1.0), table.in_sync(600, 1.0)) == (1, 0)
+    assert look(table, 600, 1.0).reason == "100 bytes or more behind"
+
+
+def test_in_sync_by_time():
+    """It has held the whole log within the last 15 s, whatever was appended since: how much it lacks says nothing."""
+    table = one_slave(ack=500, end=500)
+    for second in range(1, 60):  # Half a second behind all the time.
+        assert table.in_sync(500 + second * 100, float(second)) == 1
+        table.tick(500 + second * 100, float(second))
+        table.acknowledge("slave", 500 + second * 100)
+    for second in range(60, 100):  # Now it stands still.
+        table.tick(500 + second * 100, float(second))
+        assert table.in_sync(500 + second * 100, float(second)) == (second <= 59 + 15)
+    assert look(table, 20_000, 100.0).stalled
+
+
+def test_an_idle_log_leaves_everybody_in_sync():
+    table = one_slave(ack=500, end=500)
+    assert table.in_sync(500, 1e6) == 1
+    assert look(table, 500, 1e6).reason == ""
+
+
+def test_suspended_after_three_deadlines_in_a_row_and_until_it_is_level():
+    table = one_slave(ack=500, end=500)
+    assert [table.missed(600, end=700, now=3.0) for _ in range(2)] == [False, False]
+    assert not table.missed(500, end=700, now=3.1)  # It had that one: the row is broken.
+    assert [table.missed(600, end=700, now=4.0) for _ in range(3)] == [False, False, True]
+    assert (table.counted, table.eligible, table.in_sync(700, 4.0)) == (1, 0, 0)
+    assert (table.reach(1), table.held_by(1)) == (0, 500), "nobody waits for it, but what it holds counts"
+    assert "missed 3 deadlines" in look(table, 700, 4.0).reason
+    assert not table.acknowledge("slave", 650)
+    assert table.held_by(1) == 650
+    assert table.acknowledge("slave", 700)
+    assert (table.eligible, table.in_sync(750, 5.0), look(table, 750, 5.0).suspended) == (1, 1, False)
+
+
+def test_a_suspended_slave_that_stays_behind_is_not_let_in_again():
+    """It has the log's end of 2 s ago all the time, and producers would wait that long each time."""
+    table = one_slave(ack=0, end=0)
+    for _ in range(3):
+        table.missed(100, end=100, now=0.0)
+    for second in range(1, 30):
+        table.tick(second * 100, float(second))
+        table.acknowledge("slave", max(second - 2, 0) * 100 - 1)
+        assert look(table, second * 100, float(second)).suspended
+    table.tick(3000, 30.0)
+    table.tick(3000, 32.0)
+    assert table.acknowledge("slave", 3000)
+
+
+def test_a_slave_comes_back_as_suspended_as_it_left_unless_it_holds_everything():
+    table = one_slave(ack=0, end=0)
+    for _ in range(3):
+        table.missed(100, end=100, now=0.0)
+    table.leave("slave")
+    table.join("slave", "10.0.0.1:2", "10.0.0.1", 50, end=100, now=1.0)
+    assert table.suspended == {"10.0.0.1:2"}
+    table.leave("slave")
+    table.join("slave", "10.0.0.1:3", "10.0.0.1", 100, end=100, now=2.0)
+    assert table.suspended == frozenset()
+
+
+def test_stalled_is_who_lacks_bytes_and_acknowledges_none():
+    table = one_slave(ack=0, end=0, stalled_seconds=10.0)
+    for second in range(20):  # Slow, but it moves.
+        table.acknowledge("slave", second)
+        table.tick(10_000, float(second))
+    assert not look(table, 10_000, 20.0).stalled
+    assert not look(table, 10_000, 29.0).stalled
+    assert look(table, 10_000, 29.1).stalled
+    assert look(table, 10_000, 29.1).reason.startswith("stalled: 9981 bytes to go, and no acknowledgement for 10 s")
+    assert not look(table, 19, 1000.0).stalled, "it has all there is"
