@@ -162,7 +162,7 @@ class HAConfig:
         BODY_SIZE_MAX, key="haReceiveBodySizeMax", doc="largest frame that a slave takes", validator=_POSITIVE
     )
     receive_buffer_size: int = option(
-        1024 * 1024,  # Larger ones are slower: what was received has left the processor cache when it is verified.
+        4 * 1024 * 1024,
         key="haReceiveBufferSize",
         doc="what a slave takes from the socket at once; grows for larger records",
         validator=validators.ge(4096),

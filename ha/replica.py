@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define, field
 
+from ha.bulk_writer import BulkWriter
 from ha.config import AckMode, HAConfig
 from ha.errors import HABadRecordError, HAConnectionLostError, HALogError
 from ha.log import ReplicatedStore
@@ -26,7 +27,8 @@ from store.wakeup import Wakeup
 if TYPE_CHECKING:
     from store.column_scan import ColumnScan
 
-BULK_SIZE = 256 * 1024  # Bytes that arrived together. To verify so many in columns takes half the time.
+# Bytes that arrived together. So many are verified in columns, which takes half the time; and so many are written in a thread.
+BULK_SIZE, IN_THREAD_SIZE = 256 * 1024, 1024 * 1024
 
 
 @define(eq=False)
@@ -47,11 +49,13 @@ class Replica:
     connected_at: float = field(factory=trio.current_time, init=False)
     last_read: float = field(factory=trio.current_time, init=False)
     _reader: BatchReader = field(init=False)
+    _bulk: BulkWriter = field(init=False)
     _needed: int = field(default=0, init=False)  # Bytes of the record that has begun, once known.
     _reporting: bool = field(default=False, init=False)
     _report_due: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._bulk = BulkWriter(self.store, self._appended)
         self._reader = BatchReader(
             # RocketMQ's rule: a log that ends at 0 begins wherever the master does.
             next_offset=(self.overlap.start if self.overlap is not None else self.store.max_offset or self.begin_at)
@@ -85,6 +89,7 @@ class Replica:
         try:
             async with open_peer_nursery() as nursery:
                 nursery.start_soon(self._watch_task)
+                nursery.start_soon(self._bulk.run)
                 await self._request()  # At once: RocketMQ's own slave waits 5 s.
                 if self._acks_flushed:
                     nursery.start_soon(self._flushed_task)
@@ -98,22 +103,50 @@ class Replica:
             if size == 0:
                 raise HAConnectionLostError("the master closed the connection")
             self.last_read = trio.current_time()
-            if not self._take(size):
-                continue
-            if self._acks_flushed:
-                self.store.flusher.request()
-            else:
-                await self._report()
+            if await self._take(size):
+                await self._acknowledge()
 
-    def _take(self, size: int) -> bool:
+    async def _acknowledge(self) -> None:
+        """Tell the master of what is in the log now, or have it brought to the disk first."""
+        if self._acks_flushed:
+            self.store.flusher.request()
+        else:
+            await self._report()
+
+    async def _take(self, size: int) -> bool:
         """Take what arrived; True when there is more to acknowledge."""
         before, was_comparing = self.received_bytes, self.is_comparing
         try:
             self._reader.received(size)
         finally:  # What came in order before a bad frame is good.
             if self._reader.staged_size >= max(self._needed, 1):
-                self._append()
+                await self._append_staged()
         return self.received_bytes > before or was_comparing
+
+    async def _append_staged(self) -> None:
+        """Append what is staged, in a thread where that is much."""
+        if self._reader.staged_size >= IN_THREAD_SIZE and not self.is_comparing and await self._append_in_thread():
+            return
+        if self._bulk.is_busy:
+            await self._bulk.idle()
+        self._append()
+
+    async def _append_in_thread(self) -> bool:
+        """False when what is staged, or a part of it, is not sound, or not whole."""
+        reader, store = self._reader, self.store
+        offset, staged = reader.staged_offset, reader.staged
+        scan = _scan_columns(staged, offset, reader.file_size, store.delays_ms)
+        if scan.error is not None or not scan.consumed:
+            return False
+        self._needed = scan.needed
+        await self._bulk.idle()
+        self._bulk.begin(offset, reader.hand_over(scan.consumed, self._bulk.spare), scan.consumed, scan.entries)
+        reader.reserve(scan.needed)
+        return True
+
+    async def _appended(self, size: int) -> None:
+        self.received_bytes += size
+        await self._acknowledge()
 
     def _append(self) -> None:
         reader, store = self._reader, self.store
@@ -202,8 +235,12 @@ class Replica:
 
 
 def _scan(data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, ...]) -> "Scan | ColumnScan":
-    if len(data) < BULK_SIZE:
-        return scan_records(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
+    if len(data) >= BULK_SIZE:
+        return _scan_columns(data, offset, file_size, delays_ms)
+    return scan_records(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
+
+
+def _scan_columns(data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, ...]) -> "ColumnScan":
     from store.column_scan import scan_columns  # Brings numpy along.
 
     return scan_columns(data, offset, file_size, check_crc=True, delays_ms=delays_ms)

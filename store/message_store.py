@@ -121,6 +121,7 @@ class MessageStore:
     _putter: PutService = field(init=False)
     _lock_fd: int = field(default=-1, init=False)
     _gets: int = field(default=0, init=False)
+    _writing: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a thread appends.
 
     def __attrs_post_init__(self) -> None:
         config = self.config
@@ -384,16 +385,32 @@ class MessageStore:
 
         Raises StoreNotWritableError; nothing of `data` counts as written then.
         """
+        self._check_replica()
+        try:
+            self.commit_log.append_raw(data)
+        except OSError as error:
+            raise self._not_written(error) from error
+        self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
+
+    async def append_replicated_in_thread(self, data: memoryview, entries: "Columns") -> None:
+        """The same for many records: while they are written, other tasks have their turn. One call at a time."""
+        async with self._writing:
+            self._check_replica()
+            try:
+                await self.commit_log.append_raw_in_thread(data)
+            except OSError as error:
+                raise self._not_written(error) from error
+            self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
+
+    def _check_replica(self) -> None:
         if self.config.broker_role is not BrokerRole.SLAVE:
             raise StoreNotWritableError("this broker is a master, whose log is written by producers only")
         if self.flags.why_not_appendable:
             raise StoreNotWritableError(self.flags.why_not_appendable)
-        try:
-            self.commit_log.append_raw(data)
-        except OSError as error:
-            self._refusal.refused("writing the commit log", error)
-            raise StoreNotWritableError(self.flags.why_not_appendable) from error
-        self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
+
+    def _not_written(self, error: OSError) -> StoreNotWritableError:
+        self._refusal.refused("writing the commit log", error)
+        return StoreNotWritableError(self.flags.why_not_appendable)
 
     def start_at(self, phy_offset: int) -> None:
         """Let the log of a fresh slave begin at the start of a file. Raises StoreNotWritableError."""
@@ -428,7 +445,8 @@ class MessageStore:
 
     async def _write_what_was_refused(self, lacks_file: bool) -> bool:
         """Whether nothing is left of it. Raises OSError."""
-        self.commit_log.mend()
+        async with self._writing:  # What a thread is writing begins where bytes are mended.
+            self.commit_log.mend()
         if self.commit_log.pending is not None:
             self.commit_log.pending.commit()
             self._putter.committed()
