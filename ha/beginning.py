@@ -9,7 +9,7 @@ import structlog
 from ha.comparison import answer_of
 from ha.errors import HALogError, HAPeerError
 from ha.log import ReplicatedStore
-from ha.overlap import OVERLAP_MAX, Overlap
+from ha.overlap import Overlap
 from ha.own_log import OwnReader
 from ha.peer import Peer
 from store.errors import StoreError
@@ -18,10 +18,10 @@ from store.record_scan import scan_records
 log = structlog.get_logger()
 
 
-async def overlap_of(own: OwnReader, peer_min: int) -> Overlap | None:
+async def overlap_of(own: OwnReader, peer_min: int, size_max: int) -> Overlap | None:
     """The last records of a log that is not empty; None when a single record, at 0, is all there is. Raises HALogError."""
     ends = own.ends()
-    lowest = max(ends.max_offset - min(OVERLAP_MAX, ends.file_size), ends.min_offset, peer_min, 1)
+    lowest = max(ends.max_offset - min(size_max, ends.file_size), ends.min_offset, peer_min, 1)
     try:
         start = await own.first_record(lowest, ends.max_offset)
         if start is None:  # Larger than all that is asked for otherwise.

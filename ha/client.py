@@ -130,7 +130,7 @@ class HAClient:
                     await self._follow(address)
 
     async def _follow(self, address: str) -> None:
-        """Follow over one connection; returns at its end if it brought anything, raises HAError if not."""
+        """Follow over one connection; returns at its end if haste helps, raises HAError if not."""
         before = self.store.max_offset
         peer, memory = self.peer_of(address), self._memory
         following = Following(
@@ -140,7 +140,8 @@ class HAClient:
             await following.run()
         except HAError as error:
             self._note_end(address, following, error)
-            if self.store.max_offset == before or isinstance(error, HAUnfitError):
+            got_on = self.store.max_offset != before or following.asks_for_less
+            if not got_on or isinstance(error, HAUnfitError):
                 raise
 
     def _entered(self, following: Following, state: ClientState) -> None:
@@ -154,8 +155,9 @@ class HAClient:
                 return
             if state == "streaming":
                 log.info("replication goes on", master=following.address, max_offset=self.store.max_offset)
+                self._told = None
         if state == "streaming":
-            self._finding = self._told = None
+            self._finding = None
         self._state = state
 
     def _note_end(self, address: str, following: Following, error: HAError) -> None:

@@ -27,6 +27,7 @@ from ha.errors import (
 from ha.finding import Finding, diverged_in_overlap, not_compared
 from ha.log import ComparableStore
 from ha.own_log import OwnReader
+from ha.overlap import OVERLAP_MAX, SHRINK
 from ha.peer import Peer, PeerLog
 from ha.peer_nursery import open_peer_nursery
 from ha.preflight import Proven, Verdict
@@ -51,6 +52,7 @@ class MasterMemory:
     peer_log: PeerLog | None = field(default=None, init=False)  # What it said last.
     proven: Proven | None = field(default=None, init=False)
     unfit: Finding | None = field(default=None, init=False)  # As long as nothing else was found.
+    overlap_max: int = field(default=OVERLAP_MAX, init=False)  # Bytes.
 
 
 @define(eq=False)
@@ -66,6 +68,7 @@ class Following:
     entered: Callable[[ClientState], None]
     replica: Replica | None = field(default=None, init=False)
     finding: Finding | None = field(default=None, init=False)  # What there is to say although it follows.
+    asks_for_less: bool = field(default=False, init=False)  # The next attempt does, to get on over a bad line.
     _own: OwnReader = field(init=False)
     _verdict: Verdict | None = field(default=None, init=False)
     _hopes_for_answer: bool = field(default=False, init=False)  # The remoting port may come up yet.
@@ -90,6 +93,12 @@ class Following:
                 raise
             found = await explain(error, self.peer, self.store.commit_log.file_size)
             raise HAUnfitError(found) from error
+        finally:
+            if replica.overlap is not None and not replica.received_bytes:
+                self.asks_for_less = self.memory.overlap_max > 0
+                self.memory.overlap_max //= SHRINK
+            elif replica.received_bytes > OVERLAP_MAX:
+                self.memory.overlap_max = OVERLAP_MAX
 
     async def _compare(self) -> None:
         """Decide whether ours is a beginning of the master's log, and see to it if it may. Raises HAUnfitError."""
@@ -153,7 +162,8 @@ class Following:
         peer_log = self._verdict.peer if self._verdict is not None else None
         if self.store.max_offset:
             if self._verdict is None or self._verdict.compared != "digests":
-                overlap = await overlap_of(self._own, peer_log.min_offset if peer_log is not None else 0)
+                peer_min = peer_log.min_offset if peer_log is not None else 0
+                overlap = await overlap_of(self._own, peer_min, self.memory.overlap_max)
             if self._verdict is None:
                 self.finding = not_compared(overlap.start if overlap is not None else self.store.max_offset)
         elif peer_log is not None and self.peer is not None and not peer_log.is_twinlog:
@@ -268,5 +278,5 @@ class Following:
         if replica is None or self._verdict is not None or not isinstance(error, HAConnectionLostError):
             return False
         closed_after_report = trio.current_time() - replica.reported_at < REFUSED_WITHIN
-        is_new = not replica.received_bytes and self.store.max_offset > 0
-        return is_new and (closed_after_report or replica.frames == 0)
+        got_nothing = not replica.received_bytes and (replica.overlap is None or not replica.overlap.compared)
+        return got_nothing and self.store.max_offset > 0 and (closed_after_report or replica.frames == 0)

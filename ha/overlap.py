@@ -1,14 +1,16 @@
 """The last bytes of a slave's log, asked for again and compared before anything is appended behind them. Pure.
 
 The classic stream tells nothing about contents, but a master streams from any byte that it is asked for: a slave that asks for
-a little less than it has sees whether the end of its log is the master's. That needs no answer from the remoting port.
+a little less than it has sees whether the end of its log is the master's. That needs no answer from the remoting port. A
+record names its place and its time: where two logs part, they go on apart, so a few records at the end say as much as many.
 """
 
 from attrs import define, field
 
 from ha.errors import HADivergedError
 
-OVERLAP_MAX = 1024 * 1024  # Bytes.
+OVERLAP_MAX = 64 * 1024  # Bytes, but one record at least.
+SHRINK = 8  # So much less is asked for after a connection that broke before anything new came: some break soon.
 
 
 @define(eq=False)
@@ -27,6 +29,11 @@ class Overlap:
     def end(self) -> int:
         """The end of the slave's log."""
         return self.start + len(self.own)
+
+    @property
+    def compared(self) -> int:
+        """How many bytes were equal so far."""
+        return self.at - self.start
 
     @property
     def is_done(self) -> bool:
