@@ -14,16 +14,20 @@ from store.sync import sync_directory
 class CutFiles:
     """Files that go, in order, and files whose rest becomes zero; all of them end at the cut in memory already."""
 
-    removed: list[MappedFile]  # Of the log.
+    removed: list[MappedFile] = field(factory=list)  # Of the log.
     log_tail: MappedFile | None = None
     queue_tails: list[MappedFile] = field(factory=list)
     directories: set[Path] = field(factory=set)  # Of queues that lost files, maybe.
 
-    @classmethod
-    def behind(cls, files: MappedFileQueue, offset: int) -> "CutFiles":
-        """Let the log end at `offset`. Raises OSError, and nothing was cut then."""
-        removed = files.take_behind(offset)
-        return cls(removed, files.files[-1].twin() if files.files else None)
+    def cut_log(self, files: MappedFileQueue, offset: int) -> None:
+        """Let the log end at `offset`. Raises OSError."""
+        self.removed = files.take_behind(offset)
+        self.log_tail = files.files[-1].twin() if files.files else None
+
+    def empty_log(self, files: MappedFileQueue) -> None:
+        """Let the log be empty."""
+        self.removed = list(files.files)
+        files.files.clear()
 
     def cut_queue(self, queue: ConsumeQueue, phy_offset: int) -> None:
         """Let a queue end before the messages at or behind an offset of the log. Raises OSError."""

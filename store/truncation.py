@@ -195,8 +195,9 @@ class TruncationService:
         if self.points.offset > intent.offset or intent.kind is CutKind.BEGIN_ANEW:
             await trio.to_thread.run_sync(self.points.side.drop_point)
         offset = intent.offset if intent.kind is CutKind.CUT else 0
-        cut = self._cut_in_memory(intent.kind, offset, last)
+        cut = CutFiles()
         try:
+            self._cut_in_memory(cut, intent.kind, offset, last)
             for listener in self.on_truncate:
                 listener(offset)
             if cut.log_tail is not None:
@@ -211,14 +212,12 @@ class TruncationService:
         await self.digest.sync()
         await trio.to_thread.run_sync(remove_intent, self.side)
 
-    def _cut_in_memory(self, kind: CutKind, offset: int, last: DispatchEntry | None) -> CutFiles:
-        """Let everything end at the cut; what is to be done on the disk. Nobody else has a turn in between."""
-        files = self.log.files
+    def _cut_in_memory(self, cut: CutFiles, kind: CutKind, offset: int, last: DispatchEntry | None) -> None:
+        """Let everything end at the cut, and note what is to be done on the disk. Nobody else has a turn in between."""
         if kind is CutKind.CUT:
-            cut = CutFiles.behind(files, offset)
+            cut.cut_log(self.log.files, offset)
         else:
-            cut = CutFiles(removed=list(files.files))
-            files.files.clear()
+            cut.empty_log(self.log.files)
         for queue in self.queues:
             if kind is CutKind.BEGIN_ANEW:
                 cut.empty_queue(queue)
@@ -230,7 +229,6 @@ class TruncationService:
         self.queue_flusher.last_dispatched_timestamp = min(self.queue_flusher.last_dispatched_timestamp, timestamp)
         self.flusher.last_store_timestamp = timestamp
         self.points.last = LastRecord(last.phy_offset, last.size, 0, timestamp) if last is not None else LastRecord()
-        return cut
 
 
 async def _readers_left(file: MappedFile) -> None:
