@@ -1,11 +1,14 @@
 """Producers that wait for a slave: what they are told, and when."""
 
+import math
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
 import trio
 import trio.testing
-from attrs import frozen
+from attrs import define, frozen
+from structlog.testing import capture_logs
 
 from ha.config import HAConfig
 from ha.group_transfer import GroupTransferService
@@ -28,6 +31,17 @@ async def transfer(autojump_clock, nursery) -> Iterator[GroupTransferService]:
     nursery.start_soon(service.run)
     await trio.testing.wait_all_tasks_blocked()
     return service
+
+
+@define(eq=False)
+class TimedSink(RecordingSink):
+    """Notes when it is told."""
+
+    began: float = 0.0
+    told_at: float = math.inf
+
+    def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
+        self.told_at = trio.current_time()
 
 
 NOT_AVAILABLE, TIMEOUT = PutStatus.SLAVE_NOT_AVAILABLE, PutStatus.FLUSH_SLAVE_TIMEOUT
@@ -149,3 +163,161 @@ async def test_who_waits_is_told_when_the_broker_stops(autojump_clock):
         nursery.cancel_scope.cancel()
     assert sink.refused == [(b"frame", TIMEOUT)]
     assert "stops" in sink.reasons[0]
+
+
+async def test_an_ack_that_is_there_at_the_deadline_counts(autojump_clock, transfer):
+    """Both tasks wake at the same moment, in any order: what is in the socket by then is looked at before anybody is refused."""
+    slave, sink = Slave(), RecordingSink()
+    transfer.join(slave, 0)
+
+    async def acknowledge_at(deadline: float, end: int) -> None:
+        await trio.sleep_until(deadline)
+        transfer.acknowledge(slave, end)
+
+    async with trio.open_nursery() as nursery:
+        for end in range(1, 51):
+            transfer.wait(end, sink, b"frame")
+            nursery.start_soon(acknowledge_at, trio.current_time() + 3, end)
+            await trio.sleep(3.5)
+    assert (len(sink.answered), sink.refused) == (50, [])
+
+
+async def test_a_slave_that_hangs_is_suspended_and_then_nobody_waits_for_it(autojump_clock, transfer):
+    """One producer after the other, each for the whole time-out, three times; then 11 at once, until it holds everything."""
+    slave, sink = Slave(), RecordingSink()
+    transfer.join(slave, 0)
+    with capture_logs() as logs:
+        for end in range(1, 7):
+            transfer.wait(end, sink, b"frame")
+            if len(sink.refused) < end:
+                await trio.sleep(3.001)
+    assert [status for _, status in sink.refused] == [TIMEOUT] * 3 + [NOT_AVAILABLE] * 3
+    assert "suspended: it missed 3 deadlines in a row" in sink.reasons[-1]
+    assert "the slaves that are there are suspended" in sink.reasons[-1]
+    assert [entry["slave"] for entry in logs if "slave suspended" in entry["event"]] == ["10.0.0.1:5000"]
+    transfer.acknowledge(slave, 6)
+    assert not transfer.slaves[0].suspended
+    transfer.wait(7, sink, b"frame")
+    transfer.acknowledge(slave, 7)
+    assert sink.answered == [b"frame"]
+
+
+async def test_many_producers_of_a_slave_that_hangs_are_all_told_within_one_time_out(autojump_clock, transfer):
+    """A hundred a second: the first ones wait 3 s, and as soon as their deadlines are over nobody waits any more."""
+    transfer.join(Slave(), 0)
+    sinks = []
+    for end in range(1, 601):
+        sinks.append(TimedSink(began=trio.current_time()))
+        transfer.wait(end, sinks[-1], b"frame")
+        await trio.sleep(0.01)
+    await trio.sleep(3)
+    waits = [sink.told_at - sink.began for sink in sinks]
+    assert max(waits) < 3.01
+    assert max(wait for wait, sink in zip(waits, sinks, strict=True) if sink.began > 3.1) == 0
+
+
+async def test_a_slave_that_hangs_costs_nothing_beside_one_that_does_not(autojump_clock, transfer):
+    good, hung, sink = Slave(), Slave("10.0.0.2:5000", "10.0.0.2"), RecordingSink()
+    transfer.join(good, 0)
+    transfer.join(hung, 0)
+    for end in range(1, 100):
+        transfer.wait(end, sink, b"%d" % end)
+        transfer.acknowledge(good, end)
+        await trio.sleep(1)
+    assert (len(sink.answered), sink.refused) == (99, [])
+    shown = {slave.address: slave for slave in transfer.slaves}
+    assert (shown["10.0.0.1:5000"].in_sync, shown["10.0.0.1:5000"].stalled) == (True, False)
+    assert (shown["10.0.0.2:5000"].in_sync, shown["10.0.0.2:5000"].stalled) == (False, True)
+
+
+async def test_as_many_as_inSyncReplicas_must_hold_it(autojump_clock):  # noqa: N802
+    transfer, sink = GroupTransferService(HAConfig(in_sync_replicas=3)), RecordingSink()
+    transfer.members_changed(["10.0.0.1", "10.0.0.2", "10.0.0.3"])
+    slaves = [Slave(f"10.0.0.{n}:5000", f"10.0.0.{n}") for n in (1, 2, 3)]
+    transfer.join(slaves[0], 0)
+    transfer.wait(10, sink, b"too few")
+    assert sink.refused == [(b"too few", NOT_AVAILABLE)]
+    assert "2 needed, 1 there to wait for" in sink.reasons[0]
+    for slave in slaves[1:]:
+        transfer.join(slave, 0)
+    transfer.wait(20, sink, b"frame")
+    transfer.acknowledge(slaves[2], 20)
+    assert (transfer.push2_slave_max_offset, transfer.confirmed_offset, sink.answered) == (20, 0, [])
+    transfer.acknowledge(slaves[0], 20)
+    assert (transfer.confirmed_offset, sink.answered) == (20, [b"frame"])
+
+
+async def test_inSyncReplicas_1_asks_nobody(autojump_clock):  # noqa: N802
+    transfer, sink = GroupTransferService(HAConfig(in_sync_replicas=1)), RecordingSink()
+    transfer.wait(10, sink, b"frame")
+    assert sink.answered == [b"frame"]
+
+
+async def test_fewer_in_sync_than_minInSyncReplicas_is_a_refusal_with_the_reason(autojump_clock, nursery):  # noqa: N802
+    transfer, slave = GroupTransferService(HAConfig(min_in_sync_replicas=2)), Slave()
+    transfer.members_changed(["10.0.0.1"])
+    nursery.start_soon(transfer.run)
+    assert transfer.refusal is not None
+    assert transfer.refusal.startswith("in-sync replicas not enough: 1 of this broker group are in sync")
+    assert "minInSyncReplicas=2" in transfer.refusal
+    assert "registered slaves: 10.0.0.1" in transfer.refusal
+    transfer.join(slave, 0)
+    assert transfer.refusal is None
+    transfer.leave(slave)
+    assert transfer.refusal is not None
+
+
+async def test_minInSyncReplicas_1_never_refuses(autojump_clock, transfer):  # noqa: N802
+    assert transfer.refusal is None
+
+
+async def test_enableAutoInSyncReplicas_is_told_when_it_lowers(autojump_clock, nursery):  # noqa: N802
+    """By what is in sync; a message that waits is answered by those that are left. Never without a line in the log."""
+    config = HAConfig(in_sync_replicas=3, min_in_sync_replicas=2, auto_in_sync_replicas=True)
+    end = [0]
+    transfer, sink = GroupTransferService(config, lambda: end[0]), RecordingSink()
+    transfer.members_changed(["10.0.0.1", "10.0.0.2"])
+    one, other = Slave(), Slave("10.0.0.2:5000", "10.0.0.2")
+    transfer.join(one, 0)
+    transfer.join(other, 0)
+    nursery.start_soon(transfer.run)
+    assert transfer.decision.need == 3
+    end[0] = 10
+    transfer.wait(10, sink, b"frame")
+    transfer.acknowledge(one, 10)
+    assert sink.calls == 0
+    with capture_logs() as logs:
+        transfer.leave(other)
+    assert (transfer.decision.need, sink.answered) == (2, [b"frame"])
+    lowered = [entry for entry in logs if "must hold a message has changed" in entry["event"]]
+    assert [(entry["log_level"], entry["need"], entry["in_sync"]) for entry in lowered] == [("warning", 2, 2)]
+    transfer.leave(one)
+    assert transfer.refusal is not None, "never below minInSyncReplicas"
+
+
+async def test_much_that_does_not_wait_beside_a_little_that_does(autojump_clock, nursery):
+    """Slow producers that wait beside a flood of WAIT=false: each is judged by its own message, and none gives up wrongly."""
+    end = [0]
+    transfer, slave, sink = GroupTransferService(HAConfig(), lambda: end[0]), Slave(), RecordingSink()
+    transfer.members_changed(["10.0.0.1"])
+    transfer.join(slave, 0)
+    nursery.start_soon(transfer.run)
+
+    async def lag_behind() -> None:
+        """It never gets level with the log, and is always just in time."""
+        on_the_way: deque[int] = deque()
+        while True:
+            await trio.sleep(0.1)
+            on_the_way.append(end[0])
+            if len(on_the_way) > 25:
+                transfer.acknowledge(slave, on_the_way.popleft())
+
+    nursery.start_soon(lag_behind)
+    for step in range(10_000):
+        end[0] += 1000
+        if step % 40 == 0:
+            transfer.wait(end[0], sink, b"frame")
+        await trio.sleep(0.01)
+    await trio.sleep(6)
+    assert (len(sink.answered), sink.refused) == (250, [])
+    nursery.cancel_scope.cancel()
