@@ -107,7 +107,10 @@ class BatchReader:
 
     def _begin(self, phy_offset: int, body_size: int) -> None:
         if not 0 <= body_size <= self.body_size_max:
-            raise HAProtocolError(f"a frame at offset {phy_offset} with a body of {body_size} bytes")
+            raise HAProtocolError(
+                f"a frame at offset {phy_offset} with a body of {body_size} bytes, while {self.body_size_max} are the most "
+                "that slaves take: is haTransferBatchSize of the master larger?"
+            )
         room = self.file_size - phy_offset % self.file_size
         if self.next_offset is None:
             if phy_offset < 0 or room != self.file_size:
