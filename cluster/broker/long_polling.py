@@ -82,11 +82,11 @@ class PullRequestHoldService:
             self._forget(pull)
 
     def scan(self) -> None:
-        """Wake those whose queue has grown and those whose time is up."""
+        """Wake those whose queue has grown, or ends before them since the log was cut, and those whose time is up."""
         now = self.now()
         for (topic, queue_id), held in list(self._queues.items()):
             end = self.max_offset(topic, queue_id)
-            for pull in [pull for pull in held if pull.offset < end or pull.deadline <= now]:
+            for pull in [pull for pull in held if pull.offset != end or pull.deadline <= now]:
                 self._make_ready(pull)
 
     def _make_ready(self, pull: HeldPull) -> None:

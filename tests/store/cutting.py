@@ -84,6 +84,23 @@ def feed(store: MessageStore, what: History) -> None:
     store.dispatch_pending()
 
 
+def check_is(store: MessageStore, what: History) -> None:
+    """The store holds just this, and nothing else lies in its log on the disk."""
+    assert (store.max_offset, store.dispatched_offset) == (what.end, what.end)
+    assert store.flushed_offset <= what.end
+    units = {}
+    for topic, queue_id, queue in store.queues():
+        for number in range(queue.min_offset, queue.max_offset):
+            if not (unit := queue.unit(number)).is_blank:
+                units[topic, queue_id, number] = unit[:2]
+    assert units == {tuple(entry[:3]): (entry.phy_offset, entry.size) for entry in what.entries}
+    files = sorted((store.config.root / "commitlog").iterdir())
+    data = b"".join(path.read_bytes() for path in files)
+    assert data[: len(what.data)] == what.data
+    assert not data[len(what.data) :].strip(b"\0")
+    assert len(files) == -(-len(what.data) // FILE_SIZE)
+
+
 def content(directory: Path) -> dict[str, bytes]:
     """By path, what lies in a directory and is not all zero."""
     files = {path: path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}

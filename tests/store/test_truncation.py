@@ -14,7 +14,7 @@ from store.message_store import MessageStore
 from store.offline.directory import DirectoryOptions, StoreDirectory
 from store.offline.dump import Selection, dump
 from store.truncate_intent import NAME
-from tests.store.cutting import FILE_SIZE, NOW, History, content, feed, history, open_slave, opened
+from tests.store.cutting import FILE_SIZE, NOW, History, check_is, content, feed, history, open_slave, opened
 from tests.store.offline.killing import killed_at
 from tests.store.test_flush import settled
 
@@ -50,23 +50,6 @@ def made(root: Path, what: History) -> Path:
 
     trio.run(make)
     return root
-
-
-def check_is(store: MessageStore, what: History) -> None:
-    """The store holds just this, and nothing else lies in its log on the disk."""
-    assert (store.max_offset, store.dispatched_offset) == (what.end, what.end)
-    assert store.flushed_offset <= what.end
-    units = {}
-    for topic, queue_id, queue in store.queues():
-        for number in range(queue.min_offset, queue.max_offset):
-            if not (unit := queue.unit(number)).is_blank:
-                units[topic, queue_id, number] = unit[:2]
-    assert units == {tuple(entry[:3]): (entry.phy_offset, entry.size) for entry in what.entries}
-    files = sorted((store.config.root / "commitlog").iterdir())
-    data = b"".join(path.read_bytes() for path in files)
-    assert data[: len(what.data)] == what.data
-    assert not data[len(what.data) :].strip(b"\0")
-    assert len(files) == -(-len(what.data) // FILE_SIZE)
 
 
 def check_kept(root: Path, what: History, offset: int) -> None:
