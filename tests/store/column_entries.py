@@ -1,0 +1,14 @@
+"""Columns for tests, made from entries."""
+
+import numpy as np
+
+from store.columns import Columns, KeyColumns
+from store.index_keys import keys_of
+from store.record_scan import DispatchEntry
+
+
+def columns_of(entries: list[DispatchEntry]) -> Columns:
+    topics = sorted({entry.topic for entry in entries})
+    numbers = [[topics.index(entry.topic), *entry[1:8]] for entry in entries]
+    fields = np.array(numbers, np.int64).reshape(len(entries), 8).T
+    return Columns(topics, *fields, KeyColumns(*(np.array(part, np.int64) for part in keys_of(entries))))
