@@ -22,7 +22,7 @@ from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.errors import StoreDirectoryError
-from store.index_check import next_sound, read_log
+from store.index_check import next_sound, read_columns, read_log
 from store.index_files import IndexFiles
 from store.index_keys import keys_of
 from store.index_layout import IndexLayout, index_hash
@@ -45,6 +45,7 @@ _PENDING_MAX = 2_000
 _UNWRITTEN_MAX = 8 << 20
 # Bytes that are indexed in one go: else an index never gets level with a log that goes on growing.
 _LAST_STRETCH = 512 << 10
+_BULK_STRETCH = 4 << 20  # So much is read in columns.
 
 
 @frozen
@@ -220,9 +221,7 @@ class IndexService:
         if end - offset <= _LAST_STRETCH and not self._has_note and self._index_to(offset, end):
             self.is_level = not self._is_cut
             return
-        entries, offset, error = await read_log(self.commit_log, offset, end)
-        if error is not None:
-            offset = await next_sound(self.commit_log, offset, end)
+        entries, offset = await self._read_next(offset, end)
         if self._is_cut:
             return
         started = trio.current_time()
@@ -230,6 +229,17 @@ class IndexService:
         self.phy_offset = offset
         # Whoever sends meanwhile has most of the time.
         await trio.sleep(2 * (trio.current_time() - started) if end < self.dispatched_offset() else 0)
+
+    async def _read_next(self, offset: int, end: int) -> "tuple[Sequence[DispatchEntry] | Columns, int]":
+        """The records of the next stretch of the log, and where that ends: where it is damaged, behind the damage."""
+        if end - offset > _BULK_STRETCH:
+            columns, behind = await read_columns(self.commit_log, offset, end)
+            if behind > offset:
+                return columns, behind
+        entries, offset, error = await read_log(self.commit_log, offset, end)
+        if error is not None:
+            offset = await next_sound(self.commit_log, offset, end)
+        return entries, offset
 
     def _index_to(self, offset: int, end: int) -> bool:
         """Index a short stretch that was written just now, without a pause; whether all of it was sound."""

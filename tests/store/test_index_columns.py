@@ -8,6 +8,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from store import index_service
 from store.checkpoint import Checkpoint
 from store.columns import KeyColumns
 from store.index_columns import put_keys
@@ -16,8 +17,9 @@ from store.index_image import IndexImage
 from store.index_keys import Keyed
 from store.index_layout import IndexHeader, IndexLayout
 from tests.store.column_entries import columns_of
-from tests.store.indexes import Clock, index_files, make_index, open_log, running, until_level
+from tests.store.indexes import Clock, expected_files, index_files, make_index, open_log, running, until_level
 from tests.store.test_index_service import Ledger
+from tests.store.test_index_service import keyed as keys_in
 
 TIMES = st.sampled_from([0, 1, 999, 1000, 1_795_265_726_442, 1_795_265_727_441, -5, (1 << 62), (1 << 50)])
 KEYS = st.lists(
@@ -94,3 +96,19 @@ async def test_many_keys_are_written_before_their_time(tmp_path):
             assert index.is_level
     assert index_files(tmp_path) == ledger.expected(100, 4000)
     assert open_log(tmp_path, 16_384).max_offset == ledger.log.max_offset
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_an_index_that_catches_up_in_columns(tmp_path, monkeypatch, seed, autojump_clock):
+    """From the log's beginning to its end, over the ends of files; where a record is damaged, it goes on behind that."""
+    monkeypatch.setattr(index_service, "_BULK_STRETCH", 100)
+    ledger = Ledger(tmp_path, seed)
+    entries = ledger.put_any(300)
+    damaged = entries[150]
+    file = ledger.log.files.file_at(damaged.phy_offset)
+    if seed:
+        file.write_at(damaged.phy_offset - file.start + 28, b"\xff" * 8)
+    async with running(make_index(tmp_path, ledger.log, slots=7, items=20)):
+        pass
+    left = [entry for entry in entries if entry is not damaged] if seed else entries
+    assert index_files(tmp_path) == expected_files(map(keys_in, left), 7, 20)
