@@ -20,6 +20,7 @@ from cluster.explanation import Explanation, explain_member, find_member
 from cluster.facts import ClusterFacts
 from cluster.gather import gather
 from cluster.health import Finding, Level, Limits, examine
+from cluster.live_diff import LiveDiffReport, live_diff
 from cluster.members import Member, MemberList, issues_of, member_of_runtime_info, member_of_status, with_lag
 from cluster.remoting.errors import RemotingError, RequestError
 from cluster.waiting import Condition
@@ -70,6 +71,14 @@ class CheckResult:
     level: str
     findings: tuple[Finding, ...]
     members: tuple[Member, ...]
+
+
+class NoMemberError(Exception):
+    """Nobody is called so."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"nobody is called {name}")
+        self.name = name
 
 
 @frozen
@@ -147,6 +156,21 @@ class Admin:
             if not missing:
                 return
             await trio.sleep(poll_seconds)
+
+    async def live_diff(
+        self, left: str, right: str, progress: Callable[[int, int], None] = lambda _done, _total: None
+    ) -> LiveDiffReport:
+        """Compare the logs of two running brokers, each named as list_members() does, or HOST:PORT.
+
+        Raises NoMemberError, and RemotingError when one of them cannot be asked.
+        """
+        named = [name for name in (left, right) if ":" not in name]
+        members = {each.name: each.address for each in (await self.list_members()).members} if named else {}
+        for name in named:
+            if name not in members:
+                raise NoMemberError(name)
+        sides = [(name, members.get(name, name)) for name in (left, right)]
+        return await live_diff(self.api, sides[0], sides[1], progress)
 
     async def list_topics(self, *, all_topics: bool = False) -> tuple[TopicSummary, ...]:
         """Every topic, those of RocketMQ itself only with `all_topics`. Raises RemotingError without a name server."""

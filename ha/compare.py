@@ -109,17 +109,12 @@ def _common(left: RangeDigests, right: RangeDigests) -> tuple[int, int | None]:
     return equal_to, None
 
 
-Ask = Callable[[Question], Awaitable[RangeDigests]]
-
-
-async def carry_out(comparison: Generator[Question, Answers, T], ask_left: Ask, ask_right: Ask) -> T:
-    """Ask both until it is known; the right one is asked for no more than the left one told. Raises what they raise."""
+async def answered(asking: Generator[Question, Answers, T], ask: Callable[[Question], Awaitable[Answers]]) -> T:
+    """Ask until it is known. Raises what `ask` raises, and HAPeerError."""
     try:
-        question = next(comparison)
+        question = next(asking)
         while True:
-            left = await ask_left(question)
-            right = await ask_right(Question(left.start, left.end, left.blocks_per_digest))
-            question = comparison.send((left, right))
+            question = asking.send(await ask(question))
     except StopIteration as done:
         found: T = done.value
         return found

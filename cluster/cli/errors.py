@@ -36,6 +36,7 @@ def sentence(error: BaseException) -> str:
 
 def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
+    from cluster.admin import NoMemberError
     from cluster.client.producer import NoRouteError
     from cluster.config_file import ConfigError
     from cluster.remoting.codes import ResponseCode
@@ -47,6 +48,8 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
         return CliError(first, "\n  ".join(rest), exit_code=USAGE)
     if isinstance(error, NoRouteError):
         return CliError(sentence(error), next_step="See what there is with: twinlog list; twinlog topic list")
+    if isinstance(error, NoMemberError):
+        return CliError(sentence(error), next_step="See who is there with: twinlog list", exit_code=USAGE)
     if isinstance(error, (RemotingConnectError, RemotingTimeoutError)):
         which, step = "A broker", "See who is there with: twinlog list"
         if error.address in namesrv:

@@ -16,6 +16,7 @@ from store.offline.directory import DirectoryOptions, StoreDirectory
 from store.offline.pinned import pinned_log
 
 if TYPE_CHECKING:
+    from cluster.live_diff import LiveDifference
     from store.offline.diff import Difference, DiffRecord, DiffReport
 
 # Where the two messages lie and what follows from that is no field of its own.
@@ -75,7 +76,7 @@ def show_diff(report: "DiffReport", fmt: str) -> None:
         ("newest message", *(moment(s.last_stored_ms) if s.last_stored_ms else UNKNOWN for s in (left, right))),
     ]
     if report.difference is not None:
-        rows += _difference_rows(report.difference)
+        rows += difference_rows(report.difference)
     table(columns, rows, "wide")
     click.echo()
     for line in _sentences(report):
@@ -93,7 +94,7 @@ def _sentences(report: "DiffReport") -> Iterator[str]:
     else:
         span = f"first at {count(found.first_offset)}, last at {count(found.last_offset)}"
         yield style(f"different in {found.blocks} blocks of 64 KiB: {span}; compared: {common}", fg="red")
-        yield from _who_is_wrong(found)
+        yield from who_is_wrong(found)
     if report.digest_bytes:
         yield f"{size(report.digest_bytes)} compared by their digests only, {size(report.read_bytes)} read"
     behind = report.right_behind_bytes
@@ -104,7 +105,8 @@ def _sentences(report: "DiffReport") -> Iterator[str]:
         yield style(f"queue {queue.topic}/{queue.queue_id} differs: {where}", fg="red")
 
 
-def _who_is_wrong(found: "Difference") -> Iterator[str]:
+def who_is_wrong(found: "Difference | LiveDifference") -> Iterator[str]:
+    """Which side is damaged, if one is."""
     broken = [name for name, side in (("left", found.left), ("right", found.right)) if side.problem]
     if len(broken) == 1:
         problem = found.left.problem or found.right.problem
@@ -113,7 +115,8 @@ def _who_is_wrong(found: "Difference") -> Iterator[str]:
         yield "both are sound there: different messages were written, or a byte changed that no CRC covers"
 
 
-def _difference_rows(found: "Difference") -> list[tuple[str, str, str]]:
+def difference_rows(found: "Difference | LiveDifference") -> list[tuple[str, str, str]]:
+    """What each has there, field by field."""
     left, right = found.left, found.right
     rows = [("there", _place(left), _place(right)), ("it is", left.problem or "sound", right.problem or "sound")]
     if left.message is None and right.message is None:

@@ -7,7 +7,7 @@ import click
 
 from cluster.cli.errors import FAILED, PARTIAL
 from cluster.cli.offline import directory_argument, directory_options, opened, told
-from cluster.cli.options import document_option, examples
+from cluster.cli.options import WithAlternative, document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,15 +106,20 @@ def _selection(
 
 @click.command(
     "diff",
+    cls=WithAlternative,
     short_help="Compare two logs.",
     epilog=examples(
         "twinlog log diff /data/master /data/slave",
         "twinlog log diff /data/master /backup/broker-a -o json | jq .difference.first_offset",
         "twinlog log diff ~/store ~/store/twinlog/cut/00000000000000269484-1795265744320",
+        "twinlog log diff --live broker-a-0 broker-a-1",
+        "twinlog log diff --live 10.0.0.1:10911 10.0.0.2:10911 -o json | jq .verdict",
     ),
 )
-@click.argument("left", metavar="LEFT", type=click.Path(path_type=Path))
-@click.argument("right", metavar="RIGHT", type=click.Path(path_type=Path))
+@click.argument("left", metavar="LEFT")
+@click.argument("right", metavar="RIGHT")
+@click.option("--live", is_flag=True, help="LEFT and RIGHT are running brokers: names of members, or HOST:PORT.")
+@namesrv_option
 @click.option("--queues", "with_queues", is_flag=True, help="Compare the consume queues, too.")
 @click.option("--trust-digest", is_flag=True, help="Read only where the digests that twinlog keeps of both differ.")
 @click.option(
@@ -122,10 +127,12 @@ def _selection(
 )
 @click.option("--right-log", type=click.Path(path_type=Path), metavar="DIR", help="The same for the right one.")
 @click.option("--log-file-size", type=click.IntRange(4096), metavar="BYTES", help="mappedFileSizeCommitLog of both.")
-@document_option("store.offline.diff:DiffReport")
+@document_option("store.offline.diff:DiffReport", instead={"--live": "cluster.live_diff:LiveDiffReport"})
 def diff(
-    left: Path,
-    right: Path,
+    left: str,
+    right: str,
+    live: bool,
+    namesrv: str,
     fmt: str,
     with_queues: bool,
     trust_digest: bool,
@@ -138,7 +145,17 @@ def diff(
     LEFT and RIGHT are store directories, or files of twinlog/cut/. Where they differ first, both messages are shown, and which of
     them is damaged. A log that only begins or ends elsewhere is not different: its lag is told. The exit status is 0 for equal, 1
     for different.
+
+    With --live they are running brokers, under traffic or not, that are compared up to where the shorter log ends now: between
+    members of twinlog every byte, by digests of what was written; damage on a disk is what `twinlog list` and `log verify` tell.
+    With RocketMQ on a side samples of records are compared. The exit status is 3 when one cannot be asked, 6 when the comparison
+    could not be completed.
     """
+    if live:
+        if with_queues or trust_digest or left_log or right_log or log_file_size:
+            raise click.UsageError("--live takes none of the options about store directories.")
+        _diff_live(left, right, namesrv, fmt)
+        return
     with told():
         from cluster.cli.log_diff import open_sides
         from cluster.cli.progress import progress
@@ -146,7 +163,9 @@ def diff(
         from store.offline.diff import diff as compare
 
         with (
-            open_sides((left, right), (left_log, right_log), log_file_size, trust_digest=trust_digest) as sides,
+            open_sides(
+                (Path(left), Path(right)), (left_log, right_log), log_file_size, trust_digest=trust_digest
+            ) as sides,
             progress("diff") as show,
         ):
             report = compare(*sides, with_queues=with_queues, progress=show)
@@ -160,3 +179,19 @@ def diff(
         show_diff(report, fmt)
     if report.verdict is not DiffVerdict.EQUAL:
         click.get_current_context().exit(FAILED)
+
+
+def _diff_live(left: str, right: str, namesrv: str, fmt: str) -> None:
+    from cluster.cli.progress import progress
+
+    with progress("diff") as show:
+        report = run_admin(namesrv, lambda admin: admin.live_diff(left, right, show))
+
+    from cluster.cli.live_diff import EXIT_STATUS, show_live_diff
+    from cluster.cli.render import json_answer
+
+    if fmt == "json":
+        json_answer(report)
+    else:
+        show_live_diff(report, fmt)
+    click.get_current_context().exit(EXIT_STATUS[report.verdict])

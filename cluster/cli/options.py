@@ -1,7 +1,7 @@
 """What several commands share: options, the help with examples at its end, and running an operation of `Admin`."""
 
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -53,14 +53,30 @@ def format_option(function: F) -> F:
     )(function)
 
 
-def document_option(document: str) -> Callable[[F], F]:
-    """-o/--output of a command whose JSON is described by the attrs class `module:name`; `schema` prints that."""
+class WithAlternative(click.Command):
+    """A command that answers with another document when a flag is given, wherever that stands."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Note what was given before `-o schema` looks."""
+        context.meta[_ARGUMENTS] = tuple(args)
+        return super().parse_args(context, args)
+
+
+_ARGUMENTS = "twinlog.arguments"
+
+
+def document_option(document: str, *, instead: Mapping[str, str] | None = None) -> Callable[[F], F]:
+    """-o/--output of a command whose JSON is described by the attrs class `module:name`; `schema` prints that.
+
+    `instead`: flags of a command WithAlternative, and what its JSON is described by with them.
+    """
 
     def show_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
         if fmt == "schema":
             from cluster.cli.schema import print_schema
 
-            print_schema(document)
+            given = context.meta.get(_ARGUMENTS, ())
+            print_schema(next((other for flag, other in (instead or {}).items() if flag in given), document))
             context.exit()
         return fmt
 

@@ -212,7 +212,7 @@ class _Comparison:
             blocks=self.blocks,
             left=left,
             right=right,
-            fields=_fields_that_differ(left.message, right.message),
+            fields=fields_that_differ(left.message, right.message),
         )
 
 
@@ -269,7 +269,8 @@ def _message_at(log: FileSeries, offset: int) -> DumpedMessage | None:
         return None
 
 
-def _fields_that_differ(left: DumpedMessage | None, right: DumpedMessage | None) -> tuple[str, ...]:
+def fields_that_differ(left: DumpedMessage | None, right: DumpedMessage | None) -> tuple[str, ...]:
+    """The names of the fields in which two messages differ."""
     if left is None or right is None:
         return ()
     ours, theirs = asdict(left), asdict(right)

@@ -6,7 +6,7 @@ import random
 import pytest
 from attrs import define
 
-from ha.compare import Compared, Question, carry_out, first_byte, first_difference
+from ha.compare import Compared, Question, answered, first_byte, first_difference
 from ha.errors import HAPeerError
 from store.digest import BLOCK_SIZE, digests_of
 from store.range_digests import RangeDigests, grouped
@@ -34,6 +34,13 @@ def answer_of(data: bytes, question: Question) -> RangeDigests:
     return grouped(digests_of(data[start:end], start), start, end, question.blocks_per_digest)
 
 
+def asking(left: Log, right: Log):
+    async def ask(question: Question):
+        return await left.ask(question), await right.ask(question)
+
+    return ask
+
+
 DATA = random.Random(1).randbytes(40 * BLOCK + 100)
 
 
@@ -42,7 +49,7 @@ def changed(at: int) -> bytes:
 
 
 async def compare(left: Log, right: Log, start: int = 0, end: int = len(DATA), digests_max: int = 4) -> Compared:
-    return await carry_out(first_difference(start, end, digests_max=digests_max), left.ask, right.ask)
+    return await answered(first_difference(start, end, digests_max=digests_max), asking(left, right))
 
 
 @pytest.mark.parametrize("start", [0, 5, BLOCK, 3 * BLOCK + 7])
@@ -131,9 +138,9 @@ async def test_the_first_byte_that_differs_in_a_block(seed):
     at = chance.randrange(start, end)
     other = DATA[:at] + bytes(byte ^ 1 for byte in DATA[at:])
     left, right = Log(DATA), Log(other)
-    assert await carry_out(first_byte(start, end), left.ask, right.ask) == at
+    assert await answered(first_byte(start, end), asking(left, right)) == at
     assert left.asked <= 17
 
 
 async def test_a_block_that_is_equal_after_all_has_no_such_byte():
-    assert await carry_out(first_byte(0, BLOCK), Log(DATA).ask, Log(DATA).ask) is None
+    assert await answered(first_byte(0, BLOCK), asking(Log(DATA), Log(DATA))) is None

@@ -1,22 +1,20 @@
 """What replication asks another member, over the wire: of a twinlog member, of RocketMQ, and of one that fails."""
 
 import socket
-from functools import partial
 
-import orjson
 import pytest
 import trio
 
 from cluster.broker.ha_peer import Peers, RemotingPeer
 from cluster.broker.registration import Master
 from cluster.remoting.client import RemotingClient
-from cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 from ha.errors import HAPeerError
 from ha.peer import PeerLog
 from store.digest import BLOCK_SIZE
 from store.message import decode_message
 from tests.cluster.broker.helpers import make_broker, put
 from tests.cluster.broker.test_broker import free_port
+from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 
 
 @pytest.fixture
@@ -56,36 +54,9 @@ async def test_a_range_that_a_member_does_not_hold(member, client):
 # RocketMQ, as it answers
 
 
-class RocketMQ:
-    """Answers by code: (response code, body); anything else is not supported."""
-
-    def __init__(self, **more):
-        self.asked = []
-        self.answers = {
-            28: (0, orjson.dumps({"table": {"commitLogMinOffset": "0", "commitLogMaxOffset": "77", **more}})),
-            26: (0, b"brokerRole=SLAVE\nmappedFileSizeCommitLog=1073741824\n"),
-        }
-
-    async def serve(self, stream):
-        self.stream = stream
-        reader = FrameReader()
-        async for data in stream:
-            for frame in reader.feed(data):
-                request = decode(frame)
-                self.asked.append(request.code)
-                code, body = self.answers.get(request.code, (3, b""))
-                remark = None if code == 0 else f" request type {request.code} not supported"
-                await stream.send_all(encode(RemotingCommand.response_to(request, code, remark=remark, body=body)))
-
-
-async def rocketmq(nursery, broker):
-    listeners = await nursery.start(partial(trio.serve_tcp, broker.serve, 0, host="127.0.0.1"))
-    return f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
-
-
 async def test_a_rocketmq_broker_has_no_digests(client, nursery):
-    broker = RocketMQ(bootTimestamp="1700000000000")
-    peer = RemotingPeer(await rocketmq(nursery, broker), client)
+    broker = RocketMQ.telling(bootTimestamp="1700000000000")
+    peer = RemotingPeer(await serve_rocketmq(nursery, broker), client)
     assert await peer.digests(0, 77) is None
     log = PeerLog(
         is_twinlog=False, min_offset=0, max_offset=77, boot_ms=1_700_000_000_000, file_size=1 << 30, is_master=False
@@ -98,8 +69,8 @@ async def test_a_rocketmq_broker_has_no_digests(client, nursery):
 
 
 async def test_with_another_connection_it_may_be_another_program(client, nursery):
-    broker = RocketMQ()
-    peer = RemotingPeer(await rocketmq(nursery, broker), client)
+    broker = RocketMQ.telling()
+    peer = RemotingPeer(await serve_rocketmq(nursery, broker), client)
     await peer.log()
     broker.stream.socket.shutdown(socket.SHUT_RDWR)
     while client.connection_of(peer.address) is not None:
@@ -109,25 +80,25 @@ async def test_with_another_connection_it_may_be_another_program(client, nursery
 
 
 async def test_an_empty_log_of_rocketmq_begins_where_it_ends(client, nursery):
-    broker = RocketMQ(commitLogMinOffset="-1", commitLogMaxOffset="0")
+    broker = RocketMQ.telling(commitLogMinOffset="-1", commitLogMaxOffset="0")
     broker.answers[26] = (16, b"")
-    log = await RemotingPeer(await rocketmq(nursery, broker), client).log()
+    log = await RemotingPeer(await serve_rocketmq(nursery, broker), client).log()
     assert log == PeerLog(is_twinlog=False, min_offset=0, max_offset=0)
 
 
 @pytest.mark.parametrize("answer", [(1, b""), (0, b""), (0, b"rubbish that is no record" * 9)])
 async def test_what_rocketmq_answers_where_no_record_begins(client, nursery, answer):
     """It takes the four bytes that lie there for a size."""
-    broker = RocketMQ()
+    broker = RocketMQ.telling()
     broker.answers[33] = answer
-    assert await RemotingPeer(await rocketmq(nursery, broker), client).record(5) is None
+    assert await RemotingPeer(await serve_rocketmq(nursery, broker), client).record(5) is None
 
 
 async def test_a_record_that_lies_elsewhere_is_none(member, client, nursery):
     first, second = put(member), put(member)
-    broker = RocketMQ()
+    broker = RocketMQ.telling()
     broker.answers[33] = (0, bytes(member.store.message_at(second.phy_offset)))
-    peer = RemotingPeer(await rocketmq(nursery, broker), client)
+    peer = RemotingPeer(await serve_rocketmq(nursery, broker), client)
     assert await peer.record(first.phy_offset) is None
     assert await peer.record(second.phy_offset) == broker.answers[33][1]
 
@@ -167,9 +138,9 @@ async def test_one_that_never_answers(client, nursery, autojump_clock):
     ],
 )
 async def test_answers_that_cannot_be_used(client, nursery, answers):
-    broker = RocketMQ()
+    broker = RocketMQ.telling()
     broker.answers.update(answers)
-    peer = RemotingPeer(await rocketmq(nursery, broker), client)
+    peer = RemotingPeer(await serve_rocketmq(nursery, broker), client)
     with pytest.raises(HAPeerError):
         await (peer.digests(0, 5) if 20002 in answers else peer.log())
 
