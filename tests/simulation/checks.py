@@ -58,6 +58,22 @@ def _held(world: "World", name: str) -> int:
     return holder.durable if world.plan.config.ack_flushed else holder.held
 
 
+# At each start
+
+
+def damaged(member: "Member") -> list[tuple[int, int]]:
+    """The ranges of its log that a member calls damaged."""
+    return list(member.store.damaged) if member.store is not None else []
+
+
+def damage(member: "Member", found: list[tuple[int, int]]) -> None:
+    """What was flushed is not damaged by a power cut. Raises Violation."""
+    new = [each for each in found if each not in member.known_damage]
+    member.known_damage |= set(new)
+    if new and new[0][0] < member.flushed_claim:
+        raise Violation(f"{member.name} calls {new[0]} damaged; up to {member.flushed_claim} all was flushed")
+
+
 # At each cut
 
 
@@ -123,8 +139,8 @@ class Watch:
             state = slave.ha.client.statistics()
             if state.state not in REASONS or not (state.last_error or getattr(state, "finding", None)):
                 raise Violation(
-                    f"{slave.name} has stood at {end} of {master_end} for {now - since:.0f} s and says {state.state}, "
-                    f"{state.last_error}"
+                    f"{slave.name} has stood at {end} of {master_end} for {now - since:.0f} s, {_nature(world, slave)}, and says "
+                    f"{state.state}, {state.last_error}"
                 )
 
 
@@ -137,9 +153,21 @@ def unequal(world: "World") -> list[str]:
     now = world.ledger.history.now
     for name in SLAVES:
         holder = world.holder(name)
-        if not world.members[name].up or holder.end != len(now) or (now and not holder.is_of_present):
+        if not world.members[name].up or holder.end != len(now):
+            found.append(name)
+        elif now and not holder.is_of_present and not _overlaps(world, world.members[name]):
             found.append(name)
     return found
+
+
+def _overlaps(world: "World", slave: "Member") -> bool:
+    """Whether what both logs still have is the same."""
+    master = world.members["m"]
+    if slave.store is None or master.store is None:
+        return False
+    start = max(slave.store.min_offset, master.store.min_offset)
+    data = slave.read_log(slave.store, start, slave.store.max_offset)
+    return data == world.ledger.history.now[start : start + len(data)]
 
 
 def settled(world: "World") -> bool:
@@ -155,7 +183,8 @@ def final(world: "World") -> None:
     for member in world.members.values():
         if not member.up or member.store is None:
             raise Violation(f"{member.name} is down after everything healed")
-        _check_queues(member)
+        if member.holder is None or not member.holder.tainted:  # A flipped bit may name another queue.
+            _check_queues(member)
     for name in unequal(world):
         _check_reason(world, world.members[name])
     _check_answers(world)
@@ -170,14 +199,25 @@ def _check_reason(world: "World", slave: "Member") -> None:
     assert master_store is not None
     differs = holder.end > len(now) or not holder.is_of_present
     below = bool(holder.end) and holder.end < master_store.min_offset
-    truths = {"ahead": differs, "diverged": differs, "below min": below}
+    hurt = any(low <= holder.end < high for low, high in damaged(world.members["m"]))
+    truths = {"ahead": differs, "diverged": differs, "below min": below, "stalled": hurt}
     if not truths.get(state.state, False):
         raise Violation(
-            f"{slave.name} ends at {holder.end}, the master has {master_store.min_offset}..{len(now)}; its bytes are "
-            f"{'others' if not holder.is_of_present else 'the same'}; it says {state.state}, {state.last_error}"
+            f"{slave.name} ends at {holder.end}, the master has {master_store.min_offset}..{len(now)}, "
+            f"{_nature(world, slave)}, and says {state.state}, {state.last_error}"
         )
-    if world.plan.config.auto_resync:
+    if world.plan.config.auto_resync and state.state != "stalled":
         raise Violation(f"{slave.name} was to repair itself, but says {state.state}, {state.last_error}")
+
+
+def _nature(world: "World", slave: "Member") -> str:
+    """What is the matter with a slave's log, in truth."""
+    holder = world.holder(slave.name)
+    if any(low <= holder.end < high for low, high in damaged(world.members["m"])):
+        return "the master's log is damaged there"
+    if holder.tainted:
+        return "a flipped bit came in"
+    return "its bytes are the master's" if holder.is_of_present else "its bytes are others"
 
 
 def _check_answers(world: "World") -> None:
@@ -201,6 +241,8 @@ def _check_readable(world: "World") -> None:
         for message in world.ledger.messages:
             if not message.acked or message.life < 0 or message.phy_offset < store.min_offset:
                 continue
+            if store.damaged.overlaps(message.phy_offset, message.end):
+                continue
             record = store.message_at(message.phy_offset)
             if record is None or message.body not in bytes(record):
                 raise Violation(
@@ -219,21 +261,22 @@ def _check_queues(member: "Member") -> None:
     store = member.store
     assert store is not None
     log: CommitLog = store.commit_log
-    at = log.min_offset
-    data = member.read_log(store, at, log.max_offset)
-    scan = scan_records(data, at, log.file_size, check_crc=True)
-    if scan.consumed < len(data) and not store.damaged.total:
-        raise Violation(
-            f"{member.name}: no record at {at + scan.consumed} of its log: {scan.error}, needs {scan.needed}"
-        )
     ends: dict[tuple[str, int], int] = {}
-    for entry in scan.entries:
-        unit = store.queue(entry.topic, entry.queue_id).unit(entry.queue_offset)
-        if unit is None or (unit.phy_offset, unit.size) != (entry.phy_offset, entry.size):
+    begins = [log.min_offset, *(high for _, high in damaged(member))]
+    stops = [*(low for low, _ in damaged(member)), log.max_offset]
+    for at, stop in zip(begins, stops, strict=True):
+        scan = scan_records(member.read_log(store, at, stop), at, log.file_size, check_crc=True)
+        if scan.consumed < stop - at:
             raise Violation(
-                f"{member.name}: {entry.topic}-{entry.queue_id} says {unit} for the record at {entry.phy_offset}"
+                f"{member.name}: no record at {at + scan.consumed} of its log: {scan.error}, needs {scan.needed}"
             )
-        ends[entry.topic, entry.queue_id] = entry.queue_offset + 1
+        for entry in scan.entries:
+            unit = store.queue(entry.topic, entry.queue_id).unit(entry.queue_offset)
+            if unit is None or (unit.phy_offset, unit.size) != (entry.phy_offset, entry.size):
+                raise Violation(
+                    f"{member.name}: {entry.topic}-{entry.queue_id} says {unit} for the record at {entry.phy_offset}"
+                )
+            ends[entry.topic, entry.queue_id] = entry.queue_offset + 1
     for (topic, queue_id), end in ends.items():
         if store.queue(topic, queue_id).max_offset != end:
             found = store.queue(topic, queue_id).max_offset

@@ -5,6 +5,8 @@ with other bytes, a new life begins that shares what lies before with the one be
 one of these lives holds: bytes of two lives that do not share them, one behind the other, are silent divergence.
 """
 
+from collections.abc import Iterable
+
 from attrs import define, field
 
 
@@ -29,8 +31,16 @@ class History:
             raise Violation(f"the master wrote at {offset}, but its log ended at {len(self.now)}")
         self.now.extend(data)
 
-    def came_back(self, start: int, data: bytes) -> int:
-        """The master started and holds `data` from offset `start` on; where its log goes on from what it was, or the end."""
+    def came_back(self, start: int, data: bytes, damaged: Iterable[tuple[int, int]] = ()) -> int:
+        """The master started and holds `data` from offset `start` on; where its log goes on from what it was, or the end.
+
+        What it calls damaged is taken for what was there before: nobody is served these bytes.
+        """
+        patched = bytearray(data)
+        for low, high in damaged:
+            was = self.now[max(low, start) : min(high, start + len(data))]
+            patched[max(low, start) - start : max(low, start) - start + len(was)] = was
+        data = bytes(patched)
         shared = start + common(data, self.now, start)
         if shared < start + len(data):
             self.lives.append(self.now[:start] + data)

@@ -53,6 +53,7 @@ class Member:
     holder: Holder | None = None  # A slave's.
     written_claim: int = 0  # What the next start must find, as an offset,
     flushed_claim: int = 0  # and what it must find after a power cut.
+    known_damage: set[tuple[int, int]] = field(factory=set)
     durable_end: int = 0  # Proven by the disk itself.
     _scope: trio.CancelScope = field(factory=trio.CancelScope)
     _threads: dict[trio.CancelScope, None] = field(factory=dict)
@@ -115,9 +116,8 @@ class Member:
             self.written_claim = min(self.written_claim, self.flushed_claim)
 
     def _doubt(self) -> None:
-        """After a sync that failed what was written may be gone."""
-        self.written_claim = min(self.written_claim, self.durable_end)
-        self.flushed_claim = min(self.flushed_claim, self.durable_end)
+        """After a sync that failed what was written since the last good one may be gone."""
+        self.written_claim = min(self.written_claim, self.flushed_claim)
 
     async def run_in_thread(self, function: Callable[[], Any], *, abandon_on_cancel: bool) -> Any:
         """See determinism.Machine."""
@@ -296,6 +296,7 @@ class Member:
         self.flushed_claim = min(self.flushed_claim, offset)
 
     def _flushed(self, store: MessageStore) -> None:
+        self.flushed_claim = max(self.flushed_claim, store.flushed_offset)
         self.prove_durable(store)
         if self.holder is not None:
             self.holder.flushed(self.durable_end)

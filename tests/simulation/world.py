@@ -11,8 +11,8 @@ from attrs import define, field
 
 from store.commit_log import PutMessage, PutResult
 from tests.simulation import checks
-from tests.simulation.events import happen
 from tests.simulation.disk import Disk
+from tests.simulation.events import happen
 from tests.simulation.ledger import Holder, Ledger, Message, Violation
 from tests.simulation.member import Member
 from tests.simulation.name_server import NameServer
@@ -68,15 +68,17 @@ class World:
     def came_back(self, member: Member, start: int, data: bytes) -> None:
         """It opened its log."""
         if member.is_master:
-            self._master_came_back(start, data)
+            self._master_came_back(member, start, data)
         else:
             assert member.holder is not None
             self._guard(lambda: member.holder.came_back(start, data))  # type: ignore[union-attr]
 
-    def _master_came_back(self, start: int, data: bytes) -> None:
+    def _master_came_back(self, master: Member, start: int, data: bytes) -> None:
         history = self.ledger.history
         before, lives = len(history.now), len(history.lives)
-        shared = history.came_back(start, data)
+        damaged = list(checks.damaged(master))
+        self._guard(lambda: checks.damage(master, damaged))
+        shared = history.came_back(start, data, damaged)
         if len(history.lives) > lives:
             lost = self.ledger.new_life(shared)
             self.trace(
