@@ -8,8 +8,8 @@ from attrs import define, field
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from ha.config import HAConfig
-from ha.connection import HAConnection
-from ha.errors import HAConnectionLostError, HAError, HALogError, HAProtocolError
+from ha.connection import Drain, HAConnection
+from ha.errors import HAConnectionLostError, HAError, HALogError, HARefusedError
 from ha.group_transfer import GroupTransferService
 from ha.protocol import ACK, BATCH_HEADER, NO_REQUEST_YET, BatchReader
 from ha.transport import StreamTransport
@@ -148,7 +148,7 @@ async def test_a_request_that_cannot_be_ends_the_connection(autojump_clock, nurs
     master = await start(nursery, store)
     await master.report(request_offset)
     await master.ended.wait()
-    assert isinstance(master.error, HAProtocolError)
+    assert isinstance(master.error, HARefusedError)
     assert master.requests == []
     assert (master.transfer.slaves, master.transfer.push2_slave_max_offset) == ((), 0)
     assert await master.slave.receive_some() == b""
@@ -159,7 +159,7 @@ async def test_one_past_the_end_is_too_much_and_the_end_is_not(autojump_clock, n
     refused, served = await start(nursery, store), await start(nursery, store)
     await refused.report(end + 1)
     await served.report(end)
-    assert isinstance(refused.error, HAProtocolError)
+    assert isinstance(refused.error, HARefusedError)
     assert served.transfer.push2_slave_max_offset == end
 
 
@@ -180,7 +180,7 @@ async def test_reports_that_cannot_be_end_it_and_count_for_nothing(autojump_cloc
     master.transfer.wait(300, sink, b"frame")
     await master.report(*reports[1:])
     await master.ended.wait()
-    assert isinstance(master.error, HAProtocolError)
+    assert isinstance(master.error, HARefusedError)
     assert complaint in str(master.error)
     assert (master.transfer.push2_slave_max_offset, master.transfer.slaves, sink.calls) == (0, (), 0)
 
@@ -265,6 +265,74 @@ async def test_signs_of_life_do_not_replace_the_request(autojump_clock, nursery,
         await trio.sleep(3.9)
     await master.ended.wait()
     assert trio.current_time() == pytest.approx(20)
+
+
+async def test_bytes_that_make_no_report_are_no_sign_of_life(autojump_clock, nursery, store):
+    """One each 5 s, after a sound request."""
+    master = await start(nursery, store)
+    await master.report(0)
+    for _ in range(7):
+        await trio.sleep(5)
+        if not master.ended.is_set():
+            await master.slave.send_all(b"\0")
+            await wait_all_tasks_blocked()
+    assert master.ended.is_set()
+    assert isinstance(master.error, HAConnectionLostError)
+    assert "silent for 20 s" in str(master.error)
+
+
+async def test_a_slave_that_reports_but_takes_nothing_is_dropped(autojump_clock, nursery, store):
+    """RocketMQ keeps it for ever: it looks at reports only."""
+    put(store, b"x" * 1000)
+    master = await start(nursery, store)
+
+    async def never() -> None:
+        await trio.sleep_forever()
+
+    master.connection.transport.stream.send_stream.send_all_hook = never
+    for _ in range(30):
+        await trio.sleep(1)
+        if not master.ended.is_set():
+            await master.report(0)
+    assert master.ended.is_set()
+    assert isinstance(master.error, HAConnectionLostError)
+    assert "took none of" in str(master.error)
+
+
+async def test_a_slave_that_takes_a_little_now_and_then_is_kept(autojump_clock, nursery, store):
+    put(store, *[b"x" * 1000] * 40)
+    master = await start(nursery, store, transfer_batch_size=100, transfer_batch_size_max=100)
+
+    async def slowly() -> None:
+        await trio.sleep(15)
+
+    master.connection.transport.stream.send_stream.send_all_hook = slowly
+    for _ in range(60):
+        await master.report(0)
+        await trio.sleep(5)
+    assert not master.ended.is_set()
+
+
+async def test_a_request_and_an_ack_in_one_read_count_together_or_not_at_all(autojump_clock, nursery, store):
+    end = put(store, b"x")
+    sound, forged = await start(nursery, store), await start(nursery, store)
+    await sound.report(end, end)
+    assert (sound.error, sound.transfer.push2_slave_max_offset) == (None, end)
+    await forged.report(end, 2**62)
+    assert isinstance(forged.error, HARefusedError)
+    assert (forged.error.cause, forged.requests, forged.transfer.push2_slave_max_offset) == ("bad_ack", [], 0)
+
+
+def test_a_peer_that_takes_no_bytes_is_told_from_one_that_has_none_to_take():
+    drain = Drain(0.0)
+    assert drain.stuck_seconds(1000, 0, 5.0) == 0  # All taken.
+    assert drain.stuck_seconds(2000, 900, 10.0) == 0  # 100 more were.
+    assert drain.stuck_seconds(2000, 900, 15.0) == 5
+    assert drain.stuck_seconds(2000, 912, 20.0) == 10  # A heartbeat came on top.
+    assert drain.stuck_seconds(3000, 1912, 25.0) == 15  # So did bytes of the log.
+    assert drain.stuck_seconds(3000, 1800, 30.0) == 0
+    assert drain.stuck_seconds(3000, 1800, 31.0) == 1
+    assert drain.stuck_seconds(3000, 0, 90.0) == 0
 
 
 async def test_a_slave_that_reports_is_kept_for_ever(autojump_clock, nursery, store):
