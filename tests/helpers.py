@@ -1,14 +1,21 @@
 """Small stand-ins and shorthands that several suites share."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+import trio
 from attrs import define, field
 
+from ha.errors import HAPeerError
+from ha.peer import PeerLog, RangeDigests
+from ha.protocol import BATCH_HEADER, ReportReader
 from store.commit_log import PutMessage
 from store.config import BrokerRole, StoreConfig
 from store.message_store import MessageStore
 from store.offset_waiters import PutStatus
+from store.range_digests import LogRangeError, RangeDigester
+from store.record_scan import scan_records
 
 # Replication: stores to replicate, and somebody who waits for it.
 
@@ -31,6 +38,16 @@ def put(store: MessageStore, *bodies: bytes, topic: str = "TopicTest") -> int:
     return store.max_offset
 
 
+def replicate(store: MessageStore, data: bytes) -> None:
+    """Append whole records to a slave's log, and dispatch them."""
+    scan = scan_records(data, store.max_offset, store.commit_log.file_size, check_crc=True)
+    assert scan.consumed == len(data)
+    if not data:
+        return
+    store.append_replicated(memoryview(data), scan.entries)
+    store.dispatch_pending()
+
+
 def log_bytes(store: MessageStore) -> bytes:
     """All bytes of a store's commit log."""
     log, pieces = store.commit_log, []
@@ -39,6 +56,96 @@ def log_bytes(store: MessageStore) -> bytes:
         pieces.append(os.pread(chunk.fd, chunk.size, chunk.position))
         offset += chunk.size
     return b"".join(pieces)
+
+
+@define(eq=False)
+class StorePeer:
+    """A member's remoting port, without the port: what ha.peer.Peer asks, answered out of its store.
+
+    `is_twinlog=False`: as a RocketMQ broker answers, without digests, file size and role. `digests_max`: of one answer.
+    """
+
+    store: MessageStore
+    is_twinlog: bool = True
+    is_master: bool | None = True
+    boot_ms: int = 1
+    is_up: bool = True
+    digests_max: int = 1000
+    questions: list[str] = field(factory=list)
+    before: Callable[[str], None] = lambda _question: None  # Something may happen between two questions.
+
+    async def _asked(self, question: str) -> None:
+        await trio.lowlevel.checkpoint()
+        if not self.is_up:
+            raise HAPeerError("connection refused")
+        self.questions.append(question)
+        self.before(question)
+
+    async def log(self) -> PeerLog:
+        await self._asked("log")
+        return PeerLog(
+            is_twinlog=self.is_twinlog,
+            min_offset=self.store.min_offset,
+            max_offset=self.store.max_offset,
+            boot_ms=self.boot_ms,
+            file_size=self.store.commit_log.file_size if self.is_twinlog else None,
+            is_master=self.is_master if self.is_twinlog else None,
+        )
+
+    async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests | None:
+        await self._asked("digests")
+        if not self.is_twinlog:
+            return None
+        digester = RangeDigester(self.store.commit_log, self.store.digest)
+        try:
+            return await digester.answer(start, end, blocks_per_digest=blocks_per_digest, digests_max=self.digests_max)
+        except LogRangeError as error:
+            raise HAPeerError(str(error)) from error
+
+    async def record(self, phy_offset: int) -> bytes | None:
+        await self._asked("record")
+        found = self.store.message_at(phy_offset)
+        return bytes(found) if found is not None else None
+
+
+async def rocketmq_master(store: MessageStore, stream: trio.StapledStream) -> None:
+    """Serve one slave as RocketMQ 4.9 does: from any byte, the last file for 0, heartbeats where it has nothing, and an end
+    at the second report of more than it has.
+    """
+    reader, reports = ReportReader(), 0
+    at: int | None = None
+
+    async def read() -> None:
+        nonlocal at, reports
+        while data := await stream.receive_some():
+            for offset in reader.feed(bytes(data)):
+                reports += 1
+                if at is None:
+                    end = store.max_offset
+                    at = offset or end - end % store.commit_log.file_size
+                elif offset > store.max_offset:
+                    await stream.aclose()
+                    return
+
+    async def write() -> None:
+        nonlocal at
+        written = -5.0
+        while True:
+            chunk = store.commit_log.chunk(at, 32_768) if at is not None else None
+            if chunk is not None or (at is not None and trio.current_time() >= written + 5):
+                body = os.pread(chunk.fd, chunk.size, chunk.position) if chunk is not None else b""
+                await stream.send_all(BATCH_HEADER.pack(at, len(body)) + body)
+                at, written = at + len(body), trio.current_time()
+            else:
+                await trio.sleep(0.1)
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write)
+            await read()
+            nursery.cancel_scope.cancel()
+    except* (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass
 
 
 @define(eq=False)
