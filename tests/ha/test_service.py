@@ -2,6 +2,7 @@
 
 import os
 import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
@@ -353,6 +354,42 @@ async def test_strangers_that_ask_leave_no_room_for_other_strangers(tmp_path):
         await until(lambda: len(master.ha.group_transfer.slaves) == 1)
         for stream in streams:
             await stream.aclose()
+
+
+LIFE = {
+    "connected": [],
+    "half a request": [b"\0\0\0"],
+    "request": [ACK.pack(0)],
+    "request and half an ack": [ACK.pack(0), b"\0\0"],
+    "ack": [ACK.pack(0), ACK.pack(100)],
+    "forged ack": [ACK.pack(0), ACK.pack(2**62)],
+}
+
+
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("at", LIFE)
+@pytest.mark.parametrize("ip", ["127.0.0.1", "127.0.0.9"], ids=["slave", "stranger"])
+async def test_a_peer_that_breaks_off(tmp_path, at, ip, reads):
+    """By a reset, at each point of its life."""
+    async with master_at(tmp_path, slaves=("127.0.0.1",) * 2) as master, slave_at(tmp_path) as slave:
+        end = put(master.store, b"x" * 200)
+        slave.ha.set_master(master.address)
+        await until(lambda: master.ha.group_transfer.push2_slave_max_offset == end)
+        stream = await connect(master, ip=ip)
+        with suppress(trio.BrokenResourceError):
+            for piece in LIFE[at]:
+                await stream.send_all(piece)
+                with trio.move_on_after(0.02):
+                    if reads:
+                        await stream.receive_some()
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await stream.aclose()
+        await until(lambda: len(master.ha.statistics().connections) == 1)
+        await until(lambda: not master.ha.reception.lobby.guests)
+        assert master.ha.group_transfer.push2_slave_max_offset == end
+        sink = RecordingSink()
+        master.ha.group_transfer.wait(put(master.store, b"y"), sink, b"frame")
+        await until(lambda: sink.answered == [b"frame"])
 
 
 async def test_one_ip_takes_no_more_than_its_share(tmp_path):
