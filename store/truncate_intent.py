@@ -1,4 +1,4 @@
-"""The note that a log is being cut, ROOT/twinlog/truncate, as bytes and as an object. No I/O.
+"""The note that a log is being cut, ROOT/twinlog/truncate, as bytes and as an object.
 
     8 bytes magic | u32 version | u32 kind: 1 cut, 2 begin anew
     i64 offset | i64 old end | i64 last store time | i64 when
@@ -10,13 +10,14 @@ empty), whatever its files say: a start finishes what was begun before it looks 
 """
 
 from enum import IntEnum
+from pathlib import Path
 from struct import Struct
 from struct import error as StructError
 
 from attrs import frozen
 from xxhash import xxh3_64_intdigest
 
-from store.errors import SideFileError
+from store.errors import SideFileError, StoreDirectoryError
 
 NAME = "truncate"
 MAGIC, VERSION = b"TWLTRUNC", 1
@@ -85,3 +86,17 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     (size,) = _SIZE.unpack_from(data, at)
     end = at + _SIZE.size + size
     return data[at + _SIZE.size : end].decode("utf-8", "ignore"), end
+
+
+def load_intent(side: Path) -> TruncateIntent | None:
+    """The note of a cut that is not finished. Raises StoreDirectoryError when it is damaged, OSError."""
+    path = side / NAME
+    try:
+        return decode_intent(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except SideFileError as error:
+        raise StoreDirectoryError(
+            f"{path} says that the log was being cut, but not where: {error}. Compare the log with its master's "
+            "(log diff), and remove the file"
+        ) from error

@@ -10,12 +10,12 @@ from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.consume_queue_table import ConsumeQueueTable
 from store.divergent import DivergentDirectory
-from store.errors import SideFileError, StoreDirectoryError
+from store.errors import StoreDirectoryError
 from store.index_note import lower_note
 from store.log_walk import read_log
 from store.side_files import SideFiles
 from store.sync import sync_directory
-from store.truncate_intent import NAME, CutKind, TruncateIntent, decode_intent
+from store.truncate_intent import NAME, CutKind, TruncateIntent, load_intent
 
 log_lines = structlog.get_logger()
 
@@ -75,20 +75,6 @@ class UnfinishedCut:
             if queue.max_phy_offset < 0 < queue.max_offset:
                 queue.discard()  # Nothing but blanks: its messages may come back with other numbers.
         remove_intent(self.side)
-
-
-def load_intent(side: Path) -> TruncateIntent | None:
-    """The note of a cut that is not finished. Raises StoreDirectoryError when it is damaged, OSError."""
-    path = side / NAME
-    try:
-        return decode_intent(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except SideFileError as error:
-        raise StoreDirectoryError(
-            f"{path} says that the log was being cut, but not where: {error}. Compare the log with its master's "
-            "(log diff), and remove the file"
-        ) from error
 
 
 def remove_intent(side: Path) -> None:

@@ -134,6 +134,9 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
             "localAddress": client.local_address if client else None,
             "state": client.state if client else "idle",
             "lastError": client.last_error if client else None,
+            "finding": _finding(client.finding) if client and client.finding else None,
+            "masterMaxOffset": client.master_max_offset if client else None,
+            "provenOffset": client.proven_offset if client else None,
         }
     return {
         "schema": STATUS_SCHEMA,
@@ -156,6 +159,10 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
         "dispatchedOffset": store.dispatched_offset,
         "rateBytesPerSecond": round(rate),
         "waitingMessages": ha.waiting_messages,
+        "divergent": [
+            {"path": str(cut.path), "first": cut.first, "size": cut.size, "why": cut.why, "whenMs": cut.when_ms}
+            for cut in store.divergent
+        ],
         "ackPolicy": policy.words if policy is not None else "takes no messages",
         "policy": ack_status.plain(broker, policy) if policy is not None else None,
         "ackMode": broker.ha_config.ack_mode.value if broker.is_slave else None,
@@ -191,6 +198,11 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
         ],
         "master": master,
     }
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    is_error = found.kind not in NO_ERRORS
+    return {"kind": found.kind, "offset": found.offset, "text": found.text, "isError": is_error}
 
 
 def _state(broker: "BrokerParts", client_state: str) -> str:

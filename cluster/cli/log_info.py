@@ -75,6 +75,9 @@ def _facts(info: "StoreInfo") -> None:
         damaged = info.recovery_point.damaged_ranges
         total = sum(end - start for start, end in damaged)
         lines.append(("known damage", f"{size(total)} in {len(damaged)} places of the log"))
+    for cut in info.divergent:
+        words = f"{size(cut.size_bytes)} from {count(cut.first_offset)} on, {_time(cut.cut_ms)}: {cut.why}"
+        lines += [("was cut", words), ("", f"kept in {cut.path}")]
     width = max(len(name) for name, _ in lines)
     for name, words in lines:
         click.echo(f"{style(name.ljust(width), dim=True)}  {words}")

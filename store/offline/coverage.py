@@ -212,6 +212,20 @@ CLOCK = (
     Field("now", 8, "i64", "the time as far as it is believed, ms", Cover.CHECKSUM),
     Field("checksum", 8, "u64", "xxh3-64 of all bytes before", Cover.CHECKSUM),
 )
+TRUNCATE = (
+    Field("magic", 8, "text", "`TWLTRUNC`", Cover.CHECKSUM),
+    Field("version", 4, "u32", "1", Cover.CHECKSUM),
+    Field("kind", 4, "u32", "1: the log is cut; 2: it begins anew, empty", Cover.CHECKSUM),
+    Field("offset", 8, "i64", "where the log ends from now on; kind 2: where it began", Cover.CHECKSUM),
+    Field("oldEnd", 8, "i64", "where it ended before", Cover.CHECKSUM),
+    Field("lastStoreTime", 8, "i64", "store time of the newest record that stays, ms; 0: none does", Cover.CHECKSUM),
+    Field("when", 8, "i64", "when this was written, ms", Cover.CHECKSUM),
+    Field("keptInSize", 2, "u16", "bytes of the name", Cover.CHECKSUM),
+    Field("keptIn", "keptInSize", "text", "name of the directory in `divergent/` that has what is cut", Cover.CHECKSUM),
+    Field("whySize", 2, "u16", "bytes of the text", Cover.CHECKSUM),
+    Field("why", "whySize", "text", "the reason, for people", Cover.CHECKSUM),
+    Field("checksum", 8, "u64", "xxh3-64 of all bytes before", Cover.CHECKSUM),
+)
 FORMATS = {
     "record-v1": RECORD_V1,
     "record-v2": RECORD_V2,
@@ -229,6 +243,7 @@ FORMATS = {
     "queue-state": QUEUE_STATE,
     "index-behind": INDEX_BEHIND,
     "clock": CLOCK,
+    "truncate": TRUNCATE,
 }
 
 

@@ -16,9 +16,11 @@ from attrs import define, evolve, field, frozen
 from store.checkpoint import Checkpoint
 from store.config import CONSUME_QUEUE_UNIT
 from store.delay_level import parse_delay_levels
+from store.divergent import Divergent, DivergentDirectory, read_note
 from store.errors import StoreDirectoryError
 from store.offline.file_series import FileReader, FileSeries, StoreFile, check_series, guess_file_size, list_files
 from store.offline.finding import Finding, Kind, Severity
+from store.truncate_intent import NAME, CutKind, load_intent
 
 DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _FLOCK = Struct("hhqqi4x")  # struct flock of Linux: type, whence, start, length, process.
@@ -76,6 +78,7 @@ class StoreDirectory:
     writer: Writer
     findings: tuple[Finding, ...]
     reader: FileReader
+    divergent: tuple[Divergent, ...] = ()  # What was cut from the log, and is kept.
     _prefix: str = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -160,13 +163,14 @@ def _open(path: Path, options: DirectoryOptions) -> StoreDirectory:
     options.delays_ms  # noqa: B018 - a wrong table is said before anything is read.
     reader = FileReader()
     findings: list[Finding] = []
-    log = _open_log(log_directories, options, reader, findings)
+    note = read_note(root)
+    log = _open_log(log_directories, options, reader, findings, first=note.first if note is not None else 0)
     queue_files, ext_files = _list_queues(root / "consumequeue"), _list_queues(root / "consumequeue_ext")
     queue_size = options.queue_file_size or guess_file_size(queue_files.files.values())
     queues = queue_files.series(max(queue_size, CONSUME_QUEUE_UNIT), reader, "mappedFileSizeConsumeQueue")
     ext_size = guess_file_size(ext_files.files.values())
     ext_queues = ext_files.series(max(ext_size, 1), reader, "mappedFileSizeConsumeQueueExt")
-    findings += queue_files.findings + ext_files.findings
+    findings += (*queue_files.findings, *ext_files.findings, *_unfinished_cut(root / _SIDE_DIRECTORY))
     checkpoint = Checkpoint(root / "checkpoint") if (root / "checkpoint").is_file() else None
     if checkpoint is not None:
         checkpoint.load()
@@ -185,7 +189,8 @@ def _open(path: Path, options: DirectoryOptions) -> StoreDirectory:
         checkpoint=checkpoint,
         abort=abort,
         lock_holder=lock_holder(root / "lock"),
-        writer=_writer(root, abort, checkpoint, side_files),
+        writer=Writer.TWINLOG if note is not None else _writer(root, abort, checkpoint, side_files),
+        divergent=DivergentDirectory(root / _SIDE_DIRECTORY / "divergent").list(),
         findings=(),
         reader=reader,
     )
@@ -196,8 +201,24 @@ def _open(path: Path, options: DirectoryOptions) -> StoreDirectory:
     return directory
 
 
+def _unfinished_cut(side: Path) -> Iterator[Finding]:
+    try:
+        intent = load_intent(side)
+    except StoreDirectoryError as error:
+        yield Finding(kind=Kind.UNFINISHED_CUT, file=str(side / NAME), message=str(error))
+        return
+    if intent is not None:
+        what = f"cut at {intent.offset}" if intent.kind is CutKind.CUT else "emptied, to begin anew"
+        yield Finding(
+            kind=Kind.UNFINISHED_CUT,
+            file=str(side / NAME),
+            phy_offset=intent.offset,
+            message=f"the log is being {what} ({intent.why}): the next start of twinlog finishes it, RocketMQ would not",
+        )
+
+
 def _open_log(
-    directories: Iterable[Path], options: DirectoryOptions, reader: FileReader, findings: list[Finding]
+    directories: Iterable[Path], options: DirectoryOptions, reader: FileReader, findings: list[Finding], *, first: int
 ) -> FileSeries:
     """The union of all directories of the log, as RocketMQ's MultiPathMappedFileQueue."""
     files: list[StoreFile] = []
@@ -210,7 +231,7 @@ def _open_log(
             strays += strange
     files.sort(key=lambda file: file.start)
     file_size = options.log_file_size or guess_file_size([files])
-    series = FileSeries(directories[0], max(file_size, 1), tuple(files), reader)
+    series = FileSeries(directories[0], max(file_size, 1), tuple(files), reader, first)
     findings += check_series(series, strays, "mappedFileSizeCommitLog")
     return series
 

@@ -65,12 +65,16 @@ class FileReader:
 
 @define(eq=False)
 class FileSeries:
-    """Files of `file_size` bytes in order of their start; some may be missing, short or long."""
+    """Files of `file_size` bytes in order of their start; some may be missing, short or long.
+
+    Bytes below `first` are none of the sequence: the first file may begin with a hole.
+    """
 
     directory: Path
     file_size: int
     files: tuple[StoreFile, ...]
     reader: FileReader
+    first: int = 0
     _by_start: dict[int, StoreFile] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -78,8 +82,8 @@ class FileSeries:
 
     @property
     def min_offset(self) -> int:
-        """The first byte of the first file; 0 without files."""
-        return self.files[0].start if self.files else 0
+        """The first byte that is there; 0 without files."""
+        return max(self.files[0].start, self.first) if self.files else 0
 
     @property
     def end(self) -> int:
@@ -162,7 +166,7 @@ def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> I
             file=str(path),
             message="does not belong here; RocketMQ 4.9 does not start over it",
         )
-    expected = series.min_offset
+    expected = series.files[0].start if series.files else 0
     for file in series.files:
         if file.start % series.file_size:
             yield Finding(

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     CHECKPOINT = "checkpoint"
     CONFIG_FILE = "config-file"
     SIDE_FILE = "side-file"
+    UNFINISHED_CUT = "unfinished-cut"
 
 
 @frozen(kw_only=True)

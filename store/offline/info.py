@@ -13,6 +13,7 @@ from typing import Any
 from attrs import field, frozen
 
 from store import digest
+from store.divergent import Divergent
 from store.errors import SideFileError
 from store.offline.directory import StoreDirectory, Writer
 from store.offline.file_series import FileSeries, StoreFile
@@ -127,6 +128,17 @@ class RecoveryPointInfo:
 
 
 @frozen(kw_only=True)
+class DivergentInfo:
+    """Bytes that were cut from the log, because the master's differ, and are kept in a directory of their own."""
+
+    path: str = _doc("log dump and log diff take it as a store")
+    first_offset: int
+    size_bytes: int
+    cut_ms: int
+    why: str
+
+
+@frozen(kw_only=True)
 class StoreInfo:
     """A store directory. Times are ms since 1970, sizes bytes."""
 
@@ -145,6 +157,7 @@ class StoreInfo:
     side_files: tuple[FileInfo, ...]
     digest: DigestInfo | None
     recovery_point: RecoveryPointInfo | None
+    divergent: tuple[DivergentInfo, ...]
     problems: tuple[Finding, ...] = _doc("what was noticed on the way; log verify looks at everything")
 
 
@@ -169,6 +182,7 @@ def look(directory: StoreDirectory) -> StoreInfo:
         side_files=tuple(map(_file_info, directory.side_files)),
         digest=_digest_info(directory.root / "twinlog" / "digest"),
         recovery_point=_recovery_point_info(directory.root / "twinlog" / "recovery-point"),
+        divergent=tuple(map(_divergent_info, directory.divergent)),
         problems=(*directory.findings, *_problems(directory, end, views)),
     )
 
@@ -260,6 +274,12 @@ def _recovery_point_info(path: Path) -> RecoveryPointInfo | None:
     except SideFileError as error:
         return RecoveryPointInfo(offset=None, damaged_ranges=(), error=str(error))
     return RecoveryPointInfo(offset=found.offset, damaged_ranges=found.damaged, error=None)
+
+
+def _divergent_info(cut: Divergent) -> DivergentInfo:
+    return DivergentInfo(
+        path=str(cut.path), first_offset=cut.first, size_bytes=cut.size, cut_ms=cut.when_ms, why=cut.why
+    )
 
 
 def _file_info(path: Path) -> FileInfo:

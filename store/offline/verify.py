@@ -145,7 +145,8 @@ class _Verification:
     def _parts(self) -> Iterator[Part]:
         """The log's files one after the other, each checked; missing ones in between, too."""
         log = self.directory.log
-        ranges = [(start, start + log.file_size) for start in range(log.min_offset, log.end, log.file_size)]
+        size, low = log.file_size, log.min_offset
+        ranges = [(max(start, low), start + size) for start in range(low - low % size, log.end, size)]
         size = sum(file.size for file in log.files)
         digests = self.digests.digests
         total = size + (digests.end - digests.start if digests is not None else 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from store import digest, index_note, recovery_point, retention
+from store import digest, index_note, recovery_point, retention, truncate_intent
 from store.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from store.config import CONSUME_QUEUE_UNIT
 from store.index_layout import HEADER, ITEM, SLOT
@@ -16,6 +16,9 @@ from store.offline.finding import Kind
 from store.offline.units import EXT_HEAD
 from tests.store.records import messages
 
+NO_CUT = truncate_intent.TruncateIntent(
+    kind=truncate_intent.CutKind.CUT, offset=0, old_end=0, last_timestamp=0, when_ms=0, kept_in="", why=""
+)
 PAGES = Path(__file__).parents[3] / "docs" / "reference" / "formats"
 
 
@@ -39,6 +42,7 @@ def fixed_size(name: str) -> int:
         ("digest-page", digest.PAGE_SIZE),
         ("index-behind", len(index_note.encode_note(0))),
         ("clock", len(retention.encode_clock(0))),
+        ("truncate", len(truncate_intent.encode_intent(NO_CUT))),
     ],
 )
 def test_fields_fill_what_they_are_in(name, size):

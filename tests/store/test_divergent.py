@@ -1,0 +1,150 @@
+"""What was cut is there for people to look at: as a store of its own, in the list, and in what is said of the store."""
+
+import errno
+import os
+import shutil
+
+import pytest
+
+from store.divergent import DivergentDirectory, read_note
+from store.errors import StoreError
+from store.offline.diff import DiffVerdict, Side, diff
+from store.offline.directory import DirectoryOptions, StoreDirectory, Writer
+from store.offline.dump import Selection, dump
+from store.offline.finding import Kind
+from store.offline.info import look
+from store.offline.verify import Verdict, verify
+from store.truncate_intent import NAME
+from tests.store.cutting import FILE_SIZE, check_is, feed, history, open_slave
+
+OPTIONS = DirectoryOptions(log_file_size=FILE_SIZE)
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory):
+    return history(tmp_path_factory.mktemp("old"))
+
+
+@pytest.fixture
+def slave(tmp_path, old):
+    store = open_slave(tmp_path / "store")
+    feed(store, old)
+    return store
+
+
+async def test_a_directory_of_what_was_cut_is_a_store_of_its_own(tmp_path, old, slave):
+    """Beside the master's log it has no difference: here it was cut for no reason."""
+    offset = old.entries[20].phy_offset
+    before = shutil.copytree(tmp_path / "store", tmp_path / "before")
+    await slave.truncate(offset, "no reason")
+    (kept,) = slave.statistics().divergent
+    with StoreDirectory.open(kept.path) as cut, StoreDirectory.open(before, OPTIONS) as whole:
+        assert (cut.log.file_size, cut.log.min_offset, cut.writer) == (FILE_SIZE, offset, Writer.TWINLOG)
+        messages = list(dump(cut.log, Selection()))
+        assert [message.phy_offset for message in messages] == [entry.phy_offset for entry in old.entries[20:]]
+        report = diff(Side("cut", cut.log, cut.queues), Side("whole", whole.log, whole.queues))
+        assert (report.verdict, report.common_start, report.common_end) == (DiffVerdict.EQUAL, offset, old.end)
+        info = look(cut)
+        assert (info.log.min_offset, info.log.end_offset, info.problems) == (offset, old.end, ())
+        assert verify(cut).records == len(messages)
+    with StoreDirectory.open(tmp_path / "store", OPTIONS) as directory:
+        (found,) = look(directory).divergent
+        assert (found.path, found.first_offset, found.size_bytes, found.why) == (
+            str(kept.path),
+            offset,
+            old.end - offset,
+            "no reason",
+        )
+
+
+async def test_every_cut_is_kept(tmp_path, old, slave):
+    """Also of the same bytes, and what is no such directory is not listed."""
+    offset = old.entries[-3].phy_offset
+    for why in ("first", "second"):
+        await slave.truncate(offset, why)
+        feed(slave, old)
+    await slave.reset("third")
+    divergent = tmp_path / "store/twinlog/divergent"
+    (divergent / "notes").mkdir()
+    (divergent / "broken").mkdir()
+    (divergent / "broken/divergent.json").write_text("{")
+    kept = slave.statistics().divergent
+    assert {entry.why: (entry.first, entry.size) for entry in kept} == {
+        "first": (offset, old.end - offset),
+        "second": (offset, old.end - offset),
+        "third": (0, old.end),
+    }
+    assert len({entry.path for entry in kept}) == 3
+    await slave.close()
+    slave = open_slave(tmp_path / "store")
+    assert slave.statistics().divergent == kept
+    shutil.rmtree(kept[0].path)
+    assert slave.statistics().divergent == kept[1:]
+    await slave.close()
+
+
+@pytest.mark.parametrize("cut", ["truncate", "reset"])
+async def test_without_room_to_keep_it_nothing_is_cut(tmp_path, old, slave, monkeypatch, cut):
+    def full(*_args: object, **_more: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite" if cut == "truncate" else "link", full)
+        with pytest.raises(StoreError, match=r"the log was not cut: its bytes from .* cannot be kept .*No space left"):
+            await (slave.truncate(old.entries[5].phy_offset, "a test") if cut == "truncate" else slave.reset("a test"))
+    assert list((tmp_path / "store/twinlog/divergent").iterdir()) == []
+    assert not (tmp_path / "store/twinlog" / NAME).exists()
+    assert slave.flags.why_not_appendable == ""
+    check_is(slave, old)
+    await slave.truncate(old.entries[5].phy_offset, "there is room again")
+    check_is(slave, old.below(old.entries[5].phy_offset))
+
+
+async def test_across_disks_a_cut_is_copied_and_a_whole_log_refused(tmp_path, old, slave, monkeypatch):
+    def far(*_args: object, **_more: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(os, "link", far)
+    with pytest.raises(StoreError, match=r"cannot be linked .* only where both are on one file system"):
+        await slave.reset("a test")
+    check_is(slave, old)
+    await slave.truncate(FILE_SIZE, "a test")
+    (kept,) = slave.statistics().divergent
+    with StoreDirectory.open(kept.path) as cut:
+        found = [message.phy_offset for message in dump(cut.log, Selection())]
+    assert found == [entry.phy_offset for entry in old.entries if entry.phy_offset >= FILE_SIZE]
+
+
+async def test_the_tools_tell_of_a_cut_that_is_unfinished(tmp_path, old, slave, monkeypatch):
+    """The disk breaks in the middle of it."""
+
+    def broken(*_args: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    offset = old.entries[5].phy_offset
+    with monkeypatch.context() as patched:
+        patched.setattr("store.truncation.cut_on_disk", broken)
+        with pytest.raises(
+            StoreError, match=rf"cut at {offset}, which the disk does not take .* the next start finishes it"
+        ):
+            await slave.truncate(offset, "a test")
+    assert "the next start finishes it" in slave.flags.why_not_appendable
+    slave._release()
+    with StoreDirectory.open(tmp_path / "store", OPTIONS) as directory:
+        (told,) = (finding for finding in look(directory).problems if finding.kind is Kind.UNFINISHED_CUT)
+        assert (told.file, told.phy_offset) == ("twinlog/truncate", offset)
+        assert f"the log is being cut at {offset} (a test)" in told.message
+        assert verify(directory).verdict is Verdict.DAMAGED
+    slave = open_slave(tmp_path / "store")
+    check_is(slave, old.below(offset))
+    await slave.close()
+    with StoreDirectory.open(tmp_path / "store", OPTIONS) as directory:
+        assert verify(directory).findings == ()
+
+
+def test_what_is_no_note_is_none(tmp_path):
+    assert read_note(tmp_path) is None
+    for text in ("", "[]", "{}", '{"version": 2}', '{"version": 1, "first": "x"}'):
+        (tmp_path / "divergent.json").write_text(text)
+        assert read_note(tmp_path) is None
+    assert DivergentDirectory(tmp_path / "none").list() == ()
