@@ -162,7 +162,11 @@ STATES_TO_LOOK_AT = {
     "paused": "takes no messages for now{why}. It goes on by itself: make room on its disk",
     "without master": "knows no master to follow. Start one under its brokerName, or set haMasterAddress",
     "connecting": "is not connected to its master{why}. Is the master up, and its HA port reachable?",
-    "ahead": "has bytes in its log that its master lacks{why}: they have diverged. Do not let it serve",
+    "ahead": "has bytes in its log that its master lacks{why}. It takes nothing until one of them is repaired",
+    "diverged": "has other bytes in its log than its master{why}. It takes nothing until one of them is repaired",
+    "below min": "was away for so long that its master has deleted what it needs next{why}. It has to begin anew",
+    "stalled": "gets nothing from its master although there is more{why}. Look at the master's log",
+    "resyncing": "puts aside what does not fit its master's log, as haAutoResync allows. It goes on by itself",
 }
 
 

@@ -108,7 +108,7 @@ class Replica:
 
     async def _acknowledge(self) -> None:
         """Tell the master of what is in the log now, or have it brought to the disk first."""
-        if self._acks_flushed:
+        if self._acks_flushed and self.store.flusher.flushed_offset < self.store.max_offset:
             self.store.flusher.request()
         else:
             await self._report()

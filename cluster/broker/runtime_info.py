@@ -9,6 +9,7 @@ import trio
 from cluster.broker import ack_status
 from cluster.broker.names import SCHEDULE_TOPIC
 from cluster.remoting.command import VERSION
+from ha.finding import NO_ERRORS, Finding
 
 if TYPE_CHECKING:
     from cluster.broker.parts import BrokerParts
@@ -207,6 +208,8 @@ def _finding(found: Finding) -> dict[str, Any]:
 
 def _state(broker: "BrokerParts", client_state: str) -> str:
     flags = broker.store.flags
+    if broker.is_slave and client_state == "resyncing":  # It takes no bytes while it is cut.
+        return client_state
     if flags.why_not_writable and not flags.is_passing:
         return "failed"
     if flags.why_not_appendable if broker.is_slave else flags.why_not_writable:
