@@ -8,13 +8,14 @@ What SEND_OK promises, by configuration (the level of plan.Config); each message
 A member that has something keeps it: over a kill everything, over a power cut what it said was flushed (Member._note_claim).
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import trio
 from attrs import define, field
 
 from store.commit_log import CommitLog
-from store.record_scan import scan_records
+from store.record_scan import DispatchEntry, scan_records
 from tests.simulation.ledger import Holder, Message, Violation, common
 from tests.simulation.plan import SLAVES
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.member import Member
     from tests.simulation.world import World
 
+SILENCE_SECONDS = 21.0  # haHousekeepingInterval and a little.
 STALL_SECONDS = 40.0  # A slave that gets nothing for so long, with nothing in the way, must say why.
 REASONS = {"ahead", "diverged", "below min", "resyncing", "failed", "stalled"}  # States that explain an unequal log.
 
@@ -77,10 +79,53 @@ def damage(member: "Member", found: list[tuple[int, int]]) -> None:
 # At each cut
 
 
-def truncation(world: "World", holder: Holder, offset: int) -> None:
-    """A slave may only cut what the master lacks, or all of a log that ends below the master's. Raises Violation."""
+def truncation(world: "World", slave: "Member", offset: int) -> None:
+    """A slave gives up what differs from its master's log, and no more; or all, where it is of no use. Raises Violation."""
     if not world.plan.config.auto_resync:
-        raise Violation(f"{holder.name} cuts its log at {offset} although nobody allowed that")
+        raise Violation(f"{slave.name} cuts its log at {offset} although nobody allowed that")
+    store, master = slave.store, world.members["m"].store
+    if store is None or master is None or offset <= store.min_offset:
+        return
+    start = store.min_offset
+    data = slave.read_log(store, start, store.max_offset)
+    shared = start + common(data, world.ledger.history.now, start)
+    first_bad = max((entry.phy_offset for entry in _entries(slave, start, data) if entry.phy_offset <= shared), default=start)
+    if offset < first_bad:
+        raise Violation(f"{slave.name} cuts its log at {offset}, but up to {first_bad} it is its master's")
+
+
+def _entries(member: "Member", at: int, data: bytes) -> list[DispatchEntry]:
+    return list(scan_records(data, at, member.config.file_size, check_crc=True).entries)
+
+
+# When a slave begins
+
+
+def beginning(world: "World", holder: Holder, offset: int) -> None:
+    """An empty slave gets all that its master has. Raises Violation."""
+    master = world.members["m"].store
+    if not holder.end and master is not None and offset > master.min_offset:
+        raise Violation(f"{holder.name} begins at {offset}; its master has all from {master.min_offset} on")
+
+
+# When somebody is dropped
+
+
+def silence(world: "World", event: Mapping[str, Any]) -> None:
+    """Only who is silent is called silent. Raises Violation."""
+    master = world.members["m"]
+    address = str(event.get("slave") or event.get("master") or "")
+    ips = {slave.ip for slave in map(world.members.get, SLAVES) if slave is not None}
+    ip = address.rpartition(":")[0]
+    for slave in (world.members[name] for name in SLAVES):
+        if ip in ips and slave.ip != ip:
+            continue
+        quiet = max(
+            world.network.clear_since(slave.ip, master.ip), slave.changed_at, master.changed_at, slave.slow_until,
+            master.slow_until,
+        )  # fmt: skip
+        if ip in (slave.ip, master.ip) and trio.current_time() - quiet > SILENCE_SECONDS and slave.up and master.up:
+            raise Violation(f"{address} is called silent, but nothing is in the way: {event.get('why')}")
 
 
 # Now and then
@@ -206,7 +251,8 @@ def _check_reason(world: "World", slave: "Member") -> None:
             f"{slave.name} ends at {holder.end}, the master has {master_store.min_offset}..{len(now)}, "
             f"{_nature(world, slave)}, and says {state.state}, {state.last_error}"
         )
-    if world.plan.config.auto_resync and state.state != "stalled":
+    nothing_shared = state.finding is not None and state.finding.offset == max(holder.start, master_store.min_offset)
+    if world.plan.config.auto_resync and state.state != "stalled" and not nothing_shared:
         raise Violation(f"{slave.name} was to repair itself, but says {state.state}, {state.last_error}")
 
 

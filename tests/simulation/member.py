@@ -46,6 +46,7 @@ class Member:
     up: bool = False
     starts: int = 0
     down_for: float = 0.0
+    changed_at: float = 0.0  # When it went up or down last.
     power_is_cut: bool = False
     wipe: bool = False
     slow_until: float = 0.0
@@ -53,6 +54,7 @@ class Member:
     holder: Holder | None = None  # A slave's.
     written_claim: int = 0  # What the next start must find, as an offset,
     flushed_claim: int = 0  # and what it must find after a power cut.
+    cuts: bool = False  # It died while its log was being cut: the next start finishes that.
     known_damage: set[tuple[int, int]] = field(factory=set)
     durable_end: int = 0  # Proven by the disk itself.
     _scope: trio.CancelScope = field(factory=trio.CancelScope)
@@ -163,7 +165,7 @@ class Member:
                 self._doubt()
 
     async def _lie_dead(self) -> None:
-        self.up = False
+        self.up, self.changed_at = False, trio.current_time()
         self.world.network.listeners.pop(self.address, None)
         self.world.name_server.lost(self)
         self.store = self.ha = None
@@ -186,6 +188,7 @@ class Member:
 
     async def _serve(self) -> None:
         self.store = store = self._make_store()
+        self.cuts = os.path.exists(f"{self.name}/twinlog/truncate")
         store.load()
         self._came_back(store)
         self.ha = ha = self._make_ha(store)
@@ -193,7 +196,7 @@ class Member:
             await nursery.start(store.run)
             await nursery.start(ha.run)
             self.world.network.listen(self.address, nursery, self._serve_connection)
-            self.up = True
+            self.up, self.changed_at = True, trio.current_time()
             self.world.trace(f"{self.name} is up: {store.min_offset}..{store.max_offset}")
             nursery.start_soon(self._keep_registered)
             if self.is_master:
@@ -265,7 +268,10 @@ class Member:
         start, data = store.min_offset, self.read_log(store, store.min_offset, store.max_offset)
         self._noted = store.max_offset
         self.world.came_back(self, start, data)
-        if store.max_offset < self.written_claim:
+        last = store.commit_log.files.files[-1:]
+        if last and not last[0].is_clear_from(last[0].wrote):
+            self.world.violated(f"{self.name}: behind the end of its log, {store.max_offset}, lie bytes that could come back")
+        if store.max_offset < self.written_claim and not self.cuts:
             self.world.violated(
                 f"{self.name} came back with a log that ends at {store.max_offset}; {self.written_claim} had to be there"
             )

@@ -30,11 +30,13 @@ class Link:
     flipped: int = 0  # So many did.
     resets_after: int | None = None  # So many bytes from now on all connections over it are reset.
     changed: trio.Event = field(factory=trio.Event)
+    changed_at: float = 0.0
 
     def change(self, **values: object) -> None:
         """Set some of it."""
         for name, value in values.items():
             setattr(self, name, value)
+        self.changed_at = trio.current_time()
         self.changed.set()
         self.changed = trio.Event()
 
@@ -202,6 +204,12 @@ class Network:
             link.cut or link.flips or link.resets_after or link.delay_max > 0.01 or link.piece_max < WINDOW
             for link in links
         )
+
+    def clear_since(self, one: str, other: str) -> float:
+        """Since when nothing is the matter with it."""
+        if not self.is_clear(one, other):
+            return trio.current_time()
+        return max(self.link(one, other).changed_at, self.link(other, one).changed_at)
 
     async def round_trip(self, one: str, other: str) -> None:
         """A question and its answer; for ever, while the way is cut."""

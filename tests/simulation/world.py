@@ -93,6 +93,7 @@ class World:
             self._guard(lambda: self.ledger.history.wrote(offset, data))
         else:
             flipped = self.network.flipped > 0
+            self._guard(lambda: checks.beginning(self, self.holder(member.name), offset))
             self._guard(lambda: self.holder(member.name).appended(offset, data, flipped=flipped))
 
     def truncated(self, member: Member, offset: int) -> None:
@@ -102,10 +103,15 @@ class World:
             return
         store, holder = member.store, self.holder(member.name)
         assert store is not None
-        self._guard(lambda: checks.truncation(self, holder, offset))
+        self._guard(lambda: checks.truncation(self, member, offset))
         start = store.min_offset
         data = member.read_log(store, start, offset) if offset > start else b""
         self._guard(lambda: holder.came_back(start, data))
+
+    def heard(self, event: dict[str, Any]) -> None:
+        """A member logged something."""
+        if "silent for" in str(event.get("why", "")):
+            self._guard(lambda: checks.silence(self, event))
 
     def _guard(self, check: Any) -> None:
         try:
@@ -229,6 +235,7 @@ def collect_log(world: World) -> None:
     """What the product logs goes into the lines that are shown, not into the trace: its texts may change."""
 
     def keep(_logger: object, name: str, event: dict[str, Any]) -> str:
+        world.heard(event)
         words = " ".join(f"{key}={value}" for key, value in event.items() if key != "event")
         from tests.simulation.determinism import machine_of_task, now
 
