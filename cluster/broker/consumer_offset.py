@@ -49,8 +49,11 @@ class ConsumerOffsetManager:
         return {"offsetTable": {key: dict(queues) for key, queues in self.table.items()}}
 
     def merge(self, value: Mapping[str, Any]) -> None:
-        """Replace key by key, as a RocketMQ slave does; keys that `value` lacks stay. Raises ValueError."""
-        entries = read_offsets(value)
+        """Replace key by key with a table in the form of plain(); keys that it lacks stay. Raises ValueError."""
+        self.update(read_offsets(value))
+
+    def update(self, entries: Mapping[str, dict[int, int]]) -> None:
+        """Replace key by key."""
         if any(self.table.get(key) != queues for key, queues in entries.items()):
             self.table.update(entries)
             self.dirty = True

@@ -11,8 +11,9 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.consumer_offset import ConsumerOffsetManager
+from cluster.broker.consumer_offset import ConsumerOffsetManager, read_offsets
 from cluster.broker.delay_service import ScheduleMessageService, read_delay_offsets
+from cluster.broker.master_offsets import MasterOffsets
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import TopicConfigManager
@@ -26,6 +27,7 @@ from cluster.remoting.headers import (
     GetAllDelayOffset,
     GetAllSubscriptionGroupConfig,
     GetAllTopicConfig,
+    GetBrokerRuntimeInfo,
     RequestHeader,
 )
 from store.wakeup import Wakeup
@@ -52,6 +54,8 @@ class SlaveSynchronize:
     offsets: ConsumerOffsetManager
     schedule: ScheduleMessageService
     master_address: str | None = field(default=None, init=False)
+    _master_offsets: MasterOffsets = field(factory=MasterOffsets, init=False)
+    _newer_offsets: int = field(default=0, init=False)  # So that it is logged when it changes.
     _failing: set[str] = field(factory=set, init=False)  # Steps, so that each trouble is logged once.
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
@@ -79,7 +83,7 @@ class SlaveSynchronize:
         for name, step in steps:
             try:
                 await step(address)
-            except (RemotingError, ValueError, TypeError, AttributeError, OverflowError, OSError) as error:
+            except (RemotingError, LookupError, ValueError, TypeError, AttributeError, OverflowError, OSError) as error:
                 if name not in self._failing:
                     log.warning("could not copy from the master", what=name, master=address, error=str(error))
                     self._failing.add(name)
@@ -93,7 +97,14 @@ class SlaveSynchronize:
             log.info("topics copied from the master", count=len(self.topics.table))
 
     async def _offsets(self, address: str) -> None:
-        self.offsets.merge(_object(await self._ask(address, GetAllConsumerOffset())))  # Saved with our own.
+        runtime = _object(await self._ask(address, GetBrokerRuntimeInfo()))["table"]
+        told = read_offsets(_object(await self._ask(address, GetAllConsumerOffset())))
+        life = (address, runtime.get("bootTimestamp"))
+        merged, newer = self._master_offsets.merge(self.offsets.table, told, life)
+        self.offsets.update(merged)  # Saved with our own.
+        if newer != self._newer_offsets:
+            self._newer_offsets = newer
+            log.info("consumer offsets here that are newer than the master's are kept", queues=newer)
 
     async def _delay_offsets(self, address: str) -> None:
         body = await self._ask(address, GetAllDelayOffset())

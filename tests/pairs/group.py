@@ -29,8 +29,11 @@ def at_once(actions: Iterable[Callable[[], object]]) -> None:
 
 
 def max_offset(broker: BrokerProcess) -> int:
-    """The end of its log, as it says itself."""
-    return int(runtime_info(broker.address)["commitLogMaxOffset"])
+    """The end of its log, as it says itself; -1 as long as it does not, as a real one right after its start."""
+    try:
+        return int(runtime_info(broker.address)["commitLogMaxOffset"])
+    except (OSError, ValueError):
+        return -1
 
 
 @define(eq=False)

@@ -37,12 +37,17 @@ TOPICS = {
 GROUPS = {"dataVersion": {"counter": 2, "timestamp": 9}, "subscriptionGroupTable": {"CG1": {"retryMaxTimes": 3}}}
 
 
+def boot(at_ms: int) -> bytes:
+    return fastjson.dumps({"table": {"bootTimestamp": str(at_ms)}})
+
+
 @pytest.fixture
 async def slave(tmp_path):
     broker = make_broker(tmp_path, role=BrokerRole.SLAVE)
     broker.slave_sync.client = FakeMaster()
     broker.slave_sync.client.bodies = {
         (FAST, 21): fastjson.dumps(TOPICS),
+        (MASTER, 28): boot(1),
         (MASTER, 43): b'{"offsetTable":{"T1@CG1":{0:6,1:5}}}',
         (MASTER, 45): b'{"offsetTable":{1:2,3:2}}',
         (MASTER, 201): fastjson.dumps(GROUPS),
@@ -56,7 +61,7 @@ def test_topics_are_asked_for_at_the_fast_port():
 
 async def test_all_tables_are_copied_and_saved(slave):
     await slave.slave_sync.synchronize(MASTER)
-    assert [code for _, code in slave.slave_sync.client.asked] == [21, 43, 45, 201]
+    assert [code for _, code in slave.slave_sync.client.asked] == [21, 28, 43, 45, 201]
     assert slave.topics.table == {"T1": TopicConfig("T1", 4, 4)}, "replaced, built-in topics too"
     assert slave.offsets.query("CG1", "T1", 1) == 5
     assert slave.groups.table["CG1"].retry_times_max == 3
@@ -100,3 +105,25 @@ async def test_the_first_copy_comes_at_once_then_each_ten_seconds(slave, autojum
     slave.slave_sync.set_master(None)
     await trio.sleep(60)
     assert [code for _, code in slave.slave_sync.client.asked].count(201) == 3
+
+
+async def test_offsets_that_consumers_committed_here_are_kept(slave, capsys):
+    """While the master was away, this slave served consumers. The master comes back with what it knew before."""
+    bodies, synchronize = slave.slave_sync.client.bodies, slave.slave_sync.synchronize
+    await synchronize(MASTER)
+    slave.offsets.commit("CG1", "T1", 0, 20)
+    bodies[MASTER, 28] = boot(2)
+    for _ in range(2):
+        await synchronize(MASTER)
+        assert (slave.offsets.query("CG1", "T1", 0), slave.offsets.query("CG1", "T1", 1)) == (20, 5)
+    assert capsys.readouterr().out.count("newer than the master's") == 1
+    bodies[MASTER, 43] = b'{"offsetTable":{"T1@CG1":{0:9,1:7}}}'  # Consumers go on there.
+    await synchronize(MASTER)
+    assert (slave.offsets.query("CG1", "T1", 0), slave.offsets.query("CG1", "T1", 1)) == (20, 7)
+
+
+async def test_a_reset_on_a_running_master_is_followed(slave):
+    await slave.slave_sync.synchronize(MASTER)
+    slave.slave_sync.client.bodies[MASTER, 43] = b'{"offsetTable":{"T1@CG1":{0:1,1:5}}}'
+    await slave.slave_sync.synchronize(MASTER)
+    assert (slave.offsets.query("CG1", "T1", 0), slave.offsets.query("CG1", "T1", 1)) == (1, 5)

@@ -1,0 +1,142 @@
+"""A master, real or ours, with a slave of RocketMQ 4.9.7 and one of ours, through accidents in which contents part."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Self
+
+from attrs import define, field
+
+from tests.interop import rocketmq, twinlog
+from tests.interop.compare import end_offset, start_offset
+from tests.interop.member import TEST_SETTINGS, BrokerProcess
+from tests.interop.ports import BROKER_OFFSETS, free_port
+from tests.interop.remoting import create_topic, wait_for
+from tests.pairs.group import FILE_SIZE, LEVEL_S, at_once, max_offset
+from tests.pairs.members import commit_offset, committed_offset, send
+from tests.pairs.proxy import CuttingProxy
+
+TOPIC, READERS = "parted", "readers"
+SETTINGS = {
+    **TEST_SETTINGS,
+    "haSendHeartbeatInterval": "300",  # A slave of RocketMQ's waits as long before its first report.
+    "flushConsumerOffsetInterval": "300",
+}
+HISTORY_FILES = 3
+LOST_MESSAGES, LATER_MESSAGES, OWN_MESSAGES = 50, 120, 30
+EARLY_OFFSET, LATE_OFFSET = 5, 20
+# Of the stream from the master: in the first header, at its end, in a record, at frames' ends, and anywhere.
+CUTS = (1, 11, 12, 13, 500, 12 + 32768, 12 + 32768 + 1, 70_001, 100_003, 200_017, 123_457, 300_007)
+
+
+@define(eq=False)
+class Stage:
+    """Its acts build on each other; each is played once, when a test first asks for it."""
+
+    root: Path
+    masters: ModuleType  # rocketmq or twinlog.
+    namesrv: str = field(init=False)
+    master: BrokerProcess = field(init=False)
+    real: rocketmq.Broker = field(init=False)
+    ours: twinlog.Broker = field(init=False)
+    proxy: CuttingProxy = field(init=False)
+    starts: dict[str, int] = field(factory=dict, init=False)  # Where the logs of the slaves began when they had joined.
+    copied_end: int = field(default=0, init=False)  # Where the master's log ended when its directory was copied.
+    held_end: int = field(
+        default=0, init=False
+    )  # Where its slaves' logs ended when it lost what it had got since then.
+    codes: list[int] = field(factory=list, init=False)  # Of the answers to messages after that.
+    offsets: dict[str, int | None] = field(factory=dict, init=False)  # What slaves tell consumers after that.
+    parted_end: int = field(default=0, init=False)  # Where the log ends that has a tail of its own.
+    _stack: ExitStack = field(factory=ExitStack, init=False)
+    _played: list[Callable[["Stage"], None]] = field(factory=list, init=False)
+
+    def __enter__(self) -> Self:
+        self.namesrv = self._stack.enter_context(twinlog.NameServer(self.root / "namesrv")).address
+        port = free_port(BROKER_OFFSETS)
+        self.proxy = self._stack.enter_context(CuttingProxy(port + 1, CUTS))
+        self.master = self.masters.Broker(
+            self.root / "master", self.namesrv, role="SYNC_MASTER", port=port, settings=SETTINGS
+        )
+        cut = {**SETTINGS, "haMasterAddress": self.proxy.address}
+        ours, real = (SETTINGS, cut) if self.masters is twinlog else (cut, SETTINGS)
+        self.real = rocketmq.Broker(self.root / "real", self.namesrv, role="SLAVE", broker_id=1, settings=real)
+        self.ours = twinlog.Broker(self.root / "ours", self.namesrv, role="SLAVE", broker_id=2, settings=ours)
+        for member in (self.master, self.real, self.ours):
+            self._stack.callback(member.__exit__, None, None, None)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def played(self, *acts: Callable[["Stage"], None]) -> Self:
+        """Play those of the acts that were not played yet."""
+        for act in acts:
+            if act not in self._played:
+                self._played.append(act)
+                act(self)
+        return self
+
+    def wait_level(self, *slaves: BrokerProcess) -> None:
+        """Wait until they hold as many bytes as the master, whichever these are."""
+        for slave in slaves:
+            wait_for(lambda: max_offset(slave) == max_offset(self.master), f"{slave.root} is level", timeout_s=LEVEL_S)  # noqa: B023
+
+
+def join(stage: Stage) -> None:
+    """Two empty slaves join a master with a history, one of them over a link that dies time and again."""
+    stage.master.start()
+    create_topic(stage.master.address, TOPIC)
+    send(stage.master.port, TOPIC, HISTORY_FILES * FILE_SIZE // 60_000 + 1, size=60_000)
+    commit_offset(stage.master, READERS, TOPIC, EARLY_OFFSET)
+    at_once((stage.real.start, stage.ours.start))
+    wait_for(lambda: not stage.proxy.cuts, "the last cut", timeout_s=60)
+    stage.wait_level(stage.real, stage.ours)
+    stage.starts = {slave.root.name: start_offset(slave.commit_log) for slave in (stage.real, stage.ours)}
+    for slave in (stage.real, stage.ours):
+        wait_for(lambda: committed_offset(slave, READERS, TOPIC) == EARLY_OFFSET, "the offset at the slave")  # noqa: B023
+
+
+def lose(stage: Stage) -> None:
+    """The master dies and comes back from a copy of its disk that lacks the last messages; meanwhile slaves serve."""
+    copy = stage.root / "copy"
+    shutil.copytree(stage.master.store, copy)
+    stage.copied_end = end_offset(copy / "commitlog")
+    assert set(send(stage.master.port, TOPIC, LOST_MESSAGES, size=1000)) == {0}
+    stage.wait_level(stage.real, stage.ours)
+    stage.held_end = max_offset(stage.master)
+    stage.master.kill()
+    for slave in (stage.real, stage.ours):
+        commit_offset(slave, READERS, TOPIC, LATE_OFFSET)
+    shutil.rmtree(stage.master.store)
+    shutil.copytree(copy, stage.master.store)
+    stage.master.start()
+    wait_for(lambda: max_offset(stage.master) == stage.copied_end, "the end of the copy")
+
+
+def go_on(stage: Stage) -> None:
+    """The master takes messages, more than it has lost."""
+    if stage.masters is rocketmq:
+        wait_for(lambda: send(stage.master.port, TOPIC, 1, size=10) == [0], "the slave is back", timeout_s=20)
+    stage.codes = send(stage.master.port, TOPIC, LATER_MESSAGES, size=1000, pause_s=0.02)
+    assert max_offset(stage.master) > stage.held_end
+
+
+def part(stage: Stage) -> None:
+    """Both slaves get a log that was the master's up to the copy, with a tail of its own; the master's log is longer."""
+    stage.real.kill()
+    stage.ours.stop()
+    aside = twinlog.Broker(stage.root / "aside", stage.namesrv, broker_name="aside", settings=SETTINGS)
+    shutil.copytree(stage.root / "copy", aside.store)
+    with aside:
+        send(aside.port, TOPIC, OWN_MESSAGES, size=1000)
+    stage.parted_end = end_offset(aside.commit_log)
+    assert stage.copied_end < stage.parted_end < max_offset(stage.master)
+    for slave in (stage.real, stage.ours):
+        shutil.rmtree(slave.store)
+        shutil.copytree(aside.store, slave.store)
+    at_once((stage.real.start, stage.ours.start))
