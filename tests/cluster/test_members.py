@@ -37,6 +37,14 @@ def test_a_status_fills_every_column():
     assert (member.min_offset, member.rate_bytes_per_second) == (0, 12.5)
 
 
+def test_what_is_questionable_about_acknowledgements_is_an_issue():
+    """An inSyncReplicas=1, or one that was lowered, is said each time that the members are looked at."""
+    warning = "inSyncReplicas=1: this SYNC_MASTER answers producers without asking any slave"
+    member = member_of_status(MASTER, {"role": "SYNC_MASTER", "state": "serving", "policy": {"warnings": [warning]}})
+    assert f"{member.name}: {warning}" in issues_of((), (member,))
+    assert member_of_status(MASTER, {"policy": None}).warnings == ()
+
+
 def test_a_directory_of_another_kind_does_not_name_a_member():
     assert member_of_status(MASTER, {"name": "store", "state": "serving"}).name == "broker-a-0"
 

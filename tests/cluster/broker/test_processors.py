@@ -1,9 +1,14 @@
 """Requests of clients and administrators, each through its handler, against a real store."""
 
 import pytest
+import trio
+from trio.testing import memory_stream_pair
 
+from cluster.broker.slave_kinds import SlaveKind
 from cluster.broker.topic_config import TopicConfig
 from cluster.remoting import fastjson
+from ha.connection import HAConnection
+from ha.transport import StreamTransport
 from store.config import BrokerRole
 from store.message import decode_message
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
@@ -324,10 +329,56 @@ async def test_the_configuration_is_shown_as_properties(client):
     assert fastjson.loads(reply.ext["version"])["counter"] == 0
 
 
+LINK = {"lastReadTimestamp", "lastWriteTimestamp", "masterFlushOffset", "maxOffset", "transferredByteInSecond"}
+
+
 async def test_replication_status_of_both_roles(client, slave):
+    """907 as 5.3.3's HARuntimeInfo: a master without slaves, and a slave without a master."""
+    put(client.broker)
     master = fastjson.loads(client.ask(907).body)
-    assert (master["master"], master["haConnectionInfo"]) == (True, [])
-    assert fastjson.loads(slave.ask(907).body)["master"] is False
+    assert master == {
+        "haClientRuntimeInfo": dict.fromkeys(LINK, 0),
+        "haConnectionInfo": [],
+        "inSyncSlaveNums": 0,
+        "master": True,
+        "masterCommitLogMaxOffset": client.broker.store.max_offset,
+    }
+    put(slave.broker)
+    status = fastjson.loads(slave.ask(907).body)
+    assert (status["master"], status["masterCommitLogMaxOffset"], status["haConnectionInfo"]) == (False, 0, [])
+    assert status["haClientRuntimeInfo"].keys() == LINK
+
+
+async def test_a_master_tells_how_its_slaves_are(client):
+    """907's fields, and ours, of a slave that lacks bytes of the log, seen from where its acknowledgements arrive."""
+    broker, transfer = client.broker, client.broker.ha.group_transfer
+    put(broker)
+    end = broker.store.max_offset
+    connection = HAConnection(
+        StreamTransport(memory_stream_pair()[0]), "10.0.0.5:7", "10.0.0.5", broker.store, transfer, broker.ha_config
+    )
+    transfer.members_changed(["10.0.0.5"])
+    broker.ha._connections[connection] = trio.CancelScope()
+    connection.request_offset = connection.ack_offset = end - 10
+    transfer.join(connection, end - 10)
+    (shown,) = fastjson.loads(client.ask(907).body)["haConnectionInfo"]
+    assert shown == {
+        "addr": "10.0.0.5:7",
+        "diff": 10,
+        "inSync": False,
+        "slaveAckOffset": end - 10,
+        "transferFromWhere": 0,
+        "transferredByteInSecond": 0,
+    }
+    (slave,) = fastjson.loads(client.ask(20001).body)["slaves"]
+    assert (slave["inSync"], slave["suspended"], slave["stalled"], slave["verified"]) == (False, False, False, False)
+    assert slave["reason"] == "has not been level since it connected"
+    transfer.acknowledge(connection, end)
+    broker.slave_kinds.kinds = {"10.0.0.5:7": SlaveKind()}
+    status = fastjson.loads(client.ask(907).body)
+    assert (status["inSyncSlaveNums"], status["haConnectionInfo"][0]["inSync"]) == (1, True)
+    (slave,) = fastjson.loads(client.ask(20001).body)["slaves"]
+    assert (slave["inSync"], slave["verified"], slave["reason"]) == (True, True, None)
 
 
 async def test_member_status_says_who_and_where(client, slave):
@@ -339,6 +390,17 @@ async def test_member_status_says_who_and_where(client, slave):
     assert status["haAddress"] == "127.0.0.1:10912"
     assert status["maxOffset"] == status["confirmedOffset"] == status["dispatchedOffset"] > 0
     assert status["master"] is None
+    assert status["policy"] == {
+        "words": "in the master's memory",
+        "level": "L0 async",
+        "inSyncReplicas": 2,
+        "minInSyncReplicas": 1,
+        "needed": 1,
+        "inSync": 1,
+        "members": 1,
+        "warnings": [],
+    }
     status = fastjson.loads(slave.ask(20001).body)
     assert status["role"] == "SLAVE"
     assert status["master"]["address"] is None
+    assert (status["policy"], status["ackPolicy"], status["ackMode"]) == (None, "takes no messages", "written")
