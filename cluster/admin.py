@@ -16,6 +16,8 @@ from cluster.client.consumer import Consumer, From, ReceivedMessage
 from cluster.client.parallel import in_parallel
 from cluster.client.producer import OutgoingMessage, Producer, SendResult
 from cluster.client.route import BrokerAddresses, MessageQueue, QueueData
+from cluster.cross_views import Crosscheck
+from cluster.crosscheck import crosscheck
 from cluster.explanation import Explanation, explain_member, find_member
 from cluster.facts import ClusterFacts
 from cluster.gather import gather
@@ -156,6 +158,10 @@ class Admin:
             if not missing:
                 return
             await trio.sleep(poll_seconds)
+
+    async def crosscheck(self, *, last_bytes: int, tell: Callable[[str], None] = lambda _what: None) -> Crosscheck:
+        """What every member sees of every other, and whether it fits together. Raises RemotingError without a name server."""
+        return await crosscheck(self.api, last_bytes=last_bytes, tell=tell)
 
     async def live_diff(
         self, left: str, right: str, progress: Callable[[int, int], None] = lambda _done, _total: None

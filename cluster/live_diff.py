@@ -97,13 +97,22 @@ def _nothing(_done: int, _total: int) -> None: ...
 
 
 async def live_diff(
-    api: ClientApi, left: tuple[str, str], right: tuple[str, str], progress: Progress = _nothing
+    api: ClientApi,
+    left: tuple[str, str],
+    right: tuple[str, str],
+    progress: Progress = _nothing,
+    *,
+    last_bytes: int | None = None,
 ) -> LiveDiffReport:
-    """Compare two brokers, each given by name and address. Raises RemotingError when one cannot be asked at the start."""
+    """Compare two brokers, each given by name and address; with `last_bytes` only the end of what both have.
+
+    Raises RemotingError when one cannot be asked at the start.
+    """
     sides = LogSide(api, left[1], left[0]), LogSide(api, right[1], right[0])
     looks = await in_parallel(side.look for side in sides)
     is_sampled = not all(side.is_twinlog for side in sides)
     start, end = common_range(*looks)
+    start = start if last_bytes is None else max(start, end - last_bytes)
     run = Run(start, end, start)
     attempts = 0
     while run.equal_to < run.end and attempts < _ATTEMPTS:

@@ -60,7 +60,8 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
     show_findings(found.findings)
 
 
-def _size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+def parse_size_option(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """Bytes out of 10MB."""
     from cluster.waiting import parse_size
 
     try:
@@ -86,8 +87,14 @@ def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str)
     ),
 )
 @namesrv_option
-@click.option("--warn-lag", "warning_bytes", metavar="SIZE", callback=_size, help="A slave so far behind is a warning.")
-@click.option("--crit-lag", "critical_bytes", metavar="SIZE", callback=_size, help="The same, critical.")
+@click.option(
+    "--warn-lag",
+    "warning_bytes",
+    metavar="SIZE",
+    callback=parse_size_option,
+    help="A slave so far behind is a warning.",
+)
+@click.option("--crit-lag", "critical_bytes", metavar="SIZE", callback=parse_size_option, help="The same, critical.")
 @click.option("--warn-behind", "warning_seconds", metavar="SECONDS", type=float, help="The same in time.")
 @click.option("--crit-behind", "critical_seconds", metavar="SECONDS", type=float, help="The same in time, critical.")
 @click.option(

@@ -50,7 +50,7 @@ def show_live_diff(report: "LiveDiffReport", fmt: str) -> None:
 
 def sentences(report: "LiveDiffReport") -> Iterator[str]:
     """What it comes to, in words."""
-    yield _verdict(report)
+    yield verdict_of(report)
     if report.difference is not None:
         yield from who_is_wrong(report.difference)
     for piece in report.not_compared:
@@ -64,7 +64,8 @@ def sentences(report: "LiveDiffReport") -> Iterator[str]:
             yield style(f"{damaged}: see twinlog log verify there", fg="yellow")
 
 
-def _verdict(report: "LiveDiffReport") -> str:
+def verdict_of(report: "LiveDiffReport") -> str:
+    """In one sentence."""
     common = f"bytes {count(report.common_start)} to {count(report.common_end)}"
     match report.verdict:
         case LiveVerdict.NOTHING_IN_COMMON:

@@ -8,6 +8,7 @@ import click
 
 from cluster.cli.backup import backup, restore
 from cluster.cli.consume import consume
+from cluster.cli.crosscheck import crosscheck
 from cluster.cli.data import send, topic_group
 from cluster.cli.health import check, doctor, explain, wait
 from cluster.cli.log_group import log_group
@@ -45,7 +46,7 @@ def cli() -> None:
 
 
 RUN = (up, namesrv, broker)
-LOOK = (list_members, explain, check, wait, doctor)
+LOOK = (list_members, explain, check, wait, doctor, crosscheck)
 DATA = (topic_group, send, consume)
 FILES = (log_group, backup, restore)
 for command in (*RUN, *LOOK, *DATA, *FILES):

@@ -1,0 +1,80 @@
+"""`twinlog crosscheck`: whether what members say of each other fits together."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cluster.cli.errors import FAILED, PARTIAL
+from cluster.cli.health import parse_size_option, show_findings
+from cluster.cli.options import document_option, examples, namesrv_option, run_admin
+
+if TYPE_CHECKING:
+    from cluster.cross_views import Crosscheck
+
+EXIT_STATUS = {"agree": 0, "contradictions": FAILED, "incomplete": PARTIAL}
+
+
+@click.command(
+    short_help="Ask every member what it sees of the others.",
+    epilog=examples("twinlog crosscheck", "twinlog crosscheck --last 10GiB -o json | jq .verdict"),
+)
+@click.option(
+    "--last",
+    "last_bytes",
+    metavar="SIZE",
+    default="256MiB",
+    show_default=True,
+    callback=parse_size_option,
+    help="How much of the end of the logs is compared.",
+)
+@namesrv_option
+@document_option("cluster.cross_views:Crosscheck")
+def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
+    """Ask name servers and members what each of them sees of the others, and name what does not fit together.
+
+    Who follows whom, what the master heard of it, who is registered as what, HA ports, file sizes and clocks; and whether the
+    ends of the logs of a master and its slave are equal, by digests, or by samples of records with RocketMQ on a side. Members
+    are asked twice, a second apart. Exit status 0: all agree, 1: contradictions, 6: somebody could not be asked.
+    """
+
+    def tell(what: str) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"{what} ..", err=True)
+
+    found = run_admin(namesrv, lambda admin: admin.crosscheck(last_bytes=last_bytes, tell=tell))
+    if fmt == "json":
+        from cluster.cli.render import json_answer
+
+        json_answer(found)
+    else:
+        _show(found, fmt)
+    click.get_current_context().exit(EXIT_STATUS[found.verdict])
+
+
+def _show(found: "Crosscheck", fmt: str) -> None:
+    from cluster.cli.render import Column, count, style, table
+
+    columns = [
+        Column("SLAVE", lambda d: d.slave),
+        Column("FOLLOWS", lambda d: d.slave_connects_to),
+        Column("SAYS", lambda d: d.slave_says),
+        Column("HOLDS", lambda d: d.slave_holds, count, right=True),
+        Column("MASTER", lambda d: d.master),
+        Column("SEES IT", lambda d: d.master_says),
+        Column("HEARD", lambda d: d.master_heard, count, right=True),
+        Column("COUNTS", lambda d: d.counted, lambda counted: "yes" if counted else "no"),
+    ]
+    table(columns, found.directions, fmt)
+    if fmt == "tsv":
+        return
+    click.echo()
+    for report in found.logs:
+        from cluster.cli.live_diff import verdict_of
+
+        click.echo(f"{report.left.name} and {report.right.name}: {verdict_of(report)}")
+    show_findings(found.findings)
+    for what in found.not_asked:
+        click.echo(style(f"not asked  {what}", fg="yellow"))
+    if found.verdict == "agree":
+        click.echo(style("all agree", fg="green"))
