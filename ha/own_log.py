@@ -14,6 +14,7 @@ from store.range_digests import RangeDigester
 from store.record_scan import scan_records
 from store.resync import next_record
 
+READ_BYTES_PER_SECOND = 512 << 20  # For digests that are not known: nothing else goes on meanwhile.
 WINDOW = 64 * 1024  # Bytes that are searched for the last record before a place; then four times as many, and so on.
 
 
@@ -25,7 +26,7 @@ class OwnReader:
     _digester: RangeDigester = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._digester = RangeDigester(self.store.commit_log, self.store.digest)
+        self._digester = RangeDigester(self.store.commit_log, self.store.digest, READ_BYTES_PER_SECOND)
 
     def ends(self) -> OwnLog:
         """Where it begins and ends."""
