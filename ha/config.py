@@ -146,6 +146,11 @@ class HAConfig:
         doc="longest pause between two attempts to reach the master",
         validator=_POSITIVE,
     )
+    retention_bytes_max: int = option(
+        32 << 30,
+        key="haRetentionMaxBytes",
+        doc="most bytes of the log that are kept, however old, for a slave that is away, unless the disk demands room; 0: none",
+    )
     auto_resync: bool = option(
         False,
         key="haAutoResync",

@@ -5,12 +5,13 @@ counts for ha/in_sync.py.
 """
 
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 
 import structlog
 import trio
 from attrs import define, field
 
+from ha.absence import AbsenceService
 from ha.accept import AcceptSocketService
 from ha.client import HAClient, no_peer
 from ha.config import HAConfig
@@ -51,6 +52,7 @@ class HAService:
     group_transfer: GroupTransferService = field(init=False)
     reception: Reception = field(init=False)
     client: HAClient = field(init=False)
+    absence: AbsenceService = field(init=False)
     _connections: dict[HAConnection, trio.CancelScope] = field(factory=dict, init=False)  # Oldest first.
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _port: int = field(default=0, init=False)
@@ -73,6 +75,12 @@ class HAService:
             )
 
         self.store.on_truncate.append(self._log_was_cut)
+        self.absence = AbsenceService(
+            path=self.store.config.root.expanduser() / "twinlog" / "replicas",
+            acks=self._acks,
+            max_offset=lambda: self.store.max_offset,
+            bytes_max=self.config.retention_bytes_max,
+        )
 
     def _log_was_cut(self, _offset: int) -> None:
         """Our own slaves have to compare their logs with this one anew."""
@@ -92,6 +100,7 @@ class HAService:
             nursery.start_soon(self.group_transfer.run)
             nursery.start_soon(self._stamp_task)
             nursery.start_soon(self._rate_task)
+            nursery.start_soon(self.absence.run)
             nursery.start_soon(self.client.run)
             task_status.started(self._port)
 
@@ -188,8 +197,12 @@ class HAService:
 
     def lowest_needed(self) -> int:
         """The lowest byte of the log that a slave, connected now, still has to be sent; no limit without any."""
-        acks = [each.ack_offset for each in self._connections if each.request_offset != NO_REQUEST_YET]
-        return min(acks, default=NO_FLOOR)
+        return min((offset for _, offset in self._acks().values()), default=NO_FLOOR)
+
+    def _acks(self) -> dict[Hashable, tuple[str, int]]:
+        """IP and acknowledged offset of each slave that is connected."""
+        slaves = (each for each in self._connections if each.request_offset != NO_REQUEST_YET)
+        return {each: (each.ip, each.ack_offset) for each in slaves}
 
     def statistics(self) -> HAStatistics:
         """Both sides as they are now."""
@@ -208,6 +221,8 @@ class HAService:
             refused=dict(self.reception.refusals.counts),
             refusals=self.reception.refusals.last,
             client=self.client.statistics() if following else None,
+            retention_holder=self.absence.held_by(),
+            away=tuple(self.absence.slaves.away),
         )
 
     def _describe(self, connection: HAConnection, slave: Slave | None) -> HAConnectionStatistics:

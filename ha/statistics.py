@@ -5,6 +5,7 @@ from typing import Literal
 
 from attrs import frozen
 
+from ha.absent import KnownSlave
 from ha.ack_policy import Decision
 from ha.admission import Refusal
 from ha.errors import Cause
@@ -86,3 +87,5 @@ class HAStatistics:
     refused: Mapping[Cause, int]  # Connections, since start.
     refusals: tuple[Refusal, ...]  # What was refused to whom, the newest last.
     client: HAClientStatistics | None
+    retention_holder: KnownSlave | None  # Who needs the oldest bytes of the log.
+    away: tuple[KnownSlave, ...]  # Slaves that were here.

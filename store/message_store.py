@@ -92,6 +92,7 @@ class MessageStore:
     retention_floor: Callable[[], int] = field(
         default=lambda: NO_FLOOR, init=False
     )  # The lowest byte replicas still need.
+    retention_wish: Callable[[], int] = field(default=lambda: NO_FLOOR, init=False)  # As long as the disk has room.
     appended: list[Callable[[], None]] = field(factory=list, init=False)
     commit_log: CommitLog = field(init=False)
     flusher: FlushService = field(init=False)
@@ -190,6 +191,7 @@ class MessageStore:
             flags=self.flags,
             fail=self.fail,
             floor=lambda: min(self.retention_floor(), self.dispatched_offset, self.flushed_offset),
+            wish=lambda: self.retention_wish(),
             now_s=lambda: self.now_ms() / 1000,
             disk_usage=lambda path: self.disk_usage(path),
             clock_path=self._root / "twinlog" / "clock",
@@ -237,6 +239,7 @@ class MessageStore:
             now_ms=lambda: self.now_ms(),
             fail=self.fail,
             on_truncate=self.on_truncate,
+            writing=self._writing,
         )
         self.retention.shortened.append(self.index.delete_before)
 

@@ -44,7 +44,11 @@ _LEAP_SECONDS = 3600.0  # A clock that is so far ahead of the time that passed i
 
 @define(eq=False, kw_only=True)
 class RetentionService:
-    """Everything runs on the loop's thread but unlink and close. `floor` is the lowest byte of the log that is still needed."""
+    """Everything runs on the loop's thread but unlink and close.
+
+    `floor` is the lowest byte of the log that is still needed, `wish` the lowest that somebody may come back for: it stays unless
+    the disk demands room.
+    """
 
     log: CommitLog
     queues: ConsumeQueueTable
@@ -52,6 +56,7 @@ class RetentionService:
     flags: RunningFlags
     fail: Callable[[str], None]
     floor: Callable[[], int]
+    wish: Callable[[], int]
     now_s: Callable[[], float]
     disk_usage: Callable[[Path], float]
     clock_path: Path
@@ -152,15 +157,19 @@ class RetentionService:
             few = needs_room and not disk.must_force
             async with self.lock:
                 await self._clean_log(
-                    now, forced=forced, why=why, count_max=1 if few else self.config.delete_file_batch_max
+                    now,
+                    forced=forced,
+                    with_wish=not disk.must_force and not needs_room,
+                    why=why,
+                    count_max=1 if few else self.config.delete_file_batch_max,
                 )
         if self.log.min_offset > self._cleaned_below:
             await self.clean_queues()
 
-    async def _clean_log(self, now: float, *, forced: bool, why: str, count_max: int) -> None:
+    async def _clean_log(self, now: float, *, forced: bool, with_wish: bool, why: str, count_max: int) -> None:
         if trio.current_time() < self._not_before:
             return
-        hours, floor = self.config.file_reserved_time_hours, self.floor()
+        hours, floor = self.config.file_reserved_time_hours, self._floor(with_wish=with_wish)
         ages = [FileAge(file.start + file.size, _modified(file)) for file in self.log.files.files]
 
         def count(floor: int) -> int:
@@ -175,7 +184,9 @@ class RetentionService:
         if allowed:
             what = "commit log file deleted, whatever its age" if forced else "commit log file deleted"
             for file in self.log.files.files[:allowed]:
-                if file.start + file.size > self.floor():  # The log was cut meanwhile, or a replica came.
+                if file.start + file.size > self._floor(
+                    with_wish=with_wish
+                ):  # The log was cut meanwhile, or a replica came.
                     break
                 if not self._delete(self.log.files, file, soon=forced):
                     break
@@ -184,6 +195,9 @@ class RetentionService:
                 age = (self.now_s() - ages.pop(0).modified_s) / 3600
                 log.info(what, file=file.path.name, age_hours=round(age, 1), fileReservedTime=hours, why=why)
                 await trio.sleep(self.config.delete_commit_log_files_interval_ms / 1000)
+
+    def _floor(self, *, with_wish: bool) -> int:
+        return min(self.floor(), self.wish()) if with_wish else self.floor()
 
     def _tell(self) -> None:
         for listener in self.shortened:

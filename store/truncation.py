@@ -51,7 +51,7 @@ _LOOK_SECONDS = 0.02
 
 @define(eq=False, kw_only=True)
 class TruncationService:
-    """One cut at a time. `on_truncate` are told where the log ends now, before anything is written there."""
+    """`on_truncate` are told where the log ends now, before anything is written there."""
 
     side: Path  # ROOT/twinlog.
     log: CommitLog
@@ -69,8 +69,8 @@ class TruncationService:
     now_ms: Callable[[], int]
     fail: Callable[[str], None]
     on_truncate: list[Callable[[int], None]]
+    writing: trio.Lock  # Held while a thread appends.
     divergent: DivergentDirectory = field(init=False)
-    _one_at_a_time: trio.Lock = field(factory=trio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.divergent = DivergentDirectory(self.side / "divergent")
@@ -93,7 +93,7 @@ class TruncationService:
     @asynccontextmanager
     async def _alone(self, what: str) -> AsyncIterator[None]:
         """Nobody appends meanwhile, and no file of the log is deleted."""
-        async with self._one_at_a_time, self.retention.lock:
+        async with self.writing, self.retention.lock:
             if not self.is_slave():
                 raise StoreError("only a slave's log is cut: a master's is what its producers were told")
             self.reput.dispatch()

@@ -121,6 +121,8 @@ class BrokerParts:
         self.store.on_arrival.append(self.held_pulls.on_arrival)
         self._make_services(config)
         self.store.retention_floor = self.ha.lowest_needed
+        self.store.retention_wish = self.ha.absence.floor
+        self.store.retention.shortened.append(self.ha.absence.shortened)
 
     def set_addresses(self, port: int, ha_port: int) -> None:
         self.address = f"{self.config.broker_ip1}:{port}"

@@ -9,6 +9,7 @@ import trio
 from cluster.broker import ack_status
 from cluster.broker.names import SCHEDULE_TOPIC
 from cluster.remoting.command import VERSION
+from ha.absent import KnownSlave
 from ha.finding import NO_ERRORS, Finding
 
 if TYPE_CHECKING:
@@ -186,6 +187,8 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
             }
             for slave in ha.connections
         ],
+        "retentionHeldBy": _known_slave(ha.retention_holder) if ha.retention_holder is not None else None,
+        "away": [_known_slave(slave) for slave in ha.away],
         "refused": dict(ha.refused),
         "refusedLast": [
             {
@@ -204,6 +207,16 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
 def _finding(found: Finding) -> dict[str, Any]:
     is_error = found.kind not in NO_ERRORS
     return {"kind": found.kind, "offset": found.offset, "text": found.text, "isError": is_error}
+
+
+def _known_slave(slave: KnownSlave) -> dict[str, Any]:
+    """`awaySinceMs` is 0 while it is connected; `givenUp`: what it lacks is deleted."""
+    return {
+        "ip": slave.ip,
+        "ackOffset": slave.offset,
+        "awaySinceMs": slave.away_since,
+        "givenUp": slave.given_up,
+    }
 
 
 def _state(broker: "BrokerParts", client_state: str) -> str:
