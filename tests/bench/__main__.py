@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from tests.bench import table
+from tests.bench import ha, ha_table, table
 from tests.bench.load import TOPIC, Load, measure
 from tests.bench.machine import facts
 from tests.bench.store import PARTS, SYSTEMS, StoreBench
@@ -106,10 +106,50 @@ def store(
     click.echo(f"raw results: {path}", err=True)
 
 
+@main.command("ha")
+@click.option("--mib", default=2048, show_default=True, help="Length of the log that a slave catches up with.")
+@click.option("--body", "bodies", multiple=True, type=int, default=(1024, 8192), show_default=True, help="Bytes.")
+@click.option("--pair", "chosen", multiple=True, help="MASTER/SLAVE, as twinlog/rocketmq. Default: all four.")
+@click.option("--part", multiple=True, type=click.Choice(ha.PARTS), help="Measure these alone.")
+@click.option("--rounds", default=1, show_default=True, help="How often catching up and throughput are measured.")
+@click.option("--seconds", default=10.0, show_default=True, help="Length of a measurement of lag or throughput.")
+@click.option("--rate", default=10_000, show_default=True, help="Messages a second, for the lag.")
+@click.option("--out", type=click.Path(path_type=Path), help="Raw results. Default: docs/benchmarks/ha-DATE.json.")
+def replication(
+    mib: int,
+    bodies: tuple[int, ...],
+    chosen: tuple[str, ...],
+    part: tuple[str, ...],
+    rounds: int,
+    seconds: float,
+    rate: int,
+    out: Path | None,
+) -> None:
+    """Measure slaves: catching up, lag, and what verification costs. Needs 4 times the log in $TMPDIR."""
+    pairs = tuple(pair for pair in ha.PAIRS if not chosen or "/".join(pair) in chosen)
+    bench = ha.HABench(
+        log_bytes=mib << 20,
+        body_sizes=bodies,
+        pairs=pairs,
+        parts=part or ha.PARTS,
+        rounds=rounds,
+        seconds=seconds,
+        messages_per_second=rate,
+        say=lambda text: click.echo(text, err=True),
+    )
+    report = _report("ha", {"log_mib": mib, "seconds": seconds, "rate": rate, "rounds": rounds})
+    path = out or table.DIRECTORY / f"ha-{report['date'][:10]}.json"
+    for row in bench.rows():
+        report["results"].append(row)
+        click.echo(ha_table.line(row))
+        path.write_text(json.dumps(report, indent=1) + "\n")
+    click.echo(f"raw results: {path}", err=True)
+
+
 @main.command("table")
 @click.argument("raw", required=False, type=click.Path(exists=True, path_type=Path))
 def write_table(raw: Path | None) -> None:
-    """Generate docs/benchmarks/produce.md and store.md from raw results (default: the newest of each)."""
+    """Generate docs/benchmarks/the pages of docs/benchmarks from raw results (default: the newest of each)."""
     for path in [raw] if raw else table.newest():
         click.echo(f"tables: {table.write(path)}", err=True)
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.bench import table
+from tests.bench import ha_table, table
 from tests.bench.machine import ROOT
 from tests.bench.store_table import page
 
@@ -41,3 +41,49 @@ def test_pages_show_the_newest_raw_results() -> None:
         report = json.loads(raw.read_text())
         kept = raw.with_name(f"{report['benchmark']}.md").read_text()
         assert kept == table.PAGES[report["benchmark"]](report, raw.name)
+
+
+def test_measures_replication(tmp_path: Path) -> None:
+    """`scripts/bench ha` in small, without Java: a slave catches up, lags a little, and a page shows it."""
+    out, scratch = tmp_path / "raw.json", tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "tests.bench", "ha", "--mib", "64", "--body", "1024", "--pair", "twinlog/twinlog"]
+    command += ["--part", "catch-up", "--part", "raw", "--part", "lag", "--seconds", "0.5", "--rate", "500"]
+    ran = subprocess.run(
+        [*command, "--out", str(out)],
+        cwd=ROOT,
+        env={"TMPDIR": str(scratch), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert list(scratch.iterdir()) == []
+    report = json.loads(out.read_text())
+    (caught_up,) = [row for row in report["results"] if row["measure"] == "catch-up"]
+    assert caught_up["bytes"] > 60 << 20
+    assert 0 < caught_up["seconds"] <= caught_up["dispatched_seconds"]
+    (lag,) = [row for row in report["results"] if row["measure"] == "lag"]
+    assert lag["messages"] > 100
+    shown = ha_table.page(report, "raw.json")
+    assert shown.count("| twinlog | twinlog |") == 2
+    assert "| *raw* |" in shown
+
+
+def test_a_slave_that_checks_no_crcs_is_one() -> None:
+    """What verification costs is measured against one that really does without."""
+    code = """
+import ha.replica, store.column_scan, tests.bench.ha_unverified as bench, runpy, sys
+bench.main = lambda: None
+sys.modules["cluster.cli.main"].main = bench.main
+runpy.run_module("tests.bench.ha_unverified", run_name="__main__")
+from store.message import Message, encode_message
+bad = encode_message(Message("T", 0, b"x", body_crc=1))
+found = ha.replica.scan_records(bad, 0, 4096, check_crc=True), store.column_scan.scan_columns(bad, 0, 4096, check_crc=True)
+print([scan.error for scan in found])
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.stdout == "[None, None]\n", ran.stderr
