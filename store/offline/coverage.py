@@ -226,6 +226,19 @@ TRUNCATE = (
     Field("why", "whySize", "text", "the reason, for people", Cover.CHECKSUM),
     Field("checksum", 8, "u64", "xxh3-64 of all bytes before", Cover.CHECKSUM),
 )
+REPLICAS = (
+    Field("magic", 8, "text", "`TWLREPLI`", Cover.CHECKSUM),
+    Field("version", 4, "u32", "1", Cover.CHECKSUM),
+    Field("count", 4, "u32", "how many slaves follow", Cover.CHECKSUM),
+    Field("slaves", "slaves", "see below", "those that were sent this log and are not given up", Cover.CHECKSUM),
+    Field("checksum", 8, "u64", "xxh3-64 of all bytes before", Cover.CHECKSUM),
+)
+REPLICA = (
+    Field("ipSize", 2, "u16", "bytes of the IP", Cover.CHECKSUM),
+    Field("ip", "ipSize", "text", "what it is known by", Cover.CHECKSUM),
+    Field("offset", 8, "i64", "it acknowledged all bytes of the log below", Cover.CHECKSUM),
+    Field("awaySince", 8, "i64", "when it left, or else when this was written, ms", Cover.CHECKSUM),
+)
 FORMATS = {
     "record-v1": RECORD_V1,
     "record-v2": RECORD_V2,
@@ -244,6 +257,8 @@ FORMATS = {
     "index-behind": INDEX_BEHIND,
     "clock": CLOCK,
     "truncate": TRUNCATE,
+    "replicas": REPLICAS,
+    "replica": REPLICA,
 }
 
 
