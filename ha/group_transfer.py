@@ -139,10 +139,19 @@ class GroupTransferService:
 
     def acknowledge(self, connection: SlaveConnection, offset: int) -> None:
         """A connection that joined holds all bytes below `offset`; the caller has checked that it can."""
-        if self._in_sync.acknowledge(connection, offset):
+        table, slaves = self._in_sync, self._slaves_needed
+        if table.acknowledge(connection, offset):
             self._changed()
-        else:
-            self._release()
+            return
+        acks = table.acks
+        if not 0 < slaves <= len(acks) or table.waited is not acks:
+            self._find_confirmed()
+        elif acks[-slaves] == self.confirmed_offset:
+            return
+        else:  # The usual case, and the path of every ack.
+            self.confirmed_offset = acks[-slaves]
+            self._reach = self.confirmed_offset + table.limits.gap_max
+        self._release()
 
     def leave(self, connection: SlaveConnection) -> None:
         """Forget a connection. Its acks count no more, but nobody is refused before its time: a slave may come back."""
@@ -196,6 +205,7 @@ class GroupTransferService:
         if self._in_sync.tick(self._end, trio.current_time()):
             self._changed()
         elif self._decide(self._end, trio.current_time()):
+            self._find_confirmed()
             self._release()
 
     @property
@@ -219,6 +229,7 @@ class GroupTransferService:
             log.info("slave no longer suspended", slave=address)
         self._suspended = suspended
         self._decide(self._end, trio.current_time())
+        self._find_confirmed()
         self._release()
 
     def _decide(self, end: int, now: float) -> bool:
@@ -247,13 +258,13 @@ class GroupTransferService:
             minInSyncReplicas=self._rule.min_in_sync_replicas,
         )
 
-    def _release(self) -> None:
+    def _find_confirmed(self) -> None:
         slaves = self._slaves_needed
         if slaves:
             self.confirmed_offset = self._in_sync.held_by(slaves)
             self._reach = self._in_sync.reach(slaves)
-        if not self._waiters:
-            return
+
+    def _release(self) -> None:
         released = self._waiters.release(self.confirmed_offset)
         if len(released) == 1:  # The usual case of a lone producer.
             released[0].sink.answer([released[0].frame])

@@ -70,35 +70,35 @@ class InSync:
     registered: tuple[str, ...] = field(default=(), init=False)  # One IP per registered slave.
     _entries: Counter[str] = field(factory=Counter, init=False)
     _seats: dict[Hashable, _Seat] = field(factory=dict, init=False)
-    _acks: list[int] = field(factory=list, init=False)  # Of those that count, lowest first.
-    _waited: list[int] = field(factory=list, init=False)  # Without the suspended ones. Without any: the same list.
+    acks: list[int] = field(factory=list, init=False)  # Of those that count, lowest first.
+    waited: list[int] = field(factory=list, init=False)  # Without the suspended ones; if there are none, the same list.
     _suspended_ips: set[str] = field(factory=set, init=False)  # Of slaves that left so.
 
     def __attrs_post_init__(self) -> None:
-        self._waited = self._acks
+        self.waited = self.acks
 
     @property
     def counted(self) -> int:
         """How many connections count now."""
-        return len(self._acks)
+        return len(self.acks)
 
     @property
     def eligible(self) -> int:
         """For how many of them producers would wait, if they lack few enough bytes."""
-        return len(self._waited)
+        return len(self.waited)
 
     @property
     def push2_slave_max_offset(self) -> int:
         """The highest offset acknowledged by a slave that counts now; 0 without one."""
-        return self._acks[-1] if self._acks else 0
+        return self.acks[-1] if self.acks else 0
 
     def held_by(self, slaves: int) -> int:
         """The highest offset that so many slaves, 1 or more, have acknowledged; 0 if there are fewer."""
-        return self._acks[-slaves] if slaves <= len(self._acks) else 0
+        return self.acks[-slaves] if slaves <= len(self.acks) else 0
 
     def reach(self, slaves: int) -> int:
         """A message that ends below this may wait for so many slaves; 0 if there are fewer."""
-        return self._waited[-slaves] + self.limits.gap_max if slaves <= len(self._waited) else 0
+        return self.waited[-slaves] + self.limits.gap_max if slaves <= len(self.waited) else 0
 
     def members_changed(self, ips: Collection[str]) -> None:
         """Take the IPs of the registered slaves, one for each slave."""
@@ -128,9 +128,15 @@ class InSync:
         """Note a report of a connection that joined; True when it got level that was not since it joined or was suspended."""
         seat = self._seats[key]
         if seat.counted:
-            _replace(self._acks, seat.ack_offset, offset)
-            if self._waited is not self._acks and not seat.suspended:
-                _replace(self._waited, seat.ack_offset, offset)
+            acks = self.acks
+            if len(acks) == 1:  # The usual case.
+                acks[0] = offset
+            else:
+                del acks[bisect_left(acks, seat.ack_offset)]
+                insort(acks, offset)
+            if self.waited is not acks and not seat.suspended:
+                del self.waited[bisect_left(self.waited, seat.ack_offset)]
+                insort(self.waited, offset)
         seat.ack_offset = offset
         seat.progressed = True
         if not seat.awaited or offset < seat.mark:
@@ -244,22 +250,14 @@ class InSync:
         for seat in reversed(self._seats.values()):
             seat.counted = free[seat.ip] > 0
             free[seat.ip] -= seat.counted
-        self._acks = sorted(seat.ack_offset for seat in self._seats.values() if seat.counted)
-        self._waited = self._acks
+        self.acks = sorted(seat.ack_offset for seat in self._seats.values() if seat.counted)
+        self.waited = self.acks
         if any(seat.suspended for seat in self._seats.values()):
             voices = (seat for seat in self._seats.values() if seat.counted and not seat.suspended)
-            self._waited = sorted(seat.ack_offset for seat in voices)
+            self.waited = sorted(seat.ack_offset for seat in voices)
 
 
 def _make_level(seat: _Seat, at: float) -> None:
     seat.level_at = max(seat.level_at, at)
     seat.awaited = seat.suspended = False
     seat.missed = 0
-
-
-def _replace(acks: list[int], old: int, new: int) -> None:
-    if len(acks) == 1:  # The usual case.
-        acks[0] = new
-    else:
-        del acks[bisect_left(acks, old)]
-        insort(acks, new)
