@@ -4,13 +4,14 @@ The verdict is that of scan_records, byte for byte. One plain loop finds where r
 records together, and the CRC of each body. What is not plain, or not sound, goes to scan_records, record by record.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from attrs import define, evolve, field, frozen
 from numpy.typing import NDArray
 
-from store.columns import Columns, Ints, KeyColumns, rows, word_rows
+from store.columns import Columns, Ints, KeyColumns, Words, rows, word_rows
 from store.crc import crc32
 from store.index_keys import keys_of
 from store.message import (
@@ -51,7 +52,7 @@ _HEAD = np.dtype(
 )
 _HEAD_SIZE = RECORD_V4.size
 assert _HEAD.itemsize == _HEAD_SIZE
-_TOPIC_PASSES = 8  # Topics that are looked for in all records at once.
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 _RUN_MIN = 16  # Records of one size in a row.
 
 
@@ -173,22 +174,27 @@ class _Stretch:
         is_plain &= properties_at + properties_sizes == ends
         return body_ends + 1, properties_at, is_plain
 
-    def _read_topics(self, topic: Ints, begins: Ints, ends: Ints, left: Ints) -> None:
-        """Number the topics that lie from `begins` to `ends`, of the records that are left; what is no plain topic stays -1."""
-        for _ in range(_TOPIC_PASSES):
-            if not len(left):
-                return
-            begin, end = int(begins[left[0]]), int(ends[left[0]])
-            size = end - begin
-            is_alike = ends[left] - begins[left] == size
-            if size:
-                words = word_rows(self.data, -(-size // 8), ends[left])
-                words[:, 0] &= np.uint64((1 << 64 - -size % 8 * 8) - 1)
-                is_alike &= ~np.bitwise_or.reduce(words ^ words[0], axis=1).astype(np.bool_)
-            topic[left[is_alike]] = self._topic_number(bytes(self.data[begin:end]))
-            left = left[~is_alike]
-        for number in left.tolist():
-            topic[number] = self._topic_number(bytes(self.data[begins[number] : ends[number]]))
+    def _read_topics(self, topic: Ints, begins: Ints, ends: Ints, plain: Ints) -> None:
+        """Number the topics that lie from `begins` to `ends`, of the records in `plain`; what is no plain topic stays -1."""
+        is_long = ends[plain] - begins[plain] > _HEAD_SIZE  # More bytes than lie before the first.
+        for at in plain[is_long].tolist():
+            topic[at] = self._topic_number(bytes(self.data[begins[at] : ends[at]]))
+        plain = plain[~is_long]
+        if not len(plain):
+            return
+        sizes = ends[plain] - begins[plain]
+        words = word_rows(self.data, max(1, -(-int(sizes.max()) // 8)), ends[plain])
+        words &= _tail_masks(words.shape[1])[sizes]
+        mixed = sizes.astype(np.uint64)
+        for number in range(words.shape[1]):
+            mixed = (mixed ^ words[:, number]) * _MIX
+        _, firsts, groups = np.unique(mixed, return_index=True, return_inverse=True)
+        numbers = [self._topic_number(bytes(self.data[begins[at] : ends[at]])) for at in plain[firsts].tolist()]
+        topic[plain] = np.array(numbers)[groups]
+        first = firsts[groups]
+        alike = (words == words[first]).all(axis=1) & (sizes == sizes[first])
+        for at in plain[~alike].tolist():  # Two topics that are mixed to one number: next to never.
+            topic[at] = self._topic_number(bytes(self.data[begins[at] : ends[at]]))
 
     def _topic_number(self, raw: bytes) -> int:
         try:
@@ -281,3 +287,12 @@ class _Stretch:
         numbers = np.concatenate(records)
         order = np.argsort(numbers, kind="stable")
         return np.concatenate(hashes)[order], numbers[order]
+
+
+@lru_cache(maxsize=32)
+def _tail_masks(count: int) -> Words:
+    """For each number of bytes, up to 255: the mask that leaves so many at the end of `count` words."""
+    wide = [(1 << 8 * min(size, 8 * count)) - 1 for size in range(256)]
+    return np.array(
+        [[mask >> 64 * (count - 1 - at) & (1 << 64) - 1 for at in range(count)] for mask in wide], np.uint64
+    )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from store import column_scan
 from store.column_scan import scan_columns
 from store.columns import java_hashes
 from store.index_keys import keys_of
@@ -188,6 +189,21 @@ def test_version_2_and_ipv6_among_others():
         ]
     )
     assert len(same(raw).entries) == 90
+
+
+def test_topics_that_are_mixed_to_one_number(monkeypatch):
+    """They are told apart all the same."""
+    monkeypatch.setattr(column_scan, "_MIX", np.uint64(0))
+    raw = log_of([usual(number, topic=("T1", "T2", "T22", "x" * 100)[number % 4]) for number in range(50)])
+    assert len(same(raw).entries.topics) == 4
+
+
+@pytest.mark.parametrize("size", [87, 88, 89, 127])
+def test_a_short_topic_at_the_very_beginning_and_a_long_one(size):
+    """There is less before the first than the long one takes."""
+    names = ["T", "x" * size, "", "y" * size] * 20
+    found = same(log_of([Message(name, 1, b"", b"", store_timestamp=1) for name in names if name]), 0)
+    assert sorted(found.entries.topics) == ["T", "x" * size, "y" * size]
 
 
 def test_nothing_refers_to_the_data():
