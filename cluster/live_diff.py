@@ -183,7 +183,11 @@ async def by_samples(left: LogSide, right: LogSide, run: Run, progress: Progress
     found = await first_sample(left, right, run.start, run.end, progress)
     run.equal_to, run.samples = found.equal_to, found.count
     if found.differs is not None:
-        run.difference = difference_of(found.place, *found.differs)
+        records = [
+            await side.record_at(found.place) if side.is_twinlog else record  # It tells more of what is damaged.
+            for side, record in zip((left, right), found.differs, strict=True)
+        ]
+        run.difference = difference_of(found.place, *records)
 
 
 # The report

@@ -67,9 +67,9 @@ async def _start_of(guide: LogSide, offset: int, start: int, end: int) -> int | 
     """Where the record begins that has byte `offset`, or the one before it if that one does not lie in the range."""
     for _ in range(2):
         found = await guide.record_at(offset)
-        if found.problem is None and start <= found.start and found.end <= end:
-            return found.start
-        if found.start <= start or (found.problem is not None and found.problem != BLANK):
+        if found.problem != BLANK and start <= found.start and found.end <= end:
+            return found.start  # A damaged one, too: the other side may have it.
+        if found.start <= start:
             return None
         offset = found.start - 1
     return None

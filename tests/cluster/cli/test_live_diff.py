@@ -254,6 +254,19 @@ async def test_the_first_record_that_differs_is_found_by_halving(cluster, nurser
     assert found["samples"] < 130
 
 
+async def test_a_damaged_record_that_is_sampled(cluster, nursery):
+    """On the side that tells where records begin."""
+    await send(cluster, *(b"x" * 200 for _ in range(9)))
+    await level(cluster)
+    _, address = await fake(cluster, nursery)
+    change(cluster.master, 150)
+    found = await sampled(cluster, "broker-a-0", address, status=1)
+    assert (found["difference"]["first_offset"], found["equal_to"]) == (0, 0)
+    assert "CRC" in found["difference"]["left"]["problem"]
+    assert found["difference"]["left"]["message"]["topic"] == "orders"
+    assert found["difference"]["right"]["problem"] is None
+
+
 async def test_two_rocketmq_brokers_are_compared_where_files_begin(cluster, nursery):
     await send(cluster, *(b"x" * 90_000 for _ in range(30)))
     await level(cluster)
