@@ -15,14 +15,16 @@ from ha.config import HAConfig
 from ha.errors import HAConnectionLostError, HALogError, HARefusedError
 from ha.flow import FlowControl
 from ha.group_transfer import GroupTransferService
-from ha.log import Chunk, ReplicatedStore
+from ha.log import Chunk, ComparableStore
 from ha.peer_nursery import open_peer_nursery
 from ha.protocol import BATCH_HEADER, NO_REQUEST_YET, ReportReader
 from ha.push_start import push_start
+from ha.slave_check import FindSlave, slave_fits
 from ha.transport import Transport
 from store.config import BrokerRole
 from store.wakeup import Wakeup
 
+CHECK_SECONDS = 5.0  # Between attempts to learn whether a slave's log fits.
 PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
 
 
@@ -37,11 +39,12 @@ class HAConnection:
     transport: Transport
     address: str  # IP:PORT of the peer.
     ip: str
-    store: ReplicatedStore
+    store: ComparableStore
     transfer: GroupTransferService
     config: HAConfig
     on_request: Callable[["HAConnection"], None] = _nothing  # Called once, when it has become a slave.
     holdable: Callable[[], int] | None = None  # The end of what any slave can hold; None: all of the log.
+    find_slave: FindSlave | None = None  # Whom to ask whether the slave's log is ours; None: it is believed.
     connected_since: float = field(factory=trio.current_time, init=False)
     request_offset: int = field(default=NO_REQUEST_YET, init=False)
     ack_offset: int = field(default=NO_REQUEST_YET, init=False)
@@ -71,8 +74,15 @@ class HAConnection:
             reports = await self._first_reports()
             if not reports:
                 return
-            self._begin(reports)
+            log = self.store.commit_log
+            push_start(
+                reports[0], log.min_offset, log.max_offset, log.file_size
+            )  # What is not here is refused at once.
+            fits = await self._check(reports[0])
+            self._begin(reports, fits=fits)
             async with open_peer_nursery() as nursery:
+                if not fits:
+                    nursery.start_soon(self._check_task)
                 nursery.start_soon(self._watch_task)
                 nursery.start_soon(self._write_task)
                 await self._read_task()
@@ -116,12 +126,31 @@ class HAConnection:
             return []
         raise HAConnectionLostError(f"made no request within {silence:g} s")
 
-    def _begin(self, reports: list[int]) -> None:
+    async def _check(self, requested: int) -> bool:
+        """Whether the slave's log is known to be ours as far as it says that it has it. Raises HARefusedError, HALogError."""
+        if requested == 0 or self.find_slave is None:
+            return requested == 0
+        return await slave_fits(self.store, self.address, requested, self.find_slave) is True
+
+    async def _check_task(self) -> None:
+        """Ask on while it is served: its remoting port may be up later than its HA client."""
+        fits = self.find_slave is None
+        while not fits:
+            await trio.sleep(CHECK_SECONDS)
+            fits = await self._check(self.request_offset)
+
+    def _begin(self, reports: list[int], *, fits: bool) -> None:
         """Take the request, and what came in one read with it: unless all is sound, nothing counts."""
         log, requested = self.store.commit_log, reports[0]
         start = push_start(requested, log.min_offset, log.max_offset, log.file_size)
         check_reports(reports[1:], acked=requested, sent=requested)
-        self._is_proven = self.holdable is None or requested <= self.holdable()
+        self._is_proven = fits or self.holdable is None or requested <= self.holdable()
+        if not self._is_proven and self.find_slave is not None:
+            raise HARefusedError(
+                "unproven",
+                f"a request for offset {requested}, behind all that was sent to any slave since this master started, of a "
+                "slave that gives no answer on its remoting port: its log may be of another history",
+            )
         self.transport.sent_offset = start
         self._rated_offset = self.transport.sent_offset
         self.request_offset = self.ack_offset = requested

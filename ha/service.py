@@ -25,6 +25,7 @@ from ha.peer import Peer
 from ha.policy_words import configured_warnings
 from ha.protocol import NO_REQUEST_YET
 from ha.reception import Reception
+from ha.slave_check import FindSlave
 from ha.statistics import ConnectionState, HAConnectionStatistics, HAStatistics
 from ha.transport import SocketTransport, Transport
 from store.config import BrokerRole
@@ -49,6 +50,7 @@ class HAService:
     members: Callable[[], Collection[str]]
     ask_members: Callable[[], None]
     peer_of: Callable[[str], Peer | None] = no_peer
+    find_slave: FindSlave | None = None  # Whom to ask about the log of a slave; None: slaves are believed.
     group_transfer: GroupTransferService = field(init=False)
     reception: Reception = field(init=False)
     client: HAClient = field(init=False)
@@ -142,6 +144,7 @@ class HAService:
             self.config,
             on_request=self.reception.slave_connected,
             holdable=self._holdable,
+            find_slave=self.find_slave,
         )
         self._connections[connection] = trio.CancelScope()
         return connection

@@ -23,6 +23,7 @@ from cluster.broker.offset_moved import OffsetMovedEvents
 from cluster.broker.rates import DailyTotals, PullCounters, Rates
 from cluster.broker.registration import Master, RegistrationService
 from cluster.broker.slave_kinds import SlaveKinds
+from cluster.broker.slave_peer import SlavePeers
 from cluster.broker.slave_sync import SlaveSynchronize
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.table_writer import TableWriter
@@ -163,6 +164,7 @@ class BrokerParts:
             lambda: self.registration.members,
             lambda: self.registration.ask_members(),
             peer_of=self.peers.peer_of,
+            find_slave=SlavePeers(self.remoting, lambda: self.registration.slave_addresses).find,
         )
         self.schedule = ScheduleMessageService(
             store=self.store,

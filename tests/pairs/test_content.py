@@ -48,10 +48,15 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     shutil.rmtree(root, ignore_errors=True)
 
 
-def finding(stage: Stage) -> tuple[str, int]:
-    """What our slave says of how its log fits."""
-    found = status(stage.ours)["master"]["finding"]
-    return found["kind"], found["offset"]
+def wait_for_finding(stage: Stage, kind: str) -> None:
+    """Wait until our slave says where its log and the master's part, and in which way."""
+
+    def found() -> bool:
+        told = status(stage.ours)
+        finding = told["master"]["finding"] or {}
+        return told["state"] == finding.get("kind") == kind and finding["offset"] == stage.copied_end
+
+    wait_for(found, f"{kind} at {stage.copied_end}")
 
 
 def test_a_real_slave_lacks_history(real: Stage) -> None:
@@ -80,8 +85,7 @@ def test_a_real_master_that_lost_its_last_messages(real: Stage) -> None:
     takes nothing, and says from which byte on it has what the master lacks, then from where they differ.
     """
     stage = real.played(join, lose)
-    wait_for(lambda: status(stage.ours)["state"] == "ahead", "our slave is ahead")
-    assert finding(stage) == ("ahead", stage.copied_end)
+    wait_for_finding(stage, "ahead")
     stage.played(go_on)
     assert stage.codes.count(0) > LATER_MESSAGES / 2, stage.codes
     stage.wait_level(stage.real)
@@ -89,24 +93,23 @@ def test_a_real_master_that_lost_its_last_messages(real: Stage) -> None:
         assert_same_commitlog(stage.master.commit_log, stage.real.commit_log)
     assert stage.copied_end <= differ.value.offset < stage.held_end
 
-    wait_for(lambda: status(stage.ours)["state"] == "diverged", "our slave has diverged")
-    assert finding(stage) == ("diverged", stage.copied_end)
+    wait_for_finding(stage, "diverged")
     assert end_offset(stage.ours.commit_log) == max_offset(stage.ours) == stage.held_end
 
 
 def test_our_master_that_lost_its_last_messages(ours: Stage) -> None:
-    """It refuses what a slave asks for behind its log's end, and says so; no producer is told that a message is
-    replicated by a slave whose log goes on otherwise.
+    """It refuses what a slave asks for behind its log's end; and once its log is as long, a slave whose log holds other
+    messages. It says so, and no producer is told that such a slave has his message.
     """
     stage = ours.played(join, lose)
-    wait_for(lambda: status(stage.ours)["state"] == "ahead", "our slave is ahead")
-    assert finding(stage) == ("ahead", stage.copied_end)
+    wait_for_finding(stage, "ahead")
     wait_for(lambda: status(stage.master)["refused"]["over_max"] > 0, "the real slave is refused")
     assert end_offset(stage.real.commit_log) == stage.held_end
     stage.played(go_on)
     assert 0 not in stage.codes
-    wait_for(lambda: status(stage.ours)["state"] == "diverged", "our slave has diverged")
-    assert finding(stage) == ("diverged", stage.copied_end)
+    wait_for(lambda: status(stage.master)["refused"]["diverged"] > 0, "the real slave is refused")
+    assert any(f"from byte {stage.copied_end} on" in each["why"] for each in status(stage.master)["refusedLast"])
+    wait_for_finding(stage, "diverged")
     for slave in (stage.real, stage.ours):
         assert end_offset(slave.commit_log) == stage.held_end
 
@@ -138,14 +141,15 @@ def test_a_slave_with_a_tail_of_its_own_meets_a_longer_log(real: Stage) -> None:
 
 def test_a_slave_with_a_tail_of_its_own_meets_our_longer_log(ours: Stage) -> None:
     """The same with our master, which serves neither."""
-    stage = ours.played(join, lose, go_on, part)
+    before = status(ours.played(join, lose, go_on).master)["refused"]["diverged"]
+    stage = ours.played(part)
     check_parted_slave(stage)
+    wait_for(lambda: status(stage.master)["refused"]["diverged"] > before, "the real slave is refused")
     assert end_offset(stage.real.commit_log) == stage.parted_end
 
 
 def check_parted_slave(stage: Stage) -> None:
-    wait_for(lambda: status(stage.ours)["state"] == "diverged", "our slave has diverged")
-    assert finding(stage) == ("diverged", stage.copied_end)
+    wait_for_finding(stage, "diverged")
     assert end_offset(stage.ours.commit_log) == stage.parted_end
     tail = log_bytes(stage.ours.commit_log)[stage.copied_end : stage.parted_end]
     stage.ours.stop()

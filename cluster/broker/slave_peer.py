@@ -1,0 +1,52 @@
+"""Which of the registered slaves is at the other end of an HA connection, and whom to ask about its log.
+
+A twinlog slave tells its end of the connection in its member status, and compares its log by itself. A RocketMQ slave tells
+nothing of the kind: it is one with the same IP, and its log ends at what it asked for, or behind.
+"""
+
+from collections.abc import Callable, Collection
+
+import trio
+from attrs import define
+
+from cluster.broker.ha_peer import RemotingPeer
+from cluster.client.api import ClientApi
+from cluster.remoting.client import RemotingClient
+from cluster.remoting.errors import RemotingError
+from ha.errors import HAPeerError
+from ha.peer import Peer
+
+TIMEOUT_MS = 1_000
+
+
+@define(eq=False)
+class SlavePeers:
+    """`addresses` gives the remoting ports of the registered slaves, IP:PORT."""
+
+    client: RemotingClient
+    addresses: Callable[[], Collection[str]]
+
+    async def find(self, ha_end: str, requested: int) -> Collection[Peer] | None:
+        """See ha.slave_check.FindSlave."""
+        ip = ha_end.rpartition(":")[0]
+        found: list[Peer] = []
+        compares = False
+
+        async def look_at(address: str) -> None:
+            nonlocal compares
+            try:
+                status = await ClientApi(self.client, (), TIMEOUT_MS).member_status(address)
+                if status is not None:
+                    compares |= (status.get("master") or {}).get("localAddress") == ha_end
+                    return
+                peer = RemotingPeer(address, self.client)
+                if (await peer.log()).max_offset >= requested:
+                    found.append(peer)
+            except (RemotingError, HAPeerError):
+                pass  # It cannot be told what it holds.
+
+        async with trio.open_nursery() as nursery:
+            for address in self.addresses():
+                if address.rpartition(":")[0] == ip:
+                    nursery.start_soon(look_at, address)
+        return None if compares else found

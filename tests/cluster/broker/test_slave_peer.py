@@ -1,0 +1,56 @@
+"""Which registered slave is at the other end of an HA connection: ours tell, RocketMQ's are taken by what they hold."""
+
+import orjson
+import pytest
+
+from cluster.broker.ha_peer import RemotingPeer
+from cluster.broker.slave_peer import SlavePeers
+from cluster.remoting.client import RemotingClient
+from tests.cluster.broker.helpers import make_broker
+from tests.cluster.broker.test_broker import free_port
+from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
+
+HA_END = "127.0.0.1:5555"
+
+
+@pytest.fixture
+async def client(nursery):
+    client = RemotingClient()
+    await nursery.start(client.run)
+    return client
+
+
+async def found(client, *addresses, requested=77):
+    peers = await SlavePeers(client, lambda: addresses).find(HA_END, requested)
+    return None if peers is None else sorted(peer.address for peer in peers)
+
+
+async def test_rocketmq_slaves_of_this_ip_that_hold_as_much(client, nursery):
+    enough = await serve_rocketmq(nursery, RocketMQ.telling())
+    less = await serve_rocketmq(nursery, RocketMQ.telling(commitLogMaxOffset="76"))
+    silent = f"127.0.0.1:{free_port()}"
+    elsewhere = "127.0.0.2:" + enough.partition(":")[2]
+    assert await found(client, enough, less, silent, elsewhere) == [enough]
+    assert await found(client, enough, less, requested=76) == sorted((enough, less))
+    assert await found(client) == []
+
+
+async def test_what_is_found_can_be_asked(client, nursery):
+    address = await serve_rocketmq(nursery, RocketMQ.telling())
+    (peer,) = await SlavePeers(client, lambda: [address]).find(HA_END, 77)
+    assert isinstance(peer, RemotingPeer)
+    assert (await peer.log()).max_offset == 77
+
+
+async def test_a_twinlog_slave_that_is_at_this_end_compares_by_itself(client, nursery):
+    rocketmq = await serve_rocketmq(nursery, RocketMQ.telling())
+    for local_address, wanted in ((HA_END, None), ("127.0.0.1:5556", [rocketmq])):
+        status = orjson.dumps({"master": {"localAddress": local_address}})
+        member = await serve_rocketmq(nursery, RocketMQ({20001: (0, status)}))
+        assert await found(client, member, rocketmq) == wanted
+
+
+async def test_a_member_as_it_answers(client, nursery, tmp_path):
+    member = make_broker(tmp_path / "broker-a-1", listen_port=free_port())
+    await nursery.start(member.run)
+    assert await found(client, member.address, requested=0) == []
