@@ -33,6 +33,7 @@ STATES: dict[FindingKind, ClientState] = {
     "ahead": "ahead",
     "below min": "below min",
     "file size": "failed",
+    "damaged": "stalled",
     "stalled": "stalled",
     "bad record": "stalled",
 }

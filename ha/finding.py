@@ -13,6 +13,7 @@ FindingKind = Literal[
     "below min",  # The master has deleted the byte that the slave needs next, `offset`.
     "file size",  # Their log files differ in size: they can never have the same log.
     "history",  # The master has bytes below `offset`, where the slave's log begins. Not an error.
+    "damaged",  # One of the two lost the record at `offset` on its disk; those behind it are equal.
     "not compared",  # Nothing below `offset` was compared with the master's log. Not an error.
     "stalled",  # Nothing arrives at `offset`, although there is something.
     "bad record",  # What arrives at `offset` is not sound, time and again.
@@ -69,6 +70,24 @@ def not_compared(offset: int) -> Finding:
         offset,
         f"history below {offset} not compared: the master's remoting port gives no answer. Is it reachable from here?",
     )
+
+
+def damaged(offset: int, own_record: bytes | None, peer_record: bytes | None) -> Finding:
+    """The histories are the same; at most one of the two records is there."""
+    if own_record is not None:
+        text = (
+            f"the master's log is damaged at {offset}: no sound record is there, while this slave has one "
+            f"({describe(own_record)}), and what follows is equal again. Nothing is taken from this master, which may have "
+            "given the numbers of the lost messages to others. Repair its log from this one, or make this slave the master"
+        )
+    elif peer_record is not None:
+        text = (
+            f"this slave's log is damaged at {offset}: no sound record is there, its master has one, and what follows is equal. "
+            "Look at it with: twinlog log verify"
+        )
+    else:
+        text = f"this log and its master's differ at {offset} in bytes that are no message, and are equal again behind them"
+    return Finding("damaged", offset, text)
 
 
 def ahead(common_end: int | None, own_max: int, peer_max: int) -> Finding:

@@ -26,8 +26,8 @@ from ha.errors import (
 )
 from ha.finding import Finding, diverged_in_overlap, not_compared
 from ha.log import ComparableStore
-from ha.own_log import OwnReader
 from ha.overlap import OVERLAP_MAX, SHRINK
+from ha.own_log import OwnReader
 from ha.peer import Peer, PeerLog
 from ha.peer_nursery import open_peer_nursery
 from ha.preflight import Proven, Verdict

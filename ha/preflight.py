@@ -5,6 +5,8 @@ compares the lengths, at most; two logs of one length can hold different message
 
 - A twinlog master tells digests: groups of blocks are compared, then the blocks of the first group that differs, then
   stretches of the first block that differs, up to one of its records each. That proves every byte.
+  Where one of them has no sound record at this place, and both have the same ones at the end, a disk was bad: a slave
+  that lost a record follows, one whose master lost it keeps what it has.
 - A RocketMQ master gives single records (request 33): records at growing distances from the end are compared, and where
   one differs, others between it and the one before. These are samples; ha/overlap.py compares the last bytes one by one.
 
@@ -100,7 +102,7 @@ class Verdict:
     `compared`: how, from where both logs have bytes up to there.
     """
 
-    kind: Literal["follow", "diverged", "ahead", "below min", "file size"]
+    kind: Literal["follow", "diverged", "ahead", "below min", "damaged", "file size"]
     own: OwnLog
     peer: PeerLog
     finding: Finding | None = None
@@ -168,22 +170,24 @@ def _compare(own: OwnLog, peer: PeerLog, proven: Proven | None) -> Asking[Verdic
         return Verdict(kind="ahead", own=own, peer=peer, finding=finding.ahead(None, own.max_offset, peer.max_offset))
     known = min(proven.offset, end) if proven is not None and 0 < proven.boot_ms == peer.boot_ms else 0
     differs, compared = yield from _first_difference(peer, max(start, known), end)
+    found = finding.history(own.min_offset, peer.min_offset) if own.min_offset > peer.min_offset else None
     if differs is not None:
-        has_common = differs > start
         records = yield Record(differs)
-        return Verdict(
-            kind="diverged",
-            own=own,
-            peer=peer,
-            finding=finding.diverged(differs, own.max_offset, *records, has_common=has_common),
-            common_offset=differs if has_common else None,
-            compared=compared,
-        )
-    found = None
+        if not (yield from _is_damage(differs, start, end, *records)):
+            has_common = differs > start
+            return Verdict(
+                kind="diverged",
+                own=own,
+                peer=peer,
+                finding=finding.diverged(differs, own.max_offset, *records, has_common=has_common),
+                common_offset=differs if has_common else None,
+                compared=compared,
+            )
+        compared, found = "records", finding.damaged(differs, *records)
+        if records[0] is not None:  # What is here only is safer here: the master may number other messages as these.
+            return Verdict(kind="damaged", own=own, peer=peer, finding=found)
     if is_ahead:
         found = finding.ahead(end, own.max_offset, peer.max_offset)
-    elif own.min_offset > peer.min_offset:
-        found = finding.history(own.min_offset, peer.min_offset)
     return Verdict(
         kind="ahead" if is_ahead else "follow",
         own=own,
@@ -192,6 +196,16 @@ def _compare(own: OwnLog, peer: PeerLog, proven: Proven | None) -> Asking[Verdic
         common_offset=end,
         compared=compared,
     )
+
+
+def _is_damage(differs: int, start: int, end: int, own_record: bytes | None, peer_record: bytes | None) -> Asking[bool]:
+    """Whether no two messages differ, because a disk lost one, or in what lies behind a blank; and the last ones are equal: that
+    is one history.
+    """
+    if own_record is not None and peer_record is not None:
+        return False
+    last = yield LastRecord(start, end)
+    return last is not None and last > differs and (yield from _is_equal(last))
 
 
 def _first_difference(peer: PeerLog, start: int, end: int) -> Asking[tuple[int | None, Compared]]:

@@ -233,6 +233,34 @@ def test_a_single_record_that_differs_in_place(is_twinlog, at):
 
 
 @pytest.mark.parametrize("is_twinlog", [True, False])
+@pytest.mark.parametrize("whose", ["own", "peer"])
+@pytest.mark.parametrize("at", [0, 3, -2])
+def test_a_record_that_one_of_them_lost_on_its_disk(is_twinlog, whose, at):
+    """That is damage, not another history: what follows is equal. Samples need not see it."""
+    whole = grow({}, 0, 300_000, 7)
+    place = sorted(whole.records)[at]
+    lost = MemoryLog({each: record for each, record in whole.records.items() if each != place}, 0, whole.max_offset)
+    own, peer = (lost, whole) if whose == "own" else (whole, lost)
+    verdict = Members(own, grow(peer.records, peer.max_offset, 400_000, 8), is_twinlog).ask()
+    if is_twinlog:
+        assert verdict.kind == ("follow" if whose == "own" else "damaged")
+        assert (verdict.finding.kind, verdict.proven_offset) == ("damaged", None)
+        assert verdict.finding.offset <= place
+        assert (whose == "own") == ("this slave's log is damaged" in verdict.finding.text)
+    else:
+        assert verdict.kind in ("follow", "damaged")
+
+
+def test_the_last_record_lost_by_the_master_is_a_difference():
+    """Nothing behind it says that it is damage."""
+    own = grow({}, 0, 300_000, 7)
+    last = max(own.records)
+    peer = MemoryLog({at: record for at, record in own.records.items() if at != last}, 0, own.max_offset)
+    verdict = Members(own, peer).ask()
+    assert (verdict.kind, verdict.common_offset) == ("diverged", last)
+
+
+@pytest.mark.parametrize("is_twinlog", [True, False])
 @pytest.mark.parametrize("number", [1, 7, 8, 9, 15, 16, 17, 39])
 def test_records_that_begin_where_a_block_or_a_file_does(is_twinlog, number):
     """Eight of them to a block."""
@@ -245,12 +273,13 @@ def test_records_that_begin_where_a_block_or_a_file_does(is_twinlog, number):
     assert (verdict.kind, verdict.common_offset) == expected
 
 
-def test_what_differs_between_records_is_found_too():
-    """Blanks at the end of a file, and what a mended write left: a cut is due behind the record before it."""
+def test_what_differs_behind_a_blank_is_found_but_is_no_other_history():
     own = grow({}, 0, 400_000, 7)
     gap = max(at + len(record) for at, record in own.records.items() if at < FILE_SIZE)
-    peer = MemoryLog({**own.records, gap: b"rubbish"}, 0, own.max_offset)
+    peer = MemoryLog({**own.records, gap + 20: b"rubbish"}, 0, own.max_offset)
     verdict = Members(own, peer).ask()
+    assert (verdict.kind, verdict.finding.kind, verdict.finding.offset) == ("follow", "damaged", gap)
+    verdict = Members(own.until(gap + 100), peer).ask()  # Nothing sound is behind it.
     assert (verdict.kind, verdict.common_offset) == ("diverged", gap)
 
 

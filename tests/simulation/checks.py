@@ -244,7 +244,7 @@ def _check_reason(world: "World", slave: "Member") -> None:
     assert master_store is not None
     differs = holder.end > len(now) or not holder.is_of_present
     below = bool(holder.end) and holder.end < master_store.min_offset
-    hurt = any(low <= holder.end < high for low, high in damaged(world.members["m"]))
+    hurt = any(low <= holder.end for low, _ in damaged(world.members["m"]))
     truths = {"ahead": differs, "diverged": differs, "below min": below, "stalled": hurt}
     if not truths.get(state.state, False):
         raise Violation(
