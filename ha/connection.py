@@ -75,9 +75,8 @@ class HAConnection:
             if not reports:
                 return
             log = self.store.commit_log
-            push_start(
-                reports[0], log.min_offset, log.max_offset, log.file_size
-            )  # What is not here is refused at once.
+            # What is not here is refused at once.
+            push_start(reports[0], log.min_offset, log.max_offset, log.file_size)
             fits = await self._check(reports[0])
             self._begin(reports, fits=fits)
             async with open_peer_nursery() as nursery:
