@@ -52,6 +52,8 @@ def happen(world: "World", event: Event, nursery: trio.Nursery) -> None:
             link.change(flips=values["pieces"])
         case "reset":
             network.reset(ip, master.ip)
+        case "reset of half":
+            network.reset_half(ip)
         case "reset in frame":
             network.link(master.ip, ip).change(resets_after=values["bytes"])
         case "slow disk":

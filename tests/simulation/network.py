@@ -120,6 +120,7 @@ class SimStream(trio.abc.Stream):
     incoming: Wire
     name: str
     is_closed: bool = False
+    is_reset: bool = False  # This end only.
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await trio.lowlevel.checkpoint()
@@ -157,7 +158,7 @@ class SimStream(trio.abc.Stream):
     def _check(self) -> None:
         if self.is_closed:
             raise trio.ClosedResourceError
-        if self.incoming.broken or self.outgoing.broken:
+        if self.is_reset or self.incoming.broken or self.outgoing.broken:
             raise trio.BrokenResourceError("connection reset")
 
     async def aclose(self) -> None:
@@ -177,7 +178,7 @@ class Network:
     nursery: trio.Nursery
     listeners: dict[str, tuple[trio.Nursery, Serve]] = field(factory=dict)
     links: dict[tuple[str, str], Link] = field(factory=dict)
-    connections: list[tuple[str, str, Wire, Wire]] = field(factory=list)
+    connections: list[tuple[str, str, Wire, Wire, SimStream]] = field(factory=list)  # The last is the client's end.
     _port: int = 40_000
 
     def link(self, source: str, target: str) -> Link:
@@ -228,26 +229,35 @@ class Network:
         self._port += 1
         local = f"{ip}:{self._port}"
         there, back = Wire(self.link(ip, target), self.rng), Wire(self.link(target, ip), self.rng)
-        self.connections.append((ip, target, there, back))
+        client = SimStream(there, back, local)
+        self.connections.append((ip, target, there, back, client))
         self.nursery.start_soon(there.run)
         self.nursery.start_soon(back.run)
         nursery, serve = self.listeners[address]
         nursery.start_soon(serve, StreamTransport(SimStream(back, there, address)), local, ip)
-        transport = StreamTransport(SimStream(there, back, local))
+        transport = StreamTransport(client)
         transport.local_address = local
         return transport
 
     def reset(self, one: str, other: str | None = None) -> None:
         """Break all connections of an IP, or between two."""
-        for source, target, there, back in self.connections:
+        for source, target, there, back, _ in self.connections:
             if one in (source, target) and (other is None or other in (source, target)):
                 there.break_off()
                 back.break_off()
         self.connections = [each for each in self.connections if not each[2].broken]
 
+    def reset_half(self, ip: str) -> None:
+        """The clients at an IP lose their connections, as to a router that forgets them; those they talked to hear nothing."""
+        for source, _, there, back, client in self.connections:
+            if source == ip and not client.is_closed:
+                there.muted = back.muted = client.is_reset = True
+                back.notify()
+                there.notify()
+
     def mute(self, ip: str) -> None:
         """A machine lost power: its connections stay, and say nothing."""
-        for source, target, there, back in self.connections:
+        for source, target, there, back, _ in self.connections:
             if ip in (source, target):
                 there.muted = back.muted = True
 
