@@ -22,7 +22,7 @@ from store.log_range import LogRange
 
 READ_BYTES_PER_SECOND = 64 << 20
 READ_MAX = 16 << 20  # Bytes read for one trip to a thread.
-_KNOWN_MAX = 1 << 33  # Bytes of the log whose digests are copied at once: 2 MiB of them, a fraction of a millisecond.
+_KNOWN_MAX = 1 << 31  # Bytes of the log whose digests are copied at once: 512 KiB of them, a fraction of a millisecond.
 _PIECE = 1 << 20
 _ATTEMPTS = 3
 
@@ -68,12 +68,15 @@ def group_count(start: int, end: int, blocks_per_digest: int) -> int:
 
 def grouped(digests: bytes, start: int, end: int, blocks_per_digest: int) -> RangeDigests:
     """Put the digests of the blocks, or parts of blocks, of a range together."""
+    if blocks_per_digest == 1:
+        pieces = tuple([digests[at : at + DIGEST_SIZE] for at in range(0, len(digests), DIGEST_SIZE)])
+        return RangeDigests(start, end, 1, pieces)
     view, first = memoryview(digests), start // BLOCK_SIZE
     found = []
     for low, high in group_bounds(start, end, blocks_per_digest):
         begin, stop = low // BLOCK_SIZE - first, ceil_block(high) // BLOCK_SIZE - first
         part = view[begin * DIGEST_SIZE : stop * DIGEST_SIZE]
-        found.append(bytes(part) if blocks_per_digest == 1 else digest(part))
+        found.append(digest(part))
     return RangeDigests(start, end, blocks_per_digest, tuple(found))
 
 
