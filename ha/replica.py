@@ -51,6 +51,7 @@ class Replica:
     _reader: BatchReader = field(init=False)
     _bulk: BulkWriter = field(init=False)
     _needed: int = field(default=0, init=False)  # Bytes of the record that has begun, once known.
+    _requested: bool = field(default=False, init=False)
     _reporting: bool = field(default=False, init=False)
     _report_due: bool = field(default=False, init=False)
 
@@ -184,6 +185,7 @@ class Replica:
             await store.flusher.flush()
             if store.flusher.flushed_offset < store.max_offset:
                 raise HALogError(f"the log is on disk up to {store.flusher.flushed_offset} only, of {store.max_offset}")
+        self._requested = True
         await self._report()
 
     async def _flushed_task(self) -> None:
@@ -228,10 +230,11 @@ class Replica:
             silent_at, report_at = self.last_read + silence, self.reported_at + interval
             if now >= silent_at:
                 raise HAConnectionLostError(f"the master was silent for {silence:g} s")
-            if now >= report_at:
+            if self._requested and now >= report_at:
                 await self._report()
                 continue
-            await trio.sleep_until(min(silent_at, report_at))
+            # The request alone says where to begin, and it may wait for the disk.
+            await trio.sleep_until(min(silent_at, max(report_at, now + (0 if self._requested else interval))))
 
 
 def _scan(data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, ...]) -> "Scan | ColumnScan":
