@@ -16,10 +16,12 @@ from typing import Protocol
 import trio
 from attrs import define, field
 
+from ha.cold_data import is_cold, warm
 from ha.errors import HAConnectionLostError, HALogError
 from ha.log import Chunk, ReadableLog
 
 RECEIVE_SIZE = 4096  # Bytes; reports are 8 each.
+COLD_SIZE_MIN = 256 * 1024  # Bytes. What a slave that keeps up is sent was written just now.
 
 
 class Transport(Protocol):
@@ -80,6 +82,12 @@ class SocketTransport:
     async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
         """See Transport. `sent_offset` counts what the socket has taken, which is what a slave may have."""
         await self.flush()
+        if chunk is not None and chunk.size >= COLD_SIZE_MIN and is_cold(chunk.fd, chunk.position, chunk.size):
+            await warm(chunk.fd, chunk.position, chunk.size)
+            again = log.chunk(self.sent_offset, chunk.size)  # The file may be gone by now.
+            if again is None or again.size != chunk.size:
+                raise _gone(log, self.sent_offset)
+            chunk = again
         await self._send(header, socket.MSG_MORE if chunk is not None else 0)
         if chunk is None:
             return
