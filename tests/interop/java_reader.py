@@ -1,4 +1,4 @@
-"""The real Java client asking: whole queues, single messages by key, id and time; and its transactional producer."""
+"""The real Java client asking: whole queues, single messages by key, id and time; its transactional producer; mqadmin."""
 
 from typing import NamedTuple
 
@@ -79,3 +79,16 @@ class TransactionProducer:
 
     def shutdown(self) -> None:
         self._client.call(self._handle, "shutdown")
+
+
+class Tool:
+    """mqadmin, in a JVM that is up already."""
+
+    def __init__(self, client: JavaClient, namesrv: str) -> None:
+        self._client = client
+        self._handle = client.new("Tool", {"namesrv": namesrv})
+
+    def run(self, *arguments: str) -> str:
+        """Run a command, as `mqadmin ARGUMENTS` does; returns what it prints. No argument may hold a blank."""
+        printed: str = self._client.call(self._handle, "run", arguments=" ".join(arguments))
+        return printed

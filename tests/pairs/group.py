@@ -62,9 +62,9 @@ class Group:
         self._next += count
 
     def start_traffic(self) -> None:
-        """Send until finish_traffic(): a file is full each second or two."""
+        """Send until finish_traffic(): a file is full every few seconds."""
         self._job = self._producer.start_sending(
-            self.topic, ENDLESS, first=self._next, threads=4, pause_ms=5, body_size=BODY_SIZE
+            self.topic, ENDLESS, first=self._next, threads=4, pause_ms=20, body_size=BODY_SIZE
         )
 
     def finish_traffic(self) -> None:

@@ -10,15 +10,46 @@ import pytest
 
 from tests.interop import jars, rocketmq, twinlog
 from tests.interop.java_client import JavaClient
-from tests.pairs.group import FILE_SIZE, Group, at_once
+from tests.interop.java_reader import Tool
+from tests.interop.member import BrokerProcess
+from tests.pairs.group import FILE_SIZE, Group, at_once, max_offset
 
 HISTORY_FILES = 3
+
+# What mqadmin haStatus of 5.3.3 prints, of a real broker as of ours.
+MASTER_LINES = {"#MasterAddr", "#MasterCommitLogMaxOffset", "#SlaveNum", "#InSyncSlaveNum"}
+SLAVE_LINES = {
+    "#MasterAddr",
+    "#CommitLogMaxOffset",
+    "#TransferSpeed(KB/s)",
+    "#LastReadTime",
+    "#LastWriteTime",
+    "#MasterFlushOffset",
+}
+SLAVE_COLUMNS = (
+    "#SlaveAddr",
+    "#SlaveAckOffset",
+    "#Diff",
+    "#TransferSpeed(KB/s)",
+    "#Status",
+    "#TransferFromWhere",
+)
+SLAVES = "slaves"
 
 
 @pytest.fixture
 def client(root: Path) -> Iterator[JavaClient]:
-    with JavaClient(root / "client") as client:
+    with JavaClient(root / "client", version=jars.VERSION_5) as client:
         yield client
+
+
+def ha_status(client: JavaClient, member: BrokerProcess) -> dict[str, str]:
+    """What mqadmin haStatus of 5.3.3 prints of a member: values by name; of slaves the row, under the name SLAVES."""
+    printed = Tool(client, member.namesrv).run("haStatus", "-b", member.address).strip()
+    lines = [line.split("\t") for line in printed.splitlines()]
+    values = {line[0]: line[1] for line in lines if len(line) == 2}
+    rows = [line[0] for line in lines if len(line) == 1]
+    return values | ({SLAVES: "\n".join(rows[1:])} if rows and rows[0].split() == list(SLAVE_COLUMNS) else {})
 
 
 def play(groups: Sequence[Group], client: JavaClient) -> None:
@@ -60,6 +91,15 @@ def test_real_slaves_of_our_master(root: Path, client: JavaClient) -> None:
         assert end > 2 * HISTORY_FILES * FILE_SIZE
         assert sum(sent.ok for sent in group.told) > 1000
 
+        told = ha_status(client, master)
+        assert told.keys() == {*MASTER_LINES, SLAVES}
+        assert (told["#SlaveNum"], told["#InSyncSlaveNum"]) == ("2", "2")
+        assert told["#MasterCommitLogMaxOffset"] == str(end)
+        for row in told[SLAVES].splitlines():
+            _, acked, diff, _, state, _ = row.split()
+            assert (acked, diff, state) == (str(end), "0", "OK")
+        assert ha_status(client, slaves[1]).keys() == SLAVE_LINES
+
 
 def test_our_slaves_of_real_masters(root: Path, client: JavaClient) -> None:
     """A master of each release, with a slave of ours each. One group meets at our name server, one at that of 5.3.3."""
@@ -83,3 +123,9 @@ def test_our_slaves_of_real_masters(root: Path, client: JavaClient) -> None:
             assert start == 0, "an empty slave gets all files"
             assert end > 2 * HISTORY_FILES * FILE_SIZE
             assert sum(sent.ok for sent in group.told) > 1000
+        assert ha_status(client, groups[1].master).keys() == {*MASTER_LINES, SLAVES}
+        for group in groups:
+            told = ha_status(client, group.slaves[0])
+            assert told.keys() == SLAVE_LINES
+            assert told["#CommitLogMaxOffset"] == str(max_offset(group.slaves[0]))
+            assert told["#MasterAddr"] == f"127.0.0.1:{group.master.ha_port}"
