@@ -120,11 +120,11 @@ async def test_the_request_is_the_end_of_the_log_once_that_is_on_the_disk(autoju
 async def test_nothing_is_repeated_before_the_request(autojump_clock, slave, disk, master, nursery):
     """After a crash nothing is known to be on the disk, and to get it there takes its time: 0 would ask for the whole log."""
     end = put(master, b"x" * 100)
-    await trio.sleep(100)
     nursery.start_soon(slave.run)
     assert await slave.next_report() == 0
     await slave.send(0, log_bytes(master))
     assert await slave.next_report() == end
+    await trio.sleep(30)  # Until the master was silent for too long.
     slave.store.flusher.flushed_offset = 0
     slave.store.commit_log.files.files[0].flushed = 0
     disk.gate = trio.Event()
