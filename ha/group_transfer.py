@@ -173,6 +173,8 @@ class GroupTransferService:
 
     async def run(self) -> None:
         """Refuse those who waited too long; when cancelled, all that still wait."""
+        if self.synchronous and (self.refusal is not None or self.decision.need < self._rule.in_sync_replicas):
+            self._log_decision()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._tick_task)
@@ -247,11 +249,11 @@ class GroupTransferService:
 
     def _log_decision(self) -> None:
         """Synchronous replication never becomes asynchronous, and a master never refuses, without a line."""
-        after, refusal = self.decision, self.refusal
-        lowered = after.need < self._rule.in_sync_replicas
-        tell = log.warning if lowered or refusal else log.info
+        after = self.decision
+        refuses, lowered = after.verdict is Verdict.REFUSE, after.need < self._rule.in_sync_replicas
+        tell = log.warning if refuses or lowered else log.info
         tell(
-            "messages are refused" if refusal else "the number of members that must hold a message has changed",
+            "too few members are in sync: messages are refused" if refuses else "how many members must hold a message",
             need=after.need,
             in_sync=after.alive,
             inSyncReplicas=self._rule.in_sync_replicas,

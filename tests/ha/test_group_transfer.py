@@ -289,7 +289,7 @@ async def test_enableAutoInSyncReplicas_is_told_when_it_lowers(autojump_clock, n
     with capture_logs() as logs:
         transfer.leave(other)
     assert (transfer.decision.need, sink.answered) == (2, [b"frame"])
-    lowered = [entry for entry in logs if "must hold a message has changed" in entry["event"]]
+    lowered = [entry for entry in logs if "how many members must hold" in entry["event"]]
     assert [(entry["log_level"], entry["need"], entry["in_sync"]) for entry in lowered] == [("warning", 2, 2)]
     transfer.leave(one)
     assert transfer.refusal is not None, "never below minInSyncReplicas"

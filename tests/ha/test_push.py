@@ -76,3 +76,27 @@ async def _read_some(sock: socket.socket, reader: BatchReader) -> bytes:
     body = bytes(reader.staged)
     reader.consume(len(body))
     return body
+
+
+async def test_what_producers_send_themselves_is_bounded_too(tmp_path, nursery, mock_clock):
+    """haFlowControlEnable: a burst of messages at one moment goes out as the tokens allow, and the rest as time goes by."""
+    store = open_store(tmp_path, file_size=FILE_SIZE)
+    ours, theirs = _tcp_pair()
+    transport = CountingTransport(ours)
+    config = HAConfig(flow_control_enable=True, max_transfer_byte_in_second=100_000)
+    connection = HAConnection(transport, "127.0.0.1:1", "127.0.0.1", store, GroupTransferService(), config)
+    theirs.send(ACK.pack(0))
+    nursery.start_soon(connection.run)
+    await trio.testing.wait_all_tasks_blocked()
+    for _ in range(100):
+        put(store, b"x" * 900)
+    await trio.testing.wait_all_tasks_blocked()
+    assert transport.whole > 0
+    assert 0 < transport.sent_offset <= 4_000, "two hundredths of a second, twice"
+    for tenth in range(1, 6):
+        mock_clock.jump(0.1)
+        for _ in range(20):  # Woken late, it has a tenth to send at once, of which the bucket holds four hundredths.
+            await trio.testing.wait_all_tasks_blocked()
+        assert transport.sent_offset <= 100_000 * tenth / 10 + 4_000
+    nursery.cancel_scope.cancel()
+    theirs.close()

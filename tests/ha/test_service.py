@@ -78,6 +78,14 @@ async def connect(member: Member, *reports: int, ip: str | None = None) -> trio.
     return stream
 
 
+@pytest.mark.parametrize(("replicas", "warned"), [(1, 1), (2, 0)])
+async def test_a_synchronous_master_that_asks_no_slave_says_so_at_the_start(tmp_path, replicas, warned):
+    with capture_logs() as lines:
+        async with master_at(tmp_path, in_sync_replicas=replicas):
+            pass
+    assert sum("without asking any slave" in line["event"] and line["log_level"] == "warning" for line in lines) == warned
+
+
 async def test_a_master_follows_nobody(tmp_path):
     """haMasterAddress is left behind when somebody makes a slave a master by hand. RocketMQ looks at it on slaves only."""
     async with (
