@@ -72,21 +72,19 @@ def not_compared(offset: int) -> Finding:
     )
 
 
-def damaged(offset: int, own_record: bytes | None, peer_record: bytes | None) -> Finding:
-    """The histories are the same; at most one of the two records is there."""
-    if own_record is not None:
-        text = (
-            f"the master's log is damaged at {offset}: no sound record is there, while this slave has one "
-            f"({describe(own_record)}), and what follows is equal again. Nothing is taken from this master, which may have "
-            "given the numbers of the lost messages to others. Repair its log from this one, or make this slave the master"
-        )
-    elif peer_record is not None:
+def damaged(offset: int, own_record: bytes | None) -> Finding:
+    """The histories are the same; one of the two has no sound record there."""
+    if own_record is None:
         text = (
             f"this slave's log is damaged at {offset}: no sound record is there, its master has one, and what follows is equal. "
             "Look at it with: twinlog log verify"
         )
     else:
-        text = f"this log and its master's differ at {offset} in bytes that are no message, and are equal again behind them"
+        text = (
+            f"the master's log is damaged at {offset}: no sound record is there, while this slave has one "
+            f"({describe(own_record)}), and what follows is equal again. Nothing is taken from this master, which may have "
+            "given the numbers of the lost messages to others. Repair its log from this one, or make this slave the master"
+        )
     return Finding("damaged", offset, text)
 
 

@@ -183,7 +183,7 @@ def _compare(own: OwnLog, peer: PeerLog, proven: Proven | None) -> Asking[Verdic
                 common_offset=differs if has_common else None,
                 compared=compared,
             )
-        compared, found = "records", finding.damaged(differs, *records)
+        compared, found = "records", finding.damaged(differs, records[0])
         if records[0] is not None:  # What is here only is safer here: the master may number other messages as these.
             return Verdict(kind="damaged", own=own, peer=peer, finding=found)
     if is_ahead:
@@ -199,10 +199,8 @@ def _compare(own: OwnLog, peer: PeerLog, proven: Proven | None) -> Asking[Verdic
 
 
 def _is_damage(differs: int, start: int, end: int, own_record: bytes | None, peer_record: bytes | None) -> Asking[bool]:
-    """Whether no two messages differ, because a disk lost one, or in what lies behind a blank; and the last ones are equal: that
-    is one history.
-    """
-    if own_record is not None and peer_record is not None:
+    """Whether one of the two lost a record on its disk, and has the same ones as the other behind it: that is one history."""
+    if (own_record is None) == (peer_record is None):
         return False
     last = yield LastRecord(start, end)
     return last is not None and last > differs and (yield from _is_equal(last))
