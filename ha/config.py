@@ -151,6 +151,11 @@ class HAConfig:
         key="haRetentionMaxBytes",
         doc="most bytes of the log that are kept, however old, for a slave that is away, unless the disk demands room; 0: none",
     )
+    repair_enable: bool = option(
+        True,
+        key="haRepairEnable",
+        doc="put bytes of the log right that became damaged on the disk, with what another member has, if a digest proves them",
+    )
     auto_resync: bool = option(
         False,
         key="haAutoResync",

@@ -40,6 +40,7 @@ from store.read_check import ReadCheck
 from store.record_scan import DispatchEntry
 from store.recovery import recover
 from store.recovery_points import RecoveryPoints
+from store.repair import LogRepair
 from store.retention import NO_FLOOR
 from store.retention_service import RetentionService
 from store.running_flags import Condition, RunningFlags
@@ -105,6 +106,7 @@ class MessageStore:
     on_truncate: list[Callable[[int], None]] = field(factory=list, init=False)
     digest: DigestService = field(init=False)
     range_digester: RangeDigester = field(init=False)
+    repairs: LogRepair = field(init=False)
     scrub: ScrubService = field(init=False)
     index: IndexService = field(init=False)
     retention: RetentionService = field(init=False)
@@ -168,6 +170,7 @@ class MessageStore:
             old_bytes_per_second=config.scrub_bytes_per_second or DIGEST_BYTES_PER_SECOND,
         )
         self.range_digester = RangeDigester(self.commit_log, self.digest)
+        self.repairs = LogRepair(self.commit_log, self._queues, self.digest, self._read_check.known, self.delays_ms)
         self.scrub = ScrubService(
             self.commit_log,
             self._queues,

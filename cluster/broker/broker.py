@@ -123,6 +123,8 @@ class Broker(BrokerParts):
         if not self.is_slave:
             nursery.start_soon(self.transactions.run)
             nursery.start_soon(self.slave_kinds.run)
+        if self.ha_config.repair_enable:
+            nursery.start_soon(self.repair.run)
         nursery.start_soon(self._flush_offsets)
         nursery.start_soon(self.topics_writer.run)
         nursery.start_soon(self.groups_writer.run)

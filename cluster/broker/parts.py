@@ -15,7 +15,7 @@ from cluster.broker.config import BrokerConfig
 from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
 from cluster.broker.consumer_offset import ConsumerOffsetManager
 from cluster.broker.delay_service import ScheduleMessageService
-from cluster.broker.ha_peer import Peers
+from cluster.broker.ha_peer import Peers, RemotingPeer
 from cluster.broker.json_file import JsonFile
 from cluster.broker.lock_manager import RebalanceLockManager
 from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
@@ -37,6 +37,7 @@ from cluster.remoting.config import ServerConfig
 from cluster.remoting.connection import Connection
 from cluster.remoting.headers import NotifyConsumerIdsChanged, encode_header_fields
 from ha.config import HAConfig
+from ha.repair import RepairService
 from ha.service import HAService
 from store.config import BrokerRole, StoreConfig
 from store.consume_queue import ConsumeQueue
@@ -80,6 +81,7 @@ class BrokerParts:
     store: MessageStore = field(init=False)
     watchdog: Watchdog = field(init=False)
     ha: HAService = field(init=False)
+    repair: RepairService = field(init=False)
     topics: TopicConfigManager = field(init=False)
     groups: SubscriptionGroupManager = field(init=False)
     offsets: ConsumerOffsetManager = field(factory=ConsumerOffsetManager, init=False)
@@ -125,6 +127,12 @@ class BrokerParts:
         self.store.retention_wish = self.ha.absence.floor
         self.store.retention.shortened.append(self.ha.absence.shortened)
 
+    def _peers_for_repair(self) -> list[RemotingPeer]:
+        """Who may have what this log lost."""
+        master = self.registration.master.address
+        addresses = [master] if self.is_slave else sorted(self.registration.slave_addresses)
+        return [RemotingPeer(address, self.remoting) for address in addresses if address]
+
     def set_addresses(self, port: int, ha_port: int) -> None:
         self.address = f"{self.config.broker_ip1}:{port}"
         self.ha_address = f"{self.config.broker_ip2}:{ha_port}"
@@ -166,6 +174,7 @@ class BrokerParts:
             peer_of=self.peers.peer_of,
             find_slave=SlavePeers(self.remoting, lambda: self.registration.slave_addresses).find,
         )
+        self.repair = RepairService(self.store, self._peers_for_repair)
         self.schedule = ScheduleMessageService(
             store=self.store,
             file=JsonFile(directory / "delayOffset.json"),
