@@ -1,6 +1,7 @@
 """A slave's log is cut while it is in use: nothing of what was cut is served, found or comes back, whatever happens."""
 
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from store.get_message import GetStatus
 from store.message_store import MessageStore
 from store.offline.directory import DirectoryOptions, StoreDirectory
 from store.offline.dump import Selection, dump
+from store.offline.rebuild import rebuild
+from store.offline.verify import verify
 from store.truncate_intent import NAME
+from tests.store import golden
 from tests.store.cutting import FILE_SIZE, NOW, History, check_is, content, feed, history, open_slave, opened
 from tests.store.offline.killing import killed_at
 from tests.store.test_flush import settled
@@ -322,3 +326,76 @@ def later(what: History, start: int) -> History:
     for entry in what.entries:
         data[entry.phy_offset + 28 : entry.phy_offset + 36] = (start + entry.phy_offset).to_bytes(8)
     return History(start, bytes(data), [entry._replace(phy_offset=start + entry.phy_offset) for entry in what.entries])
+
+
+async def test_all_who_follow_the_log_follow_its_cuts(tmp_path, old, other, nursery):
+    """Scrub, digests, index, flushers and readers run while the log is cut again and again, and grows again as another one."""
+    rng = random.Random(7)
+    root = tmp_path / "store"
+    store = open_slave(root, scrub_bytes_per_second=1 << 30)
+    store.digest.old_bytes_per_second = 1 << 30
+
+    async def again_and_again(work):
+        while not is_over:
+            await work()
+            await trio.sleep(0.001)
+
+    async def read():
+        for topic, queue_id, queue in store.queues():
+            found = store.get_message(topic, queue_id, rng.randrange(1 + queue.max_offset), 5, None)
+            for view in found.buffers:
+                assert bytes(view[:4]).strip(b"\0")
+        await store.flusher.flush()
+        await store._queue_flusher.flush(thorough=rng.random() < 0.2)
+
+    is_over, what = False, old
+    await nursery.start(store.run)
+    async with trio.open_nursery() as followers:
+        for work in (store.scrub.scrub, store.digest.advance, read):
+            followers.start_soon(again_and_again, work)
+        for _ in range(12):
+            feed(store, what.below(rng.choice(what.boundaries[2:])) if what.end > store.max_offset else what)
+            await trio.sleep(rng.choice([0, 0.01, 0.05]))
+            held = [offset for offset in what.boundaries if offset <= store.max_offset]
+            if rng.random() < 0.5:
+                await store.truncate(rng.choice(held), "a test")
+            else:
+                await store.truncate(0, "another history")
+                what = old if what is other else other
+        feed(store, what)
+        is_over = True
+    await store.scrub.scrub()
+    while await store.digest.advance():
+        pass
+    await settled(lambda: store.index.is_level and store.index.phy_offset == what.end)
+    assert (store.damaged.total, store.statistics().in_doubt_bytes, store.statistics().wrong_units) == (0, 0, 0)
+    check_is(store, what)
+    nursery.cancel_scope.cancel()
+    with trio.CancelScope(shield=True):
+        await store.close()
+    options = DirectoryOptions(log_file_size=FILE_SIZE, index_slots=100)
+    with StoreDirectory.open(root, options) as directory:
+        assert verify(directory).findings == ()
+
+
+@pytest.mark.parametrize("version", golden.VERSIONS)
+async def test_a_slave_of_the_real_broker_is_cut(tmp_path, version):
+    """What it left, as it lies: then queues and index are those that are made anew from what is left of its log."""
+    captured = golden.unpack(version, "slave", tmp_path)
+    with StoreDirectory.open(captured) as directory:
+        starts = [message.phy_offset for message in dump(directory.log, Selection())]
+    for offset in (starts[1], starts[len(starts) // 2], golden.FILE_SIZE, starts[-1]):
+        root = shutil.copytree(captured, tmp_path / f"cut{offset}")
+        store = MessageStore(golden.config(root, broker_role=BrokerRole.SLAVE))
+        store.load()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(store.run)
+            await store.truncate(offset, "a test")
+            assert store.max_offset == offset
+            await settled(lambda store=store, offset=offset: store.index.is_level and store.index.phy_offset == offset)
+            nursery.cancel_scope.cancel()
+        await store.close()
+        queues, index = content(root / "consumequeue"), list(content(root / "index").values())
+        rebuild(root, DirectoryOptions(index_slots=100), queues=True, index=True)
+        assert content(root / "consumequeue") == queues
+        assert list(content(root / "index").values()) == index
