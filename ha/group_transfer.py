@@ -15,6 +15,7 @@ import trio
 from attrs import define, field, frozen
 
 from ha.ack_policy import AckRule, Decision, Verdict, decide
+from ha.ack_reasons import Standing, describe, describe_missing
 from ha.config import HAConfig
 from ha.in_sync import InSync, Slave
 from store.offset_waiters import AckSink, OffsetWaiters, PutStatus, Waiter, by_sink
@@ -114,7 +115,7 @@ class GroupTransferService:
         if end_offset <= self.confirmed_offset:
             sink.answer([frame])
         elif end_offset >= self._reach:
-            sink.refuse([frame], PutStatus.SLAVE_NOT_AVAILABLE, self._why_not_available())
+            sink.refuse([frame], PutStatus.SLAVE_NOT_AVAILABLE, self._worded(describe_missing))
         else:
             self._waiters.add(end_offset, trio.current_time() + self._timeout, sink, frame)
             if self._parked:
@@ -128,7 +129,7 @@ class GroupTransferService:
             return None
         return (
             f"in-sync replicas not enough: {self.decision.alive} of this broker group are in sync, the master included, "
-            f"and minInSyncReplicas={self.config.min_in_sync_replicas}. {self._worded(self._describe)}"
+            f"and minInSyncReplicas={self.config.min_in_sync_replicas}. {self._worded(describe)}"
         )
 
     def join(self, connection: SlaveConnection, ack_offset: int) -> None:
@@ -276,45 +277,23 @@ class GroupTransferService:
 
     def _refuse(self, expired: Sequence[Waiter], why: str) -> None:
         if expired:
-            reason = f"{why}, offset {expired[-1].end_offset} is not acknowledged. {self._describe()}"
+            reason = f"{why}, offset {expired[-1].end_offset} is not acknowledged. {describe(self._standing)}"
             for sink, frames in by_sink(expired):
                 sink.refuse(frames, PutStatus.FLUSH_SLAVE_TIMEOUT, reason)
 
-    def _why_not_available(self) -> str:
-        return self._worded(self._describe_missing)
-
-    def _worded(self, words: Callable[[], str]) -> str:
+    def _worded(self, words: Callable[[Standing], str]) -> str:
         now = trio.current_time()
         if self._reason is None or now - self._reason.made_at > REASON_AGE_MAX:
-            self._reason = _Reason(words(), now)
+            self._reason = _Reason(words(self._standing), now)
         return self._reason.text
 
-    def _describe_missing(self) -> str:
-        needed, eligible = self._slaves_needed, self._in_sync.eligible
-        if eligible >= needed:
-            why = f"all slaves are {self._in_sync.limits.gap_max} bytes or more behind"
-        elif self._in_sync.counted >= needed:
-            why = "the slaves that are there are suspended"
-        else:
-            why = f"{needed} needed, {eligible} there to wait for"
-        return f"{why}. {self._describe()}"
-
-    def _describe(self) -> str:
-        """Say who is there, how far behind, who is expected, and what to do."""
-        parts = []
-        if not self._in_sync.counted:
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._alone_since))
-            parts.append(f"no slave connected since {since}")
-        for slave in self.slaves:
-            behind = max(self._end_offset - slave.ack_offset, 0)
-            why = f"; {slave.reason}" if slave.reason else ""
-            parts.append(f"slave {slave.address} has acknowledged {slave.ack_offset}, {behind} bytes behind{why}")
-        parts.append(f"registered slaves: {', '.join(self._in_sync.registered) or 'none'}")
-        return f"{'; '.join(parts)}. {self._advice()}"
-
-    def _advice(self) -> str:
-        if not self._in_sync.registered:
-            return "Start a slave under this broker's brokerName, and see that it reaches the name server"
-        if self._in_sync.counted < self._slaves_needed:
-            return "See that the registered slaves run, and reach this master's HA port"
-        return "Look at the slaves' logs and disks, and at the network between"
+    @property
+    def _standing(self) -> Standing:
+        return Standing(
+            slaves=self.slaves,
+            registered=self._in_sync.registered,
+            needed=self._slaves_needed,
+            end_offset=self._end_offset,
+            gap_max=self._in_sync.limits.gap_max,
+            alone_since=self._alone_since,
+        )
