@@ -86,19 +86,19 @@ class Following:
         try:
             await self._take(replica)
         except HADivergedError as error:
-            self.memory.unfit = await self._diverged(replica, error)
-            raise HAUnfitError(self.memory.unfit) from error
+            raise HAUnfitError(await self._diverged(replica, error)) from error
         except HABadRecordError as error:
             if self.memory.bad_places.note(error.phy_offset) < 2:
                 raise
             found = await explain(error, self.peer, self.store.commit_log.file_size)
             raise HAUnfitError(found) from error
-        finally:
+        except HAConnectionLostError:
             if replica.overlap is not None and not replica.received_bytes:
                 self.asks_for_less = self.memory.overlap_max > 0
                 self.memory.overlap_max //= SHRINK
             elif replica.received_bytes > OVERLAP_MAX:
                 self.memory.overlap_max = OVERLAP_MAX
+            raise
 
     async def _compare(self) -> None:
         """Decide whether ours is a beginning of the master's log, and see to it if it may. Raises HAUnfitError."""

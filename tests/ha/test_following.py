@@ -273,6 +273,23 @@ async def test_the_end_is_compared_where_the_remoting_port_does_not_answer(
     assert len([line for line in lines if line["event"] == "replication interrupted"]) == 1
 
 
+async def test_a_difference_far_from_the_end_is_found_each_time(autojump_clock, nursery, tmp_path):
+    """A bit of a header flipped on the way, once; the slave asks for no less the next time, and does not pass it over."""
+    pair = parted(tmp_path, own=0)
+    data = bytearray(log_bytes(pair.master))
+    place = [entry.phy_offset for entry in _entries(bytes(data))][-20]
+    data[place + 60] ^= 1  # When it was stored.
+    put(pair.master, *bodies(50))
+    slave = open_store(tmp_path / "flipped", file_size=FILE_SIZE, role=BrokerRole.SLAVE)
+    replicate(slave, bytes(data))
+    master = master_of(nursery, pair.master, is_twinlog=False)
+    master.peer.is_up = False
+    client = follow(nursery, slave, master)
+    await trio.sleep(600)
+    assert (client.state, client.finding.offset) == ("diverged", place)
+    assert log_bytes(slave) == data
+
+
 async def test_a_slave_that_fits_says_what_was_not_compared(autojump_clock, nursery, tmp_path):
     pair = parted(tmp_path, own=0)
     put(pair.master, *bodies(20))
