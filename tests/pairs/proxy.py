@@ -61,8 +61,8 @@ class CuttingProxy:
 
     def _pass_on(self, source: socket.socket, sink: socket.socket, most: int | None) -> None:
         """Until either end leaves, or `most` bytes are passed on."""
-        source.settimeout(None)
         with suppress(OSError):
+            source.settimeout(None)
             while most is None or most > 0:
                 piece = source.recv(PIECE if most is None else min(most, PIECE))
                 if not piece:

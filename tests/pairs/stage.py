@@ -22,6 +22,7 @@ TOPIC, READERS = "parted", "readers"
 SETTINGS = {
     **TEST_SETTINGS,
     "haSendHeartbeatInterval": "300",  # A slave of RocketMQ's waits as long before its first report.
+    "haReconnectWaitMax": "200",  # Ours.
     "flushConsumerOffsetInterval": "300",
 }
 HISTORY_FILES = 3

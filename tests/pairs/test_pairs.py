@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.interop import jars, rocketmq, twinlog
+from tests.interop.compare import start_offset
 from tests.interop.java_client import JavaClient
 from tests.interop.java_reader import Tool
 from tests.interop.member import BrokerProcess
-from tests.pairs.group import FILE_SIZE, Group, at_once, max_offset
+from tests.interop.remoting import wait_for
+from tests.pairs.group import FILE_SIZE, LEVEL_S, Group, at_once, max_offset
 
 HISTORY_FILES = 3
 
@@ -123,9 +125,23 @@ def test_our_slaves_of_real_masters(root: Path, client: JavaClient) -> None:
             assert start == 0, "an empty slave gets all files"
             assert end > 2 * HISTORY_FILES * FILE_SIZE
             assert sum(sent.ok for sent in group.told) > 1000
-        assert ha_status(client, groups[1].master).keys() == {*MASTER_LINES, SLAVES}
         for group in groups:
             told = ha_status(client, group.slaves[0])
             assert told.keys() == SLAVE_LINES
             assert told["#CommitLogMaxOffset"] == str(max_offset(group.slaves[0]))
             assert told["#MasterAddr"] == f"127.0.0.1:{group.master.ha_port}"
+        check_fresh_real_slave(stack, groups[1].master, client)
+
+
+def check_fresh_real_slave(stack: ExitStack, master: rocketmq.Broker, client: JavaClient) -> None:
+    """What RocketMQ says of a fresh slave of its own, which lacks all files but the last one: nothing is missing."""
+    slave = rocketmq.Broker(
+        master.root.with_name("fresh"), master.namesrv, role="SLAVE", broker_id=2, broker_name="broker-5"
+    )
+    stack.enter_context(slave)
+    wait_for(lambda: max_offset(slave) == max_offset(master), "the fresh slave is level", timeout_s=LEVEL_S)
+    assert start_offset(slave.commit_log) >= HISTORY_FILES * FILE_SIZE
+    told = ha_status(client, master)
+    assert told.keys() == {*MASTER_LINES, SLAVES}
+    assert (told["#SlaveNum"], told["#InSyncSlaveNum"]) == ("2", "2")
+    assert {tuple(row.split()[2:5:2]) for row in told[SLAVES].splitlines()} == {("0", "OK")}
