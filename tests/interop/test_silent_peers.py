@@ -36,7 +36,7 @@ class FakeMaster:
         with suppress(TimeoutError):
             while True:
                 self.listener.accept()[0].close()
-        self.listener.settimeout(20)
+        self.listener.settimeout(60)
         slave, _ = self.listener.accept()
         slave.settimeout(20)
         return slave

@@ -57,8 +57,8 @@ class Masters:
         for member in self.members.values():
             begin_log_at(member.commit_log, FILE_SIZE)
             super(BrokerProcess, member).start()  # All at once; then wait for each.
-        for member in self.members.values():
             stack.callback(member.kill)
+        for member in self.members.values():
             wait_for_start(member)
 
 
@@ -69,7 +69,7 @@ def wait_for_start(member: BrokerProcess) -> None:
         except OSError:
             return False
 
-    member.wait_until(answers, "an answer to a producer")
+    member.wait_until(answers, "an answer to a producer", timeout_s=90)
 
 
 @pytest.fixture(scope="module")
