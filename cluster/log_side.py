@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+import trio
 from attrs import define, evolve, field, frozen
 
 from cluster.client.api import ClientApi, StoredRecord
@@ -19,6 +20,7 @@ from store.range_digests import RangeDigests
 T = TypeVar("T")
 _TIMEOUT_MS = 20_000  # For digests: a member reads up to 16 MiB for an answer, and others may come first.
 _ATTEMPTS = 3  # At an answer that does not come.
+_BUSY_SECONDS = 1.0
 
 
 def _doc(text: str) -> Any:
@@ -101,6 +103,7 @@ class LogSide:
                     raise LogMovedError(f"{self.name}: {error.remark}") from error
                 if error.code != ResponseCode.SYSTEM_BUSY or attempt + 1 == _ATTEMPTS:
                     raise
+                await trio.sleep(_BUSY_SECONDS)
             except RemotingTimeoutError:
                 if attempt + 1 == _ATTEMPTS:
                     raise
