@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
-from store.config import StoreConfig
+from store.config import BrokerRole, StoreConfig
 from store.message_store import MessageStore
 from tests.interop import rocketmq, twinlog
 from tests.interop.member import TEST_SETTINGS, BrokerProcess
@@ -23,7 +24,7 @@ TOPIC, FILE_SIZE, BODY_SIZE = "Cut", 1 << 20, 600
 COUNT, LOST = 10, (5, 6)  # Messages, and those that the power loss took.
 
 
-def prepare(root: Path) -> int:
+def prepare(root: Path, lost: tuple[int, ...] = LOST) -> int:
     """Write the store; the size of a record."""
     store = MessageStore(
         StoreConfig(root=root, mapped_file_size_commit_log=FILE_SIZE, mapped_file_size_consume_queue=6_000)
@@ -33,13 +34,15 @@ def prepare(root: Path) -> int:
     store.dispatch_pending()
     store._release()
     size = results[0].size
+    if not lost:
+        return size
     with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(results[LOST[0]].phy_offset)
-        file.write(bytes(size * len(LOST)))
+        file.seek(results[lost[0]].phy_offset)
+        file.write(bytes(size * len(lost)))
     for path in (root / "consumequeue").rglob("0*"):  # As if RocketMQ had never flushed the queues' last units.
         if path.is_file():
             raw = path.read_bytes()
-            path.write_bytes(raw[: 20 * LOST[0]].ljust(len(raw), b"\0"))
+            path.write_bytes(raw[: 20 * lost[0]].ljust(len(raw), b"\0"))
     return size
 
 
@@ -111,3 +114,24 @@ def test_what_a_start_cut_comes_back_behind_new_messages_after_a_crash(
             assert (record(broker, old) is not None) is comes_back
             if comes_back:
                 assert b"old-7" in (record(broker, old) or b"")
+
+
+def test_rocketmq_goes_on_where_a_slaves_log_was_cut(tmp_path: Path) -> None:
+    """While it ran, in the middle of its log; RocketMQ then finds that log, no more, and puts its messages behind it."""
+    root = tmp_path / "broker" / "store"
+    size = prepare(root, lost=())
+    sizes = {"mapped_file_size_commit_log": FILE_SIZE, "mapped_file_size_consume_queue": 6_000}
+    store = MessageStore(StoreConfig(root=root, broker_role=BrokerRole.SLAVE, **sizes))
+    store.load()
+    trio.run(store.truncate, 4 * size, "a test")
+    store._release()  # As a crash leaves it.
+    with twinlog.NameServer(tmp_path / "namesrv") as namesrv:
+        with rocketmq.Broker(tmp_path / "broker", namesrv.address, settings=TEST_SETTINGS) as broker:
+            create_topic(broker.address, TOPIC, queues=1)
+            assert max_offset(broker) == 4
+            assert [record(broker, n * size) is not None for n in range(6)] == [True] * 4 + [False] * 2
+            assert send(broker, body("new-4", 100)) == (4 * size, 4)
+            broker.kill()
+        with rocketmq.Broker(tmp_path / "broker", namesrv.address, port=broker.port, settings=TEST_SETTINGS) as broker:
+            assert max_offset(broker) == 5
+            assert b"new-4" in (record(broker, 4 * size) or b"")
