@@ -69,6 +69,21 @@ class Columns:
             int(self.sys_flag[index]),
         )
 
+    def part(self, records: NDArray[np.bool_]) -> "Columns":
+        """Some of the records, without their keys."""
+        return Columns(
+            self.topics,
+            self.topic[records],
+            self.queue_id[records],
+            self.queue_offset[records],
+            self.phy_offset[records],
+            self.size[records],
+            self.tags_code[records],
+            self.store_timestamp[records],
+            self.sys_flag[records],
+            self.keys.part(0, 0),
+        )
+
     def __iter__(self) -> Iterator[DispatchEntry]:
         return iter(self[:])
 

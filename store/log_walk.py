@@ -1,17 +1,25 @@
 """Walks the records of a log that lies in files, over the ends of files and over damage."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
 from store.commit_log import CommitLog
 from store.mapped_file import MappedFile
+from store.multi_dispatch import MULTI_DISPATCHED
 from store.record_scan import Scan, scan_records
 from store.resync import next_record
+
+if TYPE_CHECKING:
+    from store.column_scan import ColumnScan  # numpy comes with it: only where there is much to do.
 
 _WINDOW = 4 << 20
 _PIECE = 1 << 20
 _ZEROS_MAX = 64 << 20
+BULK_MIN = 64 << 20  # Bytes to walk: for fewer it does not pay to load numpy.
+_BULK_STRETCH_MIN = 1 << 20
+_BULK_WINDOW = 16 << 20  # With a thousand queues each gets some units together.
 
 
 def walk(
@@ -50,6 +58,55 @@ def walk(
             window = max(window * 2, scan.needed)
         else:
             window = _WINDOW
+
+
+def walk_in_bulk(
+    log: CommitLog,
+    offset: int,
+    end: int | None = None,
+    *,
+    check_crc: bool,
+    delays_ms: tuple[int, ...] = (),
+    zeros_max: int = _ZEROS_MAX,
+) -> "Iterator[tuple[int, Scan | ColumnScan]]":
+    """The same, with columns for entries where a long stretch is sound, and no message in it is in more than one queue.
+
+    The stretch before anything unusual has entries: what follows it may say more of its last record.
+    """
+    is_long = (log.max_offset if end is None else end) - offset >= BULK_MIN
+    while True:
+        held: tuple[int, ColumnScan] | None = None
+        while is_long and (columns := _scan_much(log, offset, end, check_crc, delays_ms)) is not None:
+            if held is not None:
+                yield held
+            held = offset, columns
+            offset += columns.consumed
+        if held is not None:
+            offset = held[0]
+        for start, scan in walk(log, offset, end, check_crc=check_crc, delays_ms=delays_ms, zeros_max=zeros_max):
+            yield start, scan
+            if is_long and scan.consumed and scan.error is None:
+                offset = start + scan.consumed
+                break
+        else:
+            return
+
+
+def _scan_much(
+    log: CommitLog, offset: int, end: int | None, check_crc: bool, delays_ms: tuple[int, ...]
+) -> "ColumnScan | None":
+    """A long stretch, if there is one and all is usual; an unfinished record at its end does not count."""
+    file, stop = log.files.file_at(offset), log.max_offset if end is None else min(end, log.max_offset)
+    size = min(_BULK_WINDOW, file.end - offset, stop - offset) if file is not None else 0
+    if file is None or size < _BULK_STRETCH_MIN:
+        return None
+    data = file.read(offset - file.start, size)
+    if MULTI_DISPATCHED in data:
+        return None
+    from store.column_scan import scan_columns
+
+    scan = scan_columns(data, offset, log.file_size, check_crc=check_crc, delays_ms=delays_ms)
+    return scan if scan.error is None and scan.consumed else None
 
 
 def read_log(log: CommitLog, offset: int, size: int) -> bytes:

@@ -12,13 +12,13 @@ from store.properties import parse_properties
 from store.record_scan import DispatchEntry, may_be_topic
 
 _QUEUES, _OFFSETS, _LMQ = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "%LMQ%"
-_OFFSETS_RAW = _OFFSETS.encode() + b"\x01"
+MULTI_DISPATCHED = _OFFSETS.encode() + b"\x01"  # In the properties of these, and next to never anywhere else.
 
 
 def more_queues(entries: list[DispatchEntry]) -> Iterator[DispatchEntry]:
     """For each further queue of these messages its entry, which differs in topic, queue id and queue offset."""
     for entry in entries:
-        if _OFFSETS_RAW in entry.properties:
+        if MULTI_DISPATCHED in entry.properties:
             properties = parse_properties(entry.properties.decode("utf-8", "replace"))
             names, offsets = properties.get(_QUEUES, "").split(","), properties.get(_OFFSETS, "").split(",")
             if len(names) == len(offsets) and all(map(str.isdecimal, offsets)):

@@ -1,6 +1,6 @@
 """Units of consume queues for many records at once. No I/O."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,16 @@ from store.unit_check import UNIT
 
 _UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert _UNIT.itemsize == UNIT.size == CONSUME_QUEUE_UNIT
+
+
+def of_queues(columns: Columns, keys: Collection[tuple[str, int]]) -> Columns:
+    """The records of some queues (topic, queue id), without their keys."""
+    queue = columns.topic << 32 | columns.queue_id & 0xFFFFFFFF
+    _, firsts, groups = np.unique(queue, return_index=True, return_inverse=True)
+    is_wanted = [(columns.topics[columns.topic[at]], int(columns.queue_id[at])) in keys for at in firsts.tolist()]
+    if all(is_wanted):
+        return columns
+    return columns.part(np.array(is_wanted)[groups])
 
 
 class QueueRun(NamedTuple):

@@ -4,13 +4,17 @@ The caller has emptied the queues, holds the store's lock, and brings them to th
 """
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from store.commit_log import CommitLog
 from store.consume_queue_table import ConsumeQueueTable
-from store.log_walk import walk
+from store.log_walk import walk_in_bulk
 from store.multi_dispatch import more_queues
+
+if TYPE_CHECKING:
+    from store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 
 @frozen
@@ -39,11 +43,14 @@ def rebuild_queues(
     records = units = 0
     damaged: list[tuple[int, int]] = []
     damage: int | None = None
-    for offset, scan in walk(log, log.min_offset, end, check_crc=check_crc, delays_ms=delays_ms):
+    for offset, scan in walk_in_bulk(log, log.min_offset, end, check_crc=check_crc, delays_ms=delays_ms):
         if damage is not None:
             damaged.append((damage, offset))
         damage = offset + scan.consumed if scan.error is not None else None
         records += len(scan.entries)
+        if not isinstance(scan.entries, list):
+            units += _put_columns(queues, scan.entries, keys)
+            continue
         wanted = [*scan.entries, *more_queues(scan.entries)]
         if keys is not None:
             wanted = [entry for entry in wanted if entry[:2] in keys]
@@ -51,3 +58,12 @@ def rebuild_queues(
     if damage is not None and end is not None and damage < end:
         damaged.append((damage, end))
     return Rebuilt(records, units, tuple(damaged))
+
+
+def _put_columns(queues: ConsumeQueueTable, columns: "Columns", keys: Collection[tuple[str, int]] | None) -> int:
+    """How many units these records made."""
+    if keys is not None:
+        from store.queue_columns import of_queues
+
+        columns = of_queues(columns, keys)
+    return sum(map(len, queues.put_columns(columns).values()))

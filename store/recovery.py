@@ -19,6 +19,8 @@ first bytes that are no record, rebuilds no single queue, and forgets a blank at
 may already hold it.
 """
 
+from typing import TYPE_CHECKING
+
 import structlog
 from attrs import define, field, frozen
 from xxhash import xxh3_64_intdigest
@@ -29,14 +31,17 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.damage import DamagedRanges
 from store.left_overs import Key, begins_with_record, goes_on, head_of, is_torn
 from store.log_end import Cut, keep_behind_end
-from store.log_walk import read_log, walk
+from store.log_walk import read_log, walk_in_bulk
 from store.message import QUEUELESS, TRANSACTION_MASK
 from store.multi_dispatch import more_queues
 from store.queue_recovery import QueueRecovery
-from store.record_scan import DispatchEntry
+from store.record_scan import DispatchEntry, scan_records
 from store.recovery_point import LastRecord, RecoveryPoint
 from store.recovery_start import begins_at, fits, start_after_crash, start_after_stop
 from store.side_files import SideFiles
+
+if TYPE_CHECKING:
+    from store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 log_lines = structlog.get_logger()
 
@@ -174,10 +179,23 @@ class _Recovery:
         numbers = self.queues.next_offsets()
         damage: int | None = None  # Where the bytes begin that are no record, until it is known what follows.
         gaps: dict[Key, str] = {}
-        for offset, scan in walk(
+        for offset, scan in walk_in_bulk(
             self.log, self.start, check_crc=self.check_crc, delays_ms=self.delays_ms, zeros_max=self._zeros_max
         ):
-            entries, end = scan.entries, offset + scan.consumed
+            end = offset + scan.consumed
+            if isinstance(scan.entries, list):
+                entries = scan.entries
+            elif damage is None and not gaps and self._take_columns(scan.entries, numbers):
+                self.end, self.error = end, None
+                continue
+            else:
+                entries = scan_records(
+                    self._read(offset, scan.consumed),
+                    offset,
+                    self.log.file_size,
+                    check_crc=False,
+                    delays_ms=self.delays_ms,
+                ).entries
             if scan.error is not None and self.after_crash and entries and self._is_torn(entries[-1], end):
                 end, entries = entries[-1].phy_offset, entries[:-1]
             if damage is not None and entries:
@@ -215,6 +233,25 @@ class _Recovery:
         if entries:
             self.last = entries[-1]
             self.newest_timestamp = max(self.newest_timestamp, *(entry.store_timestamp for entry in entries))
+
+    def _take_columns(self, columns: "Columns", numbers: dict[Key, int]) -> bool:
+        """Dispatch many records at once; False, and nothing is done, where one may be missing before them."""
+        from store.queue_columns import queue_runs
+
+        reached: dict[Key, int] = {}
+        for run in queue_runs(columns):
+            number = numbers.get((run.topic, run.queue_id), 0)
+            if not run.is_consecutive or run.queue_offset > number:
+                return False
+            reached[run.topic, run.queue_id] = max(number, run.queue_offset + len(run.records))
+        numbers.update(reached)
+        self._dispatch()
+        self.dispatched += sum(map(len, self.queues.put_columns(columns).values()))
+        self.records += len(columns)
+        if len(columns):
+            self.last = columns[-1]
+            self.newest_timestamp = max(self.newest_timestamp, int(columns.store_timestamp.max()))
+        return True
 
     def _dispatch(self) -> None:
         """Many messages at a time: with a thousand queues there is a system call for each of them."""
