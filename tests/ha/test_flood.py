@@ -17,7 +17,7 @@ from tests.ha.test_service import master_at, slave_at, until
 from tests.helpers import RecordingSink, put
 
 KNOCK = Path(__file__).with_name("knock.py")
-COUNT = int(os.environ.get("TWINLOG_FLOOD", "20000"))  # A hundred thousand take a minute of a busy machine.
+COUNT = int(os.environ.get("TWINLOG_FLOOD", "12000"))  # A hundred thousand take a minute of a busy machine.
 BURST = 50
 
 

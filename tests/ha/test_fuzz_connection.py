@@ -96,10 +96,10 @@ class Peer:
         await wait_all_tasks_blocked()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ACTIONS, max_size=8), ENDINGS, st.lists(ACTIONS, max_size=2))
-def test_a_hostile_peer_harms_nobody(actions, ending, after):
-    with TemporaryDirectory() as root:
+def test_a_hostile_peer_harms_nobody(tmp_path_factory, actions, ending, after):
+    with TemporaryDirectory(dir=tmp_path_factory.getbasetemp()) as root:
         trio.run(_play, Path(root), [*actions, ending, *after], clock=MockClock(autojump_threshold=0))
 
 

@@ -6,6 +6,7 @@ import socket
 import attrs
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from cluster.broker.broker import Broker
 from cluster.broker.table_writer import TableWriter
@@ -261,3 +262,22 @@ def test_a_master_has_id_0_and_a_slave_has_not(tmp_path):
     assert make_broker(tmp_path, broker_id=5).config.broker_id == 0
     with pytest.raises(ValueError, match="brokerId=0"):
         make_broker(tmp_path, role=BrokerRole.SLAVE, broker_id=0)
+
+
+@pytest.mark.parametrize(
+    ("role", "namesrv", "said"),
+    [
+        (BrokerRole.SYNC_MASTER, "", True),
+        (BrokerRole.SYNC_MASTER, "127.0.0.1:9", False),
+        (BrokerRole.SLAVE, "", False),
+    ],
+)
+async def test_a_master_that_no_slave_can_follow_says_so(tmp_path, role, namesrv, said):
+    """Without a name server nobody is registered, so that only haAllowedSlaves are left."""
+    broker = make_broker(tmp_path, role=role, listen_port=free_port(), namesrv_addr=namesrv)
+    with capture_logs() as lines:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            nursery.cancel_scope.cancel()
+    events = [line for line in lines if "only those that haAllowedSlaves names may follow" in line["event"]]
+    assert [line["haAllowedSlaves"] for line in events] == (["nobody"] if said else [])
