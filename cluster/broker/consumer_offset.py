@@ -3,7 +3,7 @@
 Source: ConsumerOffsetManager.java (RocketMQ 4.9.8). Keys are `topic@group`; an offset is the next one to consume.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -43,6 +43,15 @@ class ConsumerOffsetManager:
         for topic in self.topics_of(group):
             del self.table[f"{topic}@{group}"]
             self.dirty = True
+
+    def lower(self, end_of: Callable[[str, int], int]) -> None:
+        """Let no offset lie behind the end of its queue: the log was cut, and other messages get these numbers."""
+        for key, queues in self.table.items():
+            topic = key.rpartition("@")[0]
+            for queue_id, offset in queues.items():
+                if offset > (end := end_of(topic, queue_id)):
+                    queues[queue_id] = end
+                    self.dirty = True
 
     def plain(self) -> dict[str, Any]:
         """consumerOffset.json, and the body of 43."""

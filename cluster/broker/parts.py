@@ -118,11 +118,12 @@ class BrokerParts:
         self._make_tables(config)
         self.held_pulls = PullRequestHoldService(
             now=trio.current_time,
-            max_offset=lambda topic, queue_id: self.store.queue(topic, queue_id).max_offset,
+            max_offset=self._queue_end,
             scan_seconds=SCAN_SECONDS if config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING,
         )
         self.store.on_arrival.append(self.held_pulls.on_arrival)
         self._make_services(config)
+        self.store.on_truncate.append(lambda _: self.offsets.lower(self._queue_end))
         self.store.retention_floor = self.ha.lowest_needed
         self.store.retention_wish = self.ha.absence.floor
         self.store.retention.shortened.append(self.ha.absence.shortened)
@@ -132,6 +133,9 @@ class BrokerParts:
         master = self.registration.master.address
         addresses = [master] if self.is_slave else sorted(self.registration.slave_addresses)
         return [RemotingPeer(address, self.remoting) for address in addresses if address]
+
+    def _queue_end(self, topic: str, queue_id: int) -> int:
+        return self.store.queue(topic, queue_id).max_offset
 
     def set_addresses(self, port: int, ha_port: int) -> None:
         self.address = f"{self.config.broker_ip1}:{port}"
@@ -206,6 +210,8 @@ class BrokerParts:
             offsets=self.offsets,
             schedule=self.schedule,
         )
+        if self.is_slave:
+            self.store.on_arrival.append(self.slave_sync.on_arrival)
         self.slave_kinds = SlaveKinds(self.remoting, lambda: self.registration.slave_addresses)
         self.make_registration()
 
