@@ -117,10 +117,10 @@ class Following:
             self.memory.peer_log = verdict.peer
             if verdict.proven_offset is not None:
                 self.memory.proven = Proven(verdict.peer.boot_ms, verdict.proven_offset)
+            self.memory.unfit = verdict.finding if verdict.kind != "follow" else None
             if verdict.kind == "follow":
                 self._verdict, self.finding = verdict, verdict.finding
                 return
-            self.memory.unfit = verdict.finding
             await self._repair(verdict)
 
     async def _repair(self, verdict: Verdict) -> None:

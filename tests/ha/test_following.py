@@ -36,7 +36,11 @@ class Master:
     nursery: trio.Nursery
     is_up: bool = True
     connections: int = 0
-    reports: list[int] = field(factory=list)  # First ones.
+    streams: list[trio.StapledStream] = field(factory=list)
+
+    async def break_connections(self) -> None:
+        while self.streams:
+            await self.streams.pop().aclose()
 
     async def connect(self, _address: str) -> Transport:
         await trio.lowlevel.checkpoint()
@@ -44,6 +48,7 @@ class Master:
             raise HAConnectionLostError("cannot connect: refused")
         self.connections += 1
         ours, theirs = memory_stream_pair()
+        self.streams.append(theirs)
         if self.peer.is_twinlog:
             ha = HAService(self.store, HAConfig(), lambda: ("slave",), lambda: None)
             ha.members_changed(("slave",))
@@ -141,6 +146,10 @@ async def test_it_follows_once_the_master_has_its_log_back(autojump_clock, nurse
     await trio.sleep(30)
     assert (client.state, client.finding) == ("streaming", None)
     assert log_bytes(pair.slave) == log_bytes(restored)
+    master.peer.is_up = False  # What was found before is forgotten: this master is followed without an answer, too.
+    await master.break_connections()
+    await trio.sleep(30)
+    assert (client.state, master.connections) == ("streaming", 2)
 
 
 @KINDS
