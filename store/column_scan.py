@@ -4,25 +4,21 @@ The verdict is that of scan_records, byte for byte. One plain loop finds where r
 records together, and the CRC of each body. What is not plain, or not sound, goes to scan_records, record by record.
 """
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from attrs import define, evolve, field, frozen
 from numpy.typing import NDArray
 
-from store.columns import Columns, Ints, KeyColumns, Words, rows, word_rows
+from store.columns import Columns, Ints, KeyColumns, rows, tail_masks, word_rows
 from store.crc import crc32
+from store.head_walk import walk_heads
 from store.index_keys import keys_of
 from store.message import (
     BORN_HOST_V6,
     FIXED_SIZE,
-    MAGIC_BLANK,
     MAGIC_V1,
-    MAGIC_V2,
-    RECORD_SIZE_MIN,
     RECORD_V4,
-    SIZE_AND_MAGIC,
     STORE_HOST_V6,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
@@ -30,7 +26,6 @@ from store.message import (
 from store.property_columns import PropertyReader, prefix_hashes
 from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, topic_name
 
-_MAGICS = (MAGIC_V1, MAGIC_V2)
 Bools = NDArray[np.bool_]
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _HEAD = np.dtype(
@@ -53,7 +48,6 @@ _HEAD = np.dtype(
 _HEAD_SIZE = RECORD_V4.size
 assert _HEAD.itemsize == _HEAD_SIZE
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_RUN_MIN = 16  # Records of one size in a row.
 
 
 @frozen
@@ -79,51 +73,13 @@ def scan_columns(
     Nothing of the outcome refers to `data`, which is not copied.
     """
     view = memoryview(data).toreadonly()
-    starts, end = _walk(view, phy_offset, file_size)
+    starts, end = walk_heads(view, phy_offset, file_size)
     stretch = _Stretch(view, phy_offset, file_size, check_crc, delays_ms)
     columns, bad = stretch.read(starts)
     at = end if bad is None else bad
     rest = scan_records(view[at:], phy_offset + at, file_size, check_crc=check_crc, delays_ms=delays_ms)
     assert not rest.consumed, "what is sound was walked over"
     return ColumnScan(at, columns, rest.error, rest.needed)
-
-
-def _walk(data: memoryview, phy_offset: int, file_size: int) -> tuple[Ints, int]:
-    """Where whole records begin, going by what each says of its size, and where that ends."""
-    unpack, starts, pieces = SIZE_AND_MAGIC.unpack_from, list[int](), list[Ints]()
-    append = starts.append
-    at, end, same, last = 0, len(data), 0, 0
-    file_end = file_size - phy_offset % file_size
-    while end - at >= SIZE_AND_MAGIC.size:
-        size, magic = unpack(data, at)
-        if magic in _MAGICS and size >= RECORD_SIZE_MIN and at + size <= min(end, file_end):
-            append(at)
-            at += size
-            same = same + 1 if size == last else 0
-            last = size
-            if same == _RUN_MIN:
-                same = 0
-                count = _run(data, at, size, min(end, file_end))
-                pieces += [np.array(starts, np.int64), np.arange(at, at + count * size, size)]
-                starts.clear()
-                at += count * size
-        elif magic == MAGIC_BLANK and size == file_end - at and file_end <= end:
-            at = file_end
-        else:
-            break
-        if at == file_end:
-            file_end += file_size
-    return np.concatenate([*pieces, np.array(starts, np.int64)]), at
-
-
-def _run(data: memoryview, at: int, size: int, end: int) -> int:
-    """How many whole records of version 1 and of this size follow each other from `at` on."""
-    count = (end - at) // size
-    if not count:
-        return 0
-    heads = np.ndarray((count,), np.dtype(">u8"), data, at, (size,))
-    differ = heads != np.uint64(size << 32 | MAGIC_V1 & 0xFFFFFFFF)
-    return int(differ.argmax()) if differ.any() else count
 
 
 @define(eq=False)
@@ -184,7 +140,7 @@ class _Stretch:
             return
         sizes = ends[plain] - begins[plain]
         words = word_rows(self.data, max(1, -(-int(sizes.max()) // 8)), ends[plain])
-        words &= _tail_masks(words.shape[1])[sizes]
+        words &= tail_masks(words.shape[1])[sizes]
         mixed = sizes.astype(np.uint64)
         for number in range(words.shape[1]):
             mixed = (mixed ^ words[:, number]) * _MIX
@@ -287,12 +243,3 @@ class _Stretch:
         numbers = np.concatenate(records)
         order = np.argsort(numbers, kind="stable")
         return np.concatenate(hashes)[order], numbers[order]
-
-
-@lru_cache(maxsize=32)
-def _tail_masks(count: int) -> Words:
-    """For each number of bytes, up to 255: the mask that leaves so many at the end of `count` words."""
-    wide = [(1 << 8 * min(size, 8 * count)) - 1 for size in range(256)]
-    return np.array(
-        [[mask >> 64 * (count - 1 - at) & (1 << 64) - 1 for at in range(count)] for mask in wide], np.uint64
-    )

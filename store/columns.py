@@ -4,6 +4,7 @@ Imports numpy, which takes 0.1 s and 20 MB: import this module where much arrive
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
@@ -97,6 +98,15 @@ def word_rows(data: memoryview, count: int, ends: Ints) -> Words:
     """The `count` words of 8 bytes before each position, big endian: an array of shape (positions, count)."""
     pieces = rows(data, 8 * count, ends - 8 * count)
     return pieces.view(">u8").reshape(len(ends), count).astype(np.uint64)
+
+
+@lru_cache(maxsize=32)
+def tail_masks(count: int) -> Words:
+    """For each number of bytes, up to 255: the mask that leaves so many at the end of `count` words."""
+    wide = [(1 << 8 * min(size, 8 * count)) - 1 for size in range(256)]
+    return np.array(
+        [[mask >> 64 * (count - 1 - at) & (1 << 64) - 1 for at in range(count)] for mask in wide], np.uint64
+    )
 
 
 def java_hashes(data: memoryview, ends: Ints, length: int) -> Words:
