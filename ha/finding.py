@@ -63,12 +63,12 @@ def diverged_in_overlap(offset: int, own_max: int, own_record: bytes | None) -> 
     )
 
 
-def not_compared(offset: int) -> Finding:
+def not_compared(offset: int, why: str) -> Finding:
     """The master's remoting port does not answer."""
     return Finding(
         "not compared",
         offset,
-        f"history below {offset} not compared: the master's remoting port gives no answer. Is it reachable from here?",
+        f"history below {offset} not compared: the master's remoting port gave no answer ({why}). Is it reachable from here?",
     )
 
 

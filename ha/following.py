@@ -72,6 +72,7 @@ class Following:
     _own: OwnReader = field(init=False)
     _verdict: Verdict | None = field(default=None, init=False)
     _hopes_for_answer: bool = field(default=False, init=False)  # The remoting port may come up yet.
+    _why_not_compared: str = field(default="its remoting port is not known", init=False)
     _watch: StallWatch | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -112,7 +113,7 @@ class Following:
             except HAPeerError as error:
                 if self.memory.unfit is not None:
                     raise HAUnfitError(self.memory.unfit) from error
-                self._hopes_for_answer = comparison.peer_log is None
+                self._hopes_for_answer, self._why_not_compared = comparison.peer_log is None, str(error)
                 return
             self.memory.peer_log = verdict.peer
             if verdict.proven_offset is not None:
@@ -165,7 +166,8 @@ class Following:
                 peer_min = peer_log.min_offset if peer_log is not None else 0
                 overlap = await overlap_of(self._own, peer_min, self.memory.overlap_max)
             if self._verdict is None:
-                self.finding = not_compared(overlap.start if overlap is not None else self.store.max_offset)
+                start = overlap.start if overlap is not None else self.store.max_offset
+                self.finding = not_compared(start, self._why_not_compared)
         elif peer_log is not None and self.peer is not None and not peer_log.is_twinlog:
             begin_at = max(peer_log.min_offset, 0)
             if begin_at == 0 < peer_log.max_offset:
@@ -247,9 +249,12 @@ class Following:
 
     async def _diverged(self, replica: Replica, error: HADivergedError) -> Finding:
         assert replica.overlap is not None
-        offset = await self._own.last_record(replica.overlap.start, error.phy_offset + 1)
-        offset = error.phy_offset if offset is None else offset
-        return diverged_in_overlap(offset, self.store.max_offset, await self._own.record(offset))
+        offset, record = error.phy_offset, None
+        with suppress(OSError, StoreError):  # Then it is told without the record that is here.
+            found = await self._own.last_record(replica.overlap.start, offset + 1)
+            offset = offset if found is None else found
+            record = await self._own.record(offset)
+        return diverged_in_overlap(offset, self.store.max_offset, record)
 
     def has_got_over(self, state: ClientState) -> bool:
         """Whether an earlier state of this slave is behind it."""

@@ -309,6 +309,7 @@ async def test_a_slave_that_fits_says_what_was_not_compared(autojump_clock, nurs
     assert log_bytes(pair.slave) == log_bytes(pair.master)
     assert (client.state, client.finding.kind) == ("streaming", "not compared")
     assert 0 < client.finding.offset < pair.common
+    assert "connection refused" in client.finding.text
     assert client.statistics().proven_offset is None
 
 
