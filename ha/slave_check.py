@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable, Collection
 from attrs import define
 
 from ha.comparison import Comparison
-from ha.errors import HAConnectionLostError, HAPeerError, HARefusedError
+from ha.errors import HAConnectionLostError, HALogError, HAPeerError, HARefusedError
 from ha.log import ComparableStore
 from ha.own_log import OwnReader
 from ha.peer import Peer
 from ha.preflight import OwnLog, Verdict
+from store.errors import StoreError
 
 # Whom to ask about the log of the slave at the other end, IP:PORT, of a connection, which holds so many bytes at least: all that
 # it may be, none when it cannot be told, None when it compares by itself.
@@ -57,11 +58,14 @@ async def slave_fits(store: ComparableStore, address: str, requested: int, find:
 
 async def _compare(store: ComparableStore, peer: Peer, requested: int) -> Verdict | None:
     held = HeldLog(store, requested)
-    last = await held.last_record(store.commit_log.min_offset, requested)
-    if last is not None:  # A RocketMQ slave's log may end within a record.
-        record = await held.record(last)
-        if record is not None and last + len(record) > requested:
-            held.end = last
+    try:
+        last = await held.last_record(store.commit_log.min_offset, requested)
+        if last is not None:  # A RocketMQ slave's log may end within a record.
+            record = await held.record(last)
+            if record is not None and last + len(record) > requested:
+                held.end = last
+    except (OSError, StoreError) as error:
+        raise HALogError(f"this log cannot be compared with a slave's: {error}") from error
     try:
         return await Comparison(held, peer).run(None)
     except (HAPeerError, HAConnectionLostError):

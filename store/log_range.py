@@ -48,7 +48,10 @@ class LogRange:
         os.posix_fadvise(self._fd(offset), offset % self._file_size, size, os.POSIX_FADV_DONTNEED)
 
     def _fd(self, offset: int) -> int:
-        return self._fds[offset - offset % self._file_size]
+        fd = self._fds.get(offset - offset % self._file_size)
+        if fd is None:  # It was deleted before the range was opened.
+            raise OSError(f"the log has no file with byte {offset}")
+        return fd
 
     def close(self) -> None:
         """Give the descriptors back."""

@@ -21,6 +21,7 @@ from ha.peer import PeerLog, RangeDigests
 T = TypeVar("T")
 TIMEOUT_MS = 3_000
 DIGESTS_TIMEOUT_MS = 20_000  # It may have to read 16 MiB for an answer, and others may come first.
+_OFFSET_MAX = (1 << 63) - 1
 HA_PORT_DISTANCE = 1  # Of RocketMQ's HA port above its remoting port; 4.9 has no other.
 
 
@@ -110,8 +111,8 @@ def log_of_status(status: Mapping[str, Any]) -> PeerLog:
     size = status.get("fileSize")
     return PeerLog(
         is_twinlog=True,
-        min_offset=int(status["minOffset"]),
-        max_offset=int(status["maxOffset"]),
+        min_offset=_offset(status["minOffset"]),
+        max_offset=_offset(status["maxOffset"]),
         boot_ms=int(status.get("bootMs") or 0),
         file_size=int(size) if size is not None else None,
         is_master=status["role"] != "SLAVE",
@@ -120,14 +121,21 @@ def log_of_status(status: Mapping[str, Any]) -> PeerLog:
 
 def log_of_runtime_info(table: Mapping[str, str]) -> PeerLog:
     """Out of RocketMQ's answer to 28, where an empty log begins at -1. Raises KeyError, ValueError."""
-    max_offset = int(table["commitLogMaxOffset"])
-    min_offset = int(table["commitLogMinOffset"])
+    max_offset = _offset(table["commitLogMaxOffset"])
+    min_offset = _offset(table["commitLogMinOffset"])
     return PeerLog(
         is_twinlog=False,
         min_offset=min_offset if min_offset >= 0 else max_offset,
         max_offset=max_offset,
         boot_ms=int(table.get("bootTimestamp") or 0),
     )
+
+
+def _offset(value: Any) -> int:
+    offset = int(value)
+    if not -1 <= offset <= _OFFSET_MAX:  # Or it could not be asked for.
+        raise ValueError(f"{offset} is no offset")
+    return offset
 
 
 @define(eq=False)

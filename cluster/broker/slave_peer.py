@@ -37,7 +37,8 @@ class SlavePeers:
             try:
                 status = await ClientApi(self.client, (), TIMEOUT_MS).member_status(address)
                 if status is not None:
-                    compares |= (status.get("master") or {}).get("localAddress") == ha_end
+                    master = status.get("master")
+                    compares |= isinstance(master, dict) and master.get("localAddress") == ha_end
                     return
                 peer = RemotingPeer(address, self.client)
                 if (await peer.log()).max_offset >= requested:

@@ -1,5 +1,6 @@
 """A master asks RocketMQ slaves what they hold before it serves them: they do not compare."""
 
+import errno
 from collections.abc import Collection
 from pathlib import Path
 
@@ -10,13 +11,14 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from ha.config import HAConfig
 from ha.connection import HAConnection
-from ha.errors import HAError, HARefusedError
+from ha.errors import HAError, HALogError, HARefusedError
 from ha.group_transfer import GroupTransferService
 from ha.peer import Peer
 from ha.protocol import ACK, BATCH_HEADER
 from ha.slave_check import slave_fits
 from ha.transport import StreamTransport
 from store.config import BrokerRole
+from store.log_range import LogRange
 from store.message_store import MessageStore
 from tests.helpers import StorePeer, log_bytes, open_store, put, replicate
 
@@ -183,3 +185,13 @@ async def test_a_slave_that_answers_late_is_served_then_refused(tmp_path, master
     await trio.sleep(6)
     assert isinstance(served.error, HARefusedError)
     assert served.error.cause == "diverged"
+
+
+async def test_a_log_of_ours_that_cannot_be_read_ends_the_connection_only(tmp_path, master, monkeypatch):
+    def read(_self, _offset, _size):
+        raise OSError(errno.EIO, "bad sector")
+
+    slave = Slave(tmp_path / "slave", half_of(master))
+    monkeypatch.setattr(LogRange, "read", read)
+    with pytest.raises(HALogError, match="bad sector"):
+        await slave_fits(master, "10.0.0.1:5", slave.store.max_offset, slave.find)

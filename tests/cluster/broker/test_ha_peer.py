@@ -132,6 +132,7 @@ async def test_one_that_never_answers(client, nursery, autojump_clock):
     [
         {20001: (0, b'{"minOffset": 0}')},
         {20001: (0, b"no JSON")},
+        {20001: (0, b'{"minOffset": 1e300, "maxOffset": 0, "role": "SLAVE"}')},
         {28: (0, b'{"table": {"commitLogMaxOffset": "many"}}')},
         {28: (1, b"")},
         {20002: (0, b"")},

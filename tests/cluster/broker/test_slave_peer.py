@@ -50,6 +50,13 @@ async def test_a_twinlog_slave_that_is_at_this_end_compares_by_itself(client, nu
         assert await found(client, member, rocketmq) == wanted
 
 
+async def test_a_status_that_is_none(client, nursery):
+    """A master must not stop for what another program answers."""
+    for master in ("127.0.0.1:5555", ["localAddress"], 7):
+        member = await serve_rocketmq(nursery, RocketMQ({20001: (0, orjson.dumps({"master": master}))}))
+        assert await found(client, member) == []
+
+
 async def test_a_member_as_it_answers(client, nursery, tmp_path):
     member = make_broker(tmp_path / "broker-a-1", listen_port=free_port())
     await nursery.start(member.run)
