@@ -3,6 +3,7 @@
 The master is ours, or plays RocketMQ.
 """
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from trio.testing import memory_stream_pair
 from ha.client import HAClient
 from ha.config import HAConfig
 from ha.errors import HAConnectionLostError
+from ha.own_log import OwnReader
 from ha.protocol import ACK, BATCH_HEADER
 from ha.service import HAService
 from ha.transport import StreamTransport, Transport
@@ -280,6 +282,22 @@ async def test_the_end_is_compared_where_the_remoting_port_does_not_answer(
     assert log_bytes(pair.slave) == before
     assert master.connections < 100
     assert len([line for line in lines if line["event"] == "replication interrupted"]) == 1
+
+
+async def test_a_difference_is_told_where_the_own_log_cannot_be_read(autojump_clock, nursery, tmp_path, monkeypatch):
+    """What is to be shown is on a bad sector by then: no reason to stop the member."""
+
+    async def last_record(_self, _start, _end):
+        await trio.lowlevel.checkpoint()
+        raise OSError(errno.EIO, "bad sector")
+
+    pair = parted(tmp_path, others=200)
+    master = master_of(nursery, pair.master)
+    master.peer.is_up = False
+    monkeypatch.setattr(OwnReader, "last_record", last_record)
+    client = follow(nursery, pair.slave, master)
+    await trio.sleep(30)
+    assert (client.state, client.finding.kind) == ("diverged", "diverged")
 
 
 async def test_a_difference_far_from_the_end_is_found_each_time(autojump_clock, nursery, tmp_path):
