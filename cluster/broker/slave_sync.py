@@ -1,6 +1,6 @@
 """A slave's copy of its master's tables: topics, consumer offsets, delay offsets, groups, in this order.
 
-The first time at once, then each 10 s; a step that fails does not keep the others from being taken.
+The first time at once, then each 10 s, and when a message of a topic comes that the copy lacks; a step that fails does not keep the others from being taken.
 Source: SlaveSynchronize.java (RocketMQ 4.9.8), also for the odd fact that topics are asked for at the fast port.
 """
 
@@ -57,7 +57,14 @@ class SlaveSynchronize:
     _master_offsets: MasterOffsets = field(factory=MasterOffsets, init=False)
     _newer_offsets: int = field(default=0, init=False)  # So that it is logged when it changes.
     _failing: set[str] = field(factory=set, init=False)  # Steps, so that each trouble is logged once.
+    _new_topics: set[str] = field(factory=set, init=False)  # Met in messages; each is asked for at once, but only once.
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
+
+    def on_arrival(self, topic: str, _queue_id: int, _max_offset: int, _codes: list[int]) -> None:
+        """Do not let a message wait 10 s for its topic: if this slave is promoted meanwhile, nobody could read it."""
+        if topic not in self.topics.table and topic not in self._new_topics:
+            self._new_topics.add(topic)
+            self._wakeup.set()
 
     def set_master(self, address: str | None) -> None:
         """The master's main address; None: there is none to copy from."""

@@ -10,6 +10,7 @@ from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingConnectError
 from store.config import BrokerRole
 from tests.cluster.broker.helpers import make_broker
+from tests.ha.conftest import no_threads as no_threads
 
 MASTER, FAST = "192.0.2.11:10911", "192.0.2.11:10909"
 
@@ -53,6 +54,31 @@ async def slave(tmp_path):
         (MASTER, 201): fastjson.dumps(GROUPS),
     }
     return broker
+
+
+async def test_a_message_of_a_new_topic_does_not_wait_for_the_next_round(slave, nursery, autojump_clock, no_threads):
+    """Tables are copied each 10 s; a slave that is promoted before that would hold messages that nobody finds."""
+    sync = slave.slave_sync
+    sync.set_master(MASTER)
+    nursery.start_soon(sync.run)
+    await trio.sleep(1)
+    asked = len(sync.client.asked)
+    topics = {**TOPICS["topicConfigTable"], "T2": {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6}}
+    wrapper = {"dataVersion": {"counter": 6, "timestamp": 9}, "topicConfigTable": topics}
+    sync.client.bodies[FAST, 21] = fastjson.dumps(wrapper)
+    for listener in slave.store.on_arrival:
+        listener("T1", 0, 1, [0])
+        listener("T2", 0, 1, [0])
+    await trio.sleep(1)
+    assert "T2" in slave.topics.table
+    assert len(sync.client.asked) == asked + 5
+    for listener in slave.store.on_arrival:
+        listener("unknown to the master, too", 0, 1, [0])
+        listener("unknown to the master, too", 0, 2, [0])
+        await trio.sleep(1)
+        listener("unknown to the master, too", 0, 3, [0])
+        await trio.sleep(1)
+    assert len(sync.client.asked) == asked + 10, "it is asked for once"
 
 
 def test_topics_are_asked_for_at_the_fast_port():
