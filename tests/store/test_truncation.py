@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from store.config import BrokerRole
+from store.digest import digest
 from store.errors import StoreDirectoryError, StoreError, StoreNotWritableError
 from store.get_message import GetStatus
 from store.message_store import MessageStore
@@ -328,9 +329,10 @@ def later(what: History, start: int) -> History:
     return History(start, bytes(data), [entry._replace(phy_offset=start + entry.phy_offset) for entry in what.entries])
 
 
-async def test_all_who_follow_the_log_follow_its_cuts(tmp_path, old, other, nursery):
+async def test_all_who_follow_the_log_follow_its_cuts(tmp_path, nursery):
     """Scrub, digests, index, flushers and readers run while the log is cut again and again, and grows again as another one."""
     rng = random.Random(7)
+    old, other = (history(tmp_path / str(seed), seed=seed, count=300) for seed in (0, 5))
     root = tmp_path / "store"
     store = open_slave(root, scrub_bytes_per_second=1 << 30)
     store.digest.old_bytes_per_second = 1 << 30
@@ -368,6 +370,9 @@ async def test_all_who_follow_the_log_follow_its_cuts(tmp_path, old, other, nurs
     while await store.digest.advance():
         pass
     await settled(lambda: store.index.is_level and store.index.phy_offset == what.end)
+    blocks = list(store.digest.digests.blocks(0, what.end))
+    assert len(blocks) > 3
+    assert [block.digest for block in blocks] == [digest(what.data[block.start : block.end]) for block in blocks]
     assert (store.damaged.total, store.statistics().in_doubt_bytes, store.statistics().wrong_units) == (0, 0, 0)
     check_is(store, what)
     nursery.cancel_scope.cancel()
