@@ -1,6 +1,7 @@
 """A slave's copy of its master's tables: topics, consumer offsets, delay offsets, groups, in this order.
 
-The first time at once, then each 10 s, and when a message of a topic comes that the copy lacks; a step that fails does not keep the others from being taken.
+The first time at once, then each 10 s, and when a message of a topic comes that the copy lacks; a step that fails does not
+keep the others from being taken.
 Source: SlaveSynchronize.java (RocketMQ 4.9.8), also for the odd fact that topics are asked for at the fast port.
 """
 
