@@ -326,7 +326,9 @@ def bounds(disks: dict[str, Disk]) -> Iterator[None]:
         finally:
             for disk in disks.values():
                 disk.release()
-            calls.over = True
+            calls.over = True  # Finalizers of what was left over hold on to it for ever: it must hold nothing itself.
+            calls.disks = {}
+            calls.by_inode.clear()
             for fd in _zombies:
                 _REAL["close"](fd)
             _zombies.clear()
@@ -457,29 +459,28 @@ class _Calls:
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
         disk = _owners.get(fd)
         if disk is not None:
-            self._write(disk, lambda part: _REAL["pwrite"](fd, part, offset), data)
+            self._write(disk, lambda part: _REAL["pwrite"](fd, part, offset), data, offset)
         written = int(_REAL["pwrite"](fd, data, offset))
         if disk is not None:
             stamp(fd)
         return written
 
     def write(self, fd: int, data: Any) -> int:
-        disk = _owners.get(fd)
-        if disk is not None:
-            self._write(disk, lambda part: _REAL["write"](fd, part), data)
+        disk = self._stepped(fd)
         written = int(_REAL["write"](fd, data))
         if disk is not None:
             stamp(fd)
         return written
 
-    def _write(self, disk: Disk, write: Callable[[Any], int], data: Any) -> None:
-        """A machine that dies in the middle may have written part of it."""
+    def _write(self, disk: Disk, write: Callable[[Any], int], data: Any, offset: int) -> None:
+        """A machine that dies in the middle may have written part of it, up to the end of a page."""
         was_dead = disk.dead
         try:
             disk.step()
         except MachineDied:
             if not was_dead and disk.rng.random() < 0.5:
-                write(memoryview(data)[: disk.rng.randint(0, len(data))])
+                end = offset + disk.rng.randint(0, len(data))
+                write(memoryview(data)[: max(0, end - end % disk.sector - offset)])
             raise
 
     def _stepped(self, fd: int) -> Disk | None:

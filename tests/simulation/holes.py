@@ -18,17 +18,16 @@ import ha.following
 import ha.replica
 import ha.service
 import store.flush
-import store.retention_service
 import store.sync
 import tests.simulation.producer
 from ha.admission import Admission
 from ha.connection import HAConnection
-from ha.errors import HARefusedError
+from ha.errors import HALogError
 from ha.following import Following
 from ha.in_sync import InSync
+from ha.protocol import BATCH_HEADER
 from ha.replica import Replica
 from store.consume_queue_table import ConsumeQueueTable
-from store.dispatch import ReputMessageService
 from store.flush import FlushService
 from store.mapped_file_queue import MappedFileQueue
 from tests.simulation import determinism
@@ -55,7 +54,7 @@ def highest_ack() -> Iterator[None]:
     highest: dict[int, int] = {}
 
     def held_by(self: InSync, slaves: int) -> int:
-        now = self._acks[-slaves] if slaves <= len(self._acks) else 0
+        now = self.acks[-slaves] if slaves <= len(self.acks) else 0
         highest[slaves] = max(highest.get(slaves, 0), now)
         return highest[slaves]
 
@@ -68,11 +67,11 @@ def forged_acks() -> Iterator[None]:
     """Whoever connects is a slave, and whatever it reports is true."""
 
     def recount(self: InSync) -> None:
-        self._acks = []
+        self.acks = []
         for seat in self._seats.values():
             seat.counted = True
-            insort(self._acks, seat.ack_offset)
-        self._waited = self._acks
+            insort(self.acks, seat.ack_offset)
+        self.waited = self.acks
 
     with (
         patch.object(Admission, "admits", lambda self, ip: True),
@@ -97,11 +96,7 @@ def _any_start(requested: int, min_offset: int, max_offset: int, file_size: int)
 @hole("a request above the end counts")
 def request_above_end() -> Iterator[None]:
     """The first report is an acknowledgement, even of bytes that this master never had."""
-    with (
-        patch.object(ha.connection, "push_start", _any_start),
-        patch.object(ha.service.HAService, "_holdable", lambda self: 1 << 62),
-        _no_comparison(),
-    ):
+    with _serves_any_place(), patch.object(ha.service.HAService, "_holdable", lambda self: 1 << 62), _no_comparison():
         yield
 
 
@@ -129,12 +124,12 @@ def counted_twice() -> Iterator[None]:
     """A slave that comes back while its old connection still stands has two voices."""
 
     def recount(self: InSync) -> None:
-        self._acks = []
+        self.acks = []
         for seat in self._seats.values():
             seat.counted = self._entries[seat.ip] > 0
             if seat.counted:
-                insort(self._acks, seat.ack_offset)
-        self._waited = self._acks
+                insort(self.acks, seat.ack_offset)
+        self.waited = self.acks
 
     with patch.object(InSync, "_recount", recount):
         yield
@@ -172,6 +167,26 @@ def _no_comparison() -> Iterator[None]:
         yield
 
 
+class _Patient(HAConnection):
+    """Sends heartbeats while the log does not have what comes next."""
+
+    async def _write_task(self) -> None:
+        while True:
+            with suppress(HALogError):
+                await super()._write_task()
+            heartbeat = BATCH_HEADER.pack(self.transport.sent_offset, 0)
+            await self.transport.send_batch(heartbeat, None, self.store.commit_log)
+            self._last_write = trio.current_time()
+            await trio.sleep(5)
+
+
+@contextmanager
+def _serves_any_place() -> Iterator[None]:
+    """A master takes any request, and waits for the day on which it has what was asked for."""
+    with patch.object(ha.connection, "push_start", _any_start), patch.object(ha.service, "HAConnection", _Patient):
+        yield
+
+
 @hole("last file only")
 def last_file_only() -> Iterator[None]:
     """An empty slave is sent the last file, and nothing says that the others are missing."""
@@ -190,30 +205,14 @@ def heartbeats_for_ever() -> Iterator[None]:
     async def no_watch(self: Following, replica: Replica) -> None:
         await trio.sleep_forever()
 
-    class Roomy(HAConnection):
-        async def _write_task(self) -> None:
-            while True:
-                with suppress(ha.connection.HALogError):
-                    await super()._write_task()
-                await self.transport.send_batch(
-                    ha.connection.BATCH_HEADER.pack(self.transport.sent_offset, 0), None, self.store.commit_log
-                )
-                self._last_write = trio.current_time()
-                await trio.sleep(5)
-
-    with (
-        patch.object(ha.connection, "push_start", _any_start),
-        patch.object(ha.service, "HAConnection", Roomy),
-        patch.object(Following, "_watch_task", no_watch),
-        _no_comparison(),
-    ):
+    with _serves_any_place(), patch.object(Following, "_watch_task", no_watch), _no_comparison():
         yield
 
 
 @hole("a longer slave streams on")
 def longer_slave() -> Iterator[None]:
     """A slave whose master came back shorter waits for the master to grow past its own end, and goes on there."""
-    with patch.object(ha.connection, "push_start", _any_start), _no_comparison():
+    with _serves_any_place(), _no_comparison():
         yield
 
 
@@ -306,6 +305,3 @@ def dispatch_past_hole() -> Iterator[None]:
 
     with patch.object(ConsumeQueueTable, "put", lossy):
         yield
-
-
-__all__ = ["HOLES", "HARefusedError", "ReputMessageService", "store"]

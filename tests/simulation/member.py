@@ -188,8 +188,7 @@ class Member:
 
     async def _serve(self) -> None:
         self.store = store = self._make_store()
-        self.cuts = os.path.exists(f"{self.name}/twinlog/truncate")
-        store.load()
+        self._load(store)
         self._came_back(store)
         self.ha = ha = self._make_ha(store)
         async with trio.open_nursery() as nursery:
@@ -211,6 +210,10 @@ class Member:
         if self.disk.failed_syncs > self._failed_syncs:
             self._doubt()
         self.world.trace(f"{self.name} stopped")
+
+    def _load(self, store: MessageStore) -> None:
+        self.cuts = os.path.exists(f"{self.name}/twinlog/truncate")
+        store.load()
 
     async def _serve_connection(self, transport: Any, address: str, ip: str) -> None:
         machine_of_task.set(self)
@@ -235,6 +238,7 @@ class Member:
             delete_when=";".join(f"{hour:02}" for hour in range(24)),
             delete_commit_log_files_interval_ms=20,
             scrub_interval_hours=1,
+            message_index_enable=self.config.index,
         )
         return MessageStore(
             config, now_ms=lambda: int(wall() * 1000), disk_usage=lambda _: 0.5, clock=trio.current_time
@@ -270,7 +274,9 @@ class Member:
         self.world.came_back(self, start, data)
         last = store.commit_log.files.files[-1:]
         if last and not last[0].is_clear_from(last[0].wrote):
-            self.world.violated(f"{self.name}: behind the end of its log, {store.max_offset}, lie bytes that could come back")
+            self.world.violated(
+                f"{self.name}: behind the end of its log, {store.max_offset}, lie bytes that could come back"
+            )
         if store.max_offset < self.written_claim and not self.cuts:
             self.world.violated(
                 f"{self.name} came back with a log that ends at {store.max_offset}; {self.written_claim} had to be there"

@@ -24,6 +24,7 @@ class Config:
     same_ip: bool  # Both slaves run on one machine's address.
     seconds: float  # Of trouble, before everything heals.
     period: float  # Seconds between registrations.
+    index: bool  # Messages are indexed by key.
 
     @property
     def level(self) -> str:
@@ -85,6 +86,7 @@ def _config(rng: random.Random) -> Config:
         same_ip=same_ip,
         seconds=rng.uniform(20, 45),
         period=rng.choice((10.0, 30.0)),
+        index=rng.random() < 0.25,
     )
 
 

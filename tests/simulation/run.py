@@ -1,50 +1,94 @@
 """The command behind scripts/simulate: many seeds in several processes, and a failing one so that it can be understood."""
 
+import gc
+import itertools
 import json
 import os
 import platform
+import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import attrs
 import click
+from attrs import define
 
 from tests.simulation.holes import HOLES
 from tests.simulation.plan import draw
-from tests.simulation.simulate import Outcome, run_seed
+from tests.simulation.simulate import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES_SHOWN = 70
 _TOTALS = ("events", "messages", "acked", "refused", "virtual_seconds")
 
 
-def worker_command(seeds: range, part: int, parts: int, hole: str = "") -> list[str]:
-    """A process that runs each parts-th seed, and prints one line of JSON for each."""
-    command = [sys.executable, "-m", "tests.simulation.run", "--worker", f"{part}/{parts}"]
-    return [*command, "--seeds", f"{seeds.start}..{seeds.stop}", *(["--hole", hole] if hole else [])]
+@define
+class Job:
+    """A seed, and a fault to put into the product for it."""
+
+    seed: int
+    hole: str = ""
 
 
-def start_worker(command: list[str]) -> "subprocess.Popen[str]":
-    """Strings hash alike in all of them."""
+@contextmanager
+def workers(count: int = 2) -> Iterator["list[subprocess.Popen[str]]"]:
+    """Processes that take jobs, one to a line, and answer each with a line of JSON. Strings hash alike in all of them."""
     env = {**os.environ, "PYTHONHASHSEED": "0"}
-    return subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "tests.simulation.run", "--worker"]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    started = [subprocess.Popen(command, cwd=ROOT, env=env, **pipes) for _ in range(count)]
+    try:
+        yield started
+    finally:
+        for worker in started:
+            worker.kill()
+            worker.communicate()
 
 
-def described(outcome: dict[str, Any], hole: str = "") -> str:
+def run_jobs(jobs: Iterable[Job], *, processes: int = 2) -> Iterator[dict[str, Any]]:
+    """The outcomes, as they come."""
+    with workers(processes) as started, selectors.DefaultSelector() as ready:
+        left = iter(jobs)
+        for worker in started:
+            _give(worker, left, ready)
+        while ready.get_map():
+            for key, _ in ready.select():
+                worker = key.data
+                line = worker.stdout.readline()
+                if not line:
+                    raise RuntimeError(f"a worker ended with {worker.wait()}")
+                ready.unregister(worker.stdout)
+                _give(worker, left, ready)
+                yield json.loads(line)
+
+
+def _give(worker: "subprocess.Popen[str]", jobs: Iterator[Job], ready: selectors.BaseSelector) -> None:
+    job = next(jobs, None)
+    if job is not None:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(f"{job.seed} {job.hole}\n")
+        worker.stdin.flush()
+        ready.register(worker.stdout, selectors.EVENT_READ, worker)
+
+
+def described(outcome: dict[str, Any]) -> str:
     """What a person needs who wants to know why a seed failed."""
     plan = draw(outcome["seed"])
     lines = outcome["lines"][-LINES_SHOWN:]
+    hole = f" --hole '{outcome['hole']}'" if outcome["hole"] else ""
     config = " ".join(f"{key}={value}" for key, value in attrs.asdict(plan.config).items())
     return "\n".join(
         [
             f"seed {outcome['seed']} ({plan.config.level}): {outcome['violation']}",
             f"  {config}",
             *(f"  {line}" for line in lines),
-            f"  replay: scripts/simulate --seed {outcome['seed']}{f' --hole {hole!r}' if hole else ''}",
+            f"  replay: scripts/simulate --seed {outcome['seed']}{hole}",
         ]
     )
 
@@ -54,39 +98,13 @@ def _seeds(text: str) -> range:
     return range(int(first), int(end)) if end else range(int(first), int(first) + 1)
 
 
-def _work(seeds: range, part: str, hole: str) -> None:
-    number, parts = map(int, part.split("/"))
-    for seed in seeds[number::parts]:
-        outcome = run_seed(seed, hole=HOLES[hole]() if hole else None)
-        print(json.dumps(_plain(outcome)), flush=True)
-
-
-def _plain(outcome: Outcome) -> dict[str, Any]:
-    plain = attrs.asdict(outcome)
-    if not outcome.violation:
-        plain["lines"] = ()
-    return plain
-
-
-def _run(seeds: range, jobs: int, hole: str, until: float) -> Iterator[dict[str, Any]]:
-    """The outcomes as they come; none after `until`, monotonic seconds."""
-    workers = [start_worker(worker_command(seeds, part, jobs, hole)) for part in range(jobs)]
-    try:
-        live = list(workers)
-        while live and time.monotonic() < until:
-            for worker in list(live):
-                assert worker.stdout is not None
-                line = worker.stdout.readline()
-                if line:
-                    yield json.loads(line)
-                else:
-                    live.remove(worker)
-                    if worker.wait():
-                        raise click.ClickException(f"a worker ended with {worker.returncode}")
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
+def _work() -> None:
+    gc.freeze()
+    for line in sys.stdin:
+        seed, _, hole = line.strip().partition(" ")
+        outcome = run_seed(int(seed), hole=HOLES[hole]() if hole else None)
+        plain = {**attrs.asdict(outcome), "hole": hole, "lines": outcome.lines if outcome.violation else ()}
+        print(json.dumps(plain), flush=True)
 
 
 @click.command()
@@ -96,7 +114,7 @@ def _run(seeds: range, jobs: int, hole: str, until: float) -> Iterator[dict[str,
 @click.option("--jobs", default=2, show_default=True, help="Processes.")
 @click.option("--hole", type=click.Choice(sorted(HOLES)), default=None, help="Put a fault into the product first.")
 @click.option("--results", type=click.Path(path_type=Path), help="Add the totals to this JSON file.")
-@click.option("--worker", hidden=True)
+@click.option("--worker", is_flag=True, hidden=True)
 def main(
     seed: int | None,
     seeds: str,
@@ -104,31 +122,31 @@ def main(
     jobs: int,
     hole: str | None,
     results: Path | None,
-    worker: str | None,
+    worker: bool,
 ) -> None:
     """Simulate a group of master, two slaves and producers, once for each seed; says which seeds violate what was promised."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         raise click.ClickException("PYTHONHASHSEED must be 0, as scripts/simulate sets it")
-    if worker is not None:
-        _work(_seeds(seeds), worker, hole or "")
+    if worker:
+        _work()
         return
     if seed is not None:
         _one(seed, hole or "")
         return
     wanted, began = _seeds(seeds), time.monotonic()
     until = began + minutes * 60 if minutes is not None else float("inf")
-    if minutes is not None:
-        wanted = range(wanted.start, wanted.start + 10_000_000)
+    numbers: Iterable[int] = wanted if minutes is None else itertools.count(wanted.start)
+    due = itertools.takewhile(lambda _: time.monotonic() < until, numbers)
     totals: dict[str, Any] = {"seeds": 0, "violations": [], **dict.fromkeys(_TOTALS, 0)}
     last = wanted.start
-    for outcome in _run(wanted, jobs, hole or "", until):
+    for outcome in run_jobs((Job(number, hole or "") for number in due), processes=jobs):
         totals["seeds"] += 1
         last = max(last, outcome["seed"])
         for name in _TOTALS:
             totals[name] += outcome[name]
         if outcome["violation"]:
             totals["violations"].append(outcome["seed"])
-            click.echo(described(outcome, hole or ""))
+            click.echo(described(outcome))
         elif totals["seeds"] % 50 == 0:
             click.echo(f"{totals['seeds']} seeds, {time.monotonic() - began:.0f} s")
     totals["virtual_seconds"] = round(totals["virtual_seconds"])

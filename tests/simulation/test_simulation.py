@@ -1,0 +1,15 @@
+"""Five hundred seeds: whatever happens to the members and the network between them, what was promised holds."""
+
+import pytest
+
+from tests.simulation.run import Job, described, run_jobs
+
+SEEDS, CHUNK = 500, 50
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_seeds(first):
+    failed = [each for each in run_jobs(map(Job, range(first, first + CHUNK))) if each["violation"]]
+    if failed:
+        pytest.fail("\n\n".join(map(described, failed)), pytrace=False)
