@@ -3,11 +3,13 @@
 import os
 import random
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 import trio
 
+from store.checkpoint import Checkpoint
 from store.config import BrokerRole
 from store.digest import digest
 from store.errors import StoreDirectoryError, StoreError, StoreNotWritableError
@@ -78,6 +80,11 @@ async def test_everything_ends_at_the_cut(tmp_path, old, slave_directory):
         assert not (root / "twinlog" / NAME).exists()
         check_is(store, old.below(offset))
         check_kept(root, old, offset)
+        checkpoint = Checkpoint(root / "checkpoint")
+        checkpoint.load()
+        newest = max((entry.store_timestamp for entry in old.below(offset).entries), default=0)
+        assert max(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp) <= newest
+        assert checkpoint.index_msg_timestamp <= newest
         for entry in old.entries:
             assert (store.message_at(entry.phy_offset) is not None) == (entry.phy_offset < offset)
         (kept,) = store.statistics().divergent
@@ -171,25 +178,52 @@ async def test_the_other_history_takes_its_place(tmp_path, old, other, slave_dir
         store._release()
 
 
-async def test_who_reads_what_is_cut_is_given_time(tmp_path, old, slave_directory, autojump_clock):
-    """Bytes that somebody holds a view of become zero only after two seconds, which end as soon as he is done."""
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_who_reads_what_is_cut_is_given_time(tmp_path, old, slave_directory, mock_clock, nursery, is_done):
+    """Bytes that somebody holds a view of become zero after two seconds, or as soon as he is done."""
     store = open_slave(shutil.copytree(slave_directory, tmp_path / "store"))
     entry, cut = old.entries[-1], old.entries[-3].phy_offset
     view = store.message_at(entry.phy_offset)
     record = bytes(view)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(store.truncate, cut, "a test")
-        while store.max_offset != cut:
-            await trio.lowlevel.checkpoint()
-        await trio.sleep(1)
-        assert bytes(view) == record
-        assert store.message_at(entry.phy_offset) is None
-        assert store.max_offset == cut
-        with pytest.raises(StoreNotWritableError, match="the log is being cut"):
-            feed(store, old)
-    assert not bytes(view).strip(b"\0")
+    nursery.start_soon(store.truncate, cut, "a test")
+    await settled(lambda: store.max_offset == cut)
+    for _ in range(30):  # Turns for the threads.
+        await trio.to_thread.run_sync(time.sleep, 0.001)
+    assert bytes(view) == record
+    assert store.message_at(entry.phy_offset) is None
+    with pytest.raises(StoreNotWritableError, match="the log is being cut"):
+        feed(store, old)
+    if is_done:
+        del view
+    mock_clock.jump(0.1 if is_done else 2.1)
+    await settled(lambda: not store.flags.why_not_appendable)
+    assert is_done or not bytes(view).strip(b"\0")
     check_is(store, old.below(cut))
     await store.close()
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_queue_that_is_left_without_messages_begins_anew(tmp_path, old, other, monkeypatch, is_killed):
+    """Its first messages were gone, so blanks are all that is left of it; the master that counts now has other numbers."""
+    whole, start = history(tmp_path / "whole"), FILE_SIZE
+    late = History(start, whole.data[start:], [entry for entry in whole.entries if entry.phy_offset >= start])
+    root = tmp_path / "store"
+    store = open_slave(root)
+    store.start_at(start)
+    feed(store, late)
+    assert store.queue("T0", 0).min_offset > 0
+    if is_killed:
+        trio.run(store.close)
+        root = begin(root, start, monkeypatch)
+        store = open_slave(root)
+    else:
+        trio.run(store.truncate, start, "a test")
+    what = later(other, start)
+    feed(store, what)
+    units = {key[:2]: key[2].max_offset - key[2].min_offset for key in store.queues()}
+    assert sum(units.values()) == len(what.entries)
+    assert store.queue("T0", 0).unit(0).phy_offset == start
+    store._release()
 
 
 def cut(store: MessageStore, offset: int | None) -> None:
