@@ -227,7 +227,8 @@ class Replica:
             if self.store.flags.why_not_appendable:
                 raise HALogError(f"this log takes no bytes: {self.store.flags.why_not_appendable}")
             now = trio.current_time()
-            silent_at, report_at = self.last_read + silence, self.reported_at + interval
+            # One that is stuck in a full socket is not repeated.
+            silent_at, report_at = self.last_read + silence, (now if self._reporting else self.reported_at) + interval
             if now >= silent_at:
                 raise HAConnectionLostError(f"the master was silent for {silence:g} s")
             if self._requested and now >= report_at:

@@ -225,3 +225,18 @@ async def test_a_disk_that_refuses_is_no_fault_of_the_master(autojump_clock, sla
     assert isinstance(slave.error, HALogError)
     assert "no space left" in str(slave.error)
     assert await slave.master.receive_some() == b""
+
+
+async def test_a_master_that_reads_no_reports_stops_nobody_else(tmp_path, nursery, autojump_clock):
+    """The socket is full: the report that is stuck in it is not repeated without a pause."""
+    store = open_store(tmp_path / "slave", file_size=FILE_SIZE, role=BrokerRole.SLAVE)
+    slave = Slave(store)
+
+    class Full(StreamTransport):
+        async def send(self, _data: bytes) -> None:
+            await trio.sleep_forever()
+
+    slave.replica.transport = Full(slave.replica.transport.stream)
+    with trio.fail_after(slave.config.housekeeping_interval_ms / 1000 + 1):
+        await slave.run()
+    assert "was silent for 20 s" in str(slave.error)
