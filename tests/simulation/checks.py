@@ -227,6 +227,16 @@ def settled(world: "World") -> bool:
     )
 
 
+def explained(world: "World") -> bool:
+    """Whether all that are not the same say why."""
+    try:
+        for name in unequal(world):
+            _check_reason(world, world.members[name])
+    except Violation:
+        return False
+    return True
+
+
 def final(world: "World") -> None:
     """All members are the same, or say truthfully why not; all that was promised is there. Raises Violation."""
     for member in world.members.values():
@@ -241,7 +251,8 @@ def final(world: "World") -> None:
 
 
 def _check_reason(world: "World", slave: "Member") -> None:
-    assert slave.ha is not None
+    if slave.ha is None:
+        raise Violation(f"{slave.name} is down")
     holder, now = world.holder(slave.name), world.ledger.history.now
     state = slave.ha.client.statistics()
     master_store = world.members["m"].store

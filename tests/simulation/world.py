@@ -20,6 +20,7 @@ from tests.simulation.network import Network
 from tests.simulation.plan import MEMBERS, SLAVES, Plan
 
 HEAL_SECONDS = 120.0  # Virtual, until all members must be the same, or say why not.
+EXPLAINED_SECONDS = 25.0  # So long a slave sticks to why it is not.
 LINES_KEPT = 400
 
 
@@ -213,10 +214,12 @@ class World:
             if member.store is not None and member.store.why_not_writable:  # As its operator would.
                 self.trace(f"{member.name} is restarted: {member.store.why_not_writable}")
                 member.stop(0.1)
-        deadline = trio.current_time() + HEAL_SECONDS
-        while trio.current_time() < deadline:
+        began = explained_since = trio.current_time()
+        while trio.current_time() < began + HEAL_SECONDS:
             await trio.sleep(1)
-            if not checks.unequal(self) and checks.settled(self):
+            if not checks.settled(self) or not checks.explained(self):
+                explained_since = trio.current_time()
+            elif not checks.unequal(self) or trio.current_time() > explained_since + EXPLAINED_SECONDS:
                 break
         self._guard(lambda: checks.final(self))
 

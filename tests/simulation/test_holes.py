@@ -1,0 +1,107 @@
+"""The simulation notices what it is there for: each fault that is put back into the product is caught within a few seeds.
+
+Only seeds whose plan can bring a fault out are tried. The one that catches it passes without the fault.
+"""
+
+import itertools
+import re
+from collections.abc import Callable
+
+import pytest
+from attrs import field, frozen
+
+from tests.simulation.holes import HOLES
+from tests.simulation.plan import Plan, draw
+from tests.simulation.run import Job, described, run_jobs
+
+TRIES = 16
+
+
+@frozen
+class Catch:
+    """What the violation says, and which plans are worth to be tried: those with one of `kinds`, and of a configuration."""
+
+    words: str
+    kinds: tuple[str, ...] = ()
+    config: Callable[[Plan], bool] = field(default=lambda plan: True)
+    flips: bool = False  # A bit that flipped may be what is noticed first.
+
+    def fits(self, plan: Plan) -> bool:
+        kinds = {event.kind for event in plan.events}
+        return (
+            (not self.kinds or bool(kinds & set(self.kinds)))
+            and (self.flips or "flip" not in kinds)
+            and self.config(plan)
+        )
+
+
+ACKED = r"is acknowledged for|the confirmed offset is"
+POWER = ("power cut", "power cut in call", "power cut of all")
+
+
+def synchronous(plan: Plan) -> bool:
+    return plan.config.synchronous
+
+
+def three(plan: Plan) -> bool:
+    """Both slaves are needed, and one is away while the other one has two connections."""
+    kinds = {event.kind for event in plan.events}
+    return plan.config.need == 3 and bool(kinds & {"cut", "slow link", "crash", "stop", "wiped", "slow disk"})
+
+
+def master_loses(plan: Plan) -> bool:
+    """The master's log becomes shorter than what slaves have."""
+    return not plan.config.sync_flush and any(e.kind in POWER and e.target in ("m", "") for e in plan.events)
+
+
+def master_loses_acks(plan: Plan) -> bool:
+    return master_loses(plan) and plan.config.synchronous
+
+
+def flushed(plan: Plan) -> bool:
+    return plan.config.synchronous and plan.config.ack_flushed
+
+
+CATCHES = {
+    "highest ack of all times": Catch(ACKED, POWER, master_loses_acks),
+    "anybody's ack counts": Catch(ACKED, ("stranger",), synchronous),
+    "a request above the end counts": Catch(ACKED, POWER, master_loses_acks),
+    "ack before verification": Catch("nothing that a master ever wrote", ("flip",), flips=True),
+    "written acknowledged as flushed": Catch(ACKED, config=flushed),
+    "one slave counted twice": Catch(ACKED, ("reset of half", "power cut"), three),
+    "synchronous is silently asynchronous": Catch(
+        ACKED, config=lambda plan: synchronous(plan) and not plan.config.sync_flush
+    ),
+    "last file only": Catch("its master has all from"),
+    "heartbeats for ever": Catch("has stood at", POWER, master_loses),
+    "a longer slave streams on": Catch("nothing that a master ever wrote|its bytes are others", POWER, master_loses),
+    "wall clock for timeouts": Catch("is called silent", ("clock",)),
+    "a cut clears nothing": Catch("behind the end of its log", POWER),
+    "failed syncs are swallowed": Catch(
+        "is acknowledged|says that .* is flushed|the confirmed offset",
+        ("sync fails",),
+        lambda plan: plan.config.sync_flush or flushed(plan),
+    ),
+    "names are not flushed": Catch("on its disk is|on the master's disk is|the confirmed offset"),
+    "flushed before it is": Catch("on its disk is|is acknowledged|the confirmed offset", config=flushed),
+    "dispatch past a hole": Catch("for the record at"),
+}
+
+
+def test_each_fault_has_its_catch():
+    assert set(CATCHES) == set(HOLES)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("hole", CATCHES)
+def test_a_fault_is_caught_and_its_seed_passes_without(hole):
+    catch, caught, others = CATCHES[hole], None, []
+    seeds = itertools.islice((seed for seed in itertools.count() if catch.fits(draw(seed))), TRIES)
+    for outcome in run_jobs(Job(seed, hole) for seed in seeds):
+        if re.search(catch.words, outcome["violation"]):
+            caught = outcome
+            break
+        others.append(outcome["violation"])
+    assert caught is not None, others
+    (without,) = run_jobs([Job(caught["seed"])], processes=1)
+    assert not without["violation"], described(without)
