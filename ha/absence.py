@@ -9,7 +9,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from ha.absent import KnownSlave, KnownSlaves, decode_slaves, encode_slaves
+from ha.absent import EVERYBODY, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
 from store.sync import write_durably
 
 log = structlog.get_logger()
@@ -25,6 +25,7 @@ class AbsenceService:
     acks: Callable[[], Mapping[Hashable, tuple[str, int]]]
     max_offset: Callable[[], int]
     bytes_max: int  # haRetentionMaxBytes; 0: nobody is waited for.
+    registered_with: Callable[[str], int] = lambda _ip: EVERYBODY  # How many slaves are registered with an IP.
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     slaves: KnownSlaves = field(factory=KnownSlaves, init=False)
     _told: set[KnownSlave] = field(factory=set, init=False)  # Those past the limit.
@@ -67,7 +68,7 @@ class AbsenceService:
 
     def look(self) -> None:
         """Take who is connected now."""
-        if self.slaves.update(self.acks(), self.now_ms()):
+        if self.slaves.update(self.acks(), self.now_ms(), self.registered_with):
             self._changed = True
         for slave in self.slaves.away:
             if not slave.given_up and slave not in self._told and self._is_past_limit(slave):

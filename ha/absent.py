@@ -9,7 +9,8 @@ to begin anew.
     u64 xxh3 of all bytes before                                     twinlog/replicas; big endian
 """
 
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
 from struct import Struct
 from struct import error as StructError
 
@@ -21,6 +22,7 @@ from store.retention import NO_FLOOR
 MAGIC, VERSION = b"TWLREPLI", 1
 _HEAD, _IP_SIZE, _FIELDS, _SUM = Struct(">8sII"), Struct(">H"), Struct(">qq"), Struct(">Q")
 KNOWN_MAX = 256  # The one away for longest goes first.
+EVERYBODY = 1 << 31  # More slaves than there are.
 
 
 @frozen
@@ -40,11 +42,23 @@ class KnownSlaves:
     connected: dict[Hashable, KnownSlave] = field(factory=dict)
     away: list[KnownSlave] = field(factory=list)
 
-    def update(self, acks: Mapping[Hashable, tuple[str, int]], now_ms: int) -> bool:
-        """Take IP and acknowledged offset of each connection; whether anybody came, left or got on."""
+    def update(
+        self,
+        acks: Mapping[Hashable, tuple[str, int]],
+        now_ms: int,
+        registered_with: Callable[[str], int] = lambda _ip: EVERYBODY,
+    ) -> bool:
+        """Take IP and acknowledged offset of each connection; whether anybody came, left or got on.
+
+        A connection that goes while as many of its IP are there as slaves are registered with it was lost by a slave that has
+        another one: nobody is away.
+        """
         before = (dict(self.connected), list(self.away))
+        there = Counter(ip for key, (ip, _) in acks.items() if key in self.connected)
         for key in [key for key in self.connected if key not in acks]:
-            self.away.append(evolve(self.connected.pop(key), away_since=now_ms))
+            gone = self.connected.pop(key)
+            if there[gone.ip] < max(registered_with(gone.ip), 1):
+                self.away.append(evolve(gone, away_since=now_ms))
         for key, (ip, offset) in acks.items():
             if key not in self.connected:
                 self._came_back(ip, offset)

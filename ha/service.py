@@ -82,6 +82,7 @@ class HAService:
             acks=self._acks,
             max_offset=lambda: self.store.max_offset,
             bytes_max=self.config.retention_bytes_max,
+            registered_with=self.group_transfer.registered_with,
         )
 
     def _log_was_cut(self, _offset: int) -> None:

@@ -49,6 +49,25 @@ def test_slaves_of_one_address_are_told_apart_by_how_far_they_are():
     assert sorted(slave.offset for slave in slaves.away) == [90]
 
 
+@pytest.mark.parametrize("registered", [0, 1])  # 0: it may follow by haAllowedSlaves.
+def test_a_connection_that_is_lost_while_its_slave_has_another_one_is_nobody_away(registered):
+    """A link broke without a word: the slave is back before its old connection is given up."""
+    slaves = KnownSlaves()
+    slaves.update({"old": ("10.0.0.1", 100)}, NOW_MS, lambda _ip: registered)
+    slaves.update({"old": ("10.0.0.1", 100), "new": ("10.0.0.1", 500)}, NOW_MS, lambda _ip: registered)
+    slaves.update({"new": ("10.0.0.1", 600)}, NOW_MS, lambda _ip: registered)
+    assert (slaves.away, slaves.floor(1000, EVERYTHING)) == ([], NO_FLOOR)
+    slaves.update({}, NOW_MS, lambda _ip: registered)
+    assert [slave.offset for slave in slaves.away] == [600]
+
+
+def test_one_of_two_slaves_of_an_address_is_away():
+    slaves = KnownSlaves()
+    slaves.update({"a": ("10.0.0.2", 100), "b": ("10.0.0.2", 500)}, NOW_MS, lambda _ip: 2)
+    slaves.update({"b": ("10.0.0.2", 500)}, NOW_MS, lambda _ip: 2)
+    assert [slave.offset for slave in slaves.away] == [100]
+
+
 def test_each_that_lost_bytes_is_told_once_and_holds_nothing_back():
     slaves = KnownSlaves()
     slaves.update({"a": ("10.0.0.1", 100), "b": ("10.0.0.2", 500)}, NOW_MS)
