@@ -62,7 +62,7 @@ class Group:
         self._next += count
 
     def start_traffic(self) -> None:
-        """Send until finish_traffic(): a file is full every few seconds."""
+        """Send until finish_traffic(), not so fast that the busy processors of a test's machine decide anything."""
         self._job = self._producer.start_sending(
             self.topic, ENDLESS, first=self._next, threads=4, pause_ms=20, body_size=BODY_SIZE
         )
