@@ -12,6 +12,7 @@ import errno
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -94,6 +95,13 @@ class DivergentDirectory:
         if scratch.exists():
             scratch.rename(self.path / name)
             sync_directory(self.path)
+
+    def read(self, name: str, file_start: int, position: int, size: int) -> bytes | None:
+        """Bytes of a file of what was kept, under either of its names; None when that file is not among it. Raises OSError."""
+        for directory in (self.path / name, self.path / (name + _UNFINISHED)):
+            with suppress(FileNotFoundError), (directory / "commitlog" / f"{file_start:020d}").open("rb") as file:
+                return os.pread(file.fileno(), size, position)
+        return None
 
     def drop_unfinished(self) -> None:
         """Remove what did not come to its end. Raises OSError."""

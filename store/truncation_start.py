@@ -1,5 +1,6 @@
 """Finishes, when a store is opened, a cut of its log that a crash left unfinished; see store/truncation.py."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,11 @@ class UnfinishedCut:
                 f"the log was to be cut at {intent.offset} ({intent.why}), but somebody wrote behind its old end "
                 f"{intent.old_end} since. Remove {self.side / NAME} to keep all of it, or what lies behind {intent.old_end}"
             )
+        if (written := self._written_since(log)) is not None:
+            raise StoreDirectoryError(
+                f"the log was to be cut at {intent.offset} ({intent.why}), but somebody wrote other bytes at {written} since. "
+                f"Remove {self.side / NAME} to keep them"
+            )
         log_lines.warning(
             "a cut of the log that was begun before the stop is finished",
             offset=intent.offset,
@@ -68,6 +74,20 @@ class UnfinishedCut:
             sync_directory(queue_directory)
         lower_checkpoint(checkpoint, intent)
         checkpoint.save()
+
+    def _written_since(self, log: CommitLog) -> int | None:
+        """Where a file of the log begins with bytes that are neither what was to be cut nor zeros. Raises OSError."""
+        intent, divergent = self.intent, DivergentDirectory(self.side / "divergent")
+        begin = intent.offset if intent.kind is CutKind.CUT else 0
+        for file in log.files.files:
+            at = max(begin, file.start)
+            kept = divergent.read(intent.kept_in, file.start, at - file.start, _LOOK_BYTES)
+            if at >= file.start + log.file_size or kept is None:
+                continue
+            found = os.pread(file.fd, _LOOK_BYTES, at - file.start)
+            if any(byte not in (0, old) for byte, old in zip(found, kept, strict=False)):
+                return at
+        return None
 
     def finish(self, queues: ConsumeQueueTable) -> None:
         """Raises OSError."""

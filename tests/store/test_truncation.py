@@ -327,6 +327,27 @@ def test_what_somebody_wrote_since_is_not_cut(tmp_path, old, other, slave_direct
         open_slave(root)
 
 
+@pytest.mark.parametrize("where", [5, "at a file", None])
+def test_what_somebody_wrote_in_the_place_of_what_was_cut_is_not_cut(
+    tmp_path, old, other, slave_directory, monkeypatch, where
+):
+    """All was cut but for the note of it; then RocketMQ ran for a while, and wrote less than was cut."""
+    offset = old.entries[where].phy_offset if where == 5 else FILE_SIZE if where else None
+    root = begin(shutil.copytree(slave_directory, tmp_path / "store"), offset, monkeypatch)
+    note = (root / "twinlog" / NAME).read_bytes()
+    store = open_slave(root)
+    store._release()
+    at = offset or 0
+    path = root / "commitlog" / f"{at - at % FILE_SIZE:020d}"
+    with path.open("r+b" if path.exists() else "wb") as file:
+        os.ftruncate(file.fileno(), FILE_SIZE)
+        os.pwrite(file.fileno(), other.data[:500], at % FILE_SIZE)
+    (root / "twinlog" / NAME).write_bytes(note)
+    with pytest.raises(StoreDirectoryError, match=f"somebody wrote other bytes at {at} since"):
+        open_slave(root)
+    assert path.read_bytes()[at % FILE_SIZE :][:500] == other.data[:500]
+
+
 async def test_a_log_that_begins_anew_is_another_masters(tmp_path, old, other, slave_directory):
     """It may even begin later than it did."""
     for start in (0, 3 * FILE_SIZE):
