@@ -6,7 +6,7 @@ slave of ours.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import trio
 from attrs import define, field
@@ -16,6 +16,7 @@ from ha.errors import HAConnectionLostError, HALogError, HARefusedError
 from ha.flow import FlowControl
 from ha.group_transfer import GroupTransferService
 from ha.log import Chunk, ComparableStore
+from ha.peer import Peer
 from ha.peer_nursery import open_peer_nursery
 from ha.protocol import BATCH_HEADER, NO_REQUEST_YET, ReportReader
 from ha.push_start import push_start
@@ -55,6 +56,7 @@ class HAConnection:
     _last_read: float = field(init=False)
     _last_write: float = field(init=False)
     _is_proven: bool = field(default=False, init=False)  # It can have what it said that it has.
+    _compares: bool = field(default=False, init=False)  # Its log with ours, by itself: it may be about to.
     _idle: bool = field(default=False, init=False)  # The write task waits for bytes to send.
     _rated_offset: int = field(default=0, init=False)
     _flow: FlowControl | None = field(default=None, init=False)
@@ -129,7 +131,13 @@ class HAConnection:
         """Whether the slave's log is known to be ours as far as it says that it has it. Raises HARefusedError, HALogError."""
         if requested == 0 or self.find_slave is None:
             return requested == 0
-        return await slave_fits(self.store, self.address, requested, self.find_slave) is True
+        return await slave_fits(self.store, self.address, requested, self._find) is True
+
+    async def _find(self, address: str, requested: int) -> Collection[Peer] | None:
+        assert self.find_slave is not None
+        peers = await self.find_slave(address, requested)
+        self._compares = peers is None
+        return peers
 
     async def _check_task(self) -> None:
         """Ask on while it is served: its remoting port may be up later than its HA client."""
@@ -143,8 +151,9 @@ class HAConnection:
         log, requested = self.store.commit_log, reports[0]
         start = push_start(requested, log.min_offset, log.max_offset, log.file_size)
         check_reports(reports[1:], acked=requested, sent=requested)
-        self._is_proven = fits or self.holdable is None or requested <= self.holdable()
-        if not self._is_proven and self.find_slave is not None:
+        was_compared = fits and not self._compares
+        self._is_proven = was_compared or self.holdable is None or requested <= self.holdable()
+        if not (fits or self._is_proven) and self.find_slave is not None:
             raise HARefusedError(
                 "unproven",
                 f"a request for offset {requested}, behind all that was sent to any slave since this master started, of a "

@@ -166,6 +166,19 @@ async def test_a_slave_that_cannot_be_asked_and_holds_what_nobody_was_sent(tmp_p
     assert served.error.cause == "unproven"
 
 
+async def test_one_that_is_about_to_compare_counts_once_it_takes_what_comes(tmp_path, master, nursery):
+    """It asks for its last bytes again: until these are equal it may hold anything."""
+    slave = Slave(tmp_path / "slave", half_of(master))
+    slave.peers = None
+    served = await serve(nursery, master, slave, sent=0)
+    held = slave.store.max_offset
+    assert (served.connection.ack_offset, served.transfer.push2_slave_max_offset) == (held, 0)
+    await served.stream.send_all(ACK.pack(held + 1))
+    await wait_all_tasks_blocked(0.02)
+    assert served.transfer.push2_slave_max_offset == held + 1
+    await served.stream.aclose()
+
+
 async def test_a_copy_made_by_hand_is_compared_and_counts(tmp_path, master, nursery):
     slave = Slave(tmp_path / "slave", half_of(master))
     served = await serve(nursery, master, slave, sent=0)
