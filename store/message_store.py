@@ -243,6 +243,7 @@ class MessageStore:
             fail=self.fail,
             on_truncate=self.on_truncate,
             writing=self._writing,
+            repairing=self.repairs.turn,
         )
         self.retention.shortened.append(self.index.delete_before)
 

@@ -56,7 +56,9 @@ class LogRepair:
     known: KnownDamage
     delays_ms: tuple[int, ...]
     repaired_bytes: int = field(default=0, init=False)
-    _turn: trio.Lock = field(factory=trio.Lock, init=False)
+    turn: trio.Lock = field(
+        factory=trio.Lock, init=False
+    )  # Held while bytes are written: nobody cuts the log meanwhile.
 
     # What there is to do
 
@@ -107,7 +109,7 @@ class LogRepair:
 
         Raises RepairError, and OSError where the disk does not take it, or does not give it back.
         """
-        async with self._turn:
+        async with self.turn:
             end, cuts = start + len(data), self.digest.cuts
             entries = self._sound_records(start, data)
             low = max(floor_block(start), self.log.min_offset)

@@ -70,6 +70,9 @@ class TruncationService:
     fail: Callable[[str], None]
     on_truncate: list[Callable[[int], None]]
     writing: trio.Lock  # Held while a thread appends.
+    repairing: (
+        trio.Lock
+    )  # Held while a thread puts damaged bytes right: what it writes late would come back behind the cut.
     divergent: DivergentDirectory = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -93,7 +96,7 @@ class TruncationService:
     @asynccontextmanager
     async def _alone(self, what: str) -> AsyncIterator[None]:
         """Nobody appends meanwhile, and no file of the log is deleted."""
-        async with self.writing, self.retention.lock:
+        async with self.writing, self.repairing, self.retention.lock:
             if not self.is_slave():
                 raise StoreError("only a slave's log is cut: a master's is what its producers were told")
             self.reput.dispatch()

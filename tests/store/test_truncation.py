@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from store.checkpoint import Checkpoint
 from store.config import BrokerRole
@@ -141,6 +142,18 @@ async def test_a_log_is_not_cut_inside_of_a_record(tmp_path, old, slave_director
     check_is(store, old)
     assert store.flags.why_not_appendable == ""
     await store.close()
+
+
+async def test_a_log_is_not_cut_while_damaged_bytes_are_put_right(tmp_path, old, slave_directory, nursery):
+    """A thread that writes late would put back what was cut, or write over what came since."""
+    store = open_slave(shutil.copytree(slave_directory, tmp_path / "store"))
+    async with store.repairs.turn:
+        nursery.start_soon(store.truncate, old.entries[5].phy_offset, "a test")
+        await wait_all_tasks_blocked(0.05)
+        assert store.max_offset == old.end
+    await settled(lambda: store.max_offset == old.entries[5].phy_offset)
+    await settled(lambda: not store.flags.why_not_appendable)
+    store._release()
 
 
 async def test_a_masters_log_is_not_cut(tmp_path, old, slave_directory):
