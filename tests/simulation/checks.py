@@ -259,15 +259,16 @@ def _check_reason(world: "World", slave: "Member") -> None:
     assert master_store is not None
     differs = holder.end > len(now) or not holder.is_of_present
     below = bool(holder.end) and holder.end < master_store.min_offset
+    # Nobody gets past what the master lost in the middle of its log, and who has that sees that the master has not.
     hurt = any(low <= holder.end for low, _ in damaged(world.members["m"]))
-    truths = {"ahead": differs, "diverged": differs, "below min": below, "stalled": hurt}
+    truths = {"ahead": differs, "diverged": differs or hurt, "below min": below, "stalled": hurt}
     if not truths.get(state.state, False):
         raise Violation(
             f"{slave.name} ends at {holder.end}, the master has {master_store.min_offset}..{len(now)}, "
             f"{_nature(world, slave)}, and says {state.state}, {state.last_error}"
         )
     nothing_shared = state.finding is not None and state.finding.offset == max(holder.start, master_store.min_offset)
-    if world.plan.config.auto_resync and state.state != "stalled" and not nothing_shared:
+    if world.plan.config.auto_resync and not hurt and not nothing_shared:
         raise Violation(f"{slave.name} was to repair itself, but says {state.state}, {state.last_error}")
 
 
