@@ -116,6 +116,8 @@ class Member:
         )
         self.ha.client.connect = self._connect
         self.store.retention_floor = self.ha.lowest_needed
+        self.store.retention_wish = self.ha.absence.floor
+        self.store.retention.shortened.append(self.ha.absence.shortened)
         with trio.CancelScope() as self._scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.store.run)
