@@ -2,11 +2,14 @@
 
 import contextlib
 import os
+import random
 import shutil
+import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import FrameType
 from unittest.mock import patch
 
 import trio
@@ -17,6 +20,8 @@ from tests.simulation import determinism, disk
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import MEMBERS, Plan, draw
 from tests.simulation.world import World, collect_log
+
+CPU_SECONDS_MAX = 20.0  # A seed takes one.
 
 
 @frozen(kw_only=True)
@@ -61,10 +66,30 @@ def _scratch_directory() -> Iterator[None]:
         shutil.rmtree(directory)
 
 
+class _StuckError(BaseException):
+    pass
+
+
+@contextmanager
+def _limited() -> Iterator[list[str]]:
+    """End what takes CPU_SECONDS_MAX; the list gets where it was."""
+    stuck: list[str] = []
+
+    def give_up(_signal: int, frame: FrameType | None) -> None:
+        stuck.append("".join(traceback.format_stack(frame)[-12:]))
+        raise _StuckError
+
+    before = signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS_MAX)
+    try:
+        yield stuck
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManager[object] | None = None) -> Outcome:
     """Run one seed; `hole` is a fault that is put into the product for it."""
-    import random
-
     plan = plan or draw(seed)
     ends: list[float] = []
     with _scratch_directory(), contextlib.ExitStack() as stack:
@@ -83,10 +108,12 @@ def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManage
                 ends.append(trio.current_time())
 
         try:
-            with disk.bounds(disks):
+            with disk.bounds(disks), _limited() as stuck:
                 determinism.run(main, seed)
         except Violation as found:
             violation = str(found)
+        except (trio.TrioInternalError, _StuckError):
+            violation = f"it spins, in\n{stuck[0]}"
         except BaseExceptionGroup as group:
             violation = "the simulation itself failed: " + "".join(traceback.format_exception(group))
     return Outcome(

@@ -40,7 +40,7 @@ async def receive(transport: StreamTransport, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("piece_max", [1, 7, 1 << 16])
-async def test_bytes_arrive_in_order_whatever_the_pieces(network, nursery, piece_max):
+async def test_bytes_arrive_in_order_whatever_the_pieces(autojump_clock, network, nursery, piece_max):
     ours, theirs = await connect(network, nursery)
     network.link(A, B).change(piece_max=piece_max)
     data = random.Random(2).randbytes(3000)
@@ -48,7 +48,9 @@ async def test_bytes_arrive_in_order_whatever_the_pieces(network, nursery, piece
     assert await receive(theirs, len(data)) == data
 
 
-async def test_a_way_that_is_cut_delivers_nothing_until_it_is_whole_and_the_other_way_works(network, nursery):
+async def test_a_way_that_is_cut_delivers_nothing_until_it_is_whole_and_the_other_way_works(
+    autojump_clock, network, nursery
+):
     ours, theirs = await connect(network, nursery)
     network.link(A, B).change(cut=True)
     await ours.send(b"there")
@@ -61,7 +63,7 @@ async def test_a_way_that_is_cut_delivers_nothing_until_it_is_whole_and_the_othe
     assert await receive(theirs, 5) == b"there"
 
 
-async def test_one_bit_flips(network, nursery):
+async def test_one_bit_flips(autojump_clock, network, nursery):
     ours, theirs = await connect(network, nursery)
     network.link(A, B).change(flips=1)
     await ours.send(bytes(100))
@@ -69,7 +71,7 @@ async def test_one_bit_flips(network, nursery):
     assert sum(byte.bit_count() for byte in data) == 1 == network.flipped
 
 
-async def test_a_reset_in_a_frame_lets_so_many_bytes_through(network, nursery):
+async def test_a_reset_in_a_frame_lets_so_many_bytes_through(autojump_clock, network, nursery):
     ours, theirs = await connect(network, nursery)
     network.link(A, B).change(resets_after=30)
     await ours.send(bytes(100))
@@ -80,7 +82,7 @@ async def test_a_reset_in_a_frame_lets_so_many_bytes_through(network, nursery):
         await receive(theirs, 100)
 
 
-async def test_who_lost_power_says_nothing_and_who_closed_is_heard(network, nursery):
+async def test_who_lost_power_says_nothing_and_who_closed_is_heard(autojump_clock, network, nursery):
     ours, theirs = await connect(network, nursery)
     network.mute(A)
     await ours.aclose()
@@ -94,7 +96,7 @@ async def test_who_lost_power_says_nothing_and_who_closed_is_heard(network, nurs
     assert await receive(theirs, 4) == b"bye"
 
 
-async def test_half_of_a_connection_is_lost_and_the_other_end_hears_nothing(network, nursery):
+async def test_half_of_a_connection_is_lost_and_the_other_end_hears_nothing(autojump_clock, network, nursery):
     ours, theirs = await connect(network, nursery)
     network.reset_half(A)
     with pytest.raises(HAConnectionLostError):
@@ -104,6 +106,6 @@ async def test_half_of_a_connection_is_lost_and_the_other_end_hears_nothing(netw
     assert nothing.cancelled_caught
 
 
-async def test_nobody_listens_there(network):
+async def test_nobody_listens_there(autojump_clock, network):
     with pytest.raises(HAConnectionLostError, match="refused"):
         await network.connect(A, PORT)
