@@ -3,7 +3,9 @@ leaves, and what time it is, it answers.
 
 The model: the name server knows the slaves of this broker group by address. A connection counts when its IP is one of
 theirs, and at most as many count for one IP as slaves are registered with it, the newest first: a slave that comes
-back replaces the connection it lost, and a stranger can never add a voice. RocketMQ counts whoever connects, and keeps
+back replaces the connection it lost, and a stranger can never add a voice. Where an IP has several slaves, a connection
+is doubted from the moment another one of its IP joins, for it may be what that slave has left behind: it is no voice of
+its own until it acknowledges bytes that were written later. RocketMQ counts whoever connects, and keeps
 the highest report for ever. Sources: HAService.push2SlaveMaxOffset, connectionCount (RocketMQ 4.9.8), DefaultHAService
 .isInSyncSlave, AutoSwitchHAService.maybeExpandInSyncStateSet (5.3.3).
 
@@ -20,6 +22,7 @@ from collections.abc import Collection, Hashable
 from attrs import define, field, frozen
 
 SUSPEND_AFTER = 3  # Deadlines missed in a row.
+NO_DOUBT = -1
 
 
 @frozen(kw_only=True)
@@ -60,6 +63,7 @@ class _Seat:
     level_at: float = -math.inf  # When it held the whole log.
     mark: int = 0  # Where the log ended at marked_at.
     marked_at: float = 0.0
+    doubted_until: int = NO_DOUBT  # Where the log ended when another one of its IP joined.
 
 
 @define(eq=False)
@@ -73,6 +77,7 @@ class InSync:
     acks: list[int] = field(factory=list, init=False)  # Of those that count, lowest first.
     waited: list[int] = field(factory=list, init=False)  # Without the suspended ones; if there are none, the same list.
     _suspended_ips: set[str] = field(factory=set, init=False)  # Of slaves that left so.
+    _has_doubts: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.waited = self.acks
@@ -121,13 +126,21 @@ class InSync:
             _make_level(seat, now)
         seat.suspended = seat.awaited and ip in self._suspended_ips
         self._suspended_ips.discard(ip)
+        for other in self._seats.values():
+            if other.ip == ip:
+                other.doubted_until = end
         self._seats[key] = seat
         self._recount()
 
     def acknowledge(self, key: Hashable, offset: int) -> bool:
         """Note a report of a connection that joined; True when it got level that was not since it joined or was suspended."""
         seat = self._seats[key]
-        if seat.counted:
+        if self._has_doubts:
+            seat.ack_offset = offset
+            if offset > seat.doubted_until:
+                seat.doubted_until = NO_DOUBT
+            self._recount()
+        elif seat.counted:
             acks = self.acks
             if len(acks) == 1:  # The usual case.
                 acks[0] = offset
@@ -247,14 +260,21 @@ class InSync:
 
     def _recount(self) -> None:
         free = Counter(self._entries)
-        for seat in reversed(self._seats.values()):
+        newest_first = list(self._seats.values())[::-1]
+        newest_first.sort(key=lambda seat: seat.doubted_until != NO_DOUBT)
+        for seat in newest_first:
             seat.counted = free[seat.ip] > 0
             free[seat.ip] -= seat.counted
-        self.acks = sorted(seat.ack_offset for seat in self._seats.values() if seat.counted)
+        counted = [seat for seat in self._seats.values() if seat.counted]
+        doubted = [seat.ack_offset for seat in counted if seat.doubted_until != NO_DOUBT]
+        self._has_doubts = bool(doubted)
+        self.acks = sorted(seat.ack_offset for seat in counted if seat.doubted_until == NO_DOUBT)
         self.waited = self.acks
-        if any(seat.suspended for seat in self._seats.values()):
-            voices = (seat for seat in self._seats.values() if seat.counted and not seat.suspended)
-            self.waited = sorted(seat.ack_offset for seat in voices)
+        if doubted or any(seat.suspended for seat in self._seats.values()):
+            self.waited = sorted(seat.ack_offset for seat in counted if not seat.suspended)
+        if doubted:  # Somebody holds what a doubted one has acknowledged; it may be one who is counted already.
+            self.acks[-1:] = [max(*self.acks[-1:], *doubted)] if self.acks else [max(doubted)]
+            self.acks[:0] = [0] * (len(counted) - len(self.acks))
 
 
 def _make_level(seat: _Seat, at: float) -> None:

@@ -44,6 +44,36 @@ def test_two_slaves_on_one_machine_are_two_entries():
     assert all(slave.admitted for slave in table.slaves().values())
 
 
+def test_what_one_slave_left_behind_is_no_second_voice():
+    """Two slaves on one machine: one of them comes back while its old connection still stands, the other one holds nothing."""
+    table = in_sync("10.0.0.1", "10.0.0.1")
+    table.join("other", "10.0.0.1:1", "10.0.0.1", 0, end=0)
+    table.join("old", "10.0.0.1:2", "10.0.0.1", 0, end=0)
+    table.acknowledge("old", 5000)
+    table.join("new", "10.0.0.1:3", "10.0.0.1", 5000, end=5000)
+    assert (table.held_by(1), table.held_by(2)) == (5000, 0)
+    assert table.reach(2) > 5000, "a message may wait for two: the second is there, or comes"
+    table.acknowledge("new", 6000)
+    assert (table.held_by(1), table.held_by(2)) == (6000, 0)
+    table.acknowledge("other", 5500)
+    assert (table.held_by(1), table.held_by(2)) == (6000, 5500), "what came later reached another one"
+    table.leave("old")
+    assert (table.held_by(1), table.held_by(2)) == (6000, 5500)
+
+
+def test_two_slaves_on_one_machine_are_two_voices_once_both_acknowledge_something_new():
+    table = in_sync("10.0.0.1", "10.0.0.1", "10.0.0.2")
+    table.join("a", "10.0.0.1:1", "10.0.0.1", 0, end=100)
+    table.acknowledge("a", 100)
+    table.join("b", "10.0.0.1:2", "10.0.0.1", 100, end=100)
+    table.join("c", "10.0.0.2:1", "10.0.0.2", 40, end=100)
+    assert [table.held_by(n) for n in (1, 2, 3)] == [100, 40, 0]
+    table.acknowledge("a", 100)
+    assert [table.held_by(n) for n in (1, 2, 3)] == [100, 40, 0], "that says nothing new"
+    table.acknowledge("a", 101)
+    assert [table.held_by(n) for n in (1, 2, 3)] == [101, 100, 40]
+
+
 def test_membership_changes_while_connected():
     table = in_sync()
     table.join("slave", "10.0.0.1:1", "10.0.0.1", 700)
