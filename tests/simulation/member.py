@@ -133,7 +133,7 @@ class Member:
             finally:
                 del self._threads[scope]
             return result
-        await trio.sleep_forever()
+        raise MachineDied  # Not a cancellation: the product shields some of its threads from those.
 
     def _delay(self) -> float:
         slow = self.slow_delay if trio.current_time() < self.slow_until else 0.0
