@@ -268,7 +268,10 @@ def _check_reason(world: "World", slave: "Member") -> None:
             f"{_nature(world, slave)}, and says {state.state}, {state.last_error}"
         )
     nothing_shared = state.finding is not None and state.finding.offset == max(holder.start, master_store.min_offset)
-    if world.plan.config.auto_resync and not hurt and not nothing_shared:
+    again = (
+        holder.tainted and world.network.flipped > 1
+    )  # What was repaired came in damaged again: it leaves that to people.
+    if world.plan.config.auto_resync and not (hurt or nothing_shared or again):
         raise Violation(f"{slave.name} was to repair itself, but says {state.state}, {state.last_error}")
 
 
@@ -298,8 +301,8 @@ def _check_readable(world: "World") -> None:
     for member in world.members.values():
         store = member.store
         assert store is not None
-        if not member.is_master and member.name in unequal(world):
-            continue
+        if member.holder is not None and (member.name in unequal(world) or not member.holder.is_of_present):
+            continue  # Or a bit had flipped in what its master has deleted since.
         for message in world.ledger.messages:
             if not message.acked or message.life < 0 or message.phy_offset < store.min_offset:
                 continue

@@ -100,6 +100,7 @@ def _seeds(text: str) -> range:
 
 def _work() -> None:
     gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
     for line in sys.stdin:
         seed, _, hole = line.strip().partition(" ")
         outcome = run_seed(int(seed), hole=HOLES[hole]() if hole else None)
