@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 import click
-from attrs import define
+from attrs import define, field
 
 from tests.simulation.holes import HOLES
 from tests.simulation.plan import draw
@@ -35,46 +35,61 @@ class Job:
     hole: str = ""
 
 
-@contextmanager
-def workers(count: int = 2) -> Iterator["list[subprocess.Popen[str]]"]:
+@define(eq=False)
+class Pool:
     """Processes that take jobs, one to a line, and answer each with a line of JSON. Strings hash alike in all of them."""
-    env = {**os.environ, "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", "tests.simulation.run", "--worker"]
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-    started = [subprocess.Popen(command, cwd=ROOT, env=env, **pipes) for _ in range(count)]
-    try:
-        yield started
-    finally:
-        for worker in started:
-            worker.kill()
-            worker.communicate()
+
+    workers: list["subprocess.Popen[str]"] = field(factory=list)
+
+    @classmethod
+    @contextmanager
+    def open(cls, processes: int = 2) -> Iterator["Pool"]:
+        """Start the processes, and end them."""
+        env = {**os.environ, "PYTHONHASHSEED": "0"}
+        command = [sys.executable, "-m", "tests.simulation.run", "--worker"]
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+        pool = cls([subprocess.Popen(command, cwd=ROOT, env=env, **pipes) for _ in range(processes)])
+        try:
+            yield pool
+        finally:
+            for worker in pool.workers:
+                worker.kill()
+                worker.communicate()
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+        """The outcomes, as they come. Who wants no more closes the generator."""
+        left, busy = iter(jobs), selectors.DefaultSelector()
+        try:
+            for worker in self.workers:
+                _give(worker, left, busy)
+            while busy.get_map():
+                for key, _ in busy.select():
+                    outcome = _take(key.data, busy)
+                    _give(key.data, left, busy)
+                    yield outcome
+        finally:
+            for key in list(busy.get_map().values()):  # What is under way would be taken for an answer to the next one.
+                _take(key.data, busy)
+            busy.close()
 
 
-def run_jobs(jobs: Iterable[Job], *, processes: int = 2) -> Iterator[dict[str, Any]]:
-    """The outcomes, as they come."""
-    with workers(processes) as started, selectors.DefaultSelector() as ready:
-        left = iter(jobs)
-        for worker in started:
-            _give(worker, left, ready)
-        while ready.get_map():
-            for key, _ in ready.select():
-                worker = key.data
-                line = worker.stdout.readline()
-                if not line:
-                    raise RuntimeError(f"a worker ended with {worker.wait()}")
-                ready.unregister(worker.stdout)
-                _give(worker, left, ready)
-                yield json.loads(line)
-
-
-def _give(worker: "subprocess.Popen[str]", jobs: Iterator[Job], ready: selectors.BaseSelector) -> None:
+def _give(worker: "subprocess.Popen[str]", jobs: Iterator[Job], busy: selectors.BaseSelector) -> None:
     job = next(jobs, None)
     if job is not None:
         assert worker.stdin is not None
         assert worker.stdout is not None
         worker.stdin.write(f"{job.seed} {job.hole}\n")
         worker.stdin.flush()
-        ready.register(worker.stdout, selectors.EVENT_READ, worker)
+        busy.register(worker.stdout, selectors.EVENT_READ, worker)
+
+
+def _take(worker: "subprocess.Popen[str]", busy: selectors.BaseSelector) -> dict[str, Any]:
+    assert worker.stdout is not None
+    line = worker.stdout.readline()
+    if not line:
+        raise RuntimeError(f"a worker ended with {worker.wait()}")
+    busy.unregister(worker.stdout)
+    return dict(json.loads(line))
 
 
 def described(outcome: dict[str, Any]) -> str:
@@ -140,16 +155,10 @@ def main(
     due = itertools.takewhile(lambda _: time.monotonic() < until, numbers)
     totals: dict[str, Any] = {"seeds": 0, "violations": [], **dict.fromkeys(_TOTALS, 0)}
     last = wanted.start
-    for outcome in run_jobs((Job(number, hole or "") for number in due), processes=jobs):
-        totals["seeds"] += 1
-        last = max(last, outcome["seed"])
-        for name in _TOTALS:
-            totals[name] += outcome[name]
-        if outcome["violation"]:
-            totals["violations"].append(outcome["seed"])
-            click.echo(described(outcome))
-        elif totals["seeds"] % 50 == 0:
-            click.echo(f"{totals['seeds']} seeds, {time.monotonic() - began:.0f} s")
+    with Pool.open(jobs) as pool:
+        for outcome in pool.run(Job(number, hole or "") for number in due):
+            last = max(last, outcome["seed"])
+            _count(outcome, totals, time.monotonic() - began)
     totals["virtual_seconds"] = round(totals["virtual_seconds"])
     totals["seconds"] = round(time.monotonic() - began, 1)
     click.echo(f"{totals['seeds']} seeds: " + ", ".join(f"{totals[name]} {name}" for name in _TOTALS))
@@ -157,6 +166,17 @@ def main(
         _add_result(results, f"{wanted.start}..{last + 1}", totals)
     if totals["violations"]:
         raise click.ClickException(f"{len(totals['violations'])} seeds failed: {totals['violations']}")
+
+
+def _count(outcome: dict[str, Any], totals: dict[str, Any], seconds: float) -> None:
+    totals["seeds"] += 1
+    for name in _TOTALS:
+        totals[name] += outcome[name]
+    if outcome["violation"]:
+        totals["violations"].append(outcome["seed"])
+        click.echo(described(outcome))
+    elif totals["seeds"] % 50 == 0:
+        click.echo(f"{totals['seeds']} seeds, {seconds:.0f} s")
 
 
 def _one(seed: int, hole: str) -> None:

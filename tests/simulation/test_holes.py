@@ -6,13 +6,14 @@ Only seeds whose plan can bring a fault out are tried. The one that catches it p
 import itertools
 import re
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from attrs import field, frozen
 
 from tests.simulation.holes import HOLES
 from tests.simulation.plan import Plan, draw
-from tests.simulation.run import Job, described, run_jobs
+from tests.simulation.run import Job, described
 
 TRIES = 16
 
@@ -94,14 +95,15 @@ def test_each_fault_has_its_catch():
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("hole", CATCHES)
-def test_a_fault_is_caught_and_its_seed_passes_without(hole):
+def test_a_fault_is_caught_and_its_seed_passes_without(pool, hole):
     catch, caught, others = CATCHES[hole], None, []
     seeds = itertools.islice((seed for seed in itertools.count() if catch.fits(draw(seed))), TRIES)
-    for outcome in run_jobs(Job(seed, hole) for seed in seeds):
-        if re.search(catch.words, outcome["violation"]):
-            caught = outcome
-            break
-        others.append(outcome["violation"])
+    with closing(pool.run(Job(seed, hole) for seed in seeds)) as outcomes:
+        for outcome in outcomes:
+            if re.search(catch.words, outcome["violation"]):
+                caught = outcome
+                break
+            others.append(outcome["violation"])
     assert caught is not None, others
-    (without,) = run_jobs([Job(caught["seed"])], processes=1)
+    (without,) = pool.run([Job(caught["seed"])])
     assert not without["violation"], described(without)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.simulation.run import Job, described, run_jobs
+from tests.simulation.run import Job, described
 
 SEEDS, CHUNK = 500, 50
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_seeds(first):
-    failed = [each for each in run_jobs(map(Job, range(first, first + CHUNK))) if each["violation"]]
+def test_seeds(pool, first):
+    failed = [each for each in pool.run(map(Job, range(first, first + CHUNK))) if each["violation"]]
     if failed:
         pytest.fail("\n\n".join(map(described, failed)), pytrace=False)
