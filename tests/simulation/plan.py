@@ -146,7 +146,7 @@ def _event(rng: random.Random, at: float, kind: str, config: Config) -> Event:
         case "slow link":
             return Event(at, kind, one(*SLAVES), {"delay": round(rng.uniform(0.01, 1.5), 3), "lasts": lasts})
         case "tiny pieces":
-            return Event(at, kind, one(*SLAVES), {"size": rng.choice((1, 3, 13, 100)), "lasts": min(lasts, 6)})
+            return Event(at, kind, one(*SLAVES), {"size": rng.choice((1, 3, 13, 100)), "lasts": min(lasts, 1.5)})
         case "flip":
             # Reports carry no checksum: a bit of theirs that flips cannot be noticed, and somebody would be told a lie.
             back = rng.random() < 0.3 and not config.synchronous
