@@ -16,12 +16,13 @@ import trio
 from attrs import define, field, frozen
 
 import ha.service
+from tests.conftest import task_stacks
 from tests.simulation import determinism, disk
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import MEMBERS, Plan, draw
 from tests.simulation.world import World, collect_log
 
-CPU_SECONDS_MAX = 20.0  # A seed takes one.
+CPU_SECONDS_MAX, SECONDS_MAX = 20.0, 120.0  # A seed takes half a second.
 
 
 @frozen(kw_only=True)
@@ -72,20 +73,28 @@ class _StuckError(BaseException):
 
 @contextmanager
 def _limited() -> Iterator[list[str]]:
-    """End what takes CPU_SECONDS_MAX; the list gets where it was."""
+    """End what takes CPU_SECONDS_MAX, or SECONDS_MAX although it has nothing to do; the list gets where it was."""
     stuck: list[str] = []
 
     def give_up(_signal: int, frame: FrameType | None) -> None:
-        stuck.append("".join(traceback.format_stack(frame)[-12:]))
+        stack = "".join(traceback.format_stack(frame)[-12:])
+        tasks = "".join(task_stacks(trio.lowlevel.current_root_task()))
+        stuck.append(f"{stack}\n{tasks}")
         raise _StuckError
 
-    before = signal.signal(signal.SIGVTALRM, give_up)
-    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS_MAX)
+    timers = {
+        signal.SIGVTALRM: (signal.ITIMER_VIRTUAL, CPU_SECONDS_MAX),
+        signal.SIGALRM: (signal.ITIMER_REAL, SECONDS_MAX),
+    }
+    before = {number: signal.signal(number, give_up) for number in timers}
+    for timer, seconds in timers.values():
+        signal.setitimer(timer, seconds)
     try:
         yield stuck
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        for number, (timer, _) in timers.items():
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
 
 
 def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManager[object] | None = None) -> Outcome:
@@ -113,7 +122,7 @@ def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManage
         except Violation as found:
             violation = str(found)
         except (trio.TrioInternalError, _StuckError):
-            violation = f"it spins, in\n{stuck[0]}"
+            violation = f"it spins, or waits for ever, in\n{stuck[0]}"
         except BaseExceptionGroup as group:
             violation = "the simulation itself failed: " + "".join(traceback.format_exception(group))
     return Outcome(
