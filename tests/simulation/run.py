@@ -24,6 +24,7 @@ from tests.simulation.simulate import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES_SHOWN = 70
+SILENCE_SECONDS_MAX = 150.0  # A seed gives up before.
 _TOTALS = ("events", "messages", "acked", "refused", "virtual_seconds")
 
 
@@ -63,13 +64,18 @@ class Pool:
             for worker in self.workers:
                 _give(worker, left, busy)
             while busy.get_map():
-                for key, _ in busy.select():
+                ready = busy.select(SILENCE_SECONDS_MAX)
+                if not ready:
+                    raise RuntimeError(f"no worker has said anything for {SILENCE_SECONDS_MAX:.0f} s")
+                for key, _ in ready:
                     outcome = _take(key.data, busy)
                     _give(key.data, left, busy)
                     yield outcome
-        finally:
-            for key in list(busy.get_map().values()):  # What is under way would be taken for an answer to the next one.
+        except GeneratorExit:  # What is under way would be taken for an answer to the next job.
+            for key in list(busy.get_map().values()):
                 _take(key.data, busy)
+            raise
+        finally:
             busy.close()
 
 
