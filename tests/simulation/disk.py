@@ -1,7 +1,6 @@
 """A disk that keeps only what was flushed: the files lie in real directories, and beside them it is known what is durable.
 
-Below `bounds()` the calls that change files go through here when they concern a machine's directory; all others pass by.
-A machine's directory is its name, relative to the working directory.
+Calls that change files come from os_calls.py. A machine's directory is its name, relative to the working directory.
 
     content   durable as it was at the last fsync or fdatasync of the file that succeeded; what came later survives a power
               cut sector by sector, by seed. Space that was taken for a new file is zero, and there when its name is.
@@ -17,23 +16,20 @@ import errno
 import io
 import os
 import random
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
-from unittest.mock import patch
+from collections.abc import Callable
 
 from attrs import define, field
 
 from tests.simulation import determinism
 
-_REAL = {
+REAL = {
     name: getattr(os, name)
     for name in (
         "open", "close", "dup", "link", "unlink", "remove", "rename", "replace", "mkdir", "rmdir", "ftruncate",
         "posix_fallocate", "pwrite", "write", "fsync", "fdatasync",
     )
 }  # fmt: skip
-_REAL_IO_OPEN = io.open
+REAL_IO_OPEN = io.open
 
 
 class MachineDied(BaseException):
@@ -41,7 +37,7 @@ class MachineDied(BaseException):
 
 
 def _content(path: str) -> bytes:
-    with _REAL_IO_OPEN(path, "rb") as file:
+    with REAL_IO_OPEN(path, "rb") as file:
         return bytes(file.read())
 
 
@@ -95,7 +91,7 @@ class Disk:
     fds: dict[int, str] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        _REAL["mkdir"](self.root)
+        REAL["mkdir"](self.root)
         self.names[self.root] = 0
 
     # Death
@@ -117,10 +113,10 @@ class Disk:
     def release(self) -> None:
         """Close what the dead had open, as the kernel does."""
         for fd in self.fds:
-            _owners.pop(fd, None)
+            owners.pop(fd, None)
             with open(os.devnull, "rb") as nothing:  # The number stays taken: objects of the dead may close it yet.
                 os.dup2(nothing.fileno(), fd, inheritable=False)
-            _zombies.add(fd)
+            zombies.add(fd)
         self.fds.clear()
 
     def reboot(self) -> None:
@@ -188,16 +184,16 @@ class Disk:
     def _remake(self, directories: list[str], files: dict[str, bytes], times: dict[str, int]) -> None:
         for path in sorted(self._live(), key=len, reverse=True):
             if os.path.isdir(path):
-                _REAL["rmdir"](path)
+                REAL["rmdir"](path)
             else:
-                _REAL["unlink"](path)
+                REAL["unlink"](path)
         self.names = {}
         self.durable.clear()
         self.lost.clear()
         self.ghosts.clear()
         self.journal.clear()
         for path in sorted(directories):
-            _REAL["mkdir"](path)
+            REAL["mkdir"](path)
             self.names[path] = 0
         for path, data in files.items():
             self._rewrite(path, data)
@@ -207,12 +203,12 @@ class Disk:
                 os.utime(path, ns=(times[path], times[path]))
 
     def _rewrite(self, path: str, data: bytes) -> None:
-        fd = _REAL["open"](path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = REAL["open"](path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            _REAL["pwrite"](fd, data, 0)
+            REAL["pwrite"](fd, data, 0)
             stamp(fd)
         finally:
-            _REAL["close"](fd)
+            REAL["close"](fd)
 
     def _live(self) -> dict[str, int]:
         """All paths that there are now, with their inodes."""
@@ -300,200 +296,17 @@ class Disk:
 
 
 _stamps = iter(range(0))
-_owners: dict[int, Disk] = {}  # By descriptor.
-_zombies: set[int] = set()  # Descriptors of the dead.
+owners: dict[int, Disk] = {}  # By descriptor.
+zombies: set[int] = set()  # Descriptors of the dead.
+
+
+def begin_stamps() -> None:
+    """Let the first file have the first time."""
+    global _stamps
+    _stamps = iter(range(1 << 62))
 
 
 def stamp(fd: int) -> None:
     """Set a file's time of change: virtual, and never the same twice."""
     ns = int(determinism.wall() * 1000) * 1_000_000 + next(_stamps) % 1_000_000
     os.utime(fd, ns=(ns, ns))
-
-
-@contextmanager
-def bounds(disks: dict[str, Disk]) -> Iterator[None]:
-    """Let calls of `os` and io.open() that concern these disks, by the name of their directory, go through them."""
-    global _stamps
-    _stamps = iter(range(1 << 62))
-    _owners.clear()
-    with ExitStack() as stack:
-        calls = _Calls(disks)
-        for name in _REAL:
-            stack.enter_context(patch.object(os, name, getattr(calls, name)))
-        stack.enter_context(patch.object(io, "open", calls.io_open))
-        try:
-            yield
-        finally:
-            for disk in disks.values():
-                disk.release()
-            calls.over = True  # Finalizers of what was left over hold on to it for ever: it must hold nothing itself.
-            calls.disks = {}
-            calls.by_inode.clear()
-            for fd in _zombies:
-                _REAL["close"](fd)
-            _zombies.clear()
-
-
-@define(eq=False)
-class _Calls:
-    """Stand-ins for functions of `os`, with their names."""
-
-    disks: dict[str, Disk]
-    by_inode: dict[int, Disk] = field(factory=dict)  # Of files that were opened by io.open().
-    over: bool = False  # What calls now is an object that was left over.
-
-    def _disk(self, path: Any) -> Disk | None:
-        text = os.fspath(path) if not isinstance(path, int) else ""
-        return self.disks.get(text.split("/", 1)[0]) if isinstance(text, str) else None
-
-    def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        disk = self._disk(path)
-        if disk is None:
-            return int(_REAL["open"](path, flags, mode, dir_fd=dir_fd))
-        makes = bool(flags & os.O_CREAT) and not os.path.exists(path)
-        if makes or flags & os.O_TRUNC:
-            disk.step()
-        elif disk.dead:
-            raise MachineDied
-        fd = int(_REAL["open"](path, flags, mode))
-        disk.fds[fd] = os.fspath(path) if flags & os.O_TMPFILE != os.O_TMPFILE else ""
-        _owners[fd] = disk
-        if makes:
-            disk.added(os.fspath(path), os.fstat(fd).st_ino)
-            stamp(fd)
-        return fd
-
-    def io_open(self, file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-        disk = self._disk(file)
-        if disk is None:
-            return _REAL_IO_OPEN(file, mode, *arguments, **options)
-        makes = any(letter in mode for letter in "wxa") and not os.path.exists(file)
-        if makes or "w" in mode:
-            disk.step()
-        elif disk.dead:
-            raise MachineDied
-        opened = _REAL_IO_OPEN(file, mode, *arguments, **options)
-        if makes:
-            disk.added(os.fspath(file), os.fstat(opened.fileno()).st_ino)
-        self.by_inode[os.fstat(opened.fileno()).st_ino] = disk
-        return opened
-
-    def close(self, fd: int) -> None:
-        if self.over:
-            return
-        _zombies.discard(fd)
-        disk = _owners.pop(fd, None)
-        if disk is not None:
-            disk.fds.pop(fd, None)
-        _REAL["close"](fd)
-
-    def dup(self, fd: int) -> int:
-        new = int(_REAL["dup"](fd))
-        if fd in _owners:
-            disk = _owners[new] = _owners[fd]
-            disk.fds[new] = disk.fds.get(fd, "")
-        return new
-
-    def link(self, src: Any, dst: Any, *, dst_dir_fd: int | None = None, **options: Any) -> None:
-        target = f"{_owners[dst_dir_fd].fds[dst_dir_fd]}/{dst}" if dst_dir_fd in _owners else dst
-        disk = self._disk(target)
-        if disk is not None:
-            disk.step()
-        _REAL["link"](src, dst, dst_dir_fd=dst_dir_fd, **options)
-        if disk is not None:
-            disk.added(os.fspath(target), os.stat(target).st_ino)
-
-    def unlink(self, path: Any, **options: Any) -> None:
-        disk = self._disk(path)
-        if disk is not None:
-            disk.step()
-            disk.keep_ghost(os.fspath(path))
-        _REAL["unlink"](path, **options)
-        if disk is not None:
-            disk.journal.append(Change(removes=os.fspath(path)))
-
-    remove = unlink
-
-    def rename(self, src: Any, dst: Any, **options: Any) -> None:
-        disk = self._disk(src)
-        if disk is not None:
-            disk.step()
-            disk.keep_ghost(os.fspath(dst))
-        _REAL["replace"](src, dst, **options)
-        if disk is not None:
-            is_directory = os.path.isdir(dst)
-            disk.added(os.fspath(dst), 0 if is_directory else os.stat(dst).st_ino, removes=os.fspath(src))
-
-    replace = rename
-
-    def mkdir(self, path: Any, mode: int = 0o777, **options: Any) -> None:
-        disk = self._disk(path)
-        if disk is not None:
-            disk.step()
-        _REAL["mkdir"](path, mode, **options)
-        if disk is not None:
-            disk.added(os.fspath(path), 0)
-
-    def rmdir(self, path: Any, **options: Any) -> None:
-        disk = self._disk(path)
-        if disk is not None:
-            disk.step()
-        _REAL["rmdir"](path, **options)
-        if disk is not None:
-            disk.journal.append(Change(removes=os.fspath(path)))
-
-    def ftruncate(self, fd: int, size: int) -> None:
-        disk = self._stepped(fd)
-        _REAL["ftruncate"](fd, size)
-        if disk is not None:
-            disk.took_space(fd, size)
-            stamp(fd)
-
-    def posix_fallocate(self, fd: int, offset: int, size: int) -> None:
-        disk = self._stepped(fd)
-        _REAL["posix_fallocate"](fd, offset, size)
-        if disk is not None:
-            disk.took_space(fd, offset + size)
-            stamp(fd)
-
-    def pwrite(self, fd: int, data: Any, offset: int) -> int:
-        disk = _owners.get(fd)
-        if disk is not None:
-            self._write(disk, lambda part: _REAL["pwrite"](fd, part, offset), data, offset)
-        written = int(_REAL["pwrite"](fd, data, offset))
-        if disk is not None:
-            stamp(fd)
-        return written
-
-    def write(self, fd: int, data: Any) -> int:
-        disk = self._stepped(fd)
-        written = int(_REAL["write"](fd, data))
-        if disk is not None:
-            stamp(fd)
-        return written
-
-    def _write(self, disk: Disk, write: Callable[[Any], int], data: Any, offset: int) -> None:
-        """A machine that dies in the middle may have written part of it, up to the end of a page."""
-        was_dead = disk.dead
-        try:
-            disk.step()
-        except MachineDied:
-            if not was_dead and disk.rng.random() < 0.5:
-                end = offset + disk.rng.randint(0, len(data))
-                write(memoryview(data)[: max(0, end - end % disk.sector - offset)])
-            raise
-
-    def _stepped(self, fd: int) -> Disk | None:
-        disk = _owners.get(fd)
-        if disk is not None:
-            disk.step()
-        return disk
-
-    def fsync(self, fd: int) -> None:
-        disk = _owners.get(fd) or self.by_inode.get(os.fstat(fd).st_ino)
-        if disk is None:
-            _REAL["fsync"](fd)
-        else:
-            disk.sync(fd)
-
-    fdatasync = fsync

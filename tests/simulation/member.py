@@ -3,22 +3,18 @@
 import os
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import trio
 from attrs import define, field
 
 from cluster.broker.members import RegisteredSlaves
-from ha.config import AckMode, HAConfig
 from ha.service import HAService
-from store.config import BrokerRole, FlushDiskType, StoreConfig
 from store.message_store import MessageStore
-from tests.simulation.determinism import machine_of_task, wall
+from tests.simulation.determinism import machine_of_task
 from tests.simulation.disk import Disk, MachineDied
 from tests.simulation.ledger import Holder, common
-from tests.simulation.peer import SimPeer
+from tests.simulation.parts import make_ha, make_store
 from tests.simulation.plan import Config
 from tests.simulation.producer import Producer
 
@@ -60,9 +56,9 @@ class Member:
     _scope: trio.CancelScope = field(factory=trio.CancelScope)
     _threads: dict[trio.CancelScope, None] = field(factory=dict)
     _stop: trio.Event = field(factory=trio.Event)
-    _ask: trio.Event = field(factory=trio.Event)
+    ask: trio.Event = field(factory=trio.Event)
     revive: trio.Event = field(factory=trio.Event)
-    _slaves: RegisteredSlaves = field(factory=RegisteredSlaves)
+    slaves: RegisteredSlaves = field(factory=RegisteredSlaves)
     _noted: int = 0  # The log's end, as the ledger has it.
     _failed_syncs: int = 0  # Before this life.
 
@@ -149,7 +145,7 @@ class Member:
             await self._lie_dead()
 
     async def _live(self) -> None:
-        self._stop, self._ask = trio.Event(), trio.Event()
+        self._stop, self.ask = trio.Event(), trio.Event()
         self._threads.clear()
         self._failed_syncs = self.disk.failed_syncs
         self.starts += 1
@@ -187,10 +183,10 @@ class Member:
         self.power_is_cut, self.down_for = False, 0.05
 
     async def _serve(self) -> None:
-        self.store = store = self._make_store()
+        self.store = store = make_store(self)
         self._load(store)
         self._came_back(store)
-        self.ha = ha = self._make_ha(store)
+        self.ha = ha = make_ha(self, store)
         async with trio.open_nursery() as nursery:
             await nursery.start(store.run)
             await nursery.start(ha.run)
@@ -220,50 +216,7 @@ class Member:
         assert self.ha is not None
         await self.ha.serve(transport, address, ip)
 
-    def _make_store(self) -> MessageStore:
-        role = BrokerRole.SLAVE
-        if self.is_master:
-            role = BrokerRole.SYNC_MASTER if self.config.synchronous else BrokerRole.ASYNC_MASTER
-        config = StoreConfig(
-            root=Path(self.name),
-            broker_role=role,
-            flush_disk_type=FlushDiskType.SYNC_FLUSH if self.config.sync_flush else FlushDiskType.ASYNC_FLUSH,
-            mapped_file_size_commit_log=self.config.file_size,
-            mapped_file_size_consume_queue=50 * 20,
-            max_hash_slot_num=20,
-            max_index_num=60,
-            recovery_point_bytes=3 * self.config.file_size,
-            flush_consume_queue_thorough_interval_ms=10_000,
-            flush_commit_log_thorough_interval_ms=3_000,
-            delete_when=";".join(f"{hour:02}" for hour in range(24)),
-            delete_commit_log_files_interval_ms=20,
-            scrub_interval_hours=1,
-            message_index_enable=self.config.index,
-        )
-        return MessageStore(
-            config, now_ms=lambda: int(wall() * 1000), disk_usage=lambda _: 0.5, clock=trio.current_time
-        )
-
-    def _make_ha(self, store: MessageStore) -> HAService:
-        config = HAConfig(
-            listen_port=self.port,
-            in_sync_replicas=self.config.need,
-            min_in_sync_replicas=self.config.need_min,
-            ack_mode=AckMode.flushed if self.config.ack_flushed else AckMode.written,
-            **_known(HAConfig, auto_resync=self.config.auto_resync),
-        )
-        ha = HAService(
-            store,
-            config,
-            lambda: self._slaves.answered((), trio.current_time()) if self.is_master else (),
-            lambda: self._ask.set(),
-            **_known(HAService, peer_of=lambda address: SimPeer(self.world, self.ip, address)),
-        )
-        ha.client.connect = self._connect
-        store.retention_floor = ha.lowest_needed
-        return ha
-
-    async def _connect(self, address: str) -> Any:
+    async def connect(self, address: str) -> Any:
         return await self.world.network.connect(self.ip, address)
 
     # What the ledger is told
@@ -361,14 +314,8 @@ class Member:
             with trio.move_on_after(3):
                 slaves = await self.world.name_server.slaves(self)
             if slaves is not None and self.ha is not None:
-                self.ha.members_changed(self._slaves.answered(slaves, trio.current_time()))
+                self.ha.members_changed(self.slaves.answered(slaves, trio.current_time()))
             with trio.move_on_after(5):
-                await self._ask.wait()
+                await self.ask.wait()
                 await trio.sleep(0.05)
-            self._ask = trio.Event()
-
-
-def _known(owner: Any, **options: Any) -> dict[str, Any]:
-    """Of these options those that a class has."""
-    names = {each.alias for each in attrs.fields(owner)}
-    return {name: value for name, value in options.items() if name in names}
+            self.ask = trio.Event()

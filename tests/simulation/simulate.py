@@ -19,6 +19,7 @@ import ha.service
 from tests.conftest import task_stacks
 from tests.simulation import determinism, disk
 from tests.simulation.ledger import Violation
+from tests.simulation.os_calls import bounds
 from tests.simulation.plan import MEMBERS, Plan, draw
 from tests.simulation.world import World, collect_log
 
@@ -117,7 +118,7 @@ def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManage
                 ends.append(trio.current_time())
 
         try:
-            with disk.bounds(disks), _limited() as stuck:
+            with bounds(disks), _limited() as stuck:
                 determinism.run(main, seed)
         except Violation as found:
             violation = str(found)

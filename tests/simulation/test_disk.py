@@ -10,7 +10,8 @@ import pytest
 
 from store.mapped_file import MappedFile
 from store.sync import sync_data, sync_directory
-from tests.simulation.disk import Disk, MachineDied, bounds
+from tests.simulation.disk import Disk, MachineDied
+from tests.simulation.os_calls import bounds
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import trio
 from attrs import define, field
 
 from store.commit_log import PutMessage, PutResult
-from tests.simulation import checks
+from tests.simulation import checks, final_checks
 from tests.simulation.disk import Disk
 from tests.simulation.events import happen
 from tests.simulation.ledger import Holder, Ledger, Message, Violation
@@ -217,11 +217,11 @@ class World:
         began = explained_since = trio.current_time()
         while trio.current_time() < began + HEAL_SECONDS:
             await trio.sleep(1)
-            if not checks.settled(self) or not checks.explained(self):
+            if not final_checks.settled(self) or not final_checks.explained(self):
                 explained_since = trio.current_time()
-            elif not checks.unequal(self) or trio.current_time() > explained_since + EXPLAINED_SECONDS:
+            elif not final_checks.unequal(self) or trio.current_time() > explained_since + EXPLAINED_SECONDS:
                 break
-        self._guard(lambda: checks.final(self))
+        self._guard(lambda: final_checks.final(self))
 
 
 def _worded(error: BaseException) -> str:
