@@ -6,25 +6,24 @@ What is not known is None, never 0. Offsets and sizes in bytes unless the name s
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import trio
-from attrs import evolve, frozen
+from attrs import frozen
 
-from cluster.client.api import ClientApi, QueueOffsets, addresses_of
+from cluster.client.api import ClientApi, QueueOffsets
 from cluster.client.consumer import Consumer, From, ReceivedMessage
 from cluster.client.parallel import in_parallel
 from cluster.client.producer import OutgoingMessage, Producer, SendResult
-from cluster.client.route import BrokerAddresses, MessageQueue, QueueData
+from cluster.client.route import MessageQueue, QueueData
 from cluster.cross_views import Crosscheck
 from cluster.crosscheck import crosscheck
 from cluster.explanation import Explanation, explain_member, find_member
 from cluster.facts import ClusterFacts
-from cluster.gather import gather
+from cluster.gather import ask_members, gather
 from cluster.health import Finding, Level, Limits, examine
 from cluster.live_diff import LiveDiffReport, live_diff
-from cluster.members import Member, MemberList, issues_of, member_of_runtime_info, member_of_status, with_lag
-from cluster.remoting.errors import RemotingError, RequestError
+from cluster.members import Member, MemberList, issues_of
+from cluster.remoting.errors import RemotingError
 from cluster.waiting import Condition
 
 # Topics that RocketMQ makes for itself. Source: TopicValidator, MixAll (4.9.8).
@@ -92,29 +91,8 @@ class Admin:
     async def list_members(self) -> MemberList:
         """Ask the name server who there is, then each of them how it is. Raises RemotingError without a name server."""
         groups = await self.api.cluster()
-        found = await in_parallel(partial(self._member, *each) for each in addresses_of(groups))
-        members = tuple(with_lag(found))
+        members = tuple(each.member for each in await ask_members(self.api, groups))
         return MemberList(members, tuple(issues_of(groups, members)))
-
-    async def _member(self, group: BrokerAddresses, broker_id: int, address: str) -> tuple[Member, Mapping[str, Any]]:
-        member = Member(
-            name=f"{group.broker_name}-{broker_id}",
-            cluster=group.cluster,
-            group=group.broker_name,
-            broker_id=broker_id,
-            address=address,
-            role="slave" if broker_id else "master",
-            state="unreachable",
-        )
-        try:
-            status = await self.api.member_status(address)
-            if status is not None:
-                return member_of_status(member, status), status
-            return member_of_runtime_info(member, await self.api.runtime_info(address)), {}
-        except RequestError as error:
-            return evolve(member, state="failing", reason=str(error)), {}
-        except RemotingError as error:
-            return evolve(member, reason=str(error)), {}
 
     async def watch_members(self, seconds: float, show: Callable[[MemberList], None]) -> None:
         """Show the members now and every so many seconds, for ever. Raises RemotingError when the first time fails."""

@@ -39,13 +39,21 @@ async def gather(api: ClientApi, *, thorough: bool, others: tuple[str, ...] = ()
     if groups is None:
         address, why = next(iter(views.items()), ("", "no name server is configured"))
         raise RemotingConnectError(address, str(why))
+    return ClusterFacts(
+        groups=groups, members=await ask_members(api, groups, thorough=thorough, others=others), name_servers=views
+    )
+
+
+async def ask_members(
+    api: ClientApi, groups: tuple[BrokerAddresses, ...], *, thorough: bool = False, others: tuple[str, ...] = ()
+) -> tuple[MemberFacts, ...]:
+    """What the members of these groups say of themselves, slaves with their lag; see gather()."""
     found = [_Address(each.broker_name, each.cluster, number, at) for each, number, at in addresses_of(groups)]
     known = {each.address for each in found}
     found += [_Address("", "", 0, each, is_registered=False) for each in others if each not in known]
     asked = await in_parallel(partial(_member, api, each, thorough=thorough) for each in found)
     members = with_lag([(each.member, each.status) for each in asked])
-    facts = tuple(evolve(each, member=member) for each, member in zip(asked, members, strict=True))
-    return ClusterFacts(groups=groups, members=facts, name_servers=views)
+    return tuple(evolve(each, member=member) for each, member in zip(asked, members, strict=True))
 
 
 async def _view(api: ClientApi, address: str) -> tuple[BrokerAddresses, ...] | str:

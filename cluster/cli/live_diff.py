@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cluster.cli.errors import FAILED, PARTIAL
-from cluster.cli.log_diff import difference_rows, who_is_wrong
+from cluster.cli.log_diff import SIDE_BY_SIDE, difference_rows, who_is_wrong
 from cluster.cli.render import UNKNOWN, Column, count, size, style, table
 from cluster.live_diff import LiveVerdict
 
@@ -28,11 +28,6 @@ def show_live_diff(report: "LiveDiffReport", fmt: str) -> None:
         _tsv(report)
         return
     left, right = report.left, report.right
-    columns = [
-        Column("", lambda row: row[0]),
-        Column("LEFT", lambda row: row[1], str),
-        Column("RIGHT", lambda row: row[2], str),
-    ]
     rows = [
         ("member", left.name, right.name),
         ("address", left.address, right.address),
@@ -42,7 +37,7 @@ def show_live_diff(report: "LiveDiffReport", fmt: str) -> None:
     ]
     if report.difference is not None:
         rows += difference_rows(report.difference)
-    table(columns, rows, "wide")
+    table(SIDE_BY_SIDE, rows, "wide")
     click.echo()
     for line in sentences(report):
         click.echo(line)

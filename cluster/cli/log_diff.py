@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 _FOLLOWS = {"offset_message_id", "body_base64"}
 
 
+SIDE_BY_SIDE = [
+    Column("", lambda row: row[0]),
+    Column("LEFT", lambda row: row[1], str),
+    Column("RIGHT", lambda row: row[2], str),
+]
+
+
 @contextmanager
 def open_sides(
     paths: tuple[Path, Path], logs: tuple[Path | None, Path | None], log_file_size: int | None, *, trust_digest: bool
@@ -65,11 +72,6 @@ def show_diff(report: "DiffReport", fmt: str) -> None:
         _tsv(report)
         return
     left, right = report.left, report.right
-    columns = [
-        Column("", lambda row: row[0]),
-        Column("LEFT", lambda row: row[1], str),
-        Column("RIGHT", lambda row: row[2], str),
-    ]
     rows = [
         ("store", left.root, right.root),
         ("log", *(f"{count(side.min_offset)} to {count(side.end_offset)}" for side in (left, right))),
@@ -77,7 +79,7 @@ def show_diff(report: "DiffReport", fmt: str) -> None:
     ]
     if report.difference is not None:
         rows += difference_rows(report.difference)
-    table(columns, rows, "wide")
+    table(SIDE_BY_SIDE, rows, "wide")
     click.echo()
     for line in _sentences(report):
         click.echo(line)
