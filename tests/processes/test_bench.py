@@ -1,32 +1,37 @@
-"""`scripts/bench store` in small: it measures what it should, says so, and leaves nothing behind."""
+"""`scripts/bench` in small: it measures what it should, says so, and leaves nothing behind."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.bench import ha_table, table
 from tests.bench.machine import ROOT
 from tests.bench.store_table import page
 
 
-def test_measures_the_store(tmp_path: Path) -> None:
+def measured(tmp_path: Path, *arguments: str, timeout_s: float) -> tuple[dict[str, Any], str]:
+    """Run a benchmark as a user does; its raw results, and what it printed. It leaves nothing in its scratch directory."""
     out, scratch = tmp_path / "raw.json", tmp_path / "scratch"
     scratch.mkdir()
-    command = [sys.executable, "-m", "tests.bench", "store", "--quick", "--repeats", "1", "--only", "twinlog"]
     ran = subprocess.run(
-        [*command, "--out", str(out)],
+        [sys.executable, "-m", "tests.bench", *arguments, "--out", str(out)],
         cwd=ROOT,
         env={"TMPDIR": str(scratch), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=timeout_s,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
     assert list(scratch.iterdir()) == []
-    report = json.loads(out.read_text())
-    assert all(row["measure"] in ran.stdout for row in report["results"])
+    return json.loads(out.read_text()), ran.stdout
+
+
+def test_measures_the_store(tmp_path: Path) -> None:
+    report, stdout = measured(tmp_path, "store", "--quick", "--repeats", "1", "--only", "twinlog", timeout_s=50)
+    assert all(row["measure"] in stdout for row in report["results"])
     shown = page(report, "raw.json")
     lines = [line for line in shown.splitlines() if line.startswith("|") and "---" not in line]
     assert len(lines) >= 12
@@ -45,22 +50,9 @@ def test_pages_show_the_newest_raw_results() -> None:
 
 def test_measures_replication(tmp_path: Path) -> None:
     """`scripts/bench ha` in small, without Java: a slave catches up, lags a little, and a page shows it."""
-    out, scratch = tmp_path / "raw.json", tmp_path / "scratch"
-    scratch.mkdir()
-    command = [sys.executable, "-m", "tests.bench", "ha", "--mib", "64", "--body", "1024", "--pair", "twinlog/twinlog"]
-    command += ["--part", "catch-up", "--part", "raw", "--part", "lag", "--seconds", "0.5", "--rate", "500"]
-    ran = subprocess.run(
-        [*command, "--out", str(out)],
-        cwd=ROOT,
-        env={"TMPDIR": str(scratch), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert list(scratch.iterdir()) == []
-    report = json.loads(out.read_text())
+    arguments = ["ha", "--mib", "64", "--body", "1024", "--pair", "twinlog/twinlog"]
+    arguments += ["--part", "catch-up", "--part", "raw", "--part", "lag", "--seconds", "0.5", "--rate", "500"]
+    report, _ = measured(tmp_path, *arguments, timeout_s=120)
     (caught_up,) = [row for row in report["results"] if row["measure"] == "catch-up"]
     assert caught_up["bytes"] > 60 << 20
     assert 0 < caught_up["seconds"] <= caught_up["dispatched_seconds"]
