@@ -135,7 +135,7 @@ class InSync:
     def acknowledge(self, key: Hashable, offset: int) -> bool:
         """Note a report of a connection that joined; True when it got level that was not since it joined or was suspended."""
         seat = self._seats[key]
-        if self._has_doubts:
+        if self._has_doubts or seat.doubted_until != NO_DOUBT:
             seat.ack_offset = offset
             if offset > seat.doubted_until:
                 seat.doubted_until = NO_DOUBT

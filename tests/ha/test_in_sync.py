@@ -237,3 +237,14 @@ def test_stalled_is_who_lacks_bytes_and_acknowledges_none():
     assert look(table, 10_000, 29.1).stalled
     assert look(table, 10_000, 29.1).reason.startswith("stalled: 9981 bytes to go, and no acknowledgement for 10 s")
     assert not look(table, 19, 1000.0).stalled, "it has all there is"
+
+
+def test_a_connection_in_doubt_that_does_not_count_is_cleared_by_what_was_written_later():
+    table = InSync()
+    table.members_changed(["10.0.0.1", "10.0.0.2"])
+    table.join("old", "10.0.0.1:1", "10.0.0.1", 100, end=100)
+    table.join("new", "10.0.0.1:2", "10.0.0.1", 100, end=100)
+    table.join("other", "10.0.0.2:1", "10.0.0.2", 150, end=150)
+    table.acknowledge("old", 150)  # More than was there when the new one came: this one lives.
+    table.leave("new")
+    assert table.held_by(2) == 150
