@@ -103,9 +103,6 @@ class ReplicatedStore(Protocol):
     def append_replicated(self, data: memoryview, entries: "list[DispatchEntry] | Columns") -> None:
         """Put whole, verified records at the log's end."""
 
-    async def append_replicated_in_thread(self, data: memoryview, entries: "Columns") -> None:
-        """The same for many records; other tasks run meanwhile, but none appends."""
-
     def start_at(self, phy_offset: int) -> None:
         """Let an empty log begin at the start of another file than the first."""
 

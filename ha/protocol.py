@@ -152,17 +152,3 @@ class BatchReader:
             buffer[:kept] = buffer[size : self._received]
         self._staged -= size
         self._received = kept
-
-    def hand_over(self, size: int, spare: bytearray | None) -> bytearray:
-        """Let go of the oldest `size` staged bytes with the buffer that begins with them, and go on in another one.
-
-        That is `spare`, if it is as large.
-        """
-        buffer, kept = self._buffer, self._received - size
-        if spare is None or len(spare) < len(buffer):
-            spare = bytearray(len(buffer))
-        spare[:kept] = memoryview(buffer)[size : self._received]
-        self._buffer = spare
-        self._staged -= size
-        self._received = kept
-        return buffer

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define, field
 
-from ha.bulk_writer import BulkWriter
 from ha.config import AckMode, HAConfig
-from ha.errors import HABadRecordError, HAConnectionLostError, HALogError
+from ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
 from ha.log import ReplicatedStore
 from ha.overlap import Overlap
 from ha.peer_nursery import open_peer_nursery
@@ -27,8 +26,9 @@ from store.wakeup import Wakeup
 if TYPE_CHECKING:
     from store.column_scan import ColumnScan
 
-# Bytes that arrived together. So many are verified in columns, which takes half the time; and so many are written in a thread.
-BULK_SIZE, IN_THREAD_SIZE = 256 * 1024, 1024 * 1024
+# Bytes that arrived together. So many are verified in columns, which takes half the time, and then more of them are waited for.
+BULK_SIZE = 256 * 1024
+GATHER_SECONDS, GATHER_SECONDS_MAX = 0.001, 0.005
 
 
 @define(eq=False)
@@ -49,14 +49,12 @@ class Replica:
     connected_at: float = field(factory=trio.current_time, init=False)
     last_read: float = field(factory=trio.current_time, init=False)
     _reader: BatchReader = field(init=False)
-    _bulk: BulkWriter = field(init=False)
     _needed: int = field(default=0, init=False)  # Bytes of the record that has begun, once known.
     _requested: bool = field(default=False, init=False)
     _reporting: bool = field(default=False, init=False)
     _report_due: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._bulk = BulkWriter(self.store, self._appended)
         self._reader = BatchReader(
             # RocketMQ's rule: a log that ends at 0 begins wherever the master does.
             next_offset=(self.overlap.start if self.overlap is not None else self.store.max_offset or self.begin_at)
@@ -90,7 +88,6 @@ class Replica:
         try:
             async with open_peer_nursery() as nursery:
                 nursery.start_soon(self._watch_task)
-                nursery.start_soon(self._bulk.run)
                 await self._request()  # At once: RocketMQ's own slave waits 5 s.
                 if self._acks_flushed:
                     nursery.start_soon(self._flushed_task)
@@ -100,12 +97,37 @@ class Replica:
 
     async def _receive_task(self) -> None:
         while True:
-            size = await self.transport.receive_into(self._reader.free_space())
-            if size == 0:
-                raise HAConnectionLostError("the master closed the connection")
-            self.last_read = trio.current_time()
-            if await self._take(size):
+            before, was_comparing = self.received_bytes, self.is_comparing
+            try:
+                await self._receive()
+                await self._gather()
+            except (HAProtocolError, HAConnectionLostError):
+                self._append_staged()  # What came in order before is good.
+                raise
+            self._append_staged()
+            if self.received_bytes > before or was_comparing:
                 await self._acknowledge()
+
+    async def _receive(self) -> None:
+        """Take what arrived. Raises HAProtocolError, HAConnectionLostError; what came in order before is staged then."""
+        size = await self.transport.receive_into(self._reader.free_space())
+        if size == 0:
+            raise HAConnectionLostError("the master closed the connection")
+        self.last_read = trio.current_time()
+        self._reader.received(size)
+
+    async def _gather(self) -> None:
+        """Where much arrives let more of it come, for a while: each stretch to verify has its price, however long it is."""
+        if self._is_gathering:
+            with trio.move_on_after(GATHER_SECONDS_MAX):
+                while self._is_gathering:
+                    await trio.sleep(GATHER_SECONDS)
+                    await self._receive()
+
+    @property
+    def _is_gathering(self) -> bool:
+        enough = self.config.receive_buffer_size * 3 // 4
+        return BULK_SIZE <= self._reader.staged_size < enough and not self.is_comparing
 
     async def _acknowledge(self) -> None:
         """Tell the master of what is in the log now, or have it brought to the disk first."""
@@ -114,40 +136,9 @@ class Replica:
         else:
             await self._report()
 
-    async def _take(self, size: int) -> bool:
-        """Take what arrived; True when there is more to acknowledge."""
-        before, was_comparing = self.received_bytes, self.is_comparing
-        try:
-            self._reader.received(size)
-        finally:  # What came in order before a bad frame is good.
-            if self._reader.staged_size >= max(self._needed, 1):
-                await self._append_staged()
-        return self.received_bytes > before or was_comparing
-
-    async def _append_staged(self) -> None:
-        """Append what is staged, in a thread where that is much."""
-        if self._reader.staged_size >= IN_THREAD_SIZE and not self.is_comparing and await self._append_in_thread():
-            return
-        if self._bulk.is_busy:
-            await self._bulk.idle()
-        self._append()
-
-    async def _append_in_thread(self) -> bool:
-        """False when what is staged, or a part of it, is not sound, or not whole."""
-        reader, store = self._reader, self.store
-        offset, staged = reader.staged_offset, reader.staged
-        scan = _scan_columns(staged, offset, reader.file_size, store.delays_ms)
-        if scan.error is not None or not scan.consumed:
-            return False
-        self._needed = scan.needed
-        await self._bulk.idle()
-        self._bulk.begin(offset, reader.hand_over(scan.consumed, self._bulk.spare), scan.consumed, scan.entries)
-        reader.reserve(scan.needed)
-        return True
-
-    async def _appended(self, size: int) -> None:
-        self.received_bytes += size
-        await self._acknowledge()
+    def _append_staged(self) -> None:
+        if self._reader.staged_size >= max(self._needed, 1):
+            self._append()
 
     def _append(self) -> None:
         reader, store = self._reader, self.store

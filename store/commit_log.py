@@ -10,7 +10,6 @@ from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
-import trio
 from attrs import define, field
 
 from store.crc import crc32
@@ -287,20 +286,6 @@ class CommitLog:
         else:
             rest = range(room, len(data), self.file_size)
             self.write_now([data[:room], *(data[at : at + self.file_size] for at in rest)])
-
-    async def append_raw_in_thread(self, data: memoryview) -> None:
-        """The same for much, in a thread. Nothing else may be appended or mended meanwhile. Raises OSError."""
-        if len(data) > self.file_size - self.max_offset % self.file_size:
-            self.append_raw(data)
-            return
-        end = self.max_offset
-        try:
-            file = self._file_to_append()
-            await trio.to_thread.run_sync(file.write_at, file.wrote, data)
-            file.wrote += len(data)
-        except OSError:
-            self._take_back(end)
-            raise
 
     def start_at(self, phy_offset: int) -> None:
         """Let an empty log begin at the start of a file other than the first. Raises OSError."""

@@ -124,7 +124,6 @@ class MessageStore:
     _putter: PutService = field(init=False)
     _lock_fd: int = field(default=-1, init=False)
     _gets: int = field(default=0, init=False)
-    _writing: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a thread appends.
 
     def __attrs_post_init__(self) -> None:
         config = self.config
@@ -242,7 +241,6 @@ class MessageStore:
             now_ms=lambda: self.now_ms(),
             fail=self.fail,
             on_truncate=self.on_truncate,
-            writing=self._writing,
             repairing=self.repairs.turn,
         )
         self.retention.shortened.append(self.index.delete_before)
@@ -399,16 +397,6 @@ class MessageStore:
             raise self._not_written(error) from error
         self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
 
-    async def append_replicated_in_thread(self, data: memoryview, entries: "Columns") -> None:
-        """The same for many records: while they are written, other tasks have their turn. One call at a time."""
-        async with self._writing:
-            self._check_replica()
-            try:
-                await self.commit_log.append_raw_in_thread(data)
-            except OSError as error:
-                raise self._not_written(error) from error
-            self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
-
     def _check_replica(self) -> None:
         if self.config.broker_role is not BrokerRole.SLAVE:
             raise StoreNotWritableError("this broker is a master, whose log is written by producers only")
@@ -452,8 +440,7 @@ class MessageStore:
 
     async def _write_what_was_refused(self, lacks_file: bool) -> bool:
         """Whether nothing is left of it. Raises OSError."""
-        async with self._writing:  # What a thread is writing begins where bytes are mended.
-            self.commit_log.mend()
+        self.commit_log.mend()
         if self.commit_log.pending is not None:
             self.commit_log.pending.commit()
             self._putter.committed()

@@ -69,7 +69,6 @@ class TruncationService:
     now_ms: Callable[[], int]
     fail: Callable[[str], None]
     on_truncate: list[Callable[[int], None]]
-    writing: trio.Lock  # Held while a thread appends.
     repairing: (
         trio.Lock
     )  # Held while a thread puts damaged bytes right: what it writes late would come back behind the cut.
@@ -96,7 +95,7 @@ class TruncationService:
     @asynccontextmanager
     async def _alone(self, what: str) -> AsyncIterator[None]:
         """Nobody appends meanwhile, and no file of the log is deleted."""
-        async with self.writing, self.repairing, self.retention.lock:
+        async with self.repairing, self.retention.lock:
             if not self.is_slave():
                 raise StoreError("only a slave's log is cut: a master's is what its producers were told")
             self.reput.dispatch()

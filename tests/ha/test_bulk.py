@@ -1,18 +1,16 @@
 """A slave that receives much at once: the same log, queues and verdicts as one that receives little, and honest acks."""
 
-import os
 import random
-import threading
 from contextlib import suppress
 
 import pytest
 import trio
-from trio.testing import memory_stream_pair, wait_all_tasks_blocked
+from trio.testing import memory_stream_pair
 
 from ha import replica as replica_module
 from ha.config import HAConfig
 from ha.errors import HABadRecordError, HAConnectionLostError, HALogError
-from ha.protocol import ACK, BATCH_HEADER, BatchReader
+from ha.protocol import ACK, BATCH_HEADER
 from ha.replica import Replica
 from ha.transport import StreamTransport
 from store.commit_log import CommitLog
@@ -26,7 +24,6 @@ FILE_SIZE = 256 * 1024
 @pytest.fixture(autouse=True)
 def small_is_much(monkeypatch):
     monkeypatch.setattr(replica_module, "BULK_SIZE", 8_000)
-    monkeypatch.setattr(replica_module, "IN_THREAD_SIZE", 20_000)
 
 
 @pytest.fixture
@@ -69,8 +66,12 @@ class Connection:
         with suppress(trio.ClosedResourceError, trio.BrokenResourceError):  # It may have left.
             while at < len(data):
                 size = min(next(sizes), len(data) - at, FILE_SIZE - at % FILE_SIZE)
-                await self.stream.send_all(BATCH_HEADER.pack(at, size) + data[at : at + size])
+                await self.send_frame(at, data[at : at + size])
                 at += size
+
+    async def send_frame(self, at, body):
+        if body:
+            await self.stream.send_all(BATCH_HEADER.pack(at, len(body)) + body)
 
     async def until_level(self, end):
         with trio.fail_after(10):
@@ -119,14 +120,14 @@ async def test_nothing_is_taken_from_a_bad_record_on(connection, master, place):
 
 
 async def test_what_the_disk_refuses_is_not_acknowledged(connection, master, monkeypatch):
-    data, real = log_bytes(master), CommitLog.append_raw_in_thread
+    data, real = log_bytes(master), CommitLog.append_raw
 
-    async def refuse(log, some):
+    def refuse(log, some):
         if log.max_offset > FILE_SIZE:
             raise OSError(28, "No space left on device")
-        await real(log, some)
+        real(log, some)
 
-    monkeypatch.setattr(CommitLog, "append_raw_in_thread", refuse)
+    monkeypatch.setattr(CommitLog, "append_raw", refuse)
     await connection.send(data, iter(lambda: 60_000, None))
     await connection.ended.wait()
     assert isinstance(connection.error, HALogError)
@@ -135,43 +136,28 @@ async def test_what_the_disk_refuses_is_not_acknowledged(connection, master, mon
     assert connection.store.flags.why_not_appendable
 
 
-async def test_the_next_stretch_is_received_while_one_is_written(connection, master, monkeypatch):
-    """A disk that hangs holds back acks and log, not the socket; and a connection that ends waits for the write."""
-    data, real, go = log_bytes(master), os.pwrite, threading.Event()
+async def test_where_much_arrives_more_of_it_is_waited_for_but_not_for_long(connection, master, monkeypatch):
+    """Each stretch has its price: forty frames one after the other are a few stretches; and a lone one is taken soon."""
+    data, real, stretches = log_bytes(master), CommitLog.append_raw, []
+    monkeypatch.setattr(CommitLog, "append_raw", lambda log, some: (stretches.append(len(some)), real(log, some)))
+    sent = data[: 40 * 10_000]
+    for at in range(0, len(sent), 10_000):
+        size = min(10_000, FILE_SIZE - at % FILE_SIZE)
+        await connection.send_frame(at, sent[at : at + size])
+        await connection.send_frame(at + size, sent[at + size : at + 10_000])
+        await trio.sleep(0.0001)
+    begun = trio.current_time()
+    while len(sent) - connection.store.max_offset > 4_000:  # The last record is cut.
+        await trio.sleep(0.0001)
+    assert trio.current_time() - begun < 0.01
+    assert len(stretches) < 15
 
-    def hang(fd, some, position):
-        if len(some) >= 20_000:
-            assert go.wait(10)
-        return real(fd, some, position)
 
-    monkeypatch.setattr(os, "pwrite", hang)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(connection.send, data[:150_000], iter(lambda: 50_000, None))
-        await wait_all_tasks_blocked(0.01)
-        held = connection.store.max_offset
-        assert held < 50_000
-        assert connection.replica.position >= 100_000
-        go.set()
+async def test_what_was_gathered_before_the_connection_ends_is_taken(connection, master):
+    data = log_bytes(master)
+    await connection.send_frame(0, data[:20_000])
     await connection.stream.send_eof()
     await connection.ended.wait()
     assert isinstance(connection.error, HAConnectionLostError)
+    assert len(data) > connection.store.max_offset > 15_000
     assert data.startswith(log_bytes(connection.store))
-    assert connection.store.max_offset > held
-
-
-def test_a_buffer_is_handed_over_with_what_it_begins_with():
-    reader = BatchReader(next_offset=0, file_size=1000, buffer_size=64)
-    reader.free_space()[:40] = BATCH_HEADER.pack(0, 24) + bytes(range(24)) + BATCH_HEADER.pack(24, 9)[:4]
-    reader.received(40)
-    first = reader.hand_over(20, None)
-    assert bytes(first[:20]) == bytes(range(20))
-    assert (bytes(reader.staged), reader.staged_offset) == (bytes(range(20, 24)), 20)
-    reader.free_space()[:10] = BATCH_HEADER.pack(24, 9)[4:] + b"ab"
-    reader.received(10)
-    second = reader.hand_over(5, first)
-    assert bytes(second[:5]) == bytes(range(20, 24)) + b"a"
-    assert bytes(reader.staged) == b"b"
-    reader.free_space()[:7] = b"cdefghi"
-    reader.received(7)
-    assert bytes(reader.staged) == b"bcdefghi"
-    assert reader.next_offset == 33

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from store.errors import StoreDirectoryError
-from store.mapped_file import MappedFile
+from store.mapped_file import WRITE_SIZE_MAX, MappedFile
 from store.mapped_file_queue import MappedFileQueue
 
 SIZE = 8192
@@ -148,7 +148,7 @@ def test_a_file_has_its_length_from_the_first(tmp_path, call, preallocate):
     script = f"""
 import os, signal
 from pathlib import Path
-from store.mapped_file import MappedFile
+from store.mapped_file import WRITE_SIZE_MAX, MappedFile
 
 os.{call} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 MappedFile.create(Path({str(tmp_path)!r}) / ("0" * 20), 0, 4096, preallocate={preallocate})
@@ -196,3 +196,24 @@ def test_a_long_end_is_cleared(tmp_path):
     assert file.data_end(0) == (1 << 20) - 7
     assert (tmp_path / "f").stat().st_size == size
     file.close()
+
+
+def test_much_is_written_in_pieces_and_what_a_failed_one_left_behind_is_known(tmp_path, monkeypatch):
+    size, real, sizes = 4 * WRITE_SIZE_MAX, os.pwrite, []
+    file = MappedFile.create(tmp_path / "0", 0, size, preallocate=False)
+    data = os.urandom(3 * WRITE_SIZE_MAX - 5)
+
+    def write(fd, piece, position):
+        if len(sizes) == 5:
+            raise OSError(28, "No space left on device")
+        sizes.append(len(piece))
+        return real(fd, piece, position)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    file.append(data)
+    assert sizes == [WRITE_SIZE_MAX, WRITE_SIZE_MAX, WRITE_SIZE_MAX - 5]
+    assert file.read(0, len(data)) == data
+    sizes.append(0)
+    with pytest.raises(OSError, match="No space"):
+        file.write_at(0, data)
+    assert (file.wrote, file.torn_end) == (len(data), WRITE_SIZE_MAX)
