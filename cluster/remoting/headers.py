@@ -630,6 +630,38 @@ class RecordAtOffset(RequestHeader):
     offset: I64
 
 
+@define
+class GetBrokerEpoch(RequestHeader):
+    """1007: the epochs of a broker's log. RocketMQ 5 has no fields; a twinlog member that follows says who it is."""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_EPOCH
+    member: str | None = field(default=None, metadata=wire("twinlogMember"))
+    ha_address: str | None = field(default=None, metadata=wire("twinlogHaAddress"))
+    broker_id: I64 | None = field(default=None, metadata=wire("twinlogBrokerId"))
+    name: str | None = field(default=None, metadata=wire("twinlogName"))
+
+
+@define
+class AskLease(RequestHeader):
+    """20004, between twinlog members only: a master asks whether it still is one. The body is JSON."""
+
+    code: ClassVar[RequestCode] = RequestCode.TWINLOG_LEASE
+
+
+@define
+class AskPromise(RequestHeader):
+    """20005, between twinlog members only: a candidate asks for a member's word. The body is JSON."""
+
+    code: ClassVar[RequestCode] = RequestCode.TWINLOG_PROMISE
+
+
+@define
+class AskRoleChange(RequestHeader):
+    """20006, of twinlog only: a role change, its parts and what belongs to it. The body is JSON, `op` says which."""
+
+    code: ClassVar[RequestCode] = RequestCode.TWINLOG_ROLE_CHANGE
+
+
 # Name server
 
 
