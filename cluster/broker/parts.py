@@ -5,6 +5,7 @@ Whoever starts and stops all this is cluster/broker/broker.py. Source: BrokerCon
 
 import socket
 import time
+from typing import TYPE_CHECKING
 
 import attrs
 import psutil
@@ -43,6 +44,9 @@ from store.config import BrokerRole, StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.message import decode_message
 from store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from cluster.broker.role_change import RoleService
 
 HA_PORT_DISTANCE = 1  # Above the main port.
 
@@ -104,6 +108,7 @@ class BrokerParts:
     topics_writer: TableWriter = field(init=False)
     groups_writer: TableWriter = field(init=False)
     offsets_writer: TableWriter = field(init=False)
+    roles: "RoleService | None" = field(default=None, init=False)  # None: the role never changes.
     _watched: set[Connection] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -237,12 +242,12 @@ class BrokerParts:
 
     @property
     def is_slave(self) -> bool:
-        return self.store_config.broker_role is BrokerRole.SLAVE
+        return self.store.config.broker_role is BrokerRole.SLAVE
 
     def confirmed_offset(self) -> int:
         """Where in the log what producers were promised ends: a SYNC_MASTER promises what enough slaves hold."""
         end = self.store.max_offset
-        if self.store_config.broker_role is BrokerRole.SYNC_MASTER:
+        if self.store.config.broker_role is BrokerRole.SYNC_MASTER:
             return min(end, self.ha.group_transfer.confirmed_offset)
         return end
 
