@@ -72,6 +72,15 @@ class Request:
         header = encode_header(response, sum(map(len, body)))
         self.connection.write(header, *(part for part in body if len(part)))
 
+    def answer_with(self, handler: "Callable[[], Reply | None]") -> None:
+        """Carry out a request that was put off, as if it had come now."""
+        try:
+            reply = handler()
+        except Exception as error:
+            reply = _explain(error, self)
+        if reply is not None:
+            self.reply(reply)
+
 
 class Handler(NamedTuple):
     """An entry of the dispatch table."""

@@ -1,0 +1,171 @@
+"""Where requests that change something wait, or are passed on, while this member's role changes.
+
+    open        nobody is stopped: the member does what its role says (a slave stores nothing)
+    holding     a switchover is under way: requests are kept, in order, until it is known who is master
+    forwarding  another member is master: requests go to it and its answers come back, until clients have learnt of it
+    closed      this member may serve nobody as a master: everything is refused
+
+What is held is carried out here by open(), passed on by forward_to(), refused by shut(). Handlers ask the gate only when
+it is not open, so that it costs one comparison per read.
+"""
+
+import functools
+import math
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import structlog
+import trio
+from attrs import define, field
+
+from cluster.broker.forward import FROM, Forwarder, refuse
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.connection import Connection
+from cluster.remoting.server import Reply, Request
+
+if TYPE_CHECKING:
+    from cluster.broker.parts import BrokerParts
+
+log = structlog.get_logger(__name__)
+
+GateState = Literal["open", "holding", "forwarding", "closed"]
+HELD_BYTES_MAX = 64 << 20
+GRACE_SECONDS = 0.25  # Whoever closed the gate ends the hold at its deadline; this is for one who does not.
+
+Header = TypeVar("Header")
+
+
+@define(eq=False)
+class Gate:
+    """`member_ips`: from where it is believed that a request was passed on. `run` carries the time limits and the link."""
+
+    member_ips: Callable[[], Collection[str]] = lambda: ()
+    forwarder: Forwarder = field(factory=Forwarder)
+    state: GateState = field(default="open", init=False)
+    why: str = field(default="", init=False)  # In words; empty while it is open.
+    last_pause_ms: float | None = field(default=None, init=False)  # How long the last hold kept writers waiting.
+    _held: "deque[tuple[Connection, RemotingCommand, Callable[[], None]]]" = field(factory=deque, init=False)
+    _held_bytes: int = field(default=0, init=False)
+    _held_since: float | None = field(default=None, init=False)
+    _until: float = field(default=math.inf, init=False)  # When the state ends by itself.
+    _changed: trio.Event = field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.forwarder.answered = self._pause_is_over
+
+    async def run(self) -> None:
+        """Until cancelled; nothing is forwarded while this does not run."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.forwarder.run)
+            while True:
+                with trio.move_on_at(self._until) as scope:
+                    await self._changed.wait()
+                if scope.cancelled_caught:
+                    self._expire()
+
+    # Whoever changes the role
+
+    def close_for(self, deadline: float) -> None:
+        """Hold what comes from now on. `deadline`: by when the caller opens, forwards or shuts, in trio's time."""
+        if self._held_since is None:
+            self._held_since = trio.current_time()
+        self._become("holding", "a switchover is under way", deadline + GRACE_SECONDS)
+
+    def open(self) -> None:
+        """Let all in, first what was held."""
+        self._become("open", "", math.inf)
+        self._pause_is_over()
+        while self._held:
+            self._take_held()[2]()
+
+    def forward_to(self, address: str, seconds: float) -> None:
+        """Pass on to the new master what was held and what comes from now on; open after so many seconds."""
+        self._become("forwarding", f"the master is {address}", trio.current_time() + seconds)
+        self.forwarder.aim(address)
+        while self._held:
+            connection, command, _ = self._take_held()
+            self.forwarder.forward(connection, command)
+
+    def shut(self, why: str) -> None:
+        """Refuse what was held and what comes from now on."""
+        self._become("closed", why, math.inf)
+        self._held_since = None
+        while self._held:
+            connection, command, _ = self._take_held()
+            refuse(connection, command, why)
+
+    def _become(self, state: GateState, why: str, until: float) -> None:
+        if (state, why) != (self.state, self.why):
+            log.info("the gate for requests that change something", state=state, was=self.state, why=why or None)
+        self.state, self.why, self._until = state, why, until
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _expire(self) -> None:
+        if self.state == "holding":
+            self.shut("the switchover was not finished in time, and this member does not know who is master")
+        elif self.state == "forwarding":
+            self.open()
+
+    def _pause_is_over(self) -> None:
+        if self._held_since is not None:
+            self.last_pause_ms = (trio.current_time() - self._held_since) * 1000
+            self._held_since = None
+
+    def _take_held(self) -> tuple[Connection, RemotingCommand, Callable[[], None]]:
+        held = self._held.popleft()
+        self._held_bytes -= _size(held[1])
+        return held
+
+    # Handlers
+
+    def takes(self, connection: Connection, command: RemotingCommand, carry_out: Callable[[], None]) -> bool:
+        """True: the gate answers this request, maybe by carrying it out later. The command is kept as it is now."""
+        if self.state == "open":
+            return False
+        if not isinstance(command.body, bytes):
+            command.body = bytes(command.body)  # The frame lies in a buffer that is used again.
+        if self.state == "holding":
+            self._hold(connection, command, carry_out)
+        elif self.state == "forwarding":
+            self.forwarder.forward(connection, command)
+        else:
+            refuse(connection, command, self.why)
+        return True
+
+    def _hold(self, connection: Connection, command: RemotingCommand, carry_out: Callable[[], None]) -> None:
+        size = _size(command)
+        if self._held_bytes + size > HELD_BYTES_MAX:
+            refuse(connection, command, f"{self.why}, and {self._held_bytes} bytes of requests wait for its end")
+            return
+        self._held.append((connection, command, carry_out))
+        self._held_bytes += size
+
+    def believes(self, connection: Connection, command: RemotingCommand) -> str | None:
+        """The client on whose behalf another member passed this request on; None: it came from the client itself."""
+        told = (command.ext or {}).get(FROM)
+        if told is not None and connection.remote_address.rpartition(":")[0].strip("[]") in self.member_ips():
+            return told
+        return None
+
+
+def gated(handler: "Callable[[BrokerParts, Header, Request], Reply | None]") -> Callable[..., Reply | None]:
+    """A handler whose requests stop at the broker's gate."""
+
+    @functools.wraps(handler)
+    def ask_gate(broker: Any, header: Header, request: Request) -> Reply | None:
+        gate: Gate = broker.gate
+        if gate.state != "open" and gate.takes(
+            request.connection,
+            request.command,
+            lambda: request.answer_with(lambda: handler(broker, header, request)),
+        ):
+            return None
+        return handler(broker, header, request)
+
+    return ask_gate
+
+
+def _size(command: RemotingCommand) -> int:
+    return len(command.body) + sum(len(value) for value in (command.ext or {}).values())
