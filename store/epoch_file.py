@@ -1,0 +1,99 @@
+"""The history of a log: which master wrote it from which byte on. ROOT/twinlog/epochs.
+
+    twinlog-epochs 1 CRC32HEX
+    [{"epoch": 0, "winner": "", "startOffset": 0, ...}, ...]
+
+An epoch begins when a member becomes master, where its log ends then. Its number and the winner's address name it: two members
+may win one number, though only one of them can have its messages acknowledged. A log without the file has one epoch, FIRST.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from attrs import frozen
+
+from store.checked_file import decode_checked, encode_checked, load_checked, save_checked, unreadable
+from store.plain import from_plain, to_plain
+
+NAME, VERSION = "epochs", 1
+ENTRIES_MAX = 1000  # Whoever was away for longer begins anew.
+
+EpochKind = Literal["first", "switchover", "failover", "forced", "restart"]
+
+
+class EpochId(NamedTuple):
+    """An epoch's name."""
+
+    epoch: int
+    winner: str  # HOST:PORT of its remoting server; "" for FIRST.
+
+
+@frozen(kw_only=True)
+class EpochEntry:
+    """One epoch. Whoever has it in its list holds a beginning of the winner's log, up to where the winner's next one begins."""
+
+    epoch: int
+    winner: str
+    start_offset: int  # The winner's log ended here.
+    at_ms: int = 0
+    kind: EpochKind = "first"
+    reason: str = ""
+    old: str = ""  # The master before.
+    lost_bytes: int | None = 0  # Of what was acknowledged, as far as it is known; None: unknown.
+
+    @property
+    def id(self) -> EpochId:
+        """Its name."""
+        return EpochId(self.epoch, self.winner)
+
+
+FIRST = EpochEntry(epoch=0, winner="", start_offset=0)
+
+
+@frozen
+class _File:
+    epochs: tuple[EpochEntry, ...]
+
+
+def encode_epochs(entries: Sequence[EpochEntry]) -> bytes:
+    """The reverse of decode_epochs, but that the oldest go when there are more than ENTRIES_MAX. Raises ValueError."""
+    kept = tuple(entries[-ENTRIES_MAX:])
+    _check(kept)
+    return encode_checked(NAME, VERSION, to_plain(kept))
+
+
+def decode_epochs(raw: bytes) -> tuple[EpochEntry, ...]:
+    """Raises ValueError when the bytes are no such file, or no history."""
+    entries = from_plain(_File, {"epochs": decode_checked(NAME, VERSION, raw)}).epochs
+    _check(entries)
+    return entries
+
+
+def _check(entries: Sequence[EpochEntry]) -> None:
+    """Numbers rise, places do not fall."""
+    if not entries:
+        raise ValueError("a history has at least one epoch")
+    if entries[0].epoch < 0 or entries[0].start_offset < 0:
+        raise ValueError(f"epoch {entries[0].epoch} begins at {entries[0].start_offset}")
+    for before, entry in pairwise(entries):
+        if entry.epoch <= before.epoch or entry.start_offset < before.start_offset:
+            raise ValueError(
+                f"epoch {entry.epoch} from {entry.start_offset} on stands behind "
+                f"epoch {before.epoch} from {before.start_offset} on"
+            )
+
+
+def load_epochs(side: Path) -> tuple[EpochEntry, ...]:
+    """The history of the log beside which `side` lies; (FIRST,) without a file. Raises StoreDirectoryError."""
+    raw = load_checked(side / NAME)
+    try:
+        return (FIRST,) if raw is None else decode_epochs(raw)
+    except ValueError as error:
+        raise unreadable(side / NAME, error) from error
+
+
+def save_epochs(side: Path, entries: Sequence[EpochEntry]) -> None:
+    """Replace the history, durably. May block: run it in a thread. Raises OSError, ValueError."""
+    save_checked(side / NAME, encode_epochs(entries))

@@ -1,0 +1,121 @@
+"""What a member of a group has promised, and what it is: ROOT/twinlog/role.
+
+    twinlog-role 1 CRC32HEX
+    {"role": "SLAVE", "brokerId": 1, "promised": {"epoch": 4, "winner": "10.0.0.2:10911"}, "group": {...}, ...}
+
+Made when a master of ours first sees a slave that votes; without it a broker is what broker.conf says. A promise counts once it
+is here, durably: whoever has promised an epoch serves none that is older.
+"""
+
+from pathlib import Path
+
+from attrs import frozen
+
+from store.checked_file import decode_checked, encode_checked, load_checked, save_checked, unreadable
+from store.config import BrokerRole
+from store.epoch_file import EpochId
+from store.plain import from_plain, to_plain
+
+NAME, VERSION = "role", 1
+
+
+@frozen(kw_only=True)
+class GroupMember:
+    """A process of one brokerName. Its address is its identity: with another one it is a new member."""
+
+    address: str  # HOST:PORT of its remoting server.
+    ha_address: str
+    broker_id: int
+    name: str
+    votes: bool = True  # False: a RocketMQ slave, which acknowledges and cannot promise.
+
+
+@frozen(kw_only=True)
+class Pause:
+    """No role changes, no automatic cuts. `until_ms` is the master's wall clock; None: until it is taken back."""
+
+    until_ms: int | None
+    reason: str
+
+
+@frozen(kw_only=True)
+class GroupRecord:
+    """Who belongs to the group. Only its master changes it: one change at a time, version + 1, and its own epoch's number."""
+
+    version: int
+    members: tuple[GroupMember, ...]
+    acks_needed: int  # How many members, the master included, hold a message that is answered SEND_OK.
+    master_role: BrokerRole
+    paused: Pause | None = None
+    epoch: int = 0  # Of the master that wrote this version.
+
+    def member(self, address: str) -> GroupMember | None:
+        """Who has this address."""
+        return next((member for member in self.members if member.address == address), None)
+
+    @property
+    def voters(self) -> frozenset[str]:
+        """Addresses of those that can promise."""
+        return frozenset(member.address for member in self.members if member.votes)
+
+
+@frozen(kw_only=True)
+class Change:
+    """A change of roles under way here."""
+
+    verb: str
+    epoch: int
+    candidate: str
+    reason: str
+    forced: bool
+    started_ms: int
+    step: str
+
+
+@frozen(kw_only=True)
+class Scheduled:
+    """A switchover for later."""
+
+    at_ms: int
+    candidate: str
+    reason: str
+
+
+@frozen(kw_only=True)
+class RoleState:
+    """All that this member has to know after a crash."""
+
+    role: BrokerRole  # A master's only while the last entry of its history is what it promised.
+    broker_id: int
+    promised: EpochId
+    group: GroupRecord | None
+    whole: bool = True  # False: it may lack bytes that it once acknowledged, until it was level with its master again.
+    clean: bool = False  # The last stop was one, not a crash.
+    boot_id: str = ""  # Of the machine, at the last save.
+    change: Change | None = None
+    scheduled: Scheduled | None = None
+    told_confirmed: int = 0  # Consumers were shown everything below; kept at a clean stop and with each save.
+
+
+def encode_role(state: RoleState) -> bytes:
+    """The reverse of decode_role."""
+    return encode_checked(NAME, VERSION, to_plain(state))
+
+
+def decode_role(raw: bytes) -> RoleState:
+    """Raises ValueError when the bytes are no such file."""
+    return from_plain(RoleState, decode_checked(NAME, VERSION, raw))
+
+
+def load_role(side: Path) -> RoleState | None:
+    """What the file says; None without one. Raises StoreDirectoryError."""
+    raw = load_checked(side / NAME)
+    try:
+        return None if raw is None else decode_role(raw)
+    except ValueError as error:
+        raise unreadable(side / NAME, error) from error
+
+
+def save_role(side: Path, state: RoleState) -> None:
+    """Replace the file, durably. May block: run it in a thread. Raises OSError: the member is fenced then."""
+    save_checked(side / NAME, encode_role(state))
