@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from store import disk_space
 from store.allocate import AllocateMappedFileService
@@ -26,7 +26,7 @@ from store.digest_service import DIGEST_BYTES_PER_SECOND, DigestService
 from store.disk_refusal import DiskRefusal
 from store.dispatch import ArrivalListener, ReputMessageService
 from store.divergent import Divergent
-from store.errors import StoreNotWritableError
+from store.errors import StoreError, StoreNotWritableError
 from store.flush import FlushConsumeQueueService, FlushService
 from store.get_message import GetResult, get_message, memory_bytes_max, offset_by_time, store_timestamp
 from store.index_service import IndexService
@@ -421,11 +421,38 @@ class MessageStore:
 
         Raises StoreError: nothing was changed, or, where `flags` say so, the store failed and the next start finishes it.
         """
+        await self._putter.settle()
         await self._truncation.truncate(phy_offset, why)
 
     async def reset(self, why: str) -> None:
         """Let a slave's log begin anew, empty, as truncate() does it; start_at() may follow."""
+        await self._putter.settle()
         await self._truncation.reset(why)
+
+    async def become_master(self, role: BrokerRole) -> None:
+        """Take messages from producers from now on, behind all that was replicated. Nobody may append meanwhile.
+
+        Raises StoreError: it is a slave's still. Write buffers are as they were at the start.
+        """
+        assert role is not BrokerRole.SLAVE
+        async with self.repairs.turn:  # No cut is under way, and no byte is being put right.
+            if self.flags.why_not_appendable:
+                raise StoreError(f"this log cannot be a master's: {self.flags.why_not_appendable}")
+            self.dispatch_pending()
+            if self._reput.pending:
+                raise StoreError(f"this log cannot be a master's: its queues end at byte {self.dispatched_offset}")
+            if self.config.broker_role is BrokerRole.SLAVE:
+                self.commit_log.next_queue_offsets = self._queues.next_offsets()
+                self.config = evolve(self.config, broker_role=role)
+                self._putter.become_master(self.config)
+            else:
+                self.config = self._putter.config = evolve(self.config, broker_role=role)
+
+    def become_slave(self) -> None:
+        """Take no more messages from producers, but replicated bytes. What was put is in the log then."""
+        if self.config.broker_role is not BrokerRole.SLAVE:
+            self.config = evolve(self.config, broker_role=BrokerRole.SLAVE)
+            self._putter.become_slave(self.config)
 
     def _after_append(self, entries: "list[DispatchEntry] | Columns", timestamp: int) -> None:
         self.flusher.last_store_timestamp = timestamp or self.flusher.last_store_timestamp

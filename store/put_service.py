@@ -119,6 +119,29 @@ class PutService:
                 self._commit_refused(error)
             self.committed()
 
+    def become_slave(self, config: StoreConfig) -> None:
+        """Write what is in a buffer, refuse messages, and leave the log's end to another one's bytes."""
+        self.commit_pending()
+        self.config = config
+        if self.log.pending is not None:
+            if self.log.pending.size:
+                log.error("messages that were in memory only are lost", bytes=self.log.pending.size)
+            self._uncommitted.clear()
+            self.log.pending = None
+
+    def become_master(self, config: StoreConfig) -> None:
+        """Take messages for the log's present end, with buffers if there were any at the start."""
+        self.config = config
+        if self.committer is not None:
+            self.committer.pending.begin_anew()
+            self.log.pending = self.committer.pending
+
+    async def settle(self) -> None:
+        """Wait until no thread writes what was in a buffer: written late it would come back behind a cut."""
+        if self.committer is not None:
+            async with self.committer.writing:
+                pass
+
     def _commit_refused(self, error: OSError) -> None:
         self.refused("writing the commit log", error)
         if Condition.FAILED in self.flags and self.log.pending is not None:

@@ -109,6 +109,11 @@ class UncommittedEnd:
         if buffer is not None and buffer is not self._in_thread:
             self.pool.give_back(buffer)
 
+    def begin_anew(self) -> None:
+        """Take what comes next for the log's present end: others have written there meanwhile."""
+        self.end = self.log.files.max_offset
+        self._drop_buffer()
+
     def commit(self) -> None:
         """Write all that is pending, here and now. Raises OSError; what was not written is still pending then."""
         if self.size:
@@ -156,6 +161,7 @@ class CommitService:
     committed: Callable[[], None]
     refused: Callable[[OSError], None]
     may_write: Callable[[], bool]
+    writing: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a thread may write.
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
     def appended(self) -> None:
@@ -177,7 +183,8 @@ class CommitService:
 
     async def _commit(self) -> None:
         try:
-            await self.pending.commit_in_thread()
+            async with self.writing:
+                await self.pending.commit_in_thread()
         except OSError as error:
             self.refused(error)
         else:
