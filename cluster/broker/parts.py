@@ -16,6 +16,7 @@ from cluster.broker.config import BrokerConfig
 from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
 from cluster.broker.consumer_offset import ConsumerOffsetManager
 from cluster.broker.delay_service import ScheduleMessageService
+from cluster.broker.gate import Gate
 from cluster.broker.ha_peer import Peers, RemotingPeer
 from cluster.broker.json_file import JsonFile
 from cluster.broker.lock_manager import RebalanceLockManager
@@ -92,6 +93,7 @@ class BrokerParts:
     consumers: ConsumerManager[Connection] = field(init=False)
     producers: ProducerManager[Connection] = field(init=False)
     held_pulls: PullRequestHoldService = field(init=False)
+    gate: Gate = field(factory=Gate, init=False)
     locks: RebalanceLockManager = field(init=False)
     schedule: ScheduleMessageService = field(init=False)
     transactions: TransactionCheckService = field(init=False)
