@@ -118,6 +118,7 @@ class Broker(BrokerParts):
             self.schedule.correct()
         await self._serve(nursery, main, fast)
         nursery.start_soon(self.held_pulls.run)
+        nursery.start_soon(self.gate.run)
         nursery.start_soon(self.registration.run)
         nursery.start_soon(self.slave_sync.run if self.is_slave else self.schedule.run)
         if not self.is_slave:
