@@ -4,6 +4,7 @@ attrs classes and NamedTuples become objects, tuples lists, enums their values. 
 one that is not known is passed over: a later version may say more.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
@@ -21,9 +22,9 @@ def to_plain(value: object) -> Any:
         return {_wire_name(name): to_plain(getattr(value, name)) for name in _fields(kind)}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {_wire_name(name): to_plain(part) for name, part in zip(value._fields, value, strict=True)}
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, frozenset)):
         return [to_plain(part) for part in value]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): to_plain(part) for key, part in value.items()}
     return value.value if isinstance(value, Enum) else value
 
@@ -42,6 +43,10 @@ def _value(kind: Any, raw: object, place: str) -> Any:
             return raw
     elif origin is tuple and isinstance(raw, list):
         return tuple(_value(arguments[0], part, f"{place}[{number}]") for number, part in enumerate(raw))
+    elif origin is Mapping and isinstance(raw, dict):
+        return {int(key) if arguments[0] is int else key: _value(arguments[1], part, place) for key, part in raw.items()}
+    elif kind is Any:
+        return raw
     elif isinstance(kind, type) and issubclass(kind, Enum):
         if raw in {member.value for member in kind}:
             return kind(raw)
