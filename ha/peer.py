@@ -8,9 +8,12 @@ from typing import Protocol
 
 from attrs import frozen
 
+from store.config import BrokerRole
+from store.epoch_file import EpochEntry, EpochId
 from store.range_digests import RangeDigests
+from store.role_file import GroupMember, GroupRecord
 
-__all__ = ["Peer", "PeerLog", "RangeDigests"]
+__all__ = ["Peer", "PeerHistory", "PeerLog", "RangeDigests"]
 
 
 @frozen(kw_only=True)
@@ -25,14 +28,54 @@ class PeerLog:
     is_master: bool | None = None  # None: not told.
 
 
+@frozen(kw_only=True)
+class PeerHistory:
+    """What a twinlog member says of its log's history and of its role. `id`: the epoch that its log ends in."""
+
+    id: EpochId
+    entries: tuple[EpochEntry, ...]
+    promised: EpochId
+    role: BrokerRole  # A master's only if it serves as one.
+    group: GroupRecord | None
+    min_offset: int
+    max_offset: int
+    boot_ms: int
+    address: str  # HOST:PORT of its remoting server.
+    ha_address: str
+    whole: bool = True
+
+
+@frozen(kw_only=True)
+class PeerHistory:
+    """What a twinlog member says of its log's epochs, and of its group."""
+
+    id: EpochId  # The epoch that it serves, or follows: that of its last entry.
+    entries: tuple[EpochEntry, ...]
+    promised: EpochId
+    role: BrokerRole
+    group: GroupRecord | None
+    max_offset: int
+    boot_ms: int
+    min_offset: int = 0
+    address: str = ""  # HOST:PORT of its remoting server, which is its identity.
+    ha_address: str = ""
+    whole: bool = True  # False: it may lack bytes that it acknowledged.
+
+
 class Peer(Protocol):
     """Another member. Every call raises HAPeerError when it gives no answer that can be used."""
 
     async def log(self) -> PeerLog:
         """What it holds now."""
 
+    async def history(self, me: GroupMember | None) -> PeerHistory | None:
+        """Its epochs. `me`: who asks, so that a master learns of us. None: it is no twinlog member, or knows none."""
+
     async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests | None:
         """Digests of its bytes `start` to `end`, which must lie in its log; None: it is no twinlog member and has none."""
 
     async def record(self, phy_offset: int) -> bytes | None:
         """The record that begins at an offset, as it is stored; None when none does. RocketMQ's request 33."""
+
+    async def history(self, me: GroupMember | None) -> PeerHistory | None:
+        """Its log's history; `me`: who asks, to follow it. None: it is no twinlog member."""

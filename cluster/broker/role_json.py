@@ -1,100 +1,58 @@
-"""Frozen attrs classes to JSON objects and back: field names in camelCase, types from the classes' annotations.
-
-Enums are their values, named tuples objects, too. Unknown names are ignored, missing ones take the class's default.
+"""The bodies of the requests about roles: JSON objects with names in camelCase. What a member says of its log's history (1007)
+is RocketMQ 5's EpochEntryCache, with all that only twinlog members understand beside it, under `twinlog`.
 """
 
-from collections.abc import Mapping
-from enum import Enum
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
-import attrs
+import orjson
 
-T = TypeVar("T")
+from ha.peer import PeerHistory
+from store.epoch_file import EpochEntry
+from store.plain import from_plain, to_plain
 
+__all__ = ["VERSION", "encode", "epoch_list", "from_plain", "history_body", "read_history", "to_plain"]
 
-def to_plain(value: Any) -> Any:
-    """What orjson can write."""
-    if isinstance(value, Enum):
-        return value.value
-    if attrs.has(type(value)) or hasattr(value, "_fields"):
-        return {camel: to_plain(getattr(value, name)) for name, camel in _names(type(value)).items()}
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(each) for key, each in value.items()}
-    if isinstance(value, tuple | list | set | frozenset):
-        return [to_plain(each) for each in value]
-    return value
+VERSION = 1  # Of what is said under `twinlog`.
 
 
-def from_plain(kind: type[T], data: object) -> T:
-    """Read what to_plain() made. Raises ValueError."""
-    return cast(T, _read(kind, data, kind.__name__))
+def encode(value: object) -> bytes:
+    """A body."""
+    return orjson.dumps(to_plain(value))
 
 
-def _read(kind: Any, data: Any, where: str) -> Any:
-    origin = get_origin(kind)
-    if kind is Any:
-        return data
-    if origin in (Union, UnionType):
-        return _read_union(get_args(kind), data, where)
-    if origin is Literal:
-        return data if data in get_args(kind) else _fault(kind, data, where)
-    if origin is tuple:
-        return tuple(_read(get_args(kind)[0], each, where) for each in _expect(list, data, where))
-    if origin is not None:  # Mapping[K, V]
-        key_kind, value_kind = get_args(kind)
-        table = _expect(dict, data, where)
-        return {(int(key) if key_kind is int else key): _read(value_kind, each, where) for key, each in table.items()}
-    if issubclass(kind, Enum):
-        return kind(data)
-    if attrs.has(kind) or hasattr(kind, "_fields"):
-        return _read_object(kind, _expect(dict, data, where), where)
-    if kind is float and type(data) is int:
-        return float(data)
-    return _expect(kind, data, where)
+def epoch_list(entries: Sequence[EpochEntry], max_offset: int) -> list[dict[str, int]]:
+    """RocketMQ's: the last epoch ends where the log does."""
+    ends = [*(after.start_offset for _, after in pairwise(entries)), max_offset]
+    return [
+        {"epoch": entry.epoch, "startOffset": entry.start_offset, "endOffset": end}
+        for entry, end in zip(entries, ends, strict=True)
+    ]
 
 
-def _read_union(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
-    if data is None and NoneType in kinds:
+def history_body(history: PeerHistory, *, cluster: str, name: str, broker_id: int, more: Mapping[str, Any]) -> bytes:
+    """The answer to 1007."""
+    ours = to_plain(history)
+    ours["epochs"] = ours.pop("entries")
+    return orjson.dumps(
+        {
+            "clusterName": cluster,
+            "brokerName": name,
+            "brokerId": broker_id,
+            "epochList": epoch_list(history.entries, history.max_offset),
+            "maxOffset": history.max_offset,
+            "twinlog": {"version": VERSION, **ours, **more},
+        }
+    )
+
+
+def read_history(body: bytes | memoryview) -> PeerHistory | None:
+    """Out of the answer to 1007; None: it is not a twinlog member's. Raises ValueError."""
+    answer = orjson.loads(body)
+    said = answer.get("twinlog") if isinstance(answer, dict) else None
+    if not isinstance(said, dict):
         return None
-    for kind in kinds:
-        if kind is not NoneType:
-            try:
-                return _read(kind, data, where)
-            except ValueError:
-                continue
-    return _fault(kinds, data, where)
-
-
-def _read_object(kind: Any, data: Mapping[str, Any], where: str) -> Any:
-    hints = get_type_hints(kind)
-    found = {
-        name: _read(hints[name], data[camel], f"{where}.{camel}")
-        for name, camel in _names(kind).items()
-        if camel in data
-    }
-    try:
-        return kind(**found)
-    except TypeError as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _expect(kind: Any, data: Any, where: str) -> Any:
-    """Exactly this type: True is no number."""
-    return data if type(data) is kind else _fault(kind, data, where)
-
-
-def _fault(kind: Any, data: Any, where: str) -> Any:
-    raise ValueError(f"{where}: {data!r:.80} is no {kind}")
-
-
-@cache
-def _names(kind: type) -> dict[str, str]:
-    names = [each.name for each in attrs.fields(kind)] if attrs.has(kind) else list(kind._fields)  # type: ignore[attr-defined]
-    return {name: _camel_case(name) for name in names}
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    if said.get("version") != VERSION:
+        raise ValueError(f"its version of epochs is {said.get('version')}, ours {VERSION}")
+    return from_plain(PeerHistory, said | {"entries": said.get("epochs")})
