@@ -6,6 +6,7 @@ Source: EndTransactionProcessor.java (RocketMQ 4.9.8). Other than there, what is
 from attrs import frozen
 
 from cluster.broker.acks import CODES, refusal, wait_until_safe, waits
+from cluster.broker.gate import gated
 from cluster.broker.names import HALF_TOPIC
 from cluster.broker.parts import BrokerParts
 from cluster.broker.transaction import PRODUCER_GROUP, committed, op_message
@@ -32,6 +33,7 @@ class _Stored:
         self.request.reply(Reply(ext=None))
 
 
+@gated
 def end_transaction(broker: BrokerParts, header: EndTransaction, request: Request) -> Reply | None:
     """Producers ask oneway. None: nothing is known yet, the producer will be asked; or the answer comes later."""
     if broker.is_slave:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from cluster.broker import names
+from cluster.broker.gate import gated
 from cluster.broker.lock_manager import MessageQueue
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import body
@@ -13,6 +14,7 @@ from cluster.remoting.headers import LockBatchMq, UnlockBatchMq
 from cluster.remoting.server import Reply, Request
 
 
+@gated
 def lock_batch_mq(broker: BrokerParts, header: LockBatchMq, request: Request) -> Reply:
     """The answer lists those queues that the client now owns."""
     group, client_id, queues = _read(request)
@@ -20,6 +22,7 @@ def lock_batch_mq(broker: BrokerParts, header: LockBatchMq, request: Request) ->
     return Reply(ext=None, body=fastjson.dumps({"lockOKMQSet": [queue.plain() for queue in granted]}))
 
 
+@gated
 def unlock_batch_mq(broker: BrokerParts, header: UnlockBatchMq, request: Request) -> Reply:
     """Gives back what the client owns."""
     broker.locks.unlock(*_read(request))

@@ -5,6 +5,7 @@ Sources: ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ 4.9.8
 
 from cluster.broker import names
 from cluster.broker.consumer_offset import NOT_STORED
+from cluster.broker.gate import gated
 from cluster.broker.parts import BrokerParts
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
@@ -40,11 +41,20 @@ def _is_young(broker: BrokerParts, topic: str, queue_id: int) -> bool:
     return first is not None and broker.store.max_offset - first.phy_offset <= in_memory
 
 
-def update_consumer_offset(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply:
-    """Any value is stored, smaller ones too."""
+def update_consumer_offset(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply | None:
+    """Any value is stored, smaller ones too; what the master is told of, here only if it is greater."""
     fault = names.topic_fault(header.topic) or names.group_fault(header.consumer_group)
     if fault or header.queue_id < 0 or header.commit_offset < 0:
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault or "queueId and commitOffset must not be negative")
+    if broker.gate.state in ("holding", "forwarding"):
+        known = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if header.commit_offset > known:
+            broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+    return _commit(broker, header, request)
+
+
+@gated
+def _commit(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply:
     broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
     return Reply.success()
 

@@ -10,11 +10,13 @@ from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, buil
 from cluster.broker.long_polling import HeldPull
 from cluster.broker.offset_moved import OffsetMoved
 from cluster.broker.parts import BrokerParts
+from cluster.broker.processors.offset import update_consumer_offset
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.broker.topic_config import PERM_READ
 from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import LitePullMessage, PullMessage
+from cluster.remoting.headers import LitePullMessage, PullMessage, UpdateConsumerOffset, encode_header_fields
 from cluster.remoting.server import Reply, Request
 from store.get_message import GetResult, GetStatus
 from store.message import host_bytes
@@ -49,8 +51,8 @@ def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hol
     # A queue is read as far ahead as is asked for, so what an answer cannot hold is not asked for.
     count = max(1, min(header.max_msg_nums, broker.store.config.max_transfer_count_on_message_in_memory))
     result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count, subscription.wanted)
-    if may_hold and header.sys_flag & COMMIT_OFFSET and not broker.is_slave and header.commit_offset >= 0:
-        broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+    if may_hold and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
+        _commit(broker, header, request)
     code = code_of(result.status, header.queue_offset)
     if code == ResponseCode.PULL_NOT_FOUND and may_hold and header.sys_flag & SUSPEND:
         _hold(broker, header, request, subscription)
@@ -76,6 +78,17 @@ def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hol
     )
 
 
+def _commit(broker: BrokerParts, header: PullMessage, request: Request) -> None:
+    """What a consumer tells a slave is not for it, unless that was the master a moment ago: then the master is told."""
+    if broker.gate.state == "open":
+        if not broker.is_slave:
+            broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        return
+    told = UpdateConsumerOffset(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+    command = RemotingCommand(told.code, flag=ONEWAY, ext=encode_header_fields(told))
+    update_consumer_offset(broker, told, Request(request.connection, command))
+
+
 def _report_moved(broker: BrokerParts, header: PullMessage, new_offset: int) -> None:
     event = OffsetMoved(
         header.consumer_group,
@@ -85,7 +98,7 @@ def _report_moved(broker: BrokerParts, header: PullMessage, new_offset: int) -> 
         header.queue_offset,
         new_offset,
     )
-    if broker.offset_moved.is_due(event, trio.current_time()):
+    if broker.gate.state == "open" and broker.offset_moved.is_due(event, trio.current_time()):
         broker.store.put([event.message(host_bytes(broker.address), broker.now_ms())])
 
 

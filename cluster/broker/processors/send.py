@@ -14,6 +14,7 @@ from cluster.broker import names
 from cluster.broker.acks import CODES, AcksOnceSaved, ProducerAcks, refusal, wait_until_safe, waits
 from cluster.broker.batch_body import split_batch
 from cluster.broker.delay import delayed
+from cluster.broker.forward import FROM
 from cluster.broker.send_properties import SendProperties
 from cluster.broker.topic_config import PERM_WRITE, TopicConfig
 from cluster.broker.transaction import HALF_QUEUE_ID, half_properties, is_transaction
@@ -87,6 +88,8 @@ class SendProcessor:
 
     def process(self, connection: Connection, commands: list[RemotingCommand]) -> None:
         """Append, and see to the answers. Never waits."""
+        if self.broker.gate.state != "open":
+            commands = [command for command in commands if not self._stopped(connection, command)]
         sends: list[_Send] = []
         for command in commands:
             try:
@@ -100,6 +103,10 @@ class SendProcessor:
             except RequestError as error:
                 self._refuse(connection, command, error.code, error.remark)
         self._finish(connection, sends)
+
+    def _stopped(self, connection: Connection, command: RemotingCommand) -> bool:
+        """Whether the gate has it."""
+        return self.broker.gate.takes(connection, command, lambda: self.process(connection, [command]))
 
     def _prepare_plain(self, connection: Connection, command: RemotingCommand) -> _Send | None:
         """What nearly every message needs, in a third of the time that _prepare takes; None when that is not enough."""
@@ -122,6 +129,7 @@ class SendProcessor:
             or flag != "0"
             or ext.get("m", "false") != "false"
             or reconsume_times != "0"
+            or FROM in ext
             or not (born.isdecimal() and born.isascii() and len(born) <= _BORN_DIGITS_MAX)
         ):
             return None
@@ -182,13 +190,18 @@ class SendProcessor:
             header.flag,
             sys_flag,
             header.born_timestamp,
-            connection.remote_host,
+            self._born_host(connection, command),
             self._store_host,
             reconsume_times,
             0,
             code,
         )
         return _Send(command, message, asked_queue, stored.wait)
+
+    def _born_host(self, connection: Connection, command: RemotingCommand) -> bytes:
+        """Where the message was born, though another member passed it on."""
+        client = self.broker.gate.believes(connection, command)
+        return connection.remote_host if client is None else host_bytes(client)
 
     def _check_broker(self, topic: TopicConfig) -> None:
         config = self.broker.config
@@ -327,7 +340,7 @@ class SendProcessor:
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(max(1, topic.write_queues))
         properties[CLUSTER] = self.broker.config.broker_cluster_name
         shared = format_properties(properties).encode()
-        messages = []
+        messages, born_host = [], self._born_host(connection, command)
         for item in inner:
             own = item.properties
             separator = PROPERTY_SEPARATOR.encode() if own and not own.endswith(b"\x02") else b""
@@ -341,7 +354,7 @@ class SendProcessor:
                     item.flag,
                     header.sys_flag | _MULTI_TAG if topic.filter_type == "MULTI_TAG" else header.sys_flag,
                     header.born_timestamp,
-                    connection.remote_host,
+                    born_host,
                     self._store_host,
                     header.reconsume_times or 0,
                     0,

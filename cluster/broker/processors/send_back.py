@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from cluster.broker import names
 from cluster.broker.delay import delayed
+from cluster.broker.gate import gated
 from cluster.broker.parts import BrokerParts
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.broker.topic_config import PERM_WRITE, UNIT_SUBSCRIPTION
@@ -26,6 +27,7 @@ FIRST_RETRY_LEVEL = 3  # 10 s; each further time one level more.
 VERSION_WITH_MAX = 121  # V3_4_9: older clients' maxReconsumeTimes is not looked at.
 
 
+@gated
 def consumer_send_msg_back(broker: BrokerParts, header: ConsumerSendMsgBack, request: Request) -> Reply:
     """Answered when the new record is stored; replicas are not waited for."""
     group = _check_group(broker, header)

@@ -6,6 +6,7 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from cluster.broker.config import BrokerConfig
+from cluster.broker.gate import Gate
 from cluster.broker.json_file import JsonFile
 from cluster.broker.processors.send import SendProcessor
 from cluster.broker.subscription_group import SubscriptionGroupManager
@@ -78,6 +79,7 @@ class SendingBroker:
     groups: SubscriptionGroupManager
     address: str = ADDRESS
     ha: FakeHA = field(factory=FakeHA)
+    gate: Gate = field(factory=Gate)
     topics_writer: TableWriter = field(init=False)
     now_ms: Callable[[], int] = lambda: NOW_MS
 
