@@ -45,31 +45,11 @@ class PeerHistory:
     whole: bool = True
 
 
-@frozen(kw_only=True)
-class PeerHistory:
-    """What a twinlog member says of its log's epochs, and of its group."""
-
-    id: EpochId  # The epoch that it serves, or follows: that of its last entry.
-    entries: tuple[EpochEntry, ...]
-    promised: EpochId
-    role: BrokerRole
-    group: GroupRecord | None
-    max_offset: int
-    boot_ms: int
-    min_offset: int = 0
-    address: str = ""  # HOST:PORT of its remoting server, which is its identity.
-    ha_address: str = ""
-    whole: bool = True  # False: it may lack bytes that it acknowledged.
-
-
 class Peer(Protocol):
     """Another member. Every call raises HAPeerError when it gives no answer that can be used."""
 
     async def log(self) -> PeerLog:
         """What it holds now."""
-
-    async def history(self, me: GroupMember | None) -> PeerHistory | None:
-        """Its epochs. `me`: who asks, so that a master learns of us. None: it is no twinlog member, or knows none."""
 
     async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests | None:
         """Digests of its bytes `start` to `end`, which must lie in its log; None: it is no twinlog member and has none."""
