@@ -1,0 +1,114 @@
+"""Where two logs part, by their histories. No I/O.
+
+The bytes of one epoch (number, winner) are one sequence: only the winner writes it, and it never writes there again once its log
+may have lost a tail. Whoever has an entry in its list holds a beginning of the winner's log, up to where the winner's own next
+entry begins. So two logs whose lists begin alike are equal up to the end that the last common epoch has in either: both ends are
+ends of logs, and so of records.
+
+What lies behind that in our log was written in an epoch that the other's line does not contain there. When the other has an epoch
+newer than all of ours, its winner held everything that was acknowledged before, or the loss was named and accepted: our bytes
+are given up, and may be cut. In every other case nothing is proven, and nothing is cut by itself.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from attrs import frozen
+
+from store.epoch_file import EpochEntry
+
+ComparisonKind = Literal["same", "behind", "given up", "ahead", "newer", "unrelated"]
+
+
+@frozen
+class Comparison:
+    """What our log is, seen from a master's.
+
+    same, behind: a beginning of it; follow, and take its list. given up: so it is once it ends at `cut_offset`.
+    ahead: it goes on where the master's ends, nobody knows why. newer: ours has an epoch that the master's lacks; it is no master
+    for us. unrelated: no epoch in common.
+    """
+
+    kind: ComparisonKind
+    cut_offset: int | None = None  # Where ours must end; "given up" only.
+    common: EpochEntry | None = None  # The last epoch that both have.
+    given_up_by: EpochEntry | None = None  # The first of the master's epochs that is newer than all of ours.
+
+
+def compare_histories(own: Sequence[EpochEntry], own_max: int, peer: Sequence[EpochEntry], peer_max: int) -> Comparison:
+    """What a log with this history and end is beside its master's."""
+    master = effective(peer, peer_max)
+    own, peer = _from_one_epoch(own, master)
+    common = _common(own, peer)
+    if not common:
+        return Comparison("unrelated")
+    cut = min(_end(own, common - 1, own_max), _end(peer, common - 1, peer_max))
+    last = own[common - 1]
+    if len(own) > common and (len(peer) == common or peer[-1].epoch <= own[-1].epoch):
+        return Comparison("newer", common=last)
+    if own_max <= cut:
+        return Comparison("same" if len(own) == len(peer) == common else "behind", common=last)
+    if len(peer) == common:
+        return Comparison("ahead", common=last)
+    winner = next(entry for entry in peer[common:] if entry.epoch > own[-1].epoch)
+    return Comparison("given up", cut, last, winner)
+
+
+def common_end(own: Sequence[EpochEntry], own_max: int, peer: Sequence[EpochEntry], peer_max: int) -> int:
+    """Below this both logs hold the same, as far as their histories tell."""
+    own, peer = _from_one_epoch(effective(own, own_max), effective(peer, peer_max))
+    common = _common(own, peer)
+    return min(_end(own, common - 1, own_max), _end(peer, common - 1, peer_max)) if common else 0
+
+
+def key_of(entries: Sequence[EpochEntry], max_offset: int) -> tuple[int, bool, str, int]:
+    """Whose log has everything that was acknowledged: the one with the greatest key among those that promised."""
+    last = last_of(entries, max_offset)
+    return last.epoch, last.kind != "forced", last.winner, max_offset
+
+
+def effective(entries: Sequence[EpochEntry], max_offset: int) -> tuple[EpochEntry, ...]:
+    """Without the epochs that begin behind the log's end: their bytes are not here, not even the first."""
+    return tuple(entry for entry in entries if entry.start_offset <= max_offset)
+
+
+def last_of(entries: Sequence[EpochEntry], max_offset: int) -> EpochEntry:
+    """The epoch that the log's end belongs to."""
+    return (effective(entries, max_offset) or tuple(entries))[-1]
+
+
+def epoch_at(entries: Sequence[EpochEntry], offset: int) -> EpochEntry:
+    """The epoch in which the byte at `offset` was written; the oldest that is known, for what lies before it."""
+    return next((entry for entry in reversed(entries) if entry.start_offset <= offset), entries[0])
+
+
+def with_entry(entries: Sequence[EpochEntry], entry: EpochEntry) -> tuple[EpochEntry, ...]:
+    """A winner's history: its own log up to its end, and the epoch that begins there."""
+    kept = effective(entries, entry.start_offset)
+    assert all(before.epoch < entry.epoch for before in kept), (kept[-1].id, entry.id)
+    return (*kept, entry)
+
+
+def _from_one_epoch(
+    own: Sequence[EpochEntry], peer: Sequence[EpochEntry]
+) -> tuple[Sequence[EpochEntry], Sequence[EpochEntry]]:
+    """Both lists from where the shorter memory begins: the oldest epochs of a long one are forgotten."""
+    if not own or not peer:
+        return (), ()
+    oldest = max(own[0].epoch, peer[0].epoch)
+    return [entry for entry in own if entry.epoch >= oldest], [entry for entry in peer if entry.epoch >= oldest]
+
+
+def _common(own: Sequence[EpochEntry], peer: Sequence[EpochEntry]) -> int:
+    """How many entries both begin with."""
+    count = 0
+    for mine, theirs in zip(own, peer, strict=False):
+        if (mine.id, mine.start_offset) != (theirs.id, theirs.start_offset):
+            break
+        count += 1
+    return count
+
+
+def _end(entries: Sequence[EpochEntry], number: int, max_offset: int) -> int:
+    """Where an epoch ends in a log: where the next one begins, or the log ends."""
+    return min([entry.start_offset for entry in entries[number + 1 : number + 2]] + [max_offset])

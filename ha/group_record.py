@@ -1,0 +1,105 @@
+"""Changes of the record that says who belongs to a group. No I/O.
+
+Only the master changes it, one change at a time. A new version holds once so many voters of the one before have it that every set
+of promises that could elect somebody by the old one meets somebody who knows the new one. Until then nobody counts who is new in
+it. A new master writes a version of its own epoch first.
+"""
+
+from collections.abc import Mapping
+
+from attrs import evolve
+
+from store.config import BrokerRole
+from store.role_file import GroupMember, GroupRecord, Pause
+
+
+def needed(group: GroupRecord) -> int:
+    """How many promises elect a master: so many meet every set of members that can acknowledge a message."""
+    return max(len(group.members) - max(group.acks_needed, 1) + 1, 1)
+
+
+def newest(*records: GroupRecord | None) -> GroupRecord | None:
+    """The one that was written last."""
+    known = [record for record in records if record is not None]
+    return max(known, key=lambda record: (record.epoch, record.version), default=None)
+
+
+def is_newer(record: GroupRecord, than: GroupRecord | None) -> bool:
+    """Whether it takes the place of another."""
+    return than is None or (record.epoch, record.version) > (than.epoch, than.version)
+
+
+def first_record(master: GroupMember, slave: GroupMember, acks_needed: int, master_role: BrokerRole) -> GroupRecord:
+    """A group begins with its master and the first slave that votes; committed by these two."""
+    return GroupRecord(version=1, members=(master, slave), acks_needed=acks_needed, master_role=master_role)
+
+
+def with_member(record: GroupRecord, member: GroupMember) -> GroupRecord:
+    """With somebody new, or with new facts about a member; the very record when it says that already."""
+    if record.member(member.address) == member:
+        return record
+    others = tuple(other for other in record.members if other.address != member.address)
+    return _next(record, members=(*others, member))
+
+
+def without(record: GroupRecord, address: str) -> GroupRecord:
+    """Without a member."""
+    return _next(record, members=tuple(member for member in record.members if member.address != address))
+
+
+def with_need(record: GroupRecord, acks_needed: int) -> GroupRecord:
+    """With another number of members that hold what is answered SEND_OK."""
+    return record if record.acks_needed == acks_needed else _next(record, acks_needed=acks_needed)
+
+
+def with_pause(record: GroupRecord, paused: Pause | None) -> GroupRecord:
+    """With role changes forbidden, or allowed again."""
+    return record if record.paused == paused else _next(record, paused=paused)
+
+
+def with_ids_swapped(record: GroupRecord, winner: str, old_master: str, epoch: int) -> GroupRecord:
+    """As the winner of an epoch writes it: it is id 0, and the old master has the id that the winner had."""
+    free = id_as_slave(record, winner)
+    ids = {winner: 0} | {member.address: free for member in record.members if _gives_way(member, winner, old_master)}
+    members = tuple(evolve(member, broker_id=ids.get(member.address, member.broker_id)) for member in record.members)
+    return _next(record, members=members, epoch=epoch)
+
+
+def _gives_way(member: GroupMember, winner: str, old_master: str) -> bool:
+    return member.address != winner and (member.broker_id == 0 or member.address == old_master != winner)
+
+
+def id_as_slave(record: GroupRecord | None, address: str) -> int:
+    """The id of a member while it is a slave: its own, or the lowest that nobody has."""
+    member = record.member(address) if record is not None else None
+    if member is not None and member.broker_id > 0:
+        return member.broker_id
+    taken = {other.broker_id for other in record.members} if record is not None else set()
+    return next(number for number in range(1, len(taken) + 2) if number not in taken)
+
+
+def is_committed(before: GroupRecord | None, versions: Mapping[str, int], record: GroupRecord) -> bool:
+    """Whether a version holds: `versions` says what each voter, the master too, has durably of this master's records."""
+    has = {address for address, version in versions.items() if version >= record.version}
+    if before is None:  # The first one holds once all of its voters have it.
+        return record.voters <= has
+    return len(before.voters - has) < needed(before)
+
+
+def counted(before: GroupRecord | None, record: GroupRecord, *, committed: bool) -> frozenset[str]:
+    """Whose acknowledgements count: nobody who is new in a version that does not hold, or who is gone from it."""
+    there = frozenset(member.address for member in record.members)
+    if committed:
+        return there
+    return there & frozenset(member.address for member in before.members) if before is not None else frozenset()
+
+
+def remaining_pause(record: GroupRecord | None, now_ms: int) -> Pause | None:
+    """The pause that is in force; None when there is none, or it has run out."""
+    paused = record.paused if record is not None else None
+    return paused if paused is not None and (paused.until_ms is None or paused.until_ms > now_ms) else None
+
+
+def _next(record: GroupRecord, **changes: object) -> GroupRecord:
+    changed: GroupRecord = evolve(record, version=record.version + 1, **changes)  # type: ignore[arg-type]
+    return changed
