@@ -1,0 +1,202 @@
+"""Requests that another member answers."""
+
+import pytest
+import trio
+import trio.testing
+from attrs import define, field
+
+from cluster.broker.forward import FROM, HOPS, Forwarder
+from cluster.broker.gate import Gate
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import ONEWAY, RESPONSE, ROCKETMQ, FrameReader, RemotingCommand, decode, encode
+
+MASTER = "127.0.0.1:10911"
+
+
+@define(eq=False)
+class Client:
+    """The connection of a client; keeps what it is sent, and how often it was written to."""
+
+    remote_address: str = "10.1.1.1:4000"
+    sent: list[RemotingCommand] = field(factory=list)
+    corks: list[str] = field(factory=list)
+
+    def send(self, command):
+        self.sent.append(command)
+
+    def cork(self):
+        self.corks.append("cork")
+
+    def uncork(self):
+        self.corks.append("uncork")
+
+    @property
+    def codes(self):
+        return [(answer.opaque, answer.code) for answer in self.sent]
+
+
+@define(eq=False)
+class Master:
+    """The other end of the forwarder's streams."""
+
+    reachable: bool = True
+    streams: list[trio.abc.Stream] = field(factory=list)
+    addresses: list[str] = field(factory=list)
+    reader: FrameReader = field(factory=FrameReader)
+    found: list[RemotingCommand] = field(factory=list)
+
+    async def connect(self, address):
+        self.addresses.append(address)
+        await trio.sleep(0.001)
+        if not self.reachable:
+            raise ConnectionRefusedError(111, "Connection refused")
+        ours, theirs = trio.testing.memory_stream_pair()
+        self.streams.append(theirs)
+        self.reader = FrameReader()
+        return ours
+
+    async def requests(self, count) -> list[RemotingCommand]:
+        """Those that come next."""
+        with trio.fail_after(10):
+            while not self.streams:
+                await trio.sleep(0.001)
+            while len(self.found) < count:
+                data = await self.streams[-1].receive_some()
+                self.found += [decode(bytes(frame)) for frame in self.reader.feed(data)]
+        found, self.found = self.found[:count], self.found[count:]
+        return found
+
+    async def answer(self, *requests, code=0):
+        answers = [encode(RemotingCommand.response_to(request, code, ext={"a": "b"})) for request in requests]
+        await self.streams[-1].send_all(b"".join(answers))
+        await trio.testing.wait_all_tasks_blocked()
+
+
+@pytest.fixture
+async def master(nursery):
+    return Master()
+
+
+@pytest.fixture
+async def forwarder(nursery, master, autojump_clock):
+    forwarder = Forwarder(connect=master.connect)
+    forwarder.aim(MASTER)
+    nursery.start_soon(forwarder.run)
+    return forwarder
+
+
+def command(opaque, **more):
+    return RemotingCommand(310, opaque, ext={"b": "T1"}, body=b"hello", **more)
+
+
+async def test_requests_go_in_order_and_answers_come_back_to_who_asked(master, forwarder):
+    first, second = Client("10.1.1.1:4000"), Client("10.1.1.2:4000")
+    for opaque in (7, 8, 9):
+        forwarder.forward(first, command(opaque))
+        forwarder.forward(second, command(opaque, serialize_type=ROCKETMQ))
+    requests = await master.requests(6)
+    assert [request.ext[FROM] for request in requests] == ["10.1.1.1:4000", "10.1.1.2:4000"] * 3
+    assert {request.ext[HOPS] for request in requests} == {"1"}
+    assert {(request.ext["b"], bytes(request.body), request.version) for request in requests} == {("T1", b"hello", 409)}
+    await master.answer(*reversed(requests))
+    assert first.codes == second.codes == [(9, 0), (8, 0), (7, 0)]
+    assert {answer.serialize_type for answer in second.sent} == {ROCKETMQ}
+    assert all(answer.flag & RESPONSE and answer.ext == {"a": "b"} for answer in first.sent)
+    assert first.corks == second.corks == ["cork", "uncork"], "one write for all answers that came together"
+    assert master.addresses == [MASTER]
+
+
+async def test_oneway_requests_are_passed_on_and_not_waited_for(master, forwarder):
+    client = Client()
+    forwarder.forward(client, command(1, flag=ONEWAY))
+    (request,) = await master.requests(1)
+    assert request.is_oneway
+    await trio.sleep(10)
+    assert client.sent == []
+
+
+async def test_a_request_does_not_run_in_a_circle(master, forwarder):
+    """It says on whose behalf it comes, however often it was passed on."""
+    client = Client("10.9.9.9:1")
+    told = {FROM: "10.1.1.1:4000"}
+    forwarder.forward(client, RemotingCommand(310, 1, ext={**told, HOPS: "2"}))
+    forwarder.forward(client, RemotingCommand(310, 2, ext={**told, HOPS: "3"}))
+    forwarder.forward(client, RemotingCommand(310, 3, ext={**told, HOPS: "x"}))
+    (request,) = await master.requests(1)
+    assert (request.ext[FROM], request.ext[HOPS]) == ("10.1.1.1:4000", "3")
+    assert client.codes == [(2, ResponseCode.SERVICE_NOT_AVAILABLE), (3, ResponseCode.SERVICE_NOT_AVAILABLE)]
+
+
+async def test_a_master_that_cannot_be_reached_is_said_at_once_and_tried_again(master, forwarder):
+    client, master.reachable = Client(), False
+    forwarder.forward(client, command(1))
+    await trio.sleep(0.01)
+    assert client.codes == [(1, ResponseCode.SERVICE_NOT_AVAILABLE)]
+    assert client.sent[0].remark == f"service not available now: the master {MASTER} cannot be reached"
+    master.reachable = True
+    forwarder.forward(client, command(2))
+    await master.answer(*await master.requests(1))
+    assert client.codes[1:] == [(2, 0)]
+
+
+async def test_a_connection_that_breaks_leaves_nobody_waiting(master, forwarder):
+    client = Client()
+    forwarder.forward(client, command(1))
+    await master.requests(1)
+    await master.streams[-1].aclose()
+    await trio.testing.wait_all_tasks_blocked()
+    assert client.codes == [(1, ResponseCode.SERVICE_NOT_AVAILABLE)]
+    forwarder.forward(client, command(2))
+    await trio.sleep(0.01)
+    await master.answer(*await master.requests(1))
+    assert client.codes[1:] == [(2, 0)]
+
+
+async def test_a_master_that_is_silent_is_waited_for_three_seconds(master, forwarder):
+    """A producer's own time is not much longer. An answer that comes later is dropped."""
+    client = Client()
+    forwarder.forward(client, command(1))
+    requests = await master.requests(1)
+    await trio.sleep(2.9)
+    assert client.sent == []
+    await trio.sleep(0.5)
+    assert client.codes == [(1, ResponseCode.SERVICE_NOT_AVAILABLE)]
+    await master.answer(*requests)
+    assert len(client.sent) == 1
+
+
+async def test_another_master_gets_what_comes_from_then_on(master, forwarder):
+    client = Client()
+    forwarder.forward(client, command(1))
+    await master.requests(1)
+    forwarder.aim("127.0.0.2:10911")
+    assert client.codes == [(1, ResponseCode.SERVICE_NOT_AVAILABLE)]
+    forwarder.forward(client, command(2))
+    await trio.sleep(0.01)
+    await master.answer(*await master.requests(1))
+    assert client.codes[1:] == [(2, 0)]
+    assert master.addresses == [MASTER, "127.0.0.2:10911"]
+
+
+async def test_a_stream_that_is_not_needed_is_closed(master, forwarder):
+    client = Client()
+    forwarder.forward(client, command(1))
+    await master.answer(*await master.requests(1))
+    await trio.sleep(21)
+    assert await master.streams[0].receive_some() == b""
+
+
+async def test_the_pause_ends_with_the_first_answer_of_the_new_master(master, nursery, autojump_clock):
+    gate = Gate(forwarder=Forwarder(connect=master.connect))
+    nursery.start_soon(gate.run)
+    client = Client()
+    gate.close_for(trio.current_time() + 2)
+    for opaque in (1, 2, 3):
+        assert gate.takes(client, command(opaque), lambda: None)
+    await trio.sleep(0.04)
+    gate.forward_to(MASTER, 60)
+    assert gate.last_pause_ms is None
+    assert gate.takes(client, command(4), lambda: None)
+    await master.answer(*await master.requests(4))
+    assert client.codes == [(1, 0), (2, 0), (3, 0), (4, 0)]
+    assert 40 <= gate.last_pause_ms < 50
