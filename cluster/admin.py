@@ -10,6 +10,8 @@ from functools import partial
 import trio
 from attrs import frozen
 
+from cluster import role_admin, role_history, role_repair
+from cluster.broker.role_messages import ChangeResult
 from cluster.client.api import ClientApi, QueueOffsets
 from cluster.client.consumer import Consumer, From, ReceivedMessage
 from cluster.client.parallel import in_parallel
@@ -19,11 +21,16 @@ from cluster.cross_views import Crosscheck
 from cluster.crosscheck import crosscheck
 from cluster.explanation import Explanation, explain_member, find_member
 from cluster.facts import ClusterFacts
+from cluster.finding import Finding, Level
 from cluster.gather import ask_members, gather
-from cluster.health import Finding, Level, Limits, examine
+from cluster.health import Limits, examine
 from cluster.live_diff import LiveDiffReport, live_diff
 from cluster.members import Member, MemberList, issues_of
 from cluster.remoting.errors import RemotingError
+from cluster.role_admin import Prepared, RoleGroup, RoleOrder, Tell
+from cluster.role_history import History
+from cluster.role_repair import PreparedRepair, Progress, RepairResult
+from cluster.role_views import notes_of
 from cluster.waiting import Condition
 
 # Topics that RocketMQ makes for itself. Source: TopicValidator, MixAll (4.9.8).
@@ -91,8 +98,9 @@ class Admin:
     async def list_members(self) -> MemberList:
         """Ask the name server who there is, then each of them how it is. Raises RemotingError without a name server."""
         groups = await self.api.cluster()
-        members = tuple(each.member for each in await ask_members(self.api, groups))
-        return MemberList(members, tuple(issues_of(groups, members)))
+        facts = await ask_members(self.api, groups)
+        members = tuple(each.member for each in facts)
+        return MemberList(members, tuple(issues_of(groups, members)), notes_of(facts))
 
     async def watch_members(self, seconds: float, show: Callable[[MemberList], None]) -> None:
         """Show the members now and every so many seconds, for ever. Raises RemotingError when the first time fails."""
@@ -155,6 +163,50 @@ class Admin:
                 raise NoMemberError(name)
         sides = [(name, members.get(name, name)) for name in (left, right)]
         return await live_diff(self.api, sides[0], sides[1], progress)
+
+    # ---- Roles
+
+    async def prepare_role_change(self, order: RoleOrder) -> Prepared:
+        """What a switchover or failover would do, and by whom. Raises RoleError, NoMemberError and RemotingError."""
+        return await role_admin.prepare(self.api, order)
+
+    async def change_role(self, prepared: Prepared, tell: Tell) -> ChangeResult:
+        """Carry it out; `tell` hears how far it is. Raises RoleError and RemotingError."""
+        return await role_admin.carry_out(self.api, prepared, tell)
+
+    async def schedule_switchover(self, order: RoleOrder, at_ms: int | None) -> RoleGroup:
+        """Let it happen at a time, by the clock; None: not any more."""
+        return await role_admin.schedule(self.api, order, at_ms)
+
+    async def pause_roles(self, group: str | None, *, for_seconds: float | None, reason: str) -> RoleGroup:
+        """Allow no role changes in a group, for so long or until resume_roles()."""
+        return await role_admin.pause(self.api, group, for_seconds=for_seconds, reason=reason)
+
+    async def resume_roles(self, group: str | None) -> RoleGroup:
+        """Allow them again."""
+        return await role_admin.resume(self.api, group)
+
+    async def prepare_rewind(self, member: str, accept_data_loss: int | None) -> PreparedRepair:
+        """What would be cut from the log of a slave. Raises RoleError, NoMemberError and RemotingError."""
+        return await role_repair.prepare_rewind(self.api, member, accept_data_loss)
+
+    async def prepare_reinit(self, member: str) -> PreparedRepair:
+        """What would be put aside for a slave to begin anew."""
+        return await role_repair.prepare_reinit(self.api, member)
+
+    async def repair(
+        self, prepared: PreparedRepair, *, timeout_seconds: float, tell: Tell, progress: Progress
+    ) -> RepairResult:
+        """Carry it out, until the slave is level with its master."""
+        return await role_repair.repair(
+            self.api, prepared, timeout_seconds=timeout_seconds, tell=tell, progress=progress
+        )
+
+    async def history(self, group: str | None) -> History:
+        """Who was the master, since when, why, and at what cost."""
+        return await role_history.history(self.api, group)
+
+    # ---- Data
 
     async def list_topics(self, *, all_topics: bool = False) -> tuple[TopicSummary, ...]:
         """Every topic, those of RocketMQ itself only with `all_topics`. Raises RemotingError without a name server."""

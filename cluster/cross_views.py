@@ -10,7 +10,8 @@ from typing import Any
 from attrs import field, frozen
 
 from cluster.facts import ClusterFacts, MemberFacts
-from cluster.health import Finding, Level, examine
+from cluster.finding import Finding, Level
+from cluster.health import examine
 from cluster.live_diff import LiveDiffReport, LiveVerdict
 from cluster.members import slave_connection
 

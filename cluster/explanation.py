@@ -6,7 +6,8 @@ from typing import Any
 from attrs import frozen
 
 from cluster.facts import ClusterFacts, MemberFacts
-from cluster.health import Finding, examine
+from cluster.finding import Finding
+from cluster.health import examine
 from cluster.members import Member
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from attrs import field, frozen
 
 from cluster.client.route import BrokerAddresses
-from cluster.members import Member
+from cluster.members import Member, is_master
 
 
 @frozen
@@ -27,7 +27,6 @@ class MemberFacts:
     config: Mapping[str, str] = field(factory=dict)  # Request 26, by RocketMQ's keys.
     ha_port: Probe | None = None
     clock_ahead_seconds: float | None = None  # Of this machine's clock; what the answer's way took may be in it.
-    is_registered: bool = True  # False: asked because somebody named its address.
 
     @property
     def is_twinlog(self) -> bool:
@@ -54,8 +53,8 @@ class ClusterFacts:
         return tuple(sorted(found, key=lambda each: (each.member.role != "master", each.member.broker_id)))
 
     def masters(self, name: str) -> tuple[MemberFacts, ...]:
-        """Those of a group that say they are its master."""
-        return tuple(each for each in self.group(name) if each.member.role == "master")
+        """Those of a group that say they are its master, and are not kept from it."""
+        return tuple(each for each in self.group(name) if is_master(each.member))
 
     @property
     def group_names(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Asks name servers and members what they know, all at once, and never waits long for anybody."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from cluster.members import Member, member_of_runtime_info, member_of_status, wi
 from cluster.properties_file import parse_properties
 from cluster.remoting.address import split_address
 from cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
+from cluster.role_views import newest_record
 
 PROBE_SECONDS = 3.0
 
@@ -52,8 +53,21 @@ async def ask_members(
     known = {each.address for each in found}
     found += [_Address("", "", 0, each, is_registered=False) for each in others if each not in known]
     asked = await in_parallel(partial(_member, api, each, thorough=thorough) for each in found)
+    kept = _kept_in_mind(asked, {each.address for each in found})
+    asked += await in_parallel(partial(_member, api, each, thorough=thorough) for each in kept)
     members = with_lag([(each.member, each.status) for each in asked])
     return tuple(evolve(each, member=member) for each, member in zip(asked, members, strict=True))
+
+
+def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[_Address]:
+    """Members of a group's record that no name server knows: fenced ones, and those that are away."""
+    found: list[_Address] = []
+    for each in {each.member.group: each.member for each in asked}.values():
+        record = newest_record(other for other in asked if other.member.group == each.group)
+        for kept in record.members if record is not None else ():
+            if kept.address not in known:
+                found.append(_Address(each.group, each.cluster, kept.broker_id, kept.address, is_registered=False))
+    return found
 
 
 async def _view(api: ClientApi, address: str) -> tuple[BrokerAddresses, ...] | str:
@@ -72,8 +86,9 @@ async def _member(api: ClientApi, at: _Address, *, thorough: bool) -> MemberFact
         address=at.address,
         role="slave" if at.broker_id else "master",
         state="unreachable",
+        is_registered=at.is_registered,
     )
-    facts = MemberFacts(member=member, is_registered=at.is_registered)
+    facts = MemberFacts(member=member)
     try:
         began = time.time()
         status = await api.member_status(at.address) or {}

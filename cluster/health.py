@@ -4,35 +4,17 @@ A rule is a function with a title; `examine` asks all of them. `twinlog check`, 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
 
 from attrs import frozen
 
 from cluster.facts import ClusterFacts, MemberFacts
-from cluster.members import STATES_TO_LOOK_AT
+from cluster.finding import Finding, Level
+from cluster.members import issue_of
+from cluster.role_views import roles
 
 CLOCK_SECONDS_MAX = 2.0
 DISK_RATIO_WARNING, DISK_RATIO_CRITICAL = 0.80, 0.90
 PRODUCER_TIMEOUT_MS = 3000  # DefaultMQProducer.sendMsgTimeout, RocketMQ 4.9.8.
-
-
-class Level(Enum):
-    """How bad. Nagios has the same, in the same order, but for notes."""
-
-    NOTE = "note"
-    WARNING = "warning"
-    CRITICAL = "critical"
-
-
-@frozen(kw_only=True)
-class Finding:
-    """One thing that is wrong, or worth knowing. `subject`: a member, a group or a name server. `cause` names the rule's case."""
-
-    level: Level
-    cause: str
-    subject: str
-    what: str
-    fix: str = ""
 
 
 @frozen(kw_only=True)
@@ -178,13 +160,12 @@ def _states(facts: ClusterFacts) -> Iterator[Finding]:
     critical = {"unreachable", "failed", "ahead", "diverged", "below min", "failing"}
     for each in facts.members:
         member = each.member
-        if member.state in STATES_TO_LOOK_AT:
-            why = f" ({member.reason})" if member.reason else ""
+        if issue := issue_of(member):
             yield Finding(
                 level=Level.CRITICAL if member.state in critical else Level.WARNING,
                 cause=member.state,
                 subject=member.name,
-                what=f"{member.name} {STATES_TO_LOOK_AT[member.state].format(why=why)}",
+                what=issue,
             )
 
 
@@ -379,6 +360,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("each group has one master, each member its own brokerId", _masters),
     ("a SYNC_MASTER has slaves", _alone),
     ("members answer, take messages and follow", _states),
+    ("roles are settled, and could be changed", roles),
     ("HA ports take connections", _ha_ports),
     ("slaves follow the address that their master tells", _followed),
     ("commit log files have one size in a group", _file_sizes),

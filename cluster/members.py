@@ -36,6 +36,8 @@ class Member:
     slaves_counted: int | None = None  # How many slaves' acknowledgements count for producers, on a master.
     reason: str | None = None  # Why it is unreachable, or what else there is to say.
     warnings: tuple[str, ...] = ()  # Of what its acknowledgements mean, in sentences.
+    epoch: int | None = None  # Of the last master that it has followed, or been.
+    is_registered: bool = True  # False: asked because its group keeps it in mind, or somebody named its address.
 
 
 @frozen
@@ -44,10 +46,18 @@ class MemberList:
 
     members: tuple[Member, ...]
     issues: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # What is under way, planned or paused.
 
 
 ROLE_WORDS = {"SYNC_MASTER": "master", "ASYNC_MASTER": "master", "SLAVE": "slave"}
 STATE_WORDS = {"idle": "without master", "retrying": "connecting"}  # The rest are words already.
+ROLE_STATES = (
+    "starting",
+    "holding",
+    "fenced",
+    "waiting",
+)  # Of a role change; they tell more than the store's state does.
+NO_MASTERS = ("starting", "fenced", "waiting")  # In these states a member serves nobody, whatever role it had.
 
 
 def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
@@ -55,6 +65,9 @@ def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
     role = str(status.get("role") or member.role)
     role = ROLE_WORDS.get(role, role.lower())
     state = str(status.get("state") or "unknown")
+    role_state = status.get("roleState")
+    if role_state in ROLE_STATES and state not in ("failed", "paused"):
+        state = role_state
     slaves = status.get("slaves")
     return evolve(
         member,
@@ -72,7 +85,10 @@ def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
         if slaves is None or role != "master"
         else sum(bool(each.get("counted")) for each in slaves),
         warnings=tuple((status.get("policy") or {}).get("warnings") or ()),
-        reason=status.get("whyNotWritable") or (status.get("master") or {}).get("lastError"),
+        reason=status.get("whyNotWritable")
+        or (status.get("roleWhy") if state == role_state else None)
+        or (status.get("master") or {}).get("lastError"),
+        epoch=(status.get("epoch") or {}).get("epoch"),
     )
 
 
@@ -98,8 +114,13 @@ def with_lag(found: list[tuple[Member, Mapping[str, Any]]]) -> list[Member]:
 
     The master's own figures win: they are of one moment, and by one clock.
     """
-    masters = {member.group: (member, status) for member, status in found if member.role == "master"}
+    masters = {member.group: (member, status) for member, status in found if is_master(member)}
     return [_with_lag(member, status, *masters.get(member.group, (None, {}))) for member, status in found]
+
+
+def is_master(member: Member) -> bool:
+    """Whether it says that it is its group's master, and is not kept from it."""
+    return member.role == "master" and member.state not in NO_MASTERS
 
 
 def _with_lag(
@@ -145,13 +166,22 @@ def issues_of(groups: tuple[BrokerAddresses, ...], members: tuple[Member, ...]) 
                 f"{group.broker_name} has no master: nothing can be written to it. Start one, or look at its log"
             )
     for member in members:
-        if member.state in STATES_TO_LOOK_AT:
-            why = f" ({member.reason})" if member.reason else ""
-            issues.append(f"{member.name} {STATES_TO_LOOK_AT[member.state].format(why=why)}")
+        if issue := issue_of(member):
+            issues.append(issue)
         issues += (f"{member.name}: {warning}" for warning in member.warnings)
     if not groups:
         issues.append("no broker is registered at the name server. Start one with: twinlog broker -n HOST:PORT")
     return issues
+
+
+def issue_of(member: Member) -> str | None:
+    """What is wrong with its state; None: nothing."""
+    words = STATES_TO_LOOK_AT.get(member.state)
+    if words is None:
+        return None
+    if not member.is_registered:
+        words = words.replace("is registered, but", "is kept in its group's record, but")
+    return f"{member.name} {words.format(why=f' ({member.reason})' if member.reason else '')}"
 
 
 # By state: what is wrong, why, and what to do.
@@ -166,6 +196,9 @@ STATES_TO_LOOK_AT = {
     "diverged": "has other bytes in its log than its master{why}. It takes nothing until one of them is repaired",
     "below min": "was away for so long that its master has deleted what it needs next{why}. It has to begin anew",
     "stalled": "gets nothing from its master although there is more{why}. Look at the master's log",
+    "starting": "does not serve yet{why}. See more with: twinlog explain",
+    "fenced": "serves nobody and follows nobody{why}. It goes on once there is a master that it may follow",
+    "waiting": "waits before it follows its master{why}",
     "resyncing": "puts aside what does not fit its master's log, as haAutoResync allows. It goes on by itself",
 }
 

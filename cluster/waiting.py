@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from attrs import frozen
 
 from cluster.facts import ClusterFacts, MemberFacts
-from cluster.health import Level, examine
+from cluster.finding import Level
+from cluster.health import examine
 
 FORMS = "healthy, level, members=N, lag<SIZE (as lag<1MB), behind<SECONDS, MEMBER=STATE"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?", re.IGNORECASE)

@@ -1,15 +1,18 @@
 """What a person is told when something fails: one sentence what, one why, one next step; never a traceback.
 
 Exit status: 0 done, 1 failed or differences found, 2 usage or configuration, 3 not reachable, 4 refused because it could lose
-data or break a rule, 6 done in part.
+data or break a rule, 5 not within the time, 6 done in part.
 """
 
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-FAILED, USAGE, UNREACHABLE, REFUSED, PARTIAL = 1, 2, 3, 4, 6
+if TYPE_CHECKING:
+    from cluster.role_admin import RoleError
+
+FAILED, USAGE, UNREACHABLE, REFUSED, TIMED_OUT, PARTIAL = range(1, 7)
 
 
 class CliError(click.ClickException):
@@ -41,8 +44,11 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     from cluster.config_file import ConfigError
     from cluster.remoting.codes import ResponseCode
     from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
+    from cluster.role_admin import RoleError
     from store.errors import MessageFormatError
 
+    if isinstance(error, RoleError):
+        return _role_error(error)
     if isinstance(error, ConfigError):
         first, *rest = str(error).splitlines()
         return CliError(first, "\n  ".join(rest), exit_code=USAGE)
@@ -67,6 +73,15 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     if isinstance(error, MessageFormatError):
         return CliError("A message could not be read.", str(error), "Compare the replicas of its broker.")
     return None
+
+
+def _role_error(error: "RoleError") -> CliError:
+    from cluster.role_admin import RoleChoiceError, RoleRefusedError, RoleTimeoutError
+
+    statuses = {RoleRefusedError: REFUSED, RoleTimeoutError: TIMED_OUT, RoleChoiceError: USAGE}
+    told = CliError(error.lines[0], exit_code=statuses.get(type(error), FAILED))
+    told.lines = list(error.lines)
+    return told
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -4,15 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.errors import CliError
+from cluster.cli.errors import TIMED_OUT, CliError
 from cluster.cli.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
     from cluster.cli.render import Column
     from cluster.facts import ClusterFacts
-    from cluster.health import Finding
+    from cluster.finding import Finding
 
-UNREACHABLE, TIMED_OUT = 3, 5
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "red")}  # Colour is never alone.
 

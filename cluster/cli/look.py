@@ -23,6 +23,7 @@ def member_columns() -> "list[Column]":
         Column("ADDRESS", lambda m: m.address, spare=1),
         Column("ROLE", lambda m: m.role),
         Column("STATE", lambda m: m.state),
+        Column("EPOCH", lambda m: m.epoch, right=True, spare=4),
         Column("WRITTEN", lambda m: m.written_offset, count, right=True),
         Column("FLUSHED", lambda m: m.flushed_offset, count, right=True, wide=True),
         Column("CONFIRMED", lambda m: m.confirmed_offset, count, right=True, spare=2),
@@ -74,9 +75,11 @@ def _show(found: "MemberList", fmt: str) -> None:
     from cluster.cli.render import json_document, table
 
     if fmt == "json":
-        json_document(members=found.members, issues=found.issues)
+        json_document(members=found.members, issues=found.issues, notes=found.notes)
         return
     table(member_columns(), found.members, fmt)
+    for note in found.notes:
+        click.echo(f"note: {note}", err=fmt == "tsv")
     for issue in found.issues:
         click.echo(f"issue: {issue}", err=fmt == "tsv")
 
@@ -118,8 +121,9 @@ def _live(fmt: str) -> "Iterator[Callable[[MemberList], None]]":
             cells = cells_of(columns, found.members)
             kept = range(len(columns)) if fmt == "wide" else fitting(columns, cells, console.width)
             drawn = rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
+            notes = (Text(f"note: {note}", style="cyan") for note in found.notes)
             issues = (Text(f"issue: {issue}", style="yellow") for issue in found.issues)
             at = Text(f"{datetime.now():%H:%M:%S}  Ctrl-C ends", style="dim")
-            live.update(Group(drawn, *issues, at), refresh=True)
+            live.update(Group(drawn, *notes, *issues, at), refresh=True)
 
         yield show

@@ -14,6 +14,7 @@ from cluster.cli.health import check, doctor, explain, wait
 from cluster.cli.log_group import log_group
 from cluster.cli.look import list_members
 from cluster.cli.options import InOrder, examples
+from cluster.cli.roles import failover, history, pause, reinit, resume, rewind, switchover
 from cluster.cli.run import broker, namesrv, up
 
 
@@ -46,10 +47,11 @@ def cli() -> None:
 
 
 RUN = (up, namesrv, broker)
-LOOK = (list_members, explain, check, wait, doctor, crosscheck)
+LOOK = (list_members, explain, history, check, wait, doctor, crosscheck)
+ACT = (switchover, failover, pause, resume, rewind, reinit)
 DATA = (topic_group, send, consume)
 FILES = (log_group, backup, restore)
-for command in (*RUN, *LOOK, *DATA, *FILES):
+for command in (*RUN, *LOOK, *ACT, *DATA, *FILES):
     cli.add_command(command)
 
 

@@ -50,7 +50,7 @@ async def _ask(plan: UpPlan, admin: Admin) -> MemberList:
         found = await admin.list_members()
     except RemotingError as error:
         found = MemberList((), (f"the name server at {plan.namesrv.address} does not answer: {error}",))
-    return MemberList(planned(plan, found.members), found.issues)
+    return MemberList(planned(plan, found.members), found.issues, found.notes)
 
 
 async def _lines(plan: UpPlan, admin: Admin, before: MemberList, say: Say) -> None:
@@ -86,7 +86,8 @@ def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
     cells = cells_of(columns, members.members)
     kept = fitting(columns, cells, width)
     table = rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
-    footer = [Text(f"issue: {issue}", style="yellow") for issue in members.issues]
+    footer = [Text(f"note: {note}", style="cyan") for note in members.notes]
+    footer += [Text(f"issue: {issue}", style="yellow") for issue in members.issues]
     where = f"name server {plan.namesrv.address}  data {plan.directory}  Ctrl-C stops"
     return Group(table, *footer, Text(where, style="dim"))
 
@@ -117,16 +118,17 @@ def not_ready(plan: UpPlan, members: Sequence[Member]) -> list[str]:
     """Why the plan is not ready yet, in a few words for each member.
 
     A master must serve and count each of its slaves (an asynchronous one counts nobody: there the slaves' word is
-    enough), a slave must follow.
+    enough), a slave must follow. Who is which the members say: roles change, the plan does not.
     """
     by_address = {member.address: member for member in members}
     reasons = []
+    synchronous = {broker.group for broker in plan.brokers if broker.role == "SYNC_MASTER"}
     for broker in plan.brokers:
         member = by_address[broker.address]
-        slaves = sum(other.group == broker.group and other.role == "SLAVE" for other in plan.brokers)
+        slaves = sum(other.group == broker.group for other in plan.brokers) - 1
         if member.state not in FOLLOWING_OR_SERVING:
             reasons.append(f"{broker.name} is {member.state}")
-        elif broker.role == "SYNC_MASTER" and (member.slaves_counted or 0) < slaves:
+        elif broker.group in synchronous and member.role == "master" and (member.slaves_counted or 0) < slaves:
             reasons.append(f"{broker.name} counts {member.slaves_counted or 0} of {slaves} slaves")
     return reasons
 

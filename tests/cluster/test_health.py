@@ -6,7 +6,8 @@ from attrs import evolve
 from cluster.client.route import BrokerAddresses
 from cluster.explanation import explain_member, find_member
 from cluster.facts import ClusterFacts, MemberFacts, Probe
-from cluster.health import Level, Limits, diagnosis, examine
+from cluster.finding import Level
+from cluster.health import Limits, diagnosis, examine
 from cluster.members import Member
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"

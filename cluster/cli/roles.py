@@ -1,0 +1,337 @@
+"""Commands that change roles: switchover, failover, rewind, reinit, pause, resume, and history."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+from cluster.cli.errors import PARTIAL, REFUSED, CliError
+from cluster.cli.options import WithAlternative, document_option, examples, namesrv_option, run_admin
+from cluster.cli.role_values import AT, DURATION, LOSS, SIZE
+
+if TYPE_CHECKING:
+    from cluster.broker.role_messages import ChangeState
+    from cluster.role_admin import Prepared, RoleOrder
+
+F = TypeVar("F", bound=Callable[..., Any])
+_RESULT, _PLAN = "cluster.broker.role_messages:ChangeResult", "cluster.broker.role_messages:ChangeState"
+_REPAIRED = "cluster.role_repair:RepairResult"
+
+group_option = click.option("--group", metavar="NAME", help="The broker group, where there are several.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
+reason_option = click.option("--reason", metavar="TEXT", default="", help="For the history.")
+
+
+def timeout_option(seconds: float) -> Callable[[F], F]:
+    """--timeout."""
+    return click.option(
+        "--timeout", "timeout_seconds", metavar="SECONDS", type=float, default=seconds, show_default=True
+    )
+
+
+@click.command(
+    cls=WithAlternative,
+    short_help="Make a slave the master, losing nothing.",
+    epilog=examples(
+        "twinlog switchover --dry-run",
+        "twinlog switchover --candidate broker-a-1 --yes",
+        "twinlog switchover --at 03:00",
+    ),
+)
+@namesrv_option
+@group_option
+@click.option(
+    "--candidate", metavar="MEMBER", help="Who becomes the master. Without it: the best slave that is in sync."
+)
+@click.option("--at", "at", metavar="TIME", type=AT, help="now, HH:MM, YYYY-MM-DDTHH:MM, or off: not any more.")
+@dry_run_option
+@yes_option
+@timeout_option(30.0)
+@reason_option
+@document_option(_RESULT, instead={"--dry-run": _PLAN})
+def switchover(
+    namesrv: str,
+    group: str | None,
+    candidate: str | None,
+    at: "int | Literal['now', 'off'] | None",
+    dry_run: bool,
+    yes: bool,
+    timeout_seconds: float,
+    reason: str,
+    fmt: str,
+) -> None:
+    """Make a slave the master of its group while both run. Producers wait for a moment, no message is lost.
+
+    The master stops taking messages, the candidate's log is proven equal to its, the roles change, and what the master was sent
+    meanwhile and for a minute after it hands on. Whatever happens on the way: the same command again finishes it.
+    """
+    from cluster.role_admin import RoleOrder
+
+    order = RoleOrder(verb="switchover", member=candidate, group=group, reason=reason, timeout_seconds=timeout_seconds)
+    if at is not None and at != "now":
+        _schedule(namesrv, order, None if at == "off" else at)
+    else:
+        _change(namesrv, order, dry_run=dry_run, yes=yes, fmt=fmt)
+
+
+def _schedule(namesrv: str, order: "RoleOrder", at_ms: int | None) -> None:
+    from cluster.role_views import clock
+
+    group = run_admin(namesrv, lambda admin: admin.schedule_switchover(order, at_ms))
+    when = f"is to change its master at {clock(at_ms)}" if at_ms is not None else "has no switchover planned"
+    click.echo(f"{group.name} {when}", err=True)
+
+
+@click.command(
+    cls=WithAlternative,
+    short_help="Make a slave the master when the master is gone.",
+    epilog=examples(
+        "twinlog failover --candidate broker-a-1 --dry-run",
+        "twinlog failover --candidate broker-a-1 --yes",
+        "twinlog failover --candidate broker-a-1 --accept-data-loss 4096",
+    ),
+)
+@namesrv_option
+@group_option
+@click.option("--candidate", metavar="MEMBER", required=True, help="Who becomes the master.")
+@click.option(
+    "--accept-data-loss",
+    "accept",
+    metavar="BYTES|unknown",
+    type=LOSS,
+    help="Go on although so many acknowledged bytes are given up; unknown: however many.",
+)
+@dry_run_option
+@yes_option
+@timeout_option(30.0)
+@reason_option
+@document_option(_RESULT, instead={"--dry-run": _PLAN})
+def failover(
+    namesrv: str,
+    group: str | None,
+    candidate: str,
+    accept: "int | Literal['unknown'] | None",
+    dry_run: bool,
+    yes: bool,
+    timeout_seconds: float,
+    reason: str,
+    fmt: str,
+) -> None:
+    """Make CANDIDATE the master of a group whose master is dead or cut off.
+
+    Refused (exit status 4) unless enough members promise to serve nobody older: then no message that was acknowledged can be
+    missing. What would be given up otherwise is named, byte for byte; it is kept where it lies.
+    """
+    from cluster.role_admin import RoleOrder
+
+    order = RoleOrder(
+        verb="failover",
+        member=candidate,
+        group=group,
+        reason=reason,
+        accept_data_loss=accept,
+        timeout_seconds=timeout_seconds,
+    )
+    _change(namesrv, order, dry_run=dry_run, yes=yes, fmt=fmt)
+
+
+def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: str) -> None:
+    _need_yes(yes or dry_run)
+    prepared: Prepared = run_admin(namesrv, lambda admin: admin.prepare_role_change(order))
+    if dry_run:
+        show_plan(prepared.state, fmt)
+        return
+    if fmt in ("pretty", "wide"):
+        _show_members(prepared, fmt)
+    verb = "become the master" if order.verb == "switchover" else "become the master in place of the one that is gone"
+    _confirm(prepared.group.name, f"{prepared.candidate.name} will {verb}", yes)
+    tell = StepTeller()
+    result = run_admin(namesrv, lambda admin: admin.change_role(prepared, tell))
+
+    from cluster.cli.role_values import show_result
+
+    show_result(result, prepared, fmt)
+    if result.not_following:
+        raise CliError(
+            f"Not following yet: {prepared.group.named(result.not_following)}.",
+            next_step="Wait for all with: twinlog wait healthy",
+            exit_code=PARTIAL,
+        )
+
+
+def _show_members(prepared: "Prepared", fmt: str) -> None:
+    from cluster.cli.look import member_columns
+    from cluster.cli.render import table
+
+    table(member_columns(), [each.member for each in prepared.group.members], fmt)
+
+
+def _need_yes(is_given: bool) -> None:
+    if not is_given and not sys.stdin.isatty():
+        raise click.UsageError("this changes roles, and there is no terminal to ask at: add --yes, or --dry-run")
+
+
+def _confirm(group: str, what: str, yes: bool) -> None:
+    if yes:
+        return
+    typed = click.prompt(f"{what}. To go on, type the group's name ({group})", err=True, default="", show_default=False)
+    if typed.strip() != group:
+        raise CliError("Nothing was changed.", f"{typed!r} is not the group's name.", exit_code=REFUSED)
+
+
+class StepTeller:
+    """Tells each step on stderr, once when it begins to fail or is done."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[int, str]] = set()
+
+    def __call__(self, state: "ChangeState") -> None:
+        for step in state.steps:
+            if step.state in ("done", "failed") and (step.number, step.state) not in self._told:
+                self._told.add((step.number, step.state))
+                mark = "ok" if step.state == "done" else "failed"
+                click.echo(f"{step.number}. {step.text}: {mark}", err=True)
+
+
+def show_plan(state: "ChangeState", fmt: str) -> None:
+    """The steps of a dry run, and what speaks for it."""
+    from cluster.cli.render import Column, json_answer, table
+
+    if fmt == "json":
+        json_answer(state)
+        return
+    columns = [
+        Column("STEP", lambda step: step.number, right=True),
+        Column("NAME", lambda step: step.name),
+        Column("STATE", lambda step: step.state),
+        Column("WHAT", lambda step: step.text),
+    ]
+    table(columns, state.steps, fmt)
+    if fmt != "tsv":
+        for each in state.judgements:
+            click.echo(f"{each.rule}: needed {each.needed}, actual {each.actual}")
+
+
+@click.command(
+    cls=WithAlternative,
+    short_help="Cut a slave's log to what fits its master's.",
+    epilog=examples("twinlog rewind broker-a-0 --dry-run", "twinlog rewind broker-a-0 --yes"),
+)
+@click.argument("member")
+@namesrv_option
+@click.option(
+    "--accept-data-loss",
+    "accept",
+    metavar="BYTES",
+    type=SIZE,
+    help="Cut so many bytes although it is not proven that they were given up.",
+)
+@dry_run_option
+@yes_option
+@timeout_option(60.0)
+@document_option(_REPAIRED, instead={"--dry-run": _PLAN})
+def rewind(
+    member: str, namesrv: str, accept: int | None, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
+) -> None:
+    """Cut the log of MEMBER, a slave, where it parted from its master's, and let it follow.
+
+    A member does that by itself where the histories of both prove that the bytes were given up, unless haAutoRewind=false
+    or a pause keeps it from it. What is cut is kept in twinlog/divergent, for `log dump` and `log diff`.
+    """
+    _need_yes(yes or dry_run)
+    prepared = run_admin(namesrv, lambda admin: admin.prepare_rewind(member, accept))
+    _repair(namesrv, prepared, "be cut where it parted from its master", dry_run, yes, timeout_seconds, fmt)
+
+
+@click.command(
+    cls=WithAlternative,
+    short_help="Let a slave begin anew.",
+    epilog=examples("twinlog reinit broker-a-1 --dry-run", "twinlog reinit broker-a-1 --yes --timeout 3600"),
+)
+@click.argument("member")
+@namesrv_option
+@dry_run_option
+@yes_option
+@timeout_option(600.0)
+@document_option(_REPAIRED, instead={"--dry-run": _PLAN})
+def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str) -> None:
+    """Put the log of MEMBER, a slave, aside and let it take its master's from the beginning.
+
+    The old log is kept in twinlog/divergent until you delete it. Run it again, and it goes on watching.
+    """
+    _need_yes(yes or dry_run)
+    prepared = run_admin(namesrv, lambda admin: admin.prepare_reinit(member))
+    _repair(namesrv, prepared, "begin anew with an empty log", dry_run, yes, timeout_seconds, fmt)
+
+
+def _repair(namesrv: str, prepared: Any, what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str) -> None:
+    from cluster.cli.progress import progress
+    from cluster.cli.role_values import show_repaired
+
+    if dry_run:
+        show_plan(prepared.state, fmt)
+        return
+    name = prepared.facts.member.name
+    _confirm(prepared.group.name, f"{name} will {what}", yes)
+    with progress(f"{name} takes its master's log") as report:
+        result = run_admin(
+            namesrv,
+            lambda admin: admin.repair(prepared, timeout_seconds=timeout_seconds, tell=StepTeller(), progress=report),
+        )
+    show_repaired(result, fmt)
+
+
+@click.command(
+    short_help="Keep roles as they are for a while.",
+    epilog=examples("twinlog pause --for 30m --reason 'new switches'", "twinlog resume"),
+)
+@namesrv_option
+@group_option
+@click.option("--for", "for_seconds", metavar="TIME", type=DURATION, help="As 90s, 30m, 2h; without it until resume.")
+@reason_option
+def pause(namesrv: str, group: str | None, for_seconds: float | None, reason: str) -> None:
+    """Allow no role changes: neither by command, nor planned ones, nor what members do by themselves.
+
+    A master that may not be one any more stops serving all the same.
+    """
+    found = run_admin(namesrv, lambda admin: admin.pause_roles(group, for_seconds=for_seconds, reason=reason))
+    click.echo(f"role changes of {found.name} are paused", err=True)
+
+
+@click.command(short_help="Take a pause back.", epilog=examples("twinlog resume"))
+@namesrv_option
+@group_option
+def resume(namesrv: str, group: str | None) -> None:
+    """Allow role changes again."""
+    found = run_admin(namesrv, lambda admin: admin.resume_roles(group))
+    click.echo(f"role changes of {found.name} are allowed again", err=True)
+
+
+@click.command(
+    short_help="Show who was the master, and since when.",
+    epilog=examples("twinlog history", "twinlog history -o json | jq '.reigns[-1]'"),
+)
+@namesrv_option
+@group_option
+@document_option("cluster.role_history:History")
+def history(namesrv: str, group: str | None, fmt: str) -> None:
+    """Show each epoch: from which byte on, who was the master before and who then, why, and what it cost."""
+    from cluster.cli.render import Column, count, json_answer, moment, size, table
+
+    found = run_admin(namesrv, lambda admin: admin.history(group))
+    if fmt == "json":
+        json_answer(found)
+        return
+    columns = [
+        Column("EPOCH", lambda e: e.epoch, right=True),
+        Column("FROM", lambda e: e.start_offset, count, right=True),
+        Column("OLD", lambda e: e.old),
+        Column("NEW", lambda e: e.new),
+        Column("KIND", lambda e: e.kind),
+        Column("WHEN", lambda e: e.at_ms or None, moment),
+        Column("LOST", lambda e: e.lost_bytes, size, right=True),
+        Column("REASON", lambda e: e.reason),
+    ]
+    table(columns, found.reigns, fmt)

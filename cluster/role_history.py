@@ -1,0 +1,74 @@
+"""Who was the master of a group, since when, and at what cost."""
+
+from functools import partial
+
+from attrs import field, frozen
+
+from cluster.client.api import ClientApi
+from cluster.client.parallel import in_parallel
+from cluster.remoting.errors import RemotingError
+from cluster.role_admin import RoleError, RoleGroup, choose_group
+from store.epoch_file import EpochEntry
+from store.plain import from_plain
+
+
+@frozen(kw_only=True)
+class Reign:
+    """One epoch. Members by name, or by address when nobody knows their name any more."""
+
+    epoch: int
+    start_offset: int
+    old: str = field(metadata={"doc": "the master before"})
+    new: str
+    kind: str
+    reason: str
+    at_ms: int = field(metadata={"doc": "0: not known"})
+    lost_bytes: int | None = field(metadata={"doc": "of what was acknowledged; null: not known"})
+
+
+@frozen(kw_only=True)
+class History:
+    """The history of a group's log, as the member tells it that was in the newest epoch. The first comes first."""
+
+    group: str
+    told_by: str
+    reigns: tuple[Reign, ...]
+
+
+async def history(api: ClientApi, group: str | None) -> History:
+    """Ask every member. Raises RoleError when none of them tells."""
+    found = await choose_group(api, group)
+    ours = [each.member for each in found.members if each.is_twinlog]
+    told = await in_parallel(partial(_told, api, member.address) for member in ours)
+    # The longest log of the newest epoch: whoever lags may not have heard of the last master yet.
+    known = [
+        (epochs[-1].epoch, member.written_offset or 0, member.name, epochs)
+        for member, epochs in zip(ours, told, strict=True)
+        if epochs
+    ]
+    if not known:
+        raise RoleError(f"No member of {found.name} tells its history.", "See who is there with: twinlog list")
+    _, _, name, epochs = max(known)
+    return History(group=found.name, told_by=name, reigns=tuple(_reign(found, entry) for entry in epochs))
+
+
+async def _told(api: ClientApi, address: str) -> tuple[EpochEntry, ...]:
+    """Nothing when it does not answer, or not in a form that we know."""
+    try:
+        answer = await api.epochs(address)
+        return tuple(from_plain(EpochEntry, each) for each in answer["twinlog"]["epochs"])
+    except (RemotingError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def _reign(group: RoleGroup, entry: EpochEntry) -> Reign:
+    return Reign(
+        epoch=entry.epoch,
+        start_offset=entry.start_offset,
+        old=group.named([entry.old] if entry.old else []),
+        new=group.named([entry.winner] if entry.winner else []),
+        kind=entry.kind,
+        reason=entry.reason,
+        at_ms=entry.at_ms,
+        lost_bytes=entry.lost_bytes,
+    )
