@@ -63,7 +63,10 @@ def group_of(group: GroupRecord | None, answers: Mapping[str, PromiseAnswer]) ->
 def judge_failover(
     group: GroupRecord | None, candidate: str, answers: Mapping[str, PromiseAnswer], accept: Accepted
 ) -> Judgement:
-    """`answers`, the candidate's own too, by address: to a dry run, or to the promises that were asked for."""
+    """`answers`, the candidate's own too, by address: to a dry run, or to the promises that were asked for.
+
+    A candidate that may have lost bytes itself does not count, but may win: what others kept says whether it lost any.
+    """
     group = group_of(group, answers)
     if (refusal := _not_eligible(group, candidate, answers)) is not None:
         return refusal
@@ -71,10 +74,9 @@ def judge_failover(
     own, promisers = answers[candidate], _promisers(group, answers)
     better = [answer for answer in promisers if _key(answer) > _key(own)]
     refusal = _too_few(group, candidate, answers, promisers) or _outdone(candidate, own, better)
-    if refusal is None and own.whole:
+    if refusal is None:
         return Judgement(candidate, may=True)
-    refusal = refusal or _not_whole(candidate, own)
-    lost = _lost(group, own, answers, enough=len(promisers) >= needed(group) and own.whole)
+    lost = _lost(group, own, answers, enough=len(promisers) >= needed(group))
     if _accepts(accept, lost):
         return evolve(refusal, may=True, lost=lost, forced=True)
     return evolve(refusal, lost=lost)
@@ -103,18 +105,19 @@ def may_take(
     group: GroupRecord | None,
     candidate: str,
     answers: Mapping[str, PromiseAnswer],
-    resigned_end: int | None,
+    resigned: str | None,
     accept: Accepted = None,
 ) -> Judgement:
-    """The same of promises that were given. `resigned_end`: where the log of a master ends that resigned for this candidate.
+    """The same of promises that were given. `resigned`: the master that gave its own with its log's end where it was expected.
 
     Where a master alone acknowledges (one of `acks_needed`), its resignation is enough, when nobody knows of a newer epoch.
     """
-    known = group_of(group, answers)
-    if known is not None and known.acks_needed <= 1 and resigned_end is not None:
-        own = answers.get(candidate)
-        newer = [answer for answer in answers.values() if own is not None and answer.last.epoch > own.last.epoch]
-        if own is not None and own.granted and own.whole and own.max_offset == resigned_end and not newer:
+    known, own = group_of(group, answers), answers.get(candidate)
+    master = answers.get(resigned) if resigned is not None else None
+    if known is not None and known.acks_needed <= 1 and own is not None and master is not None:
+        level = (own.last.id, own.max_offset) == (master.last.id, master.max_offset)
+        newest_of = max(answer.entries[-1].epoch for answer in answers.values())
+        if own.granted and master.granted and level and newest_of == own.last.epoch:
             return Judgement(candidate, may=True)
     return judge_failover(group, candidate, answers, accept)
 
@@ -185,20 +188,7 @@ def _outdone(candidate: str, own: PromiseAnswer, better: list[PromiseAnswer]) ->
     )
 
 
-def _not_whole(candidate: str, own: PromiseAnswer) -> Judgement:
-    return Judgement(
-        candidate,
-        False,
-        "has all that it acknowledged",
-        "a log that lost nothing",
-        f"one that may have lost bytes, up to {own.max_offset}",
-        "choose another member, or accept the loss",
-    )
-
-
-def _lost(
-    group: GroupRecord, own: PromiseAnswer, answers: Mapping[str, PromiseAnswer], *, enough: bool
-) -> LostRange | None:
+def _lost(group: GroupRecord, own: PromiseAnswer, answers: Mapping[str, PromiseAnswer], *, enough: bool) -> LostRange:
     """What others have and the candidate has not; an open end when some who may have more do not say."""
     theirs = {
         answer.address: common_end(own.entries, own.max_offset, answer.entries, answer.max_offset)
@@ -207,15 +197,14 @@ def _lost(
     }
     ends = {address: answers[address].max_offset for address in theirs if answers[address].max_offset > theirs[address]}
     missing = sorted({member.address for member in group.members} - set(answers))
-    if enough or not (missing or not own.whole):
-        first = min((theirs[address] for address in ends), default=own.max_offset)
-        return LostRange(first, max(ends.values(), default=first), tuple(sorted(ends)))
     first = min((theirs[address] for address in ends), default=own.max_offset)
-    return LostRange(first, None, tuple(sorted({*ends, *missing})))
+    if missing and not enough:
+        return LostRange(first, None, tuple(sorted({*ends, *missing})))
+    return LostRange(first, max(ends.values(), default=first), tuple(sorted(ends)))
 
 
-def _accepts(accept: Accepted, lost: LostRange | None) -> bool:
-    if accept is None or lost is None:
+def _accepts(accept: Accepted, lost: LostRange) -> bool:
+    if accept is None:
         return False
     return accept == "unknown" or (lost.end is not None and lost.end - lost.first <= accept)
 
