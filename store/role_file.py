@@ -94,6 +94,7 @@ class RoleState:
     boot_id: str = ""  # Of the machine, at the last save.
     change: Change | None = None
     scheduled: Scheduled | None = None
+    before: GroupRecord | None = None  # The record that `group` takes the place of, until enough voters have the new one.
     told_confirmed: int = 0  # Consumers were shown everything below; kept at a clean stop and with each save.
 
 
