@@ -1,0 +1,74 @@
+"""Role changes as a person makes them, by the command line, and what a consumer group may see of them."""
+
+import json
+import subprocess
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from attrs import define, field
+
+from tests.interop.member import BrokerProcess
+from tests.interop.remoting import request
+from tests.interop.twinlog import PROGRAM
+
+QUERY_CONSUMER_OFFSET = 14
+COMMAND_S = 40
+SAMPLE_S = 0.1
+
+
+def change_role(verb: str, candidate: BrokerProcess, *arguments: str) -> dict[str, Any]:
+    """`twinlog switchover` or `failover`; what it answers. Fails with its words unless it succeeds."""
+    command = [PROGRAM, verb, "--candidate", candidate.address, "--yes", "-n", candidate.namesrv, "-o", "json"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    assert done.returncode == 0, f"{verb} ended with {done.returncode}\n{done.stderr}\n{candidate.tail()}"
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@define(eq=False)
+class OffsetWatch:
+    """Asks the master, again and again, how far a group has consumed; keeps what fell."""
+
+    master: BrokerProcess  # Set anew after each role change.
+    group: str
+    topic: str
+    queues: int = 4
+    fallen: list[str] = field(factory=list, init=False)
+    seen: dict[int, int] = field(factory=dict, init=False)
+    _over: threading.Event = field(factory=threading.Event, init=False)
+    _thread: threading.Thread = field(init=False)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(SAMPLE_S):
+            master = self.master
+            for queue_id in range(self.queues):
+                try:
+                    header, _ = request(master.address, QUERY_CONSUMER_OFFSET, self._fields(queue_id))
+                except OSError as error:
+                    self.fallen.append(f"{master.address} does not answer: {error}")
+                    continue
+                self._look(master, queue_id, header)
+
+    def _look(self, master: BrokerProcess, queue_id: int, header: Mapping[str, Any]) -> None:
+        before = self.seen.get(queue_id, 0)
+        now = int(header["extFields"]["offset"]) if header["code"] == 0 else 0
+        if now < before:
+            self.fallen.append(f"queue {queue_id} at {master.address}: {before}, then {now}")
+        self.seen[queue_id] = max(before, now)
+
+    def _fields(self, queue_id: int) -> dict[str, str]:
+        fields = {"consumerGroup": self.group, "topic": self.topic, "queueId": str(queue_id)}
+        return {**fields, "setZeroIfNotFound": "false"}
