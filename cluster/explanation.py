@@ -9,6 +9,8 @@ from cluster.facts import ClusterFacts, MemberFacts
 from cluster.finding import Finding
 from cluster.health import examine
 from cluster.members import Member
+from cluster.role_views import name_of, record_of
+from ha.votes import needed
 
 
 @frozen(kw_only=True)
@@ -51,6 +53,7 @@ def _sentences(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, st
     yield "state", f"{member.state}" + (f": {member.reason}" if member.reason else "")
     if member.written_offset is not None:
         yield "log", _log(facts, each)
+    yield from _epoch(facts, each)
     if member.role == "slave":
         yield from _as_slave(member, status.get("master") or {}, status)
     else:
@@ -75,6 +78,24 @@ def _log(facts: ClusterFacts, each: MemberFacts) -> str:
         ):
             text += f"; its master has {member.min_offset - first} older bytes that it lacks"
     return text
+
+
+def _epoch(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, str]]:
+    """Nothing where roles have never been able to change."""
+    status, members = each.status, facts.group(each.member.group)
+    record = record_of(status)
+    if record is None:
+        return
+    told, promised = status.get("epoch") or {}, status.get("promised") or {}
+    winner = name_of(told.get("winner") or "", members) or "nobody that it knows of"
+    yield "epoch", f"{told.get('epoch', 0)}, of {winner}, from byte {told.get('startOffset', 0)} of its log on"
+    if (promised.get("epoch") or 0) > (told.get("epoch") or 0):
+        yield "promised", f"epoch {promised['epoch']} to {name_of(promised.get('winner') or '', members)}"
+    if (lease := status.get("lease")) is not None:
+        held = "it may acknowledge: enough members follow it, or were asked a moment ago"
+        yield "lease", held if lease.get("held") else f"it may acknowledge nothing: {lease.get('why')}"
+    names = ", ".join(name_of(kept.address, members) for kept in record.members)
+    yield "group", f"{names}; {record.acks_needed} must hold a message, {needed(record)} must promise for a failover"
 
 
 def _as_slave(member: Member, master: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -27,6 +27,7 @@ from cluster.role_admin import (
 )
 
 Progress = Callable[[int, int], None]
+NEAR_BYTES = 1 << 20
 
 
 @frozen(kw_only=True)
@@ -135,16 +136,12 @@ async def _master_offset(api: ClientApi, status: dict[str, Any]) -> int | None:
 
 def _is_level(status: dict[str, Any], total: int | None) -> bool:
     """It follows, lacks nothing that it once acknowledged, and has come close: in traffic nobody is level for long."""
-    master = status.get("master") or {}
     return (
         status.get("state") == "streaming"
         and status.get("whole") is not False
         and total is not None
-        and (master.get("masterMaxOffset") or total) - int(status["maxOffset"]) <= NEAR_BYTES
+        and total - int(status["maxOffset"]) <= NEAR_BYTES
     )
-
-
-NEAR_BYTES = 1 << 20
 
 
 def _kept(cut: dict[str, Any]) -> KeptPart:

@@ -8,8 +8,9 @@ from attrs import frozen
 from cluster.facts import ClusterFacts, MemberFacts
 from cluster.finding import Level
 from cluster.health import examine
+from cluster.members import is_master
 
-FORMS = "healthy, level, members=N, lag<SIZE (as lag<1MB), behind<SECONDS, MEMBER=STATE"
+FORMS = "healthy, level, members=N, lag<SIZE (as lag<1MB), behind<SECONDS, MEMBER=STATE (or master, slave)"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
@@ -88,4 +89,6 @@ def _other_state(facts: ClusterFacts, name: str, state: str) -> list[str]:
 
 
 def _role(facts: ClusterFacts, name: str) -> str:
-    return next(each.member.role for each in facts.members if name in (each.member.name, each.member.address))
+    """A master that may not serve is none."""
+    member = next(each.member for each in facts.members if name in (each.member.name, each.member.address))
+    return member.role if member.role != "master" or is_master(member) else ""

@@ -1,0 +1,343 @@
+"""What is asked of members for a role change, in which order, and what becomes of their answers. Members are fakes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+import trio
+from attrs import define, evolve, field
+
+from cluster.admin import NoMemberError
+from cluster.broker.role_messages import ChangeResult, ChangeState, StepState
+from cluster.client.api import ClientApi
+from cluster.remoting.codes import RequestCode, ResponseCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingConnectError
+from cluster.role_admin import (
+    RoleChoiceError,
+    RoleError,
+    RoleOrder,
+    RoleRefusedError,
+    RoleTimeoutError,
+    carry_out,
+    pause,
+    prepare,
+    resume,
+    schedule,
+)
+from cluster.role_history import history
+from cluster.role_repair import prepare_reinit, prepare_rewind, repair
+from ha.votes import Judgement, LostRange
+from store.epoch_file import FIRST, EpochEntry
+from store.plain import to_plain
+
+NAMESRV = "10.0.0.9:9876"
+A, B, C, X = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911", "10.0.0.4:10911"
+MAY = Judgement(candidate=B, may=True)
+STEPS = (StepState(number=1, name="check", text="ask everybody", state="done"),)
+READY = ChangeState(running=False, steps=STEPS, judgements=(MAY,))
+RESULT = ChangeResult(epoch=4, winner=B, start_offset=900, pause_ms=41.0, lost_bytes=0, kept=(), not_following=())
+OFF = RemotingConnectError(A, "refused")
+
+
+@define
+class FakeMembers:
+    """Who listens where, as RemotingClient sees them. `answers`: by address and op, one after the other; the last one stays."""
+
+    statuses: dict[str, dict[str, Any] | None]
+    answers: dict[tuple[str, str], list[Any]] = field(factory=dict)
+    groups: dict[str, str] = field(factory=lambda: {A: "broker-a", B: "broker-a", C: "broker-a"})
+    asked: list[tuple[str, dict[str, Any]]] = field(factory=list)
+    epochs: dict[str, tuple[EpochEntry, ...]] = field(factory=dict)
+
+    async def request(self, address: str, command: RemotingCommand, *, timeout_ms: int = 3000) -> RemotingCommand:
+        await trio.sleep(0.01)
+        if command.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            return self._reply(command, self._cluster())
+        status = self.statuses[address]
+        if status is None:
+            raise RemotingConnectError(address, "refused")
+        if command.code == RequestCode.TWINLOG_MEMBER_STATUS:
+            return self._reply(command, status)
+        if command.code == RequestCode.GET_BROKER_EPOCH and address in self.epochs:
+            return self._reply(command, {"twinlog": {"epochs": to_plain(self.epochs[address])}})
+        if command.code != RequestCode.TWINLOG_ROLE_CHANGE:
+            return RemotingCommand.response_to(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="no")
+        body = orjson.loads(command.body)
+        self.asked.append((address, body))
+        answers = self.answers.get((address, body["op"]), [{}])
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, tuple):
+            return RemotingCommand.response_to(command, answer[0], remark=answer[1])
+        return self._reply(command, to_plain(answer))
+
+    def _reply(self, command: RemotingCommand, body: Mapping[str, Any]) -> RemotingCommand:
+        return RemotingCommand.response_to(command, ResponseCode.SUCCESS, body=orjson.dumps(body))
+
+    def _cluster(self) -> dict[str, Any]:
+        table: dict[str, dict[str, Any]] = {}
+        for number, (address, name) in enumerate(self.groups.items()):
+            entry = table.setdefault(name, {"cluster": "C", "brokerName": name, "brokerAddrs": {}})
+            entry["brokerAddrs"][str(number)] = address
+        return {"brokerAddrTable": table, "clusterAddrTable": {"C": list(table)}}
+
+    def ops(self) -> list[tuple[str, str]]:
+        return [(address, body["op"]) for address, body in self.asked]
+
+
+def status_of(number: int, **more) -> dict[str, Any]:
+    return {
+        "name": f"broker-a-{number}",
+        "role": "SLAVE" if number else "SYNC_MASTER",
+        "state": "streaming" if number else "serving",
+        "epoch": {"epoch": 3},
+        "maxOffset": 900,
+        **more,
+    }
+
+
+@pytest.fixture
+def members() -> FakeMembers:
+    return FakeMembers(
+        {A: status_of(0), B: status_of(1), C: status_of(2)}, {(B, "check"): [READY], (C, "check"): [READY]}
+    )
+
+
+def api(members: FakeMembers) -> ClientApi:
+    return ClientApi(members, (NAMESRV,))
+
+
+def refused(rule: str, candidate: str = B, **more) -> ChangeState:
+    judgement = Judgement(candidate, False, rule, "2 of 3 members", "1", "start 10.0.0.3:10911", **more)
+    return ChangeState(running=False, judgements=(judgement,), refused=True, error="refused")
+
+
+async def test_the_candidate_is_asked_and_begins(members, autojump_clock):
+    """What it is asked is what the person wants, under the address that the name gives."""
+    members.answers[B, "start"] = [evolve(READY, running=True)]
+    members.answers[B, "state"] = [evolve(READY, running=True), evolve(READY, result=RESULT)]
+    order = RoleOrder(verb="switchover", member="broker-a-1", reason="new disk", timeout_seconds=5)
+    prepared = await prepare(api(members), order)
+    assert members.asked == [
+        (B, {"op": "check", **to_plain(evolve(prepared.ask, dry_run=True))}),
+    ]
+    assert (prepared.ask.candidate, prepared.ask.reason, prepared.ask.timeout_ms) == (B, "new disk", 5000)
+    told: list[ChangeState] = []
+    assert await carry_out(api(members), prepared, told.append) == RESULT
+    assert members.ops()[1:] == [(B, "start"), (B, "state"), (B, "state")]
+    assert [state.running for state in told] == [True, False], "each change once"
+
+
+async def test_without_a_candidate_the_first_that_may(members, autojump_clock):
+    """The one in an older epoch comes last, whatever its id."""
+    members.statuses[B] = status_of(1, epoch={"epoch": 2})
+    prepared = await prepare(api(members), RoleOrder(verb="switchover"))
+    assert prepared.candidate.name == "broker-a-2"
+    members.answers[C, "check"] = [refused("is level", C)]
+    assert (await prepare(api(members), RoleOrder(verb="switchover"))).candidate.name == "broker-a-1"
+
+
+async def test_each_candidate_that_may_not_be_chosen_has_its_line(members, autojump_clock):
+    members.answers[B, "check"] = [refused("enough promises", lost=LostRange(100, 900, (C,)))]
+    members.answers[C, "check"] = [refused("is level", C)]
+    with pytest.raises(RoleRefusedError) as raised:
+        await prepare(api(members), RoleOrder(verb="switchover"))
+    why = "needed 2 of 3 members; actual 1; fix: start broker-a-2"
+    assert raised.value.lines == (
+        f"broker-a-1: may not be chosen: enough promises; {why}",
+        "bytes 100 to 900 on broker-a-2 would be given up; they are kept in twinlog/divergent on each of them",
+        f"broker-a-2: may not be chosen: is level; {why}",
+    )
+    assert not [op for _, op in members.ops() if op != "check"]
+
+
+async def test_what_may_be_lost_can_be_unknown(members, autojump_clock):
+    members.answers[B, "check"] = [refused("enough promises", lost=LostRange(100, None, (A,)))]
+    with pytest.raises(RoleRefusedError, match="bytes from 100 on, nobody knows how many, on broker-a-0"):
+        await prepare(api(members), RoleOrder(verb="failover", member=B))
+
+
+async def test_refused_after_the_promises(members, autojump_clock):
+    """The check was fine, what was really answered was not."""
+    members.answers[B, "start"] = [evolve(READY, running=True)]
+    members.answers[B, "state"] = [refused("enough promises")]
+    prepared = await prepare(api(members), RoleOrder(verb="failover", member=B))
+    with pytest.raises(RoleRefusedError, match="enough promises"):
+        await carry_out(api(members), prepared, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ([evolve(READY, error="the master let go")], "the master let go"),
+        ([ChangeState(running=False)], "it was interrupted"),
+        ([OFF], "does not answer any more"),
+    ],
+)
+async def test_not_finished(members, autojump_clock, answers, words):
+    """A candidate that started again has forgotten what it did; the same command again finishes it."""
+    members.answers[B, "start"] = [evolve(READY, running=True)]
+    members.answers[B, "state"] = answers
+    prepared = await prepare(api(members), RoleOrder(verb="switchover", member=B))
+    with pytest.raises(RoleError, match=words) as raised:
+        await carry_out(api(members), prepared, lambda _: None)
+    assert "same command again" in raised.value.lines[-1]
+    assert not isinstance(raised.value, (RoleRefusedError, RoleTimeoutError))
+
+
+async def test_silence_for_a_moment_is_nothing(members, autojump_clock):
+    members.answers[B, "start"] = [evolve(READY, running=True)]
+    members.answers[B, "state"] = [OFF, OFF, evolve(READY, result=RESULT)]
+    prepared = await prepare(api(members), RoleOrder(verb="switchover", member=B))
+    assert await carry_out(api(members), prepared, lambda _: None) == RESULT
+
+
+async def test_not_within_the_time(members, autojump_clock):
+    """It says where it is, and that it goes on."""
+    doing = StepState(number=3, name="level", text="have all bytes", state="doing")
+    running = ChangeState(running=True, steps=(*STEPS, doing))
+    members.answers[B, "start"] = members.answers[B, "state"] = [running]
+    prepared = await prepare(api(members), RoleOrder(verb="switchover", member=B, timeout_seconds=7))
+    began = trio.current_time()
+    with pytest.raises(RoleTimeoutError, match="step 3, have all bytes"):
+        await carry_out(api(members), prepared, lambda _: None)
+    assert 7 <= trio.current_time() - began < 8
+
+
+async def test_who_may_not_ask(members, autojump_clock):
+    members.answers[B, "check"] = [(ResponseCode.NO_PERMISSION, "10.9.9.9 is no member")]
+    with pytest.raises(RoleRefusedError, match="haAllowedSlaves"):
+        await prepare(api(members), RoleOrder(verb="switchover", member=B))
+
+
+async def test_whom_nobody_can_choose(members, autojump_clock):
+    members.statuses[C] = None
+    with pytest.raises(RoleRefusedError, match="broker-a-2 may not be chosen"):
+        await prepare(api(members), RoleOrder(verb="failover", member=C))
+    with pytest.raises(NoMemberError):
+        await prepare(api(members), RoleOrder(verb="failover", member="broker-x"))
+    members.statuses[B] = None
+    with pytest.raises(RoleRefusedError, match="no slave that could"):
+        await prepare(api(members), RoleOrder(verb="switchover"))
+
+
+async def test_one_of_several_groups(members, autojump_clock):
+    members.groups[X] = "broker-b"
+    members.statuses[X] = status_of(0, name="broker-b-0")
+    with pytest.raises(RoleChoiceError, match="broker-a, broker-b"):
+        await prepare(api(members), RoleOrder(verb="switchover"))
+    with pytest.raises(RoleChoiceError, match="no group broker-c"):
+        await prepare(api(members), RoleOrder(verb="switchover", group="broker-c"))
+    assert (await prepare(api(members), RoleOrder(verb="switchover", group="broker-a"))).group.name == "broker-a"
+    assert (await prepare(api(members), RoleOrder(verb="switchover", member=B))).group.name == "broker-a"
+
+
+async def test_a_pause_is_the_masters(members, autojump_clock):
+    await pause(api(members), None, for_seconds=90, reason="new switches")
+    await resume(api(members), "broker-a")
+    await schedule(api(members), RoleOrder(verb="switchover", member="broker-a-2", reason="night"), 1234)
+    assert members.asked == [
+        (A, {"op": "pause", "forMs": 90_000, "reason": "new switches"}),
+        (A, {"op": "resume"}),
+        (A, {"op": "schedule", "atMs": 1234, "candidate": C, "reason": "night"}),
+    ]
+    members.statuses[A] = status_of(0, roleState="fenced")
+    with pytest.raises(RoleRefusedError, match="no master"):
+        await pause(api(members), None, for_seconds=None, reason="")
+
+
+# Repair
+
+
+def follows(**more) -> dict[str, Any]:
+    return status_of(1, **{"whole": True, "master": {"address": A}, **more})
+
+
+async def test_a_rewind_tells_what_it_kept(members, autojump_clock):
+    """Only what came to it now; what was there before is another story."""
+    old = {"path": "/d/100-50", "first": 100, "size": 50, "why": "old"}
+    new = {"path": "/d/700-200", "first": 700, "size": 200, "why": "given up in epoch 4"}
+    members.statuses[B] = follows(divergent=[old])
+    members.answers[B, "rewind"] = [READY]
+    prepared = await prepare_rewind(api(members), "broker-a-1", None)
+    assert members.asked[-1][1] == {"op": "rewind", "acceptDataLoss": None, "dryRun": True}
+    members.statuses[B] = follows(divergent=[old, new])
+    result = await repair(api(members), prepared, timeout_seconds=5, tell=lambda _: None)
+    assert [(kept.path, kept.size) for kept in result.kept] == [("/d/700-200", 200)]
+    assert members.asked[1][1] == {"op": "rewind", "acceptDataLoss": None, "dryRun": False}
+
+
+async def test_what_is_not_proven_is_not_cut(members, autojump_clock):
+    members.answers[B, "rewind"] = [refused("given up by history", lost=LostRange(700, 900, (B,)))]
+    with pytest.raises(RoleRefusedError, match="bytes 700 to 900 on broker-a-1"):
+        await prepare_rewind(api(members), B, 100)
+    assert members.asked[0][1]["acceptDataLoss"] == 100
+
+
+async def test_a_reinit_shows_how_far_it_is(members, autojump_clock):
+    members.answers[B, "reinit"] = members.answers[B, "state"] = [READY]
+    prepared = await prepare_reinit(api(members), B)
+    members.statuses[A] = status_of(0, maxOffset=10 << 20)
+    members.statuses[B] = follows(maxOffset=0, whole=False)
+    shown: list[tuple[int, int]] = []
+
+    def grow(done: int, total: int) -> None:
+        shown.append((done, total))
+        at = done + (4 << 20)
+        members.statuses[B] = follows(maxOffset=at, whole=at >= 10 << 20)
+
+    result = await repair(api(members), prepared, timeout_seconds=5, tell=lambda _: None, progress=grow)
+    assert [done >> 20 for done, _ in shown] == [0, 4, 8, 10]
+    assert result.written_offset >= 10 << 20
+
+
+async def test_a_repair_that_takes_longer_goes_on(members, autojump_clock):
+    members.answers[B, "reinit"] = [READY]
+    members.statuses[B] = follows(whole=False, roleState="waiting", roleWhy="broker-a-2 has not told its history")
+    prepared = await prepare_reinit(api(members), B)
+    with pytest.raises(RoleTimeoutError, match="has not told its history"):
+        await repair(api(members), prepared, timeout_seconds=3, tell=lambda _: None)
+
+
+async def test_a_repair_that_fails(members, autojump_clock):
+    prepared = await prepare_reinit(api(members), B)
+    members.answers[B, "state"] = [ChangeState(running=False, error="no room on the disk")]
+    members.statuses[B] = follows(whole=False)
+    with pytest.raises(RoleError, match="no room on the disk"):
+        await repair(api(members), prepared, timeout_seconds=3, tell=lambda _: None)
+
+
+async def test_a_member_that_goes_away_while_it_is_repaired(members, autojump_clock):
+    prepared = await prepare_reinit(api(members), B)
+    members.answers[B, "state"] = [OFF]
+    with pytest.raises(RoleError, match="does not answer any more"):
+        await repair(api(members), prepared, timeout_seconds=60, tell=lambda _: None)
+
+
+# History
+
+
+async def test_the_history_of_whoever_was_in_the_newest_epoch(members, autojump_clock):
+    entry = EpochEntry(
+        epoch=4, winner=B, start_offset=900, at_ms=5, kind="forced", reason="fire", old=A, lost_bytes=None
+    )
+    members.epochs = {A: (FIRST,), B: (FIRST, entry)}
+    found = await history(api(members), None)
+    assert (found.group, found.told_by) == ("broker-a", "broker-a-1")
+    first, last = found.reigns
+    assert (first.epoch, first.new, first.kind) == (0, "", "first")
+    assert (last.old, last.new, last.kind, last.reason, last.lost_bytes) == (
+        "broker-a-0",
+        "broker-a-1",
+        "forced",
+        "fire",
+        None,
+    )
+
+
+async def test_nobody_tells_a_history(members, autojump_clock):
+    with pytest.raises(RoleError, match="No member of broker-a"):
+        await history(api(members), None)

@@ -1,0 +1,156 @@
+"""What is said of roles, out of what members say; nothing where nobody says anything."""
+
+import pytest
+from attrs import evolve
+
+from cluster.client.route import BrokerAddresses
+from cluster.explanation import explain_member
+from cluster.facts import ClusterFacts, MemberFacts
+from cluster.finding import Level
+from cluster.health import examine
+from cluster.members import Member, issues_of, member_of_status, with_lag
+from cluster.role_views import change_of, clock, newest_record, notes_of, record_of
+from cluster.waiting import parse_condition
+from store.config import BrokerRole
+from store.plain import to_plain
+from store.role_file import GroupMember, GroupRecord, Pause
+
+A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+RECORD = GroupRecord(
+    version=2,
+    members=tuple(
+        GroupMember(address=address, ha_address="", broker_id=number, name=f"broker-a-{number}")
+        for number, address in enumerate((A, B, C))
+    ),
+    acks_needed=2,
+    master_role=BrokerRole.SYNC_MASTER,
+)
+
+
+def facts_of(number: int, address: str, **status) -> MemberFacts:
+    role = "slave" if number else "master"
+    bare = Member(
+        name=f"broker-a-{number}",
+        cluster="C",
+        group="broker-a",
+        broker_id=number,
+        address=address,
+        role=role,
+        state="unreachable",
+    )
+    told = {
+        "role": "SLAVE" if number else "SYNC_MASTER",
+        "state": "streaming" if number else "serving",
+        "roleState": "following" if number else "serving",
+        "groupRecord": to_plain(RECORD),
+        "epoch": {"epoch": 3, "winner": A, "startOffset": 100},
+        "promised": {"epoch": 3, "winner": A},
+        **status,
+    }
+    return MemberFacts(member=member_of_status(bare, told), status=told)
+
+
+MASTER, FIRST, SECOND = facts_of(0, A), facts_of(1, B), facts_of(2, C)
+
+
+def cluster(*members: MemberFacts) -> ClusterFacts:
+    group = BrokerAddresses("C", "broker-a", {each.member.broker_id: each.member.address for each in members})
+    return ClusterFacts(groups=(group,), members=members, name_servers={"10.0.0.9:9876": (group,)})
+
+
+def causes(*members: MemberFacts) -> list[tuple[str, str]]:
+    return [(each.cause, each.subject) for each in examine(cluster(*members))]
+
+
+def test_a_sound_group_has_no_findings():
+    assert causes(MASTER, FIRST, SECOND) == []
+    assert MASTER.member.epoch == 3
+
+
+@pytest.mark.parametrize("told", [None, {}, {"version": "x"}])
+def test_no_record_or_one_that_nobody_understands(told):
+    """A member of an older or a later version."""
+    assert record_of({"groupRecord": told}) is None
+    assert causes(facts_of(0, A, groupRecord=told), facts_of(1, B, groupRecord=told)) == []
+    assert change_of({"roleChange": {"running": "x"}}) is None
+
+
+def test_the_newest_record_counts():
+    newer = evolve(RECORD, version=3)
+    assert newest_record([MASTER, facts_of(1, B, groupRecord=to_plain(newer)), SECOND]) == newer
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "level"),
+    [
+        ({"lease": {"held": False, "why": "no slave answers"}}, "no lease", Level.CRITICAL),
+        ({"whole": False}, "not whole", Level.WARNING),
+        ({"promised": {"epoch": 5, "winner": B}}, "promise without master", Level.WARNING),
+    ],
+)
+def test_what_one_member_says(status, cause, level):
+    (finding,) = examine(cluster(facts_of(0, A, **status), FIRST, SECOND))
+    assert (finding.cause, finding.subject, finding.level) == (cause, "broker-a-0", level)
+
+
+def test_a_promise_is_nothing_to_look_at_while_its_change_runs():
+    change = {"running": True, "steps": [{"number": 4, "name": "promise", "text": "ask all", "state": "doing"}]}
+    promised = {"promised": {"epoch": 5, "winner": B}}
+    members = (MASTER, facts_of(1, B, roleChange=change, **promised), SECOND)
+    assert causes(*members) == []
+    assert notes_of(members) == ("broker-a-1 becomes the master of broker-a: step 4, ask all",)
+
+
+def test_the_master_is_named_to_free_a_promise():
+    (finding,) = examine(cluster(MASTER, facts_of(1, B, promised={"epoch": 5, "winner": B}), SECOND))
+    assert finding.fix.endswith("twinlog failover --candidate broker-a-0")
+
+
+def test_too_few_for_a_failover():
+    """Of three members two must promise; one is away."""
+    away = evolve(SECOND, status={}, member=evolve(SECOND.member, state="unreachable", is_registered=False))
+    found = causes(MASTER, FIRST, away)
+    assert found == [("unreachable", "broker-a-2"), ("too few for a failover", "broker-a")]
+    (issue,) = issues_of((), (away.member,))[:1]
+    assert "is kept in its group's record, but does not answer" in issue
+
+
+def test_a_fenced_master_is_no_master():
+    """Whatever role it had: its lag is told, it is not a second master, and nobody waits for it in vain."""
+    old = facts_of(0, A, roleState="fenced", roleWhy="broker-a-1 was promised epoch 4")
+    new = facts_of(1, B, role="SYNC_MASTER", state="serving", roleState="serving", maxOffset=900)
+    facts = cluster(old, new)
+    assert old.member.state == "fenced"
+    assert [each.member.name for each in facts.masters("broker-a")] == ["broker-a-1"]
+    assert ("two masters", "broker-a") not in causes(old, new)
+    assert any("broker-a-1 was promised epoch 4" in issue for issue in issues_of((), (old.member,)))
+    behind, _ = with_lag([(evolve(old.member, role="slave", written_offset=800), {}), (new.member, {})])
+    assert behind.lag_bytes == 100
+    assert parse_condition("broker-a-0=master").missing(facts)
+    assert not parse_condition("broker-a-1=master").missing(facts)
+
+
+def test_a_full_disk_tells_more_than_a_role():
+    assert facts_of(0, A, state="failed", roleState="fenced").member.state == "failed"
+
+
+def test_pauses_and_plans_are_told():
+    paused = evolve(RECORD, version=9, paused=Pause(until_ms=1_790_000_000_000, reason="new switches"))
+    scheduled = {"atMs": 1_790_000_000_000, "candidate": B, "reason": ""}
+    members = (facts_of(0, A, groupRecord=to_plain(paused), scheduled=scheduled), FIRST)
+    until = clock(1_790_000_000_000)
+    assert notes_of(members) == (
+        f"role changes of broker-a are paused until {until} (new switches): twinlog resume ends that",
+        f"broker-a is to be switched over to broker-a-1 at {until}",
+    )
+    assert ("paused", "broker-a") in causes(*members, SECOND)
+
+
+def test_a_member_in_sentences():
+    facts = cluster(facts_of(0, A, lease={"held": True}), facts_of(1, B, promised={"epoch": 5, "winner": C}), SECOND)
+    told = {each.topic: each.text for each in explain_member(facts, facts.members[0]).sentences}
+    assert told["epoch"] == "3, of broker-a-0, from byte 100 of its log on"
+    assert told["group"] == "broker-a-0, broker-a-1, broker-a-2; 2 must hold a message, 2 must promise for a failover"
+    assert told["lease"].startswith("it may acknowledge")
+    told = {each.topic: each.text for each in explain_member(facts, facts.members[1]).sentences}
+    assert told["promised"] == "epoch 5 to broker-a-2"
