@@ -20,7 +20,7 @@ def happen(world: "World", event: Event, nursery: trio.Nursery) -> None:
     values, network = event.values, world.network
     member = world.members.get(event.target)
     ip = member.ip if member is not None else name_server.IP
-    master = world.members["m"]
+    master = world.master
     match event.kind:
         case "crash" | "power cut":
             assert member is not None

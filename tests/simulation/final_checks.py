@@ -62,7 +62,7 @@ def final(world: "World") -> None:
         if not member.up or member.store is None:
             raise Violation(f"{member.name} is down after everything healed")
         if member.holder is None or not member.holder.tainted:  # A flipped bit may name another queue.
-            _check_queues(member)
+            check_queues(member)
     for name in unequal(world):
         _check_reason(world, world.members[name])
     _check_answers(world)
@@ -130,7 +130,7 @@ def _check_readable(world: "World") -> None:
                 )
 
 
-def _check_queues(member: "Member") -> None:
+def check_queues(member: "Member") -> None:
     """Queues are what a rebuild from the log would make of it, and every record is sound."""
     store = member.store
     assert store is not None

@@ -9,12 +9,14 @@ import trio
 from attrs import define, field
 
 from cluster.broker.members import RegisteredSlaves
+from ha.peer import Peer
 from ha.service import HAService
 from store.message_store import MessageStore
 from tests.simulation.determinism import machine_of_task
 from tests.simulation.disk import Disk, MachineDied
 from tests.simulation.ledger import Holder, common
 from tests.simulation.parts import make_ha, make_store
+from tests.simulation.peer import SimPeer
 from tests.simulation.plan import Config
 from tests.simulation.producer import Producer
 
@@ -215,6 +217,10 @@ class Member:
         machine_of_task.set(self)
         assert self.ha is not None
         await self.ha.serve(transport, address, ip)
+
+    def peer(self, address: str) -> Peer:
+        """Whom to ask about the log of the member at an HA address."""
+        return SimPeer(self.world, self.ip, address)
 
     async def connect(self, address: str) -> Any:
         return await self.world.network.connect(self.ip, address)

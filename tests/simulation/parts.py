@@ -10,7 +10,6 @@ from ha.service import HAService
 from store.config import BrokerRole, FlushDiskType, StoreConfig
 from store.message_store import MessageStore
 from tests.simulation.determinism import wall
-from tests.simulation.peer import SimPeer
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member
@@ -54,7 +53,7 @@ def make_ha(member: "Member", store: MessageStore) -> HAService:
         config,
         lambda: member.slaves.answered((), trio.current_time()) if member.is_master else (),
         lambda: member.ask.set(),
-        peer_of=lambda address: SimPeer(member.world, member.ip, address),
+        peer_of=member.peer,
     )
     ha.client.connect = member.connect
     store.retention_floor = ha.lowest_needed

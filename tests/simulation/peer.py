@@ -6,10 +6,11 @@ import trio
 from attrs import define
 
 from ha.errors import HAPeerError
-from ha.peer import PeerLog, RangeDigests
+from ha.peer import PeerHistory, PeerLog, RangeDigests
 from store.errors import StoreError
 from store.message_store import MessageStore
 from store.range_digests import RangeDigester
+from store.role_file import GroupMember
 from tests.simulation.determinism import machine_of_task
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class SimPeer:
         if await self._ask() is not store:
             raise HAPeerError(f"{self.address}: the connection was lost")
         return RangeDigests(found.start, found.end, found.blocks_per_digest, found.digests)
+
+    async def history(self, me: GroupMember | None) -> PeerHistory | None:
+        """None where roles do not change: nobody has a history then."""
+        return None
 
     async def record(self, phy_offset: int) -> bytes | None:
         store = await self._ask()

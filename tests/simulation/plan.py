@@ -25,6 +25,7 @@ class Config:
     seconds: float  # Of trouble, before everything heals.
     period: float  # Seconds between registrations.
     index: bool  # Messages are indexed by key.
+    roles: bool = False  # Operators change roles.
 
     @property
     def level(self) -> str:
@@ -62,8 +63,8 @@ class Plan:
         return evolve(self, events=self.events[:index] + self.events[index + 1 :])
 
 
-def draw(seed: int) -> Plan:
-    """The plan of a seed."""
+def draw_trouble(seed: int) -> Plan:
+    """The plan of a seed as far as machines, disks and the network go; role_plan.draw() adds operators."""
     rng = random.Random(f"plan {seed}")
     config = _config(rng)
     return Plan(seed=seed, config=config, events=_events(rng, config))

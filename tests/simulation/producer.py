@@ -82,7 +82,7 @@ class Producer:
         messages = []
         for put, result in zip(puts, results, strict=True):
             if result.status is PutStatus.PUT_OK:
-                messages.append(self.world.put(put, result))
+                messages.append(self.world.put(self.member, put, result))
         if not messages:
             return
         groups = [messages] if together else [[message] for message in messages]

@@ -19,7 +19,7 @@ import click
 from attrs import define, field
 
 from tests.simulation.holes import HOLES
-from tests.simulation.plan import draw
+from tests.simulation.role_plan import draw
 from tests.simulation.simulate import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,8 @@ from tests.conftest import task_stacks
 from tests.simulation import determinism, disk
 from tests.simulation.ledger import Violation
 from tests.simulation.os_calls import bounds
-from tests.simulation.plan import MEMBERS, Plan, draw
+from tests.simulation.plan import MEMBERS, Plan
+from tests.simulation.role_plan import draw
 from tests.simulation.world import World, collect_log
 
 CPU_SECONDS_MAX, SECONDS_MAX = 20.0, 120.0  # A seed takes half a second.
@@ -98,6 +99,14 @@ def _limited() -> Iterator[list[str]]:
             signal.signal(number, before[number])
 
 
+def _world_of(plan: Plan) -> type[World]:
+    if not plan.config.roles:
+        return World
+    from tests.simulation.role_world import RoleWorld
+
+    return RoleWorld
+
+
 def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManager[object] | None = None) -> Outcome:
     """Run one seed; `hole` is a fault that is put into the product for it."""
     plan = plan or draw(seed)
@@ -107,7 +116,7 @@ def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManage
         stack.enter_context(hole or nullcontext())
         rngs = {name: random.Random(f"disk {name} {seed}") for name in MEMBERS}
         disks = {name: disk.Disk(name, rngs[name], plan.config.sector) for name in MEMBERS}
-        world = World(plan, disks)
+        world = _world_of(plan)(plan, disks)
         collect_log(world)
         violation = ""
 
@@ -126,14 +135,15 @@ def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManage
             violation = f"it spins, or waits for ever, in\n{stuck[0]}"
         except BaseExceptionGroup as group:
             violation = "the simulation itself failed: " + "".join(traceback.format_exception(group))
+    acked, refused, messages = world.counts()
     return Outcome(
         seed=seed,
         violation=violation,
         trace_hash=world.trace_hash,
         events=len(plan.events),
-        acked=world.ledger.acked,
-        refused=world.ledger.refused,
-        messages=len(world.ledger.messages),
+        acked=acked,
+        refused=refused,
+        messages=messages,
         virtual_seconds=ends[0] if ends else 0.0,
         lines=tuple(world.lines),
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.plan import draw
+from tests.simulation.role_plan import draw
 from tests.simulation.run import Job, Pool
 
 

@@ -12,7 +12,8 @@ import pytest
 from attrs import field, frozen
 
 from tests.simulation.holes import HOLES
-from tests.simulation.plan import Plan, draw
+from tests.simulation.plan import Plan
+from tests.simulation.role_plan import draw
 from tests.simulation.run import Job, described
 
 TRIES = 16

@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -17,7 +18,7 @@ from tests.simulation.ledger import Holder, Ledger, Message, Violation
 from tests.simulation.member import Member
 from tests.simulation.name_server import NameServer
 from tests.simulation.network import Network
-from tests.simulation.plan import MEMBERS, SLAVES, Plan
+from tests.simulation.plan import MEMBERS, SLAVES, Event, Plan
 
 HEAL_SECONDS = 120.0  # Virtual, until all members must be the same, or say why not.
 EXPLAINED_SECONDS = 25.0  # So long a slave sticks to why it is not.
@@ -72,13 +73,13 @@ class World:
             self._master_came_back(member, start, data)
         else:
             assert member.holder is not None
-            self._guard(lambda: member.holder.came_back(start, data))  # type: ignore[union-attr]
+            self.guard(lambda: member.holder.came_back(start, data))  # type: ignore[union-attr]
 
     def _master_came_back(self, master: Member, start: int, data: bytes) -> None:
         history = self.ledger.history
         before, lives = len(history.now), len(history.lives)
         damaged = list(checks.damaged(master))
-        self._guard(lambda: checks.damage(master, damaged))
+        self.guard(lambda: checks.damage(master, damaged))
         shared = history.came_back(start, data, damaged)
         if len(history.lives) > lives:
             lost = self.ledger.new_life(shared)
@@ -91,11 +92,11 @@ class World:
     def appended(self, member: Member, offset: int, data: bytes) -> None:
         """Its log grew."""
         if member.is_master:
-            self._guard(lambda: self.ledger.history.wrote(offset, data))
+            self.guard(lambda: self.ledger.history.wrote(offset, data))
         else:
             flipped = self.network.flipped > 0
-            self._guard(lambda: checks.beginning(self, self.holder(member.name), offset))
-            self._guard(lambda: self.holder(member.name).appended(offset, data, flipped=flipped))
+            self.guard(lambda: checks.beginning(self, self.holder(member.name), offset))
+            self.guard(lambda: self.holder(member.name).appended(offset, data, flipped=flipped))
 
     def truncated(self, member: Member, offset: int) -> None:
         """It cut its log, or began anew."""
@@ -104,17 +105,27 @@ class World:
             return
         store, holder = member.store, self.holder(member.name)
         assert store is not None
-        self._guard(lambda: checks.truncation(self, member, offset))
+        self.guard(lambda: checks.truncation(self, member, offset))
         start = store.min_offset
         data = member.read_log(store, start, offset) if offset > start else b""
-        self._guard(lambda: holder.came_back(start, data))
+        self.guard(lambda: holder.came_back(start, data))
 
     def heard(self, event: dict[str, Any]) -> None:
         """A member logged something."""
         if "silent for" in str(event.get("why", "")):
-            self._guard(lambda: checks.silence(self, event))
+            self.guard(lambda: checks.silence(self, event))
 
-    def _guard(self, check: Any) -> None:
+    @property
+    def master(self) -> Member:
+        """Who is the master now, as far as one knows."""
+        return self.members["m"]
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many messages were acknowledged, refused, and put."""
+        return self.ledger.acked, self.ledger.refused, len(self.ledger.messages)
+
+    def guard(self, check: Any) -> None:
+        """Let what it finds end the run."""
         try:
             check()
         except Violation as violation:
@@ -136,8 +147,8 @@ class World:
         """Of the next message."""
         return self.numbers
 
-    def put(self, put: PutMessage, result: PutResult) -> Message:
-        """The master took a message."""
+    def put(self, member: Member, put: PutMessage, result: PutResult) -> Message:
+        """A master took a message."""
         queue = (put.topic, put.queue_id, result.queue_offset)
         number = int(bytes(put.body).partition(b":")[0])
         life = len(self.ledger.history.lives) - 1
@@ -148,9 +159,9 @@ class World:
     def answered(self, message: Message, word: str) -> None:
         """A producer hears."""
         self._hash.update(f"{trio.current_time()} {message.number} {word}".encode())
-        self._guard(lambda: self.ledger.answer(message, word))
+        self.guard(lambda: self.ledger.answer(message, word))
         if word == "ok":
-            self._guard(lambda: checks.acknowledgement(self, message))
+            self.guard(lambda: checks.acknowledgement(self, message))
 
     # The run
 
@@ -166,25 +177,32 @@ class World:
     async def _play(self, nursery: trio.Nursery) -> None:
         seed, config = self.plan.seed, self.plan.config
         self.network = Network(random.Random(f"network {seed}"), nursery)
-        self.name_server = NameServer(self)
+        self.name_server = self._make_name_server()
         ips = ("10.0.0.1", "10.0.0.2", "10.0.0.2" if config.same_ip else "10.0.0.3")
         for number, (name, ip) in enumerate(zip(MEMBERS, ips, strict=True)):
-            member = Member(
-                self, name, ip, name == "m", config, self.disks[name], random.Random(f"{name} {seed}"),
-                port=10_912 + 100 * number,
-            )  # fmt: skip
-            member.holder = None if member.is_master else Holder(name, self.ledger.history)
-            self.members[name] = member
+            self.members[name] = self._member(name, ip, 10_912 + 100 * number)
         for member in self.members.values():
             nursery.start_soon(self._member_task, member)
         nursery.start_soon(self._watch_task)
         for event in self.plan.events:
             await trio.sleep_until(event.at)
             self.trace(f"EVENT {event}")
-            happen(self, event, nursery)
+            self._happen(event, nursery)
         await trio.sleep_until(config.seconds)
         await self._heal()
         self._failed.set()
+
+    def _make_name_server(self) -> NameServer:
+        return NameServer(self)
+
+    def _member(self, name: str, ip: str, port: int) -> Member:
+        rng = random.Random(f"{name} {self.plan.seed}")
+        member = Member(self, name, ip, name == "m", self.plan.config, self.disks[name], rng, port=port)
+        member.holder = None if member.is_master else Holder(name, self.ledger.history)
+        return member
+
+    def _happen(self, event: Event, nursery: trio.Nursery) -> None:
+        happen(self, event, nursery)
 
     async def _member_task(self, member: Member) -> None:
         try:
@@ -193,10 +211,13 @@ class World:
             self.violated(f"{member.name} ended: {_worded(error)}")
 
     async def _watch_task(self) -> None:
-        watch = checks.Watch(self)
+        look = self._make_watch()
         while True:
             await trio.sleep(0.5)
-            self._guard(watch.look)
+            self.guard(look)
+
+    def _make_watch(self) -> Callable[[], None]:
+        return checks.Watch(self).look
 
     async def _heal(self) -> None:
         """Make everything whole, then wait until all are the same."""
@@ -214,6 +235,10 @@ class World:
             if member.store is not None and member.store.why_not_writable:  # As its operator would.
                 self.trace(f"{member.name} is restarted: {member.store.why_not_writable}")
                 member.stop(0.1)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """Wait until all members are the same, or say why not."""
         began = explained_since = trio.current_time()
         while trio.current_time() < began + HEAL_SECONDS:
             await trio.sleep(1)
@@ -221,7 +246,7 @@ class World:
                 explained_since = trio.current_time()
             elif not final_checks.unequal(self) or trio.current_time() > explained_since + EXPLAINED_SECONDS:
                 break
-        self._guard(lambda: final_checks.final(self))
+        self.guard(lambda: final_checks.final(self))
 
 
 def _worded(error: BaseException) -> str:

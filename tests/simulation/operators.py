@@ -1,0 +1,111 @@
+"""Operators: they change roles at any moment, and cut their own commands. What they ask for may come to nothing."""
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from cluster.broker.role_change import RoleRefusedError
+from cluster.broker.role_messages import ChangeAsk, PauseAsk, ReinitAsk, RewindAsk
+from ha.errors import HAError
+from store.errors import StoreError
+from tests.simulation.determinism import machine_of_task
+from tests.simulation.plan import Event
+
+if TYPE_CHECKING:
+    from tests.simulation.role_world import RoleWorld
+    from tests.simulation.roles import RoleMember
+
+KINDS = {
+    "switchover", "failover", "forced failover", "command cut", "isolated", "master dies", "reinit", "rewind", "pause",
+}  # fmt: skip
+ANY_LOSS = 1 << 40  # Bytes.
+
+
+async def act(world: "RoleWorld", event: Event) -> None:
+    """Let it happen now."""
+    values, member = event.values, world.members.get(event.target)
+    match event.kind:
+        case "switchover" | "failover" | "forced failover":
+            await start(world, member, event.kind)
+        case "command cut":
+            await _cut_command(world, member, values)
+        case "isolated":
+            await _isolate(world, values)
+        case "master dies":
+            world.master.kill(power=values["power"], down=values["down"])
+        case "reinit":
+            await _ask(world, member, "reinit", ReinitAsk())
+        case "rewind":
+            await _ask(world, member, "rewind", RewindAsk())
+        case "pause":
+            await _ask(world, world.master, "pause", PauseAsk(for_ms=int(values["lasts"] * 1000), reason="an operator"))
+
+
+async def start(world: "RoleWorld", member: Any, kind: str) -> None:
+    """Ask a candidate to become master."""
+    await _ask(world, member, "start", change_ask(member, kind))
+
+
+def change_ask(member: "RoleMember", kind: str) -> ChangeAsk:
+    """What an operator asks a candidate for, in a word."""
+    verb, _, _ = kind.rpartition("forced ")[2].partition(" ")
+    accepts = "unknown" if kind.startswith("forced") else None
+    return ChangeAsk(verb=verb, candidate=member.broker_address, reason=kind, accept_data_loss=accepts)  # type: ignore[arg-type]
+
+
+async def repair(world: "RoleWorld", member: "RoleMember", verb: str) -> None:
+    """Let a member give up what its master lacks, or begin anew."""
+    await _ask(world, member, verb, RewindAsk(accept_data_loss=ANY_LOSS) if verb == "rewind" else ReinitAsk())
+
+
+async def _ask(world: "RoleWorld", member: Any, verb: str, ask: object) -> None:
+    """On its own machine, as its admin does it; nobody waits for the answer."""
+    if member.calls_nursery is None or not member.up:
+        world.trace(f"{member.name} does not hear the operator")
+        return
+    member.calls_nursery.start_soon(_call, world, member, verb, ask)
+    await trio.lowlevel.checkpoint()
+
+
+async def _call(world: "RoleWorld", member: "RoleMember", verb: str, ask: Any) -> None:
+    machine_of_task.set(member)
+    try:
+        await getattr(member.service, verb)(ask)
+    except (RoleRefusedError, HAError, StoreError, TimeoutError) as error:
+        world.trace(f"{member.name} refuses to {verb}: {error!s:.150}")
+
+
+async def _cut_command(world: "RoleWorld", member: Any, values: dict[str, Any]) -> None:
+    """A role change, and in the middle of it one of those who take part goes, or the way between them."""
+    master = world.master
+    others = [each for each in world.role_members if each not in (member, master)]
+    victim = {"candidate": member, "master": master, "other": (others or [member])[0], "link": master}[values["cut"]]
+    await start(world, member, values["verb"])
+    if "calls" in values:
+        victim.kill_in_call(values["calls"], power=values["power"], down=values["lasts"])
+        return
+    await trio.sleep(values["after"])
+    if values["cut"] == "link":
+        links = [world.network.link(member.ip, master.ip), world.network.link(master.ip, member.ip)]
+        await _cut(links, values["lasts"])
+    else:
+        victim.kill(power=values["power"], down=values["lasts"])
+
+
+async def _isolate(world: "RoleWorld", values: dict[str, Any]) -> None:
+    """The master of the moment reaches no other member, or is reached by none."""
+    master = world.master
+    links = []
+    for other in world.members.values():
+        if other is not master:
+            there, back = world.network.link(master.ip, other.ip), world.network.link(other.ip, master.ip)
+            links += {"both": [there, back], "there": [there], "back": [back]}[values["way"]]
+    await _cut(links, values["lasts"])
+
+
+async def _cut(links: list[Any], seconds: float) -> None:
+    for link in links:
+        link.change(cut=True)
+    await trio.sleep(seconds)
+    for link in links:
+        link.change(cut=False)

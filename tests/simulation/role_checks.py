@@ -1,0 +1,222 @@
+"""What must hold where roles change. A member's own word counts for nothing: what it promised, and where its log comes from, is
+read from what a power cut would leave of its disk.
+
+    I1  only the winner of an epoch writes in it, while his durable promise is that epoch; nobody goes on in it who lost a tail
+    I2  a promise that is told, a lease that is answered and an entry that others take up are on the disk before
+    I3  a slave takes bytes only in the epoch that it has promised, with that epoch as the last of its durable history
+    I4  a log is always a beginning of what the winner of its last epoch had or wrote: it is cut before the history is adopted
+    I5  who wins without force has every message that was acknowledged; two winners of one number do not both acknowledge
+    I6  no slave cuts what was acknowledged, unless it says before that it is not whole
+"""
+
+from typing import TYPE_CHECKING
+
+from ha.epochs import effective
+from store.config import BrokerRole
+from store.epoch_file import FIRST, EpochEntry, EpochId
+from tests.simulation.ledger import Violation
+from tests.simulation.role_ledger import Line, RoleMessage
+
+if TYPE_CHECKING:
+    from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+    from tests.simulation.role_world import RoleWorld
+    from tests.simulation.roles import RoleMember
+
+
+def needed_acks(member: "RoleMember") -> int:
+    """How many members hold what this master acknowledges."""
+    state = member.durable_role()
+    if state is not None and state.group is not None:
+        return state.group.acks_needed
+    return member.config.need if member.config.synchronous else 1
+
+
+def own_epoch(member: "RoleMember", does: str) -> EpochId:
+    """The epoch in which a member is master, by its disk. Raises Violation when it is in none (I1)."""
+    state, last = member.durable_role(), member.durable_epochs()[-1]
+    if state is None:
+        if member.name != "m" or last != FIRST:
+            raise Violation(f"I1: {member.name} {does}, but nothing on its disk says that it is master")
+        return FIRST.id
+    if state.promised != last.id or last.winner not in (member.broker_address, FIRST.winner):
+        raise Violation(f"I1: {member.name} {does} in {_named(last.id)}, but has promised {_named(state.promised)}")
+    if last.winner == FIRST.winner and member.name != "m":
+        raise Violation(f"I1: {member.name} {does} in epoch 0, which is not its own")
+    if state.role is BrokerRole.SLAVE:
+        raise Violation(f"I1: {member.name} {does} in {_named(last.id)}, but its role on the disk is a slave's")
+    return last.id
+
+
+def _named(epoch_id: EpochId) -> str:
+    return f"epoch {epoch_id.epoch} of {epoch_id.winner or 'the first master'}"
+
+
+# At each append
+
+
+def wrote(member: "RoleMember", offset: int, data: bytes) -> None:
+    """A master put messages. Raises Violation."""
+    world = member.group
+    epoch_id = own_epoch(member, "writes")
+    line = world.book.lines.of(epoch_id)
+    if line is None:
+        raise Violation(f"I1: {member.name} writes in {_named(epoch_id)}, of which nobody has seen the beginning")
+    if offset != len(line.data):
+        line = goes_on(member, line, offset)
+    line.data.extend(data)
+
+
+def goes_on(member: "RoleMember", line: Line, offset: int) -> Line:
+    """A master came back with less and goes on: only where it alone held what it acknowledged. Raises Violation."""
+    world, state = member.group, member.durable_role()
+    if state is not None and state.group is not None and needed_acks(member) > 1:
+        raise Violation(f"I1: {member.name} lost bytes {offset} to {len(line.data)} of {line} and writes in it again")
+    if offset > len(line.data):
+        raise Violation(f"{member.name} writes at {offset}, but {line} ended at {len(line.data)}")
+    again = world.begin_line(
+        line.id, line, offset, may_lose="" if member.config.sync_flush else "only its master had them"
+    )
+    again.start = line.start
+    return again
+
+
+def took(member: "RoleMember") -> None:
+    """A slave appended its master's bytes. Raises Violation."""
+    state, last = member.durable_role(), member.durable_epochs()[-1]
+    if state is not None and state.promised != last.id:
+        raise Violation(
+            f"I3: {member.name} takes bytes of {_named(last.id)}, but has promised {_named(state.promised)}"
+        )
+    if not member.log.is_of(last.id):
+        raise Violation(f"I4: {member.name} takes bytes that are not those of {_named(last.id)}, the last it knows of")
+
+
+def adopted(member: "RoleMember", entries: tuple[EpochEntry, ...]) -> None:
+    """It is about to open its stream. Raises Violation."""
+    last = member.durable_epochs()[-1]
+    if last.id != entries[-1].id:
+        raise Violation(f"I4: {member.name} connects to {_named(entries[-1].id)}; on its disk is {_named(last.id)}")
+    fits_list(member)
+
+
+def fits_list(member: "RoleMember") -> None:
+    """Its log is a beginning of the log of the winner of its last epoch. Raises Violation."""
+    if member.durable_role() is None:
+        return
+    last = effective(member.durable_epochs(), member.log.end)[-1]
+    if member.log.end and not member.log.is_of(last.id):
+        raise Violation(
+            f"I4: the log of {member.name} from {member.log.start} to {member.log.end} is not that of {_named(last.id)}, "
+            f"the last that it knows of"
+        )
+
+
+# At each answer to another member
+
+
+def promised(member: "RoleMember", ask: "PromiseAsk", answer: "PromiseAnswer") -> None:
+    """The answer leaves. Raises Violation."""
+    state = member.durable_role()
+    if answer.granted and not ask.dry_run and (state is None or state.promised < (ask.epoch, ask.candidate)):
+        found = _named(state.promised) if state is not None else "nothing"
+        raise Violation(f"I2: {member.name} promises epoch {ask.epoch} to {ask.candidate}; on its disk is {found}")
+
+
+def leased(member: "RoleMember", ask: "LeaseAsk", answer: "LeaseAnswer") -> None:
+    """The same for a lease."""
+    state = member.durable_role()
+    if answer.accepted and (state is None or state.promised.epoch < ask.id.epoch):
+        found = _named(state.promised) if state is not None else "nothing"
+        raise Violation(f"I2: {member.name} follows {_named(ask.id)}; on its disk is {found}")
+
+
+# At each acknowledgement
+
+
+def acknowledged(member: "RoleMember", message: RoleMessage) -> None:
+    """A producer hears that its message is safe. Raises Violation."""
+    config, book = member.config, member.group.book
+    epoch_id = own_epoch(member, f"acknowledges message {message.number}")
+    if message.line.id != epoch_id or book.lines.of(epoch_id) is not message.line:
+        raise Violation(f"{member.name} acknowledges message {message.number} of {message.line} in {_named(epoch_id)}")
+    if config.sync_flush and member.durable_end < message.end:
+        assert member.store is not None
+        member.prove_durable(member.store)
+        if member.durable_end < message.end:
+            raise Violation(
+                f"message {message.number} is acknowledged as flushed, but is not on the disk of {member.name}"
+            )
+    need = needed_acks(member)
+    if need < 2:
+        return
+    holders = holding(member, message.line, message.end)
+    if 1 + len(holders) < need:
+        raise Violation(
+            f"message {message.number} up to {message.end} is acknowledged for {need} members, held by "
+            f"{member.name} and {holders}"
+        )
+    other = book.ackers.setdefault(epoch_id.epoch, member.name)
+    if other != member.name and message.line.id.winner:
+        raise Violation(f"I5: {other} and {member.name} both acknowledge messages in epoch {epoch_id.epoch}")
+
+
+def holding(master: "RoleMember", line: Line, end: int) -> list[str]:
+    """Who else held a line up to an offset, once."""
+    found = []
+    for member in master.group.role_members:
+        table = member.log.durable if member.config.ack_flushed else member.log.held
+        if member is not master and table.get(line, 0) >= end:
+            found.append(member.name)
+    return found
+
+
+# At each cut
+
+
+def cut(member: "RoleMember", offset: int) -> None:
+    """It gives up what lies behind. Raises Violation."""
+    state = member.durable_role()
+    log = member.log
+    lost = [
+        each
+        for each in member.group.book.waiting
+        if each.end > offset and log.start <= each.phy_offset and _has(log, each)
+    ]
+    if lost and state is not None and state.whole:
+        raise Violation(
+            f"I6: {member.name} cuts its log at {offset}, with {len(lost)} acknowledged messages from {lost[0].phy_offset} on, "
+            f"and calls itself whole"
+        )
+
+
+def _has(log: object, message: RoleMessage) -> bool:
+    return log.has(message.line, message.phy_offset, message.end)  # type: ignore[attr-defined, no-any-return]
+
+
+# Every half second
+
+
+def look(world: "RoleWorld") -> None:
+    """Raises Violation."""
+    for member in world.role_members:
+        if not member.up or member.ha is None:
+            continue
+        state = member.durable_role()
+        before = world.promises.get(member.name)
+        if state is not None:
+            if before is not None and state.promised < before:
+                raise Violation(f"I2: {member.name} had promised {_named(before)}, now it is {_named(state.promised)}")
+            world.promises[member.name] = state.promised
+        if member.writable and state is not None:
+            own_epoch(member, "is open to producers")
+            _look_at_confirmed(world, member)
+
+
+def _look_at_confirmed(world: "RoleWorld", member: "RoleMember") -> None:
+    line, need = world.book.lines.of(member.durable_epochs()[-1].id), needed_acks(member)
+    if line is None or need < 2 or member.ha is None:
+        return
+    confirmed = member.ha.group_transfer.confirmed_offset
+    if 1 + len(holding(member, line, confirmed)) < need:
+        held = {each.name: each.log.held.get(line, 0) for each in world.role_members}
+        raise Violation(f"{member.name} calls {confirmed} of {line} confirmed, but held is {held}")

@@ -1,0 +1,113 @@
+"""When all is well again an operator makes a member master, if none is, and lets the others follow. Then all are equal."""
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from tests.simulation import operators
+from tests.simulation.final_checks import check_queues
+from tests.simulation.ledger import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.role_world import RoleWorld
+    from tests.simulation.roles import RoleMember
+
+ALONE_SECONDS = 45.0  # So long everybody finds his way by himself,
+HELP_SECONDS = 20.0  # and then an operator helps, again and again.
+HEAL_SECONDS = 240.0
+
+
+async def settle(world: "RoleWorld") -> None:
+    """Wait until all members are the same; help where nothing moves."""
+    began, helped, since = trio.current_time(), trio.current_time() + ALONE_SECONDS - HELP_SECONDS, 0.0
+    while trio.current_time() < began + HEAL_SECONDS:
+        await trio.sleep(1)
+        if unequal(world):
+            since = trio.current_time()
+        elif trio.current_time() > since + 3:
+            return
+        if trio.current_time() > helped + HELP_SECONDS:
+            helped = trio.current_time()
+            await help_on(world)
+
+
+def serving(world: "RoleWorld") -> "list[RoleMember]":
+    """Who takes messages."""
+    return [member for member in world.role_members if member.up and member.writable]
+
+
+async def help_on(world: "RoleWorld") -> None:
+    """As a person would, who reads what the members say."""
+    masters = serving(world)
+    if not masters:
+        best = max(world.role_members, key=lambda member: member.key)
+        world.trace(f"nobody is master: {best.name} is to be")
+        await operators.start(world, best, "failover" if best.asked < 2 else "forced failover")
+        best.asked += 1
+    for name in unequal(world) if masters else ():
+        member = world.member(name)
+        if member not in masters:
+            verb = "rewind" if member.asked < 1 else "reinit"
+            world.trace(f"{name} is to {verb}: {member.says()}")
+            await operators.repair(world, member, verb)
+            member.asked += 1
+
+
+def unequal(world: "RoleWorld") -> list[str]:
+    """Who is not what the one master is; the names of all when there is none, or more than one."""
+    masters = serving(world)
+    if len(masters) != 1 or not all(_is_settled(member) for member in world.role_members):
+        return [member.name for member in world.role_members if len(masters) != 1 or not _is_settled(member)]
+    (master,) = masters
+    return [member.name for member in world.role_members if member is not master and not _same(member, master)]
+
+
+def _is_settled(member: "RoleMember") -> bool:
+    store = member.store
+    return member.up and store is not None and store.dispatched_offset == store.max_offset
+
+
+def _same(member: "RoleMember", master: "RoleMember") -> bool:
+    store, other = member.store, master.store
+    assert store is not None
+    assert other is not None
+    if store.max_offset != other.max_offset:
+        return False
+    start = max(store.min_offset, other.min_offset)
+    return member.read_log(store, start, store.max_offset) == master.read_log(other, start, other.max_offset)
+
+
+def final(world: "RoleWorld") -> None:
+    """Raises Violation."""
+    for member in world.role_members:
+        if not member.up or member.store is None:
+            raise Violation(f"{member.name} is down after everything healed")
+    found = unequal(world)
+    if found:
+        words = "; ".join(f"{member.name} {member.says()}" for member in world.role_members)
+        masters = [member.name for member in serving(world)]
+        raise Violation(f"{found} are not the same after everything healed, master is {masters}: {words}")
+    for member in world.role_members:
+        check_queues(member)
+        _check_readable(world, member)
+    for message in world.book.messages:
+        if len(message.answers) > 1:
+            raise Violation(f"message {message.number} was answered {message.answers}")
+
+
+def _check_readable(world: "RoleWorld", member: "RoleMember") -> None:
+    """What was acknowledged and never given up can be read where it was said to be."""
+    store = member.store
+    assert store is not None
+    for message in world.book.waiting:
+        if message.phy_offset < store.min_offset or store.damaged.overlaps(message.phy_offset, message.end):
+            continue
+        record = store.message_at(message.phy_offset)
+        if record is None or message.body not in bytes(record):
+            raise Violation(
+                f"{member.name} has no message {message.number} at {message.phy_offset}, which was acknowledged"
+            )
+        topic, queue_id, number = message.queue
+        unit = store.queue(topic, queue_id).unit(number)
+        if unit is None or unit.phy_offset != message.phy_offset:
+            raise Violation(f"{member.name}: message {message.number} is not in its queue {message.queue}, but {unit}")

@@ -1,0 +1,216 @@
+"""What a RoleService calls on: other members, over the simulated network, and the member around it instead of a broker."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+from attrs import define, field
+
+from cluster.broker.role_messages import Held, Op, Plain
+from ha.errors import HAPeerError
+from ha.peer import PeerHistory
+from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from store.config import BrokerRole
+from store.role_file import GroupMember, RoleState
+from tests.simulation import role_checks
+from tests.simulation.determinism import machine_of_task
+from tests.simulation.peer import SimPeer
+
+if TYPE_CHECKING:
+    from tests.simulation.role_world import RoleWorld
+    from tests.simulation.roles import RoleMember
+
+TIMEOUT = 3.0
+T = TypeVar("T")
+
+
+@define(eq=False)
+class SimCalls:
+    """Questions from an IP. What is asked runs on the machine that is asked, and dies with it."""
+
+    world: "RoleWorld"
+    ip: str
+
+    async def promise(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
+        async def handle(member: "RoleMember") -> PromiseAnswer:
+            answer = await member.service.promise(ask)
+            self.world.guard(lambda: role_checks.promised(member, ask, answer))
+            return answer
+
+        return await self._ask(address, handle)
+
+    async def lease(self, address: str, ask: LeaseAsk, *, timeout_ms: float) -> LeaseAnswer:
+        async def handle(member: "RoleMember") -> LeaseAnswer:
+            answer = await member.service.lease(ask)
+            self.world.guard(lambda: role_checks.leased(member, ask, answer))
+            return answer
+
+        return await self._ask(address, handle, timeout_ms / 1000)
+
+    async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain:
+        async def handle(member: "RoleMember") -> Plain:
+            return await member.service.role_change(op, body)
+
+        return await self._ask(address, handle, timeout_ms / 1000)
+
+    async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None:
+        async def handle(member: "RoleMember") -> PeerHistory:
+            return member.service.history(me)
+
+        return await self._ask(address, handle)
+
+    async def _ask(self, address: str, handle: Callable[["RoleMember"], Awaitable[T]], seconds: float = TIMEOUT) -> T:
+        """Raises HAPeerError; what the member raises reaches the one who asks."""
+        target = address.rpartition(":")[0]
+        with trio.move_on_after(seconds):
+            await self.world.network.round_trip(self.ip, target)
+            member = next((each for each in self.world.role_members if each.broker_address == address), None)
+            if member is None or member.calls_nursery is None:
+                raise HAPeerError(f"{address}: connection refused")
+            call = _Call(member, handle)
+            member.calls_nursery.start_soon(call.run)
+            await call.done.wait()
+            await self.world.network.round_trip(target, self.ip)
+            if call.error is not None:
+                raise call.error
+            return call.answer  # type: ignore[no-any-return]
+        raise HAPeerError(f"{address}: no answer within {seconds:g} s")
+
+
+@define(eq=False)
+class RolePeer(SimPeer):
+    """Answers 1007, too."""
+
+    async def history(self, me: GroupMember | None) -> PeerHistory | None:
+        address = next((each.broker_address for each in self.members if each.address == self.address), "")
+        return await SimCalls(self.world, self.ip).history(address, me)  # type: ignore[arg-type]
+
+    @property
+    def members(self) -> "tuple[RoleMember, ...]":
+        return self.world.role_members  # type: ignore[attr-defined, no-any-return]
+
+
+@define(eq=False)
+class _Call:
+    """A question on the machine that is asked."""
+
+    member: "RoleMember"
+    handle: Callable[[Any], Awaitable[Any]]
+    answer: Any = None
+    error: Exception | None = None
+    done: trio.Event = field(factory=trio.Event)
+
+    async def run(self) -> None:
+        machine_of_task.set(self.member)
+        try:
+            self.answer = await self.handle(self.member)
+        except trio.Cancelled:
+            self.error = HAPeerError(f"{self.member.broker_address}: the connection was lost")
+            raise
+        except Exception as error:
+            self.error = error
+        finally:
+            self.done.set()
+
+
+@define(eq=False)
+class SimHooks:
+    """What a role means for a member of the simulation: who takes messages, whom it follows, what the name server is told."""
+
+    member: "RoleMember"
+    _holds_until: float | None = None
+
+    async def hold(self, deadline: float) -> Held:
+        member = self.member
+        assert member.store is not None
+        assert member.ha is not None
+        member.writable, self._holds_until = False, deadline
+        try:
+            with trio.fail_at(deadline):
+                while not self._is_safe():
+                    await trio.sleep(0.001)
+        except trio.TooSlowError:
+            self.release()
+            raise TimeoutError("the slaves did not confirm in time") from None
+        assert member.calls_nursery is not None
+        member.calls_nursery.start_soon(self._end_hold, deadline)
+        return Held(
+            end_offset=member.store.max_offset,
+            min_offset=member.store.min_offset,
+            offsets=dict(member.offsets),
+            delay_offsets={},
+            topics={},
+            groups={},
+        )
+
+    def _is_safe(self) -> bool:
+        store, ha = self.member.store, self.member.ha
+        assert store is not None
+        assert ha is not None
+        store.dispatch_pending()
+        is_flushed = not store.flusher.is_synchronous or store.flushed_offset >= store.max_offset
+        waits = store.config.broker_role is BrokerRole.SYNC_MASTER
+        is_confirmed = not waits or ha.group_transfer.confirmed_offset >= store.max_offset
+        return is_flushed and is_confirmed and not ha.group_transfer.waiting
+
+    async def _end_hold(self, deadline: float) -> None:
+        await trio.sleep_until(deadline)
+        if self._holds_until == deadline:
+            self.release()
+
+    def release(self) -> None:
+        if self._holds_until is not None:
+            self._holds_until = None
+            self.member.writable = True
+
+    async def take_tables(self, held: Held | None) -> None:
+        if held is not None:
+            self.member.offsets = {str(group): int(offset) for group, offset in held.offsets.items()}
+
+    async def serve_as_master(self, state: RoleState) -> None:
+        member = self.member
+        store, ha = member.store, member.ha
+        assert store is not None
+        assert ha is not None
+        role = state.group.master_role if state.group is not None else state.role
+        ha.set_master(None)
+        await store.become_master(role)
+        member.group.took_over(member)
+        self._holds_until, member.is_fenced = None, False
+        ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
+        member.is_master = member.writable = True
+        member.group.trace(f"{member.name} serves as master")
+        member.register_now.set()
+
+    async def serve_as_slave(self, state: RoleState, master: PeerHistory | None) -> None:
+        member = self.member
+        assert member.store is not None
+        assert member.ha is not None
+        self._holds_until = None
+        member.is_master = member.writable = member.is_fenced = False
+        member.store.become_slave()
+        member.ha.unfence(synchronous=False)
+        address = master.ha_address if master is not None else None
+        if address != member.ha.client.master_address:
+            member.group.trace(f"{member.name} is to follow {address}")
+        member.ha.set_master(address)
+        member.register_now.set()
+
+    async def fence(self, why: str) -> None:
+        member = self.member
+        assert member.ha is not None
+        self._holds_until = None
+        if member.writable:
+            member.group.trace(f"{member.name} is fenced")
+        member.writable, member.is_fenced = False, True
+        member.ha.fence(why)
+        await trio.lowlevel.checkpoint()
+
+    async def pull_offsets(self, addresses: tuple[str, ...]) -> None:
+        member = self.member
+        for other in member.group.role_members:
+            if other.broker_address in addresses and other.calls_nursery is not None:
+                with trio.move_on_after(1):
+                    await member.group.network.round_trip(member.ip, other.ip)
+                    for group, offset in other.offsets.items():
+                        member.offsets[group] = max(member.offsets.get(group, 0), offset)

@@ -1,0 +1,158 @@
+"""A group in a box whose roles change: what members tell, who is who, and how it is made whole in the end."""
+
+import random
+from typing import Any, cast
+
+import trio
+from attrs import define, field
+
+from store.commit_log import PutMessage, PutResult
+from store.config import BrokerRole
+from store.epoch_file import EpochId
+from tests.simulation import operators, role_checks, role_final
+from tests.simulation.ledger import Message
+from tests.simulation.member import Member
+from tests.simulation.name_server import NameServer
+from tests.simulation.plan import Event
+from tests.simulation.role_ledger import Line, Log, RoleLedger, RoleMessage
+from tests.simulation.role_name_server import RoleNameServer
+from tests.simulation.roles import RoleMember
+from tests.simulation.world import World
+
+
+@define(eq=False)
+class RoleWorld(World):
+    """One seed with operators."""
+
+    book: RoleLedger = field(factory=RoleLedger)
+    promises: dict[str, EpochId] = field(factory=dict)  # The highest that each member had on its disk.
+
+    @property
+    def role_members(self) -> tuple[RoleMember, ...]:
+        """The members, by their type."""
+        return tuple(cast(RoleMember, member) for member in self.members.values())
+
+    def member(self, name: str) -> RoleMember:
+        """One of them."""
+        return cast(RoleMember, self.members[name])
+
+    @property
+    def master(self) -> Member:
+        """Who takes messages, the one of the newest epoch; the configured one when nobody does."""
+        serving = [member for member in self.role_members if member.up and member.writable]
+        return max(serving, key=lambda member: member.durable_epochs()[-1].id, default=self.members["m"])
+
+    def counts(self) -> tuple[int, int, int]:
+        return self.book.acked, self.book.refused, len(self.book.messages)
+
+    def heard(self, event: dict[str, Any]) -> None:
+        """Who is silent, and who is called so, is for seeds without role changes."""
+
+    # What members tell
+
+    def came_back(self, member: Member, start: int, data: bytes) -> None:
+        assert isinstance(member, RoleMember)
+        assert member.store is not None
+        damaged = list(member.store.damaged)
+        self.guard(lambda: member.log.came_back(start, data, damaged))
+        self.saw_entry(member)
+        self.guard(lambda: role_checks.fits_list(member))
+
+    def appended(self, member: Member, offset: int, data: bytes) -> None:
+        assert isinstance(member, RoleMember)
+        assert member.store is not None
+        is_slave = member.store.config.broker_role is BrokerRole.SLAVE
+        if not is_slave:
+            self.guard(lambda: role_checks.wrote(member, offset, data))
+        self.guard(lambda: member.log.appended(offset, data))
+        if is_slave:
+            self.guard(lambda: role_checks.took(member))
+
+    def truncated(self, member: Member, offset: int) -> None:
+        assert isinstance(member, RoleMember)
+        store = member.store
+        assert store is not None
+        self.guard(lambda: role_checks.cut(member, offset))
+        start = store.min_offset
+        data = member.read_log(store, start, offset) if offset > start else b""
+        self.guard(lambda: member.log.came_back(start, data, list(store.damaged)))
+
+    def took_over(self, member: RoleMember) -> None:
+        """It is about to serve as a master."""
+        self.saw_entry(member)
+        if member.durable_role() is not None:
+            self.guard(lambda: role_checks.own_epoch(member, "takes over"))
+
+    def saw_entry(self, member: RoleMember) -> None:
+        """Its history may end in an epoch of its own that is new: a line begins."""
+        entries = member.durable_epochs()
+        if entries[-1].winner == member.broker_address and self.book.lines.of(entries[-1].id) is None:
+            last = entries[-1]
+            before = entries[-2].id if len(entries) > 1 else None
+            fitting = [line for line in member.log.fits if len(line.data) >= last.start_offset]
+            if not fitting:
+                self.violated(
+                    f"I1: {member.name} begins an epoch at {last.start_offset}, its log ends at {member.log.end}"
+                )
+                return
+            base = next((line for line in reversed(fitting) if line.id == before), fitting[-1])
+            self.begin_line(last.id, base, last.start_offset, may_lose="forced" if last.kind == "forced" else "")
+            self.trace(f"{member.name} has won epoch {last.epoch} ({last.kind}) at {last.start_offset}")
+
+    def begin_line(self, epoch_id: EpochId, base: Line, start: int, *, may_lose: str) -> Line:
+        """Raises Violation when it is without what it must have."""
+        line = self.book.lines.begin(epoch_id, base, start)
+        for member in self.role_members:
+            member.log.line_began(line, base)
+        self.guard(lambda: self._began(line, may_lose))
+        return line
+
+    def _began(self, line: Line, may_lose: str) -> None:
+        lost = self.book.began(line, may_lose=may_lose)
+        if lost:
+            self.trace(f"{line} lacks {len(lost)} acknowledged messages: {may_lose}")
+
+    # What producers tell
+
+    def put(self, member: Member, put: PutMessage, result: PutResult) -> Message:
+        assert isinstance(member, RoleMember)
+        queue = (put.topic, put.queue_id, result.queue_offset)
+        body = bytes(put.body)
+        line = self.book.lines.of(member.durable_epochs()[-1].id) or self.book.lines.lines[0]
+        number = int(body.partition(b":")[0])
+        message = RoleMessage(number, body, result.phy_offset, result.end_offset, queue, 0, line=line, by=member.name)
+        self.book.messages.append(message)
+        return message
+
+    def answered(self, message: Message, word: str) -> None:
+        assert isinstance(message, RoleMessage)
+        self._hash.update(f"{trio.current_time()} {message.number} {word}".encode())
+        self.guard(lambda: self.book.answer(message, word))
+        if word == "ok":
+            by = self.members[message.by]
+            assert isinstance(by, RoleMember)
+            self.guard(lambda: role_checks.acknowledged(by, message))
+
+    # The run
+
+    def _make_name_server(self) -> NameServer:
+        return RoleNameServer(self)
+
+    def _member(self, name: str, ip: str, port: int) -> Member:
+        rng = random.Random(f"{name} {self.plan.seed}")
+        member = RoleMember(self, name, ip, name == "m", self.plan.config, self.disks[name], rng, port=port)
+        member.log = Log(name, self.book.lines)
+        return member
+
+    def _happen(self, event: Event, nursery: trio.Nursery) -> None:
+        if event.kind in operators.KINDS:
+            nursery.start_soon(operators.act, self, event)
+        else:
+            super()._happen(event, nursery)
+
+    def _make_watch(self) -> Any:
+        return lambda: role_checks.look(self)
+
+    async def _settle(self) -> None:
+        await role_final.settle(self)
+        self.guard(lambda: role_final.final(self))

@@ -1,0 +1,235 @@
+"""A member whose role changes: the product's own RoleService, and what it calls on and is called by in the simulation."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+from attrs import define, field
+
+from cluster.broker.role_change import RoleService
+from ha.epochs import key_of
+from ha.peer import PeerHistory
+from store.epoch_file import FIRST, EpochEntry, decode_epochs
+from store.role_file import GroupMember, RoleState, decode_role, load_role
+from tests.simulation import role_checks
+from tests.simulation.determinism import wall
+from tests.simulation.member import Member
+from tests.simulation.parts import make_ha, make_store
+from tests.simulation.producer import Producer
+from tests.simulation.role_ledger import Log
+from tests.simulation.role_name_server import RoleNameServer
+from tests.simulation.role_seams import RolePeer, SimCalls, SimHooks
+
+if TYPE_CHECKING:
+    from ha.service import HAService
+    from store.message_store import MessageStore
+    from tests.simulation.role_world import RoleWorld
+
+T = TypeVar("T")
+
+
+@define(eq=False)
+class RoleMember(Member):
+    """Configured as a master or a slave; what it is, its role file says once there is one."""
+
+    roles: RoleService | None = None
+    log: Log = field(init=False)
+    writable: bool = False  # Producers are let in.
+    is_fenced: bool = False
+    offsets: dict[str, int] = field(factory=dict)  # Of consumers, by group.
+    boots: int = 0  # The machine's, not the process's.
+    calls_nursery: trio.Nursery | None = None
+    register_now: trio.Event = field(factory=trio.Event)
+    asked: int = 0  # How often an operator has helped it since all is well.
+    _decoded: dict[str, tuple[bytes | None, Any]] = field(factory=dict)
+
+    @property
+    def group(self) -> "RoleWorld":
+        """The world, by its type."""
+        return self.world  # type: ignore[return-value]
+
+    @property
+    def service(self) -> RoleService:
+        """While it lives."""
+        assert self.roles is not None
+        return self.roles
+
+    @property
+    def key(self) -> Any:
+        """By which an operator chooses: whose log is the best."""
+        return (self.up, *key_of(self.durable_epochs(), self.log.end))
+
+    def says(self) -> str:
+        """What it says of itself."""
+        roles, ha = self.roles, self.ha
+        if roles is None or ha is None:
+            return "is down"
+        client, change = ha.client.statistics(), roles.state()
+        return f"at {self.log.end}: {roles.words()}, {client.state} {client.last_error}, {change.error}"
+
+    @property
+    def broker_address(self) -> str:
+        """Of its remoting port: its name among members."""
+        return f"{self.ip}:{self.port - 1}"
+
+    @property
+    def broker_id(self) -> int:
+        """As configured."""
+        return ("m", "s1", "s2").index(self.name)
+
+    def peer(self, address: str) -> RolePeer:
+        return RolePeer(self.world, self.ip, address)
+
+    # What is on its disk for good
+
+    def durable_role(self) -> RoleState | None:
+        """What a power cut would leave of its promise and its role."""
+        return self._durable("role", decode_role)
+
+    def durable_epochs(self) -> tuple[EpochEntry, ...]:
+        """The same of its history."""
+        return self._durable("epochs", decode_epochs) or (FIRST,)
+
+    def _durable(self, name: str, decode: Callable[[bytes], T]) -> T | None:
+        raw = self.disk.durable_content(f"{self.name}/twinlog/{name}")
+        known = self._decoded.get(name)
+        if known is None or known[0] != raw:
+            self._decoded[name] = known = (raw, decode(raw) if raw else None)
+        return known[1]  # type: ignore[no-any-return]
+
+    # Its lives
+
+    async def _lie_dead(self) -> None:
+        self.roles, self.calls_nursery, self.writable = None, None, False
+        if self.power_is_cut:
+            self.boots += 1
+        if self.wipe:
+            self.group.trace(f"{self.name} is wiped")
+        await super()._lie_dead()
+
+    async def _serve(self) -> None:
+        self.writable = self.is_fenced = False
+        state = load_role(Path(self.name) / "twinlog")
+        self.is_master = state is None and self.name == "m"  # With a state it is a slave of nobody at first.
+        self.store = store = make_store(self)
+        self.ha = ha = make_ha(self, store)
+        self.roles = roles = self._make_service(store, ha)
+        roles.load()
+        self._load(store)
+        self._came_back(store)
+        if state is not None:
+            ha.fence("this member starts")
+        async with trio.open_nursery() as nursery:
+            await nursery.start(store.run)
+            await nursery.start(ha.run)
+            self.calls_nursery = nursery
+            self.world.network.listen(self.address, nursery, self._serve_connection)
+            self.up, self.changed_at = True, trio.current_time()
+            self.world.trace(f"{self.name} is up: {store.min_offset}..{store.max_offset}")
+            self.writable = self.is_master and state is None
+            nursery.start_soon(self._keep_registered)
+            nursery.start_soon(self._watch_members)
+            nursery.start_soon(roles.run)
+            nursery.start_soon(RoleProducer(self.world, self, store, ha).run)
+            await self._stop.wait()
+            self.world.network.listeners.pop(self.address, None)
+            nursery.cancel_scope.cancel()
+        self.up, self.calls_nursery = False, None
+        self.written_claim = store.max_offset
+        await store.close()
+        if self.disk.failed_syncs > self._failed_syncs:
+            self._doubt()
+        self.world.trace(f"{self.name} stopped")
+
+    def _make_service(self, store: "MessageStore", ha: "HAService") -> RoleService:
+        roles = RoleService(
+            side=Path(self.name) / "twinlog",
+            me=lambda: GroupMember(
+                address=self.broker_address, ha_address=self.address, broker_id=self.broker_id, name=self.name
+            ),
+            store=store,
+            ha=ha,
+            calls=SimCalls(self.group, self.ip),
+            hooks=SimHooks(self),
+            config=ha.config,
+            now_ms=lambda: int(wall() * 1000),
+            boot_id=lambda: f"boot {self.boots}",
+            boot_ms=self.starts,
+        )
+        ha.history, ha.own_group, ha.promised = roles.epochs, lambda: roles.group, roles.promised
+        ha.me, ha.adopt, ha.doubt = roles.me, self._adopt, roles.doubt
+        return roles
+
+    async def _adopt(self, master: PeerHistory) -> None:
+        """Look at what is on the disk before the stream is opened."""
+        await self.service.adopt(master)
+        if self.durable_role() is not None:
+            self.world.guard(lambda: role_checks.adopted(self, master.entries))
+
+    def _flushed(self, store: "MessageStore") -> None:
+        super()._flushed(store)
+        self.log.flushed(self.durable_end)
+
+    # The name server
+
+    @property
+    def registers_as(self) -> int | None:
+        """The id that it tells the name server; None: it does not register now."""
+        state = self.roles.role_state() if self.roles is not None else None
+        if self.is_master and self.writable:
+            return 0
+        if self.is_fenced or (state is None and self.name == "m"):
+            return None
+        return state.broker_id if state is not None and state.broker_id else self.broker_id or None
+
+    async def _keep_registered(self) -> None:
+        while True:
+            self.register_now = trio.Event()
+            answer, broker_id = None, self.registers_as
+            registered = False
+            with trio.move_on_after(3):
+                if broker_id is not None:
+                    answer = await self._names.register_as(self, broker_id)
+                    registered = True
+            if registered:
+                self._was_told(answer)
+            waits = self.config.period if registered and (self.is_master or answer) else 1.0
+            with trio.move_on_after(waits):
+                await self.register_now.wait()
+
+    def _was_told(self, master: str | None) -> None:
+        """Whom to follow, as long as there is no group record."""
+        if self.ha is not None and not self.is_master and self.service.role_state() is None:
+            self.ha.set_master(master)
+
+    @property
+    def _names(self) -> RoleNameServer:
+        names = self.world.name_server
+        assert isinstance(names, RoleNameServer)
+        return names
+
+    async def _watch_members(self) -> None:
+        while True:
+            slaves = addresses = None
+            with trio.move_on_after(3):
+                slaves, addresses = await self._names.slaves(self), await self._names.addresses(self)
+            if slaves is not None and addresses is not None and self.ha is not None:
+                self.service.registered(addresses)
+                if self.is_master:
+                    self.ha.members_changed(self.slaves.answered(slaves, trio.current_time()))
+            with trio.move_on_after(5):
+                await self.ask.wait()
+                await trio.sleep(0.05)
+            self.ask = trio.Event()
+
+
+@define(eq=False)
+class RoleProducer(Producer):
+    """Its producers come to each member that takes messages."""
+
+    def _put(self, rng: Any) -> None:
+        member = self.member
+        assert isinstance(member, RoleMember)
+        if member.writable:
+            super()._put(rng)
