@@ -1,0 +1,194 @@
+"""The gate: what becomes of requests while a member's role changes."""
+
+import pytest
+import trio
+
+from cluster.broker.forward import FROM, HOPS
+from cluster.broker.gate import HELD_BYTES_MAX, Gate
+from cluster.remoting.codes import RequestCode, ResponseCode
+from cluster.remoting.command import ONEWAY, RemotingCommand
+from store.config import BrokerRole
+from store.message import host_bytes
+from tests.cluster.broker.helpers import FakeConnection, heartbeat, make_broker, opened, put, settle
+from tests.cluster.broker.sending import Producer
+from tests.cluster.broker.sending import make_broker as make_sending_broker
+
+LOCK, UPDATE_OFFSET, QUERY_OFFSET, PULL = 41, 15, 14, 11
+PRODUCER = host_bytes("10.1.1.1:4000")
+
+
+def commit(client, offset, *, topic="T1"):
+    fields = {"consumerGroup": "G", "topic": topic, "queueId": 0, "commitOffset": offset}
+    return client.ask(UPDATE_OFFSET, **fields)
+
+
+async def test_requests_that_are_held_are_carried_out_in_order_when_the_gate_opens(tmp_path):
+    producer = Producer(make_sending_broker(tmp_path))
+    gate = producer.broker.gate
+    gate.close_for(trio.current_time() + 2)
+    frames = [bytearray(b"%d" % number) for number in range(5)]
+    for frame in frames:
+        assert producer.send(producer.command(body=memoryview(frame))) == []
+        frame[:] = b"?"  # As the server's buffer, which the next read overwrites.
+    assert producer.stored() == []
+    gate.open()
+    assert [answer.code for answer in producer.wire.answers] == [0] * 5
+    assert [answer.opaque for answer in producer.wire.answers] == [1, 2, 3, 4, 5]
+    assert [message.body for message in producer.stored()] == [b"%d" % number for number in range(5)]
+    assert [answer.code for answer in producer.send(producer.command())] == [0]
+
+
+async def test_a_gate_that_shuts_refuses_what_it_held_so_that_producers_try_again(tmp_path):
+    producer = Producer(make_sending_broker(tmp_path))
+    producer.broker.gate.close_for(trio.current_time() + 2)
+    producer.send(producer.command(), producer.command(flag=ONEWAY))
+    producer.broker.gate.shut("epoch 5 was promised to broker-b")
+    producer.send(producer.command())
+    codes = [(answer.opaque, answer.code) for answer in producer.wire.answers]
+    assert codes == [(1, ResponseCode.SERVICE_NOT_AVAILABLE), (3, ResponseCode.SERVICE_NOT_AVAILABLE)]
+    assert all("epoch 5 was promised to broker-b" in answer.remark for answer in producer.wire.answers)
+    assert all(answer.ext == {} for answer in producer.wire.answers), "the Java client reads it without looking"
+    assert producer.stored() == []
+
+
+async def test_a_hold_that_nobody_ends_is_over_a_little_after_its_deadline(tmp_path, autojump_clock, nursery):
+    producer = Producer(make_sending_broker(tmp_path))
+    gate = producer.broker.gate
+    nursery.start_soon(gate.run)
+    gate.close_for(trio.current_time() + 2.5)
+    producer.send(producer.command())
+    await trio.sleep(2.5)
+    assert (gate.state, producer.wire.answers) == ("holding", [])
+    await trio.sleep(0.5)
+    assert gate.state == "closed"
+    assert [answer.code for answer in producer.wire.answers] == [ResponseCode.SERVICE_NOT_AVAILABLE]
+
+
+async def test_a_hold_that_was_ended_is_not_ended_again_at_its_deadline(autojump_clock, nursery):
+    gate = Gate()
+    nursery.start_soon(gate.run)
+    gate.close_for(trio.current_time() + 1)
+    await trio.sleep(0.5)
+    gate.open()
+    await trio.sleep(5)
+    assert (gate.state, gate.last_pause_ms) == ("open", 500)
+
+
+async def test_no_more_is_held_than_memory_allows():
+    gate, connection = Gate(), FakeConnection()
+    gate.close_for(trio.current_time() + 1)
+    body = bytes(HELD_BYTES_MAX // 4)
+    for opaque in range(5):
+        assert gate.takes(connection, RemotingCommand(310, opaque, body=body), lambda: None)
+    assert [(answer.opaque, answer.code) for answer in connection.sent] == [(4, ResponseCode.SERVICE_NOT_AVAILABLE)]
+    gate.open()
+    gate.close_for(trio.current_time() + 1)
+    gate.takes(connection, RemotingCommand(310, 9, body=body), lambda: None)
+    assert len(connection.sent) == 1, "what was carried out makes room"
+
+
+async def test_handlers_are_held_too_and_answer_when_they_were_carried_out(tmp_path):
+    broker = make_broker(tmp_path)
+    async with opened(broker) as client:
+        broker.gate.close_for(trio.current_time() + 2)
+        body = {"consumerGroup": "G", "clientId": "c1", "mqSet": [{"topic": "T1", "brokerName": "b", "queueId": 0}]}
+        assert client.ask(LOCK, body) is None
+        assert client.ask(LOCK, {"consumerGroup": "G"}) is None
+        assert client.ask(36, group="G", offset=0, delayLevel=0) is None
+        half = {
+            "producerGroup": "G",
+            "tranStateTableOffset": 0,
+            "commitLogOffset": 0,
+            "commitOrRollback": 8,
+            "msgId": "x",
+        }
+        assert client.ask(37, **half) is None
+        assert client.connection.sent == []
+        broker.gate.open()
+        assert [answer.code for answer in client.connection.sent] == [0, 1, 1, 1]
+        assert b'"queueId":0' in bytes(client.connection.sent[0].body)
+
+
+async def test_offsets_are_known_here_at_once_and_never_fall_on_the_way_to_the_master(tmp_path):
+    """The master is told whatever the consumer says; here consumers may ask before the master's table comes."""
+    broker = make_broker(tmp_path)
+    async with opened(broker) as client:
+        commit(client, 7)
+        broker.gate.forward_to("127.0.0.1:1", 60)
+        assert commit(client, 9) is None
+        assert commit(client, 3) is None
+        assert broker.offsets.query("G", "T1", 0) == 9
+        broker.gate.shut("who is master is not known")
+        assert commit(client, 12) is None
+        assert client.connection.sent[-1].code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert broker.offsets.query("G", "T1", 0) == 9
+
+
+@pytest.mark.parametrize(
+    ("state", "role", "known"),
+    [
+        ("open", BrokerRole.ASYNC_MASTER, 1),
+        ("open", BrokerRole.SLAVE, -1),
+        ("holding", BrokerRole.ASYNC_MASTER, 1),
+        ("forwarding", BrokerRole.SLAVE, 1),
+        ("closed", BrokerRole.SLAVE, -1),
+    ],
+)
+async def test_what_pulls_commit_goes_the_way_of_other_commits(tmp_path, state, role, known):
+    broker = make_broker(tmp_path / "b")
+    async with opened(broker) as client:
+        broker.topics.create_in_send("T1", "TBW102", 4, False, "")
+        client.ask(RequestCode.HEART_BEAT, heartbeat("T1"))
+        put(broker)
+        if role is BrokerRole.SLAVE:
+            broker.store.become_slave()
+        if state == "holding":
+            broker.gate.close_for(trio.current_time() + 1)
+        elif state == "forwarding":
+            broker.gate.forward_to("127.0.0.1:1", 60)
+        elif state == "closed":
+            broker.gate.shut("why")
+        pull = {"consumerGroup": "G", "topic": "T1", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
+        reply = client.ask(PULL, **pull, sysFlag=1, commitOffset=1, suspendTimeoutMillis=0, subVersion=1)
+        assert reply.code == 0
+        assert broker.offsets.query("G", "T1", 0) == known
+
+
+async def test_the_end_of_the_log_stays_where_it_is_while_requests_are_held(tmp_path):
+    """Nothing at all is stored: not even the event that a consumer asked for an offset that is not there."""
+    broker = make_broker(tmp_path)
+    async with opened(broker) as client:
+        broker.topics.create_in_send("T1", "TBW102", 4, False, "")
+        client.ask(RequestCode.HEART_BEAT, heartbeat("T1"))
+        put(broker)
+        end = broker.store.max_offset
+        broker.gate.close_for(trio.current_time() + 1)
+        pull = {"consumerGroup": "G", "topic": "T1", "queueId": 0, "queueOffset": 99, "maxMsgNums": 32}
+        reply = client.ask(PULL, **pull, sysFlag=0, commitOffset=0, suspendTimeoutMillis=0, subVersion=1)
+        assert reply.code == ResponseCode.PULL_OFFSET_MOVED
+        assert broker.store.max_offset == end
+
+
+@pytest.mark.parametrize(("believed", "host"), [(["127.0.0.1"], PRODUCER), ([], None)])
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE])
+async def test_a_message_is_born_at_the_client_for_whom_a_member_passed_it_on(tmp_path, believed, host, code):
+    producer = Producer(make_sending_broker(tmp_path))
+    producer.broker.gate.member_ips = lambda: believed
+    body = (22).to_bytes(4) + bytes(18) if code == 320 else b"hello"
+    more = {"m": "true"} if code == 320 else {}
+    (answer,) = producer.send(producer.command(body=body, code=code, **more, **{FROM: "10.1.1.1:4000", HOPS: "1"}))
+    assert answer.code == 0, answer
+    (message,) = producer.stored()
+    assert message.born_host == (host or producer.wire.remote_host)
+
+
+async def test_a_gate_opens_some_time_after_the_new_master_was_named(autojump_clock, nursery):
+    gate = Gate()
+    nursery.start_soon(gate.run)
+    gate.forward_to("127.0.0.1:1", 60)
+    assert gate.why == "the master is 127.0.0.1:1"
+    await trio.sleep(59)
+    assert gate.state == "forwarding"
+    await trio.sleep(1)
+    await settle()
+    assert (gate.state, gate.why) == ("open", "")
