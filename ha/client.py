@@ -13,6 +13,7 @@ from ha import finding
 from ha.config import HAConfig
 from ha.errors import HAConnectionLostError, HAError, HALogError, HAUnfitError
 from ha.finding import Finding, FindingKind
+from ha.follow_history import OwnHistory
 from ha.following import Following, MasterMemory
 from ha.log import ComparableStore
 from ha.peer import Peer
@@ -25,6 +26,7 @@ from store.wakeup import Wakeup
 log = structlog.get_logger()
 
 SLOW_SECONDS = 5.0  # Between attempts where haste cannot help: a person has to look first.
+WAIT_SECONDS = 0.5  # Between questions to a master that cannot be followed yet.
 PAUSE_SECONDS = 1.0  # While our own disk takes no bytes.
 REFUSALS = 2  # So many in a row are no accident.
 STICKY: tuple[ClientState, ...] = ("stalled", "ahead", "diverged", "below min")  # Until it is known to be over.
@@ -36,6 +38,9 @@ STATES: dict[FindingKind, ClientState] = {
     "damaged": "stalled",
     "stalled": "stalled",
     "bad record": "stalled",
+    "given up": "diverged",
+    "older epoch": "fenced",
+    "not a member": "waiting",
 }
 
 
@@ -54,7 +59,12 @@ def _reconnects(wait_max: float, state_of: Callable[[], ClientState]) -> tenacit
     pauses from the first.
     """
     slow: tuple[ClientState, ...] = (*STICKY, "failed")
-    fixed: dict[ClientState, float] = {**dict.fromkeys(slow, SLOW_SECONDS), "paused": PAUSE_SECONDS}
+    fixed: dict[ClientState, float] = {
+        **dict.fromkeys(slow, SLOW_SECONDS),
+        "paused": PAUSE_SECONDS,
+        "fenced": WAIT_SECONDS,
+        "waiting": WAIT_SECONDS,
+    }
     quick = tenacity.wait_chain(
         tenacity.wait_none(), tenacity.wait_random_exponential(multiplier=0.2, min=0.05, max=wait_max)
     )
@@ -78,13 +88,15 @@ class HAClient:
     config: HAConfig
     connect: Callable[[str], Awaitable[Transport]] = connect_socket
     peer_of: Callable[[str], Peer | None] = no_peer
+    own: OwnHistory = field(factory=OwnHistory)
     master_address: str | None = field(default=None, init=False)
     _state: ClientState = field(default="idle", init=False)
     last_error: str | None = field(default=None, init=False)
     _finding: Finding | None = field(default=None, init=False)  # Why it does not follow.
     _told: object = field(default=None, init=False)  # What the last line in the log was about.
     _address_changed: Wakeup = field(factory=Wakeup, init=False)
-    _scope: trio.CancelScope | None = field(default=None, init=False)
+    _scope: trio.CancelScope | None = field(default=None, init=False)  # While it follows.
+    _left: trio.Event = field(factory=trio.Event, init=False)  # Set when that has ended.
     _memory: MasterMemory = field(init=False)
     _following: Following | None = field(default=None, init=False)  # The present attempt, or the last one.
     _replica: Replica | None = field(default=None, init=False)  # The present connection, or the last one.
@@ -113,6 +125,12 @@ class HAClient:
         if self._scope is not None:
             self._scope.cancel()
 
+    async def leave(self) -> None:
+        """Follow nobody, and wait until the present connection is closed and nothing is done to the log for it any more."""
+        self.set_master(None)
+        if self._scope is not None:
+            await self._left.wait()
+
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:
@@ -120,8 +138,13 @@ class HAClient:
             if self.master_address is None:
                 await self._address_changed.wait()
                 continue
-            with trio.CancelScope() as self._scope:
-                await self._follow_for_ever(self.master_address)
+            self._left = trio.Event()
+            try:
+                with trio.CancelScope() as self._scope:
+                    await self._follow_for_ever(self.master_address)
+            finally:
+                self._scope = None
+                self._left.set()
 
     async def _follow_for_ever(self, address: str) -> None:
         wait_max = self.config.reconnect_wait_max_ms / 1000
@@ -135,7 +158,14 @@ class HAClient:
         before = self.store.max_offset
         peer, memory = self.peer_of(address), self._memory
         following = Following(
-            address, self.store, self.config, self.connect, peer, memory, lambda state: self._entered(following, state)
+            address,
+            self.store,
+            self.config,
+            self.connect,
+            peer,
+            memory,
+            lambda state: self._entered(following, state),
+            self.own,
         )
         try:
             await following.run()

@@ -51,6 +51,7 @@ class HAConnection:
     ack_offset: int = field(default=NO_REQUEST_YET, init=False)
     caught_up: bool = field(default=False, init=False)  # It was sent everything, once at least.
     bytes_per_second: float = field(default=0.0, init=False)
+    _is_over: bool = field(default=False, init=False)  # What it says does not count any more.
     _reports: ReportReader = field(factory=ReportReader, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _last_read: float = field(init=False)
@@ -92,6 +93,11 @@ class HAConnection:
                 self.store.appended.remove(self._push)
             self.transfer.leave(self)
             await self.transport.aclose()
+
+    def retire(self) -> None:
+        """Let nothing that it says count from now on: its task, which is being cancelled, may have something in its hands."""
+        self._is_over = True
+        self.transfer.leave(self)
 
     @property
     def sent_offset(self) -> int:
@@ -148,6 +154,8 @@ class HAConnection:
 
     def _begin(self, reports: list[int], *, fits: bool) -> None:
         """Take the request, and what came in one read with it: unless all is sound, nothing counts."""
+        if self._is_over:
+            raise HAConnectionLostError("was ended before it was served")
         log, requested = self.store.commit_log, reports[0]
         start = push_start(requested, log.min_offset, log.max_offset, log.file_size)
         check_reports(reports[1:], acked=requested, sent=requested)
@@ -178,7 +186,7 @@ class HAConnection:
     def _acknowledge(self, reports: list[int]) -> None:
         """Take the reports of one read; unless all of them are sound, none counts."""
         check_reports(reports, acked=self.ack_offset, sent=self.transport.sent_offset)
-        if reports[-1] != self.ack_offset:
+        if reports[-1] != self.ack_offset and not self._is_over:
             self.ack_offset = reports[-1]
             self.transfer.acknowledge(self, self.ack_offset)
 

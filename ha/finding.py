@@ -4,6 +4,7 @@ from typing import Literal
 
 from attrs import frozen
 
+from store.epoch_file import EpochId
 from store.errors import MessageFormatError
 from store.message import decode_message
 
@@ -18,6 +19,9 @@ FindingKind = Literal[
     "stalled",  # Nothing arrives at `offset`, although there is something.
     "bad record",  # What arrives at `offset` is not sound, time and again.
     "dispatch",  # The slave's own queues do not get on behind `offset`.
+    "given up",  # By the master's history the bytes from `offset` on are not part of the log any more.
+    "older epoch",  # The master is of an epoch that is older than what this slave has promised.
+    "not a member",  # The master does not count this slave yet, or it may not count: it waits.
 ]
 NO_ERRORS: tuple[FindingKind, ...] = ("history", "not compared")
 REPAIR = (
@@ -145,6 +149,54 @@ def history(own_min: int, peer_min: int) -> Finding:
         f"{peer_min}. Messages from before would be lost with the master. To have them, let this slave begin anew with an "
         "empty log",
     )
+
+
+def given_up(offset: int, own_max: int, why: str, held_back: str) -> Finding:
+    """Proven by the histories, and left to a person."""
+    return Finding(
+        "given up",
+        offset,
+        f"bytes {offset} to {own_max} of this slave's log were {why}; below them it is equal to its master's. They are not cut "
+        f"by themselves: {held_back}. Nothing is taken from this master. Next: twinlog rewind, which keeps them in "
+        "twinlog/divergent/",
+    )
+
+
+def older_epoch(address: str, served: EpochId, promised: EpochId, own_max: int) -> Finding:
+    """An isolated master that has not yet heard of its successor, say."""
+    return Finding(
+        "older epoch",
+        own_max,
+        f"the member at {address} serves epoch {served.epoch} of {served.winner or 'nobody'}, and this slave has promised epoch "
+        f"{promised.epoch} to {promised.winner or 'nobody'}. Nothing is taken from it. This ends by itself when the newer master "
+        "is heard of; if there is none, next: twinlog failover --candidate MEMBER",
+    )
+
+
+def no_epochs(address: str, promised: EpochId, own_max: int) -> Finding:
+    """A RocketMQ master, or one of an earlier version."""
+    return Finding(
+        "older epoch",
+        own_max,
+        f"the member at {address} knows no epochs, and this slave has promised epoch {promised.epoch} to "
+        f"{promised.winner or 'nobody'}: its log may lack what was acknowledged since. Nothing is taken from it. Next: make a "
+        "member of this group the master, or twinlog reinit here",
+    )
+
+
+def not_a_member(address: str, me: str, own_max: int) -> Finding:
+    """It was told of us, and takes us in as soon as the others know."""
+    return Finding(
+        "not a member",
+        own_max,
+        f"the record of the group at the master {address} does not name {me} yet. It was told now, and adds this slave once "
+        "enough of the others know. If this lasts, next: twinlog list, and haMembers on the master",
+    )
+
+
+def not_yet(own_max: int, why: str) -> Finding:
+    """What a member of a group waits for."""
+    return Finding("not a member", own_max, f"this slave may not follow yet: {why}")
 
 
 def describe(record: bytes | None) -> str:

@@ -25,6 +25,7 @@ from ha.errors import (
     HAUnfitError,
 )
 from ha.finding import Finding, diverged_in_overlap, not_compared
+from ha.follow_history import FollowHistory, OwnHistory
 from ha.log import ComparableStore
 from ha.overlap import OVERLAP_MAX, SHRINK
 from ha.own_log import OwnReader
@@ -36,6 +37,7 @@ from ha.resync import BeginAnew, Cut, Refusal, Repair, Resync
 from ha.stall import LOOK_SECONDS, Look, StallWatch
 from ha.statistics import ClientState
 from ha.transport import Transport
+from store.epoch_file import EpochEntry
 from store.errors import StoreError
 
 log = structlog.get_logger()
@@ -51,6 +53,7 @@ class MasterMemory:
     bad_places: BadPlaces = field(factory=BadPlaces, init=False)
     peer_log: PeerLog | None = field(default=None, init=False)  # What it said last.
     proven: Proven | None = field(default=None, init=False)
+    history: tuple[EpochEntry, ...] | None = field(default=None, init=False)  # Its own, as long as that was proven for.
     unfit: Finding | None = field(default=None, init=False)  # As long as nothing else was found.
     overlap_max: int = field(default=OVERLAP_MAX, init=False)  # Bytes.
 
@@ -66,10 +69,12 @@ class Following:
     peer: Peer | None
     memory: MasterMemory
     entered: Callable[[ClientState], None]
+    own_history: OwnHistory = field(factory=OwnHistory)
     replica: Replica | None = field(default=None, init=False)
     finding: Finding | None = field(default=None, init=False)  # What there is to say although it follows.
     asks_for_less: bool = field(default=False, init=False)  # The next attempt does, to get on over a bad line.
     _own: OwnReader = field(init=False)
+    _history: FollowHistory = field(init=False)
     _verdict: Verdict | None = field(default=None, init=False)
     _hopes_for_answer: bool = field(default=False, init=False)  # The remoting port may come up yet.
     _why_not_compared: str = field(default="its remoting port is not known", init=False)
@@ -77,6 +82,7 @@ class Following:
 
     def __attrs_post_init__(self) -> None:
         self._own = OwnReader(self.store)
+        self._history = FollowHistory(self.address, self.own_history, self.store, self.config, self.peer)
 
     async def run(self) -> None:
         """Follow until it ends, which is always an HAError: HAUnfitError where haste is no cure."""
@@ -103,26 +109,45 @@ class Following:
 
     async def _compare(self) -> None:
         """Decide whether ours is a beginning of the master's log, and see to it if it may. Raises HAUnfitError."""
-        if self.peer is None:
-            return
         while True:
-            self.entered("preflight")
-            comparison = Comparison(self._own, self.peer)
-            try:
-                verdict = await comparison.run(self.memory.proven)
-            except HAPeerError as error:
-                if self.memory.unfit is not None:
-                    raise HAUnfitError(self.memory.unfit) from error
-                self._hopes_for_answer, self._why_not_compared = comparison.peer_log is None, str(error)
+            await self._history.ask()
+            if self.peer is None:
                 return
-            self.memory.peer_log = verdict.peer
-            if verdict.proven_offset is not None:
-                self.memory.proven = Proven(verdict.peer.boot_ms, verdict.proven_offset)
-            self.memory.unfit = verdict.finding if verdict.kind != "follow" else None
+            self.entered("preflight")
+            verdict = await self._ask_verdict(self.peer)
+            if verdict is None:
+                return
+            given_up = self._history.to_cut(verdict)
+            if given_up is not None:
+                await self._history.confirm()
+                await self._mend(given_up, "this log was cut where its master's history leaves it")
+                continue
             if verdict.kind == "follow":
+                await self._history.adopt()
                 self._verdict, self.finding = verdict, verdict.finding
                 return
             await self._repair(verdict)
+
+    async def _ask_verdict(self, peer: Peer) -> Verdict | None:
+        """Compare the bytes; None: the master cannot be asked, and is followed nevertheless. Raises HAUnfitError."""
+        memory, told = self.memory, self._history.told
+        if told is not None and told.entries != memory.history:
+            memory.history, memory.proven = told.entries, None  # It may have been cut since, by a master of its own.
+        comparison = Comparison(self._own, peer)
+        try:
+            verdict = await comparison.run(memory.proven)
+        except HAPeerError as error:
+            if memory.unfit is not None:
+                raise HAUnfitError(memory.unfit) from error
+            if told is not None:
+                raise HAConnectionLostError(f"the master's remoting port answers no more: {error}") from error
+            self._hopes_for_answer, self._why_not_compared = comparison.peer_log is None, str(error)
+            return None
+        memory.peer_log = verdict.peer
+        if verdict.proven_offset is not None:
+            memory.proven = Proven(verdict.peer.boot_ms, verdict.proven_offset)
+        memory.unfit = verdict.finding if verdict.kind != "follow" else None
+        return verdict
 
     async def _repair(self, verdict: Verdict) -> None:
         """Do what is allowed. Raises HAUnfitError when nothing is, HALogError when it fails."""
@@ -134,16 +159,20 @@ class Following:
             case Refusal(why):
                 text = f"{verdict.finding.text}. haAutoResync does nothing here: {why}"
                 raise HAUnfitError(Finding(verdict.finding.kind, verdict.finding.offset, text))
+        await self.own_history.doubt(repair.why)
+        await self._mend(repair, "haAutoResync: this log was made to fit its master's")
+        self.memory.resync.done(verdict)
+
+    async def _mend(self, repair: Repair, event: str) -> None:
         self.entered("resyncing")
         before = self.store.max_offset
         try:
             await self._carry_out(repair)
         except (OSError, StoreError) as error:
             raise HALogError(f"this log could not be made to fit the master's: {error}") from error
-        self.memory.resync.done(verdict)
         self.memory.unfit = self.memory.proven = None
         log.warning(
-            "haAutoResync: this log was made to fit its master's",
+            event,
             master=self.address,
             ended_at=before,
             ends_at=self.store.max_offset,
@@ -199,6 +228,7 @@ class Following:
         before = self._verdict.peer
         if now.boot_ms != before.boot_ms or now.max_offset < min(before.max_offset, self.store.max_offset):
             raise HAConnectionLostError("the master was started anew while the logs were compared")
+        await self._history.confirm()
 
     async def _take(self, replica: Replica) -> None:
         async with open_peer_nursery() as nursery:

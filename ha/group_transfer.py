@@ -42,6 +42,10 @@ class SlaveConnection(Hashable, Protocol):
         """The IP alone, as it would be registered."""
 
 
+def _open(_now: float) -> str | None:
+    return None
+
+
 @frozen
 class _Reason:
     text: str
@@ -53,11 +57,13 @@ class GroupTransferService:
     """Holds answers to producers until enough slaves have acknowledged their message.
 
     `log_end` gives the log's end, None: it is that of the newest message that waited. `synchronous`: producers wait here.
+    `gate`, asked at each release with the time: why nobody may be told that a message is safe now, None: they may.
     """
 
     config: HAConfig = field(factory=HAConfig)
     log_end: Callable[[], int] | None = None
     synchronous: bool = True
+    gate: Callable[[float], str | None] = _open
     confirmed_offset: int = field(default=0, init=False)  # Enough slaves hold everything below. Falls when they leave.
     decision: Decision = field(init=False)
     _in_sync: InSync = field(init=False)
@@ -112,9 +118,10 @@ class GroupTransferService:
         SLAVE_NOT_AVAILABLE at once; after slaveTimeout FLUSH_SLAVE_TIMEOUT. The message is stored in each case.
         """
         self._end_offset = end_offset
-        if end_offset <= self.confirmed_offset:
+        is_confirmed = end_offset <= self.confirmed_offset
+        if is_confirmed and self.gate(trio.current_time()) is None:
             sink.answer([frame])
-        elif end_offset >= self._reach:
+        elif not is_confirmed and end_offset >= self._reach:
             sink.refuse([frame], PutStatus.SLAVE_NOT_AVAILABLE, self._worded(describe_missing))
         else:
             self._waiters.add(end_offset, trio.current_time() + self._timeout, sink, frame)
@@ -207,9 +214,10 @@ class GroupTransferService:
         """See who is in sync now."""
         if self._in_sync.tick(self._end, trio.current_time()):
             self._changed()
-        elif self._decide(self._end, trio.current_time()):
-            self._find_confirmed()
-            self._release()
+        else:
+            if self._decide(self._end, trio.current_time()):
+                self._find_confirmed()
+            self._release()  # The gate may have opened.
 
     @property
     def _end(self) -> int:
@@ -267,7 +275,17 @@ class GroupTransferService:
             self.confirmed_offset = self._in_sync.held_by(slaves)
             self._reach = self._in_sync.reach(slaves)
 
+    def gate_opened(self) -> None:
+        """Answer those whom only the gate kept waiting."""
+        self._release()
+
+    def refuse_all(self, why: str) -> None:
+        """Refuse all that wait, at once. Their messages are stored, and may be given up."""
+        self._refuse(self._waiters.drain(), why)
+
     def _release(self) -> None:
+        if not self._waiters or self.gate(trio.current_time()) is not None:
+            return
         released = self._waiters.release(self.confirmed_offset)
         if len(released) == 1:  # The usual case of a lone producer.
             released[0].sink.answer([released[0].frame])
@@ -277,7 +295,9 @@ class GroupTransferService:
 
     def _refuse(self, expired: Sequence[Waiter], why: str) -> None:
         if expired:
-            reason = f"{why}, offset {expired[-1].end_offset} is not acknowledged. {describe(self._standing)}"
+            closed = self.gate(trio.current_time())
+            standing = describe(self._standing) if closed is None else closed
+            reason = f"{why}, offset {expired[-1].end_offset} is not acknowledged. {standing}"
             for sink, frames in by_sink(expired):
                 sink.refuse(frames, PutStatus.FLUSH_SLAVE_TIMEOUT, reason)
 

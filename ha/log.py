@@ -123,6 +123,10 @@ class ComparableStore(ReplicatedStore, Protocol):
         """All bytes below are in the queues."""
 
     @property
+    def now_ms(self) -> Callable[[], int]:
+        """The wall clock, ms."""
+
+    @property
     def on_truncate(self) -> list[Callable[[int], None]]:
         """Each is told where the log is cut, before anything is written there."""
 

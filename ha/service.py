@@ -5,7 +5,7 @@ counts for ha/in_sync.py.
 """
 
 import socket
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable
 
 import structlog
 import trio
@@ -17,11 +17,13 @@ from ha.client import HAClient, no_peer
 from ha.config import HAConfig
 from ha.connection import HAConnection
 from ha.errors import HAError, HARefusedError
+from ha.follow_history import OwnHistory
 from ha.group_transfer import GroupTransferService
 from ha.in_sync import Slave
 from ha.lag import AppendStamps
+from ha.lease import ALWAYS, Lease
 from ha.log import ComparableStore
-from ha.peer import Peer
+from ha.peer import Peer, PeerHistory
 from ha.policy_words import configured_warnings
 from ha.protocol import NO_REQUEST_YET
 from ha.reception import Reception
@@ -29,7 +31,9 @@ from ha.slave_check import FindSlave
 from ha.statistics import ConnectionState, HAConnectionStatistics, HAStatistics
 from ha.transport import SocketTransport, Transport
 from store.config import BrokerRole
+from store.epoch_file import FIRST, EpochEntry, EpochId
 from store.retention import NO_FLOOR
+from store.role_file import GroupMember, GroupRecord
 from store.wakeup import Wakeup
 
 log = structlog.get_logger()
@@ -38,11 +42,19 @@ STAMP_INTERVAL = 0.1  # Seconds: how exact lag_seconds is.
 RATE_INTERVAL = 1.0  # Seconds over which bytes per second are counted.
 
 
+async def _nothing(_said: object) -> None:
+    pass
+
+
 @define(eq=False)
 class HAService:
     """`members` gives the IPs of the registered slaves of this group, one for each slave. `ask_members` is called while
     a connection of another IP asks for the log: it may be a slave that has only just registered. Once the name server
     has answered, call members_changed(). `peer_of` gives whom to ask about the log of the master at an HA address.
+
+    A member of a group with a record tells its `history`, what it has `promised`, its record and who it is (`me`). `adopt` takes
+    a master's history over, durably, before anything is acknowledged to it, `doubt` notes, durably, that acknowledged bytes may
+    be about to go. The lease is held for ever, until somebody gives it up.
     """
 
     store: ComparableStore
@@ -51,6 +63,13 @@ class HAService:
     ask_members: Callable[[], None]
     peer_of: Callable[[str], Peer | None] = no_peer
     find_slave: FindSlave | None = None  # Whom to ask about the log of a slave; None: slaves are believed.
+    history: Callable[[], tuple[EpochEntry, ...]] = lambda: (FIRST,)
+    own_group: Callable[[], GroupRecord | None] = lambda: None
+    promised: Callable[[], EpochId] = lambda: FIRST.id
+    adopt: Callable[[PeerHistory], Awaitable[None]] = _nothing
+    me: Callable[[], GroupMember | None] = lambda: None
+    doubt: Callable[[str], Awaitable[None]] = _nothing
+    lease: Lease = field(init=False)
     group_transfer: GroupTransferService = field(init=False)
     reception: Reception = field(init=False)
     client: HAClient = field(init=False)
@@ -59,16 +78,30 @@ class HAService:
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _port: int = field(default=0, init=False)
     _stamps: AppendStamps = field(factory=AppendStamps, init=False)
+    _fenced: str | None = field(default=None, init=False)  # Why nobody is served.
     _sent_offset_max: int = field(default=0, init=False)  # At start the log's end: earlier connections may have had it.
 
     def __attrs_post_init__(self) -> None:
         self.group_transfer = GroupTransferService(
-            self.config, lambda: self.store.max_offset, self.store.config.broker_role is BrokerRole.SYNC_MASTER
+            self.config,
+            lambda: self.store.max_offset,
+            self.store.config.broker_role is BrokerRole.SYNC_MASTER,
+            self._why_nothing_is_safe,
         )
+        self.lease = Lease(self.config.lease_ms / 1000)
+        self.lease.grant(ALWAYS)
         self.reception = Reception(
             self.config, self.group_transfer, self._connections, self._take, lambda: self.ask_members()
         )
-        self.client = HAClient(self.store, self.config, peer_of=self.peer_of)
+        own = OwnHistory(
+            entries=lambda: self.history(),
+            promised=lambda: self.promised(),
+            group=lambda: self.own_group(),
+            me=lambda: self.me(),
+            adopt=lambda master: self.adopt(master),
+            doubt=lambda why: self.doubt(why),
+        )
+        self.client = HAClient(self.store, self.config, peer_of=self.peer_of, own=own)
         if self.store.config.broker_role is BrokerRole.SLAVE:
             self.client.set_master(self.config.master_address)
         elif self.config.master_address:  # Left behind by a promotion, say. A log that two write to is nobody's.
@@ -87,8 +120,15 @@ class HAService:
 
     def _log_was_cut(self, _offset: int) -> None:
         """Our own slaves have to compare their logs with this one anew."""
-        for scope in self._connections.values():
+        self._end_connections()
+
+    def _end_connections(self) -> None:
+        for connection, scope in self._connections.items():
+            connection.retire()
             scope.cancel()
+
+    def _why_nothing_is_safe(self, now: float) -> str | None:
+        return self._fenced or (None if self.lease.held(now) else f"no lease: {self.lease.why}")
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and follow until cancelled; started() gives the port. Raises OSError when the port cannot be had."""
@@ -118,6 +158,35 @@ class HAService:
         kept if it is the same address, and closed otherwise.
         """
         self.client.set_master(address)
+
+    async def leave_master(self) -> None:
+        """Follow nobody, and return once nothing that is acknowledged or appended for a master is under way any more."""
+        await self.client.leave()
+
+    def fence(self, why: str) -> None:
+        """Serve nobody: nothing is told to be safe, who waits for that is refused, all slaves are sent away."""
+        self._fenced = why
+        self.group_transfer.refuse_all(why)
+        self.end_slaves(why)
+
+    def unfence(self, *, synchronous: bool) -> None:
+        """Serve, in a new epoch or role. `synchronous`: producers wait for slaves here."""
+        self.end_slaves("a new epoch begins")
+        self._fenced = None
+        self._sent_offset_max = self.store.max_offset
+        self.group_transfer.synchronous = synchronous
+        self.group_transfer.gate_opened()
+
+    @property
+    def fenced(self) -> str | None:
+        """Why nobody is served; None: slaves are."""
+        return self._fenced
+
+    def end_slaves(self, why: str) -> None:
+        """Send all slaves away: what they acknowledged in this epoch counts no more. They may come back."""
+        if self._connections:
+            log.info("all slaves are sent away", why=why, connections=len(self._connections))
+        self._end_connections()
 
     def members_changed(self, ips: Collection[str]) -> None:
         """Take the IPs of the registered slaves, one for each slave; who is connected counts or has to leave at once."""
@@ -153,6 +222,9 @@ class HAService:
     async def _serve(self, connection: HAConnection) -> None:
         try:
             with self._connections[connection]:
+                if self._fenced is not None:
+                    await connection.transport.aclose()
+                    raise HARefusedError("fenced", self._fenced)
                 await connection.run()
                 if connection.request_offset != NO_REQUEST_YET:
                     self._log_end(connection, "slave left")

@@ -24,6 +24,8 @@ ClientState = Literal[
     "below min",  # The master has deleted what comes next.
     "resyncing",  # What does not fit is put aside.
     "paused",  # Our own disk takes no bytes for now.
+    "fenced",  # The master is of an epoch older than what was promised here.
+    "waiting",  # For the group to take this member in.
     "failed",  # It takes none any more, or the files' sizes differ.
 ]
 
