@@ -114,16 +114,14 @@ class Broker(BrokerParts):
                 haAllowedSlaves=self.ha_config.allowed_slaves or "nobody",
             )
         self.send = SendProcessor(self)
-        if not self.is_slave:
-            self.schedule.correct()
+        await nursery.start(self.role_services.tasks.run)
+        await self.role_services.begin(None)
         await self._serve(nursery, main, fast)
         nursery.start_soon(self.held_pulls.run)
         nursery.start_soon(self.gate.run)
         nursery.start_soon(self.registration.run)
-        nursery.start_soon(self.slave_sync.run if self.is_slave else self.schedule.run)
-        if not self.is_slave:
-            nursery.start_soon(self.transactions.run)
-            nursery.start_soon(self.slave_kinds.run)
+        if self.visibility is not None:
+            nursery.start_soon(self.visibility.run)
         if self.ha_config.repair_enable:
             nursery.start_soon(self.repair.run)
         nursery.start_soon(self._flush_offsets)

@@ -1,6 +1,7 @@
 """The broker's own configuration; names and defaults are RocketMQ's (BrokerConfig, NettyServerConfig, 4.9.8)."""
 
 import platform
+from enum import Enum
 from typing import Any
 
 import attrs
@@ -13,6 +14,13 @@ _PORT = validators.and_(validators.ge(0), validators.le(65535))
 
 def _at_least_1(default: int, *, key: str, doc: str) -> Any:
     return option(default, key=key, doc=doc, validator=validators.ge(1))
+
+
+class MessageVisibility(Enum):
+    """Which messages consumers are shown."""
+
+    all = "all"
+    confirmed = "confirmed"
 
 
 @frozen(kw_only=True)
@@ -64,6 +72,12 @@ class BrokerConfig:
     long_polling_enable: bool = option(True, key="longPollingEnable", doc="hold pulls for as long as the client asks")
     short_polling_time_ms: int = option(
         1_000, key="shortPollingTimeMills", doc="how long pulls are held without longPollingEnable"
+    )
+    visibility: MessageVisibility = option(
+        MessageVisibility.all,
+        key="visibility",
+        doc="messages that consumers are shown: all; or confirmed: those that a SYNC_MASTER could answer with SEND_OK, so that "
+        "none is consumed that a failover takes back",
     )
     slave_read_enable: bool = option(False, key="slaveReadEnable", doc="send consumers that are far behind to a slave")
     register_name_server_period_ms: int = option(

@@ -53,6 +53,15 @@ class ConsumerOffsetManager:
                     queues[queue_id] = end
                     self.dirty = True
 
+    def raise_to(self, told: Mapping[str, Mapping[int, int]]) -> None:
+        """Take what is greater than our own."""
+        for key, queues in told.items():
+            own = self.table.setdefault(key, {})
+            for queue_id, offset in queues.items():
+                if offset > own.get(queue_id, NOT_STORED):
+                    own[queue_id] = offset
+                    self.dirty = True
+
     def plain(self) -> dict[str, Any]:
         """consumerOffset.json, and the body of 43."""
         return {"offsetTable": {key: dict(queues) for key, queues in self.table.items()}}

@@ -78,6 +78,13 @@ class ScheduleMessageService:
         """Take what delayOffset.json says. Raises ValueError."""
         self._set({**self.positions, **read_delay_offsets(value)})
 
+    def take_over(self, positions: Mapping[int, int] | None = None) -> None:
+        """Deliver from now on where the master before stopped: it handed this over, or else what it told last counts."""
+        self._set(dict(self.table if positions is None else positions))
+        self._saved = {}  # A slave's file is written from its master's table.
+        self._refused.clear()
+        self._resting.clear()
+
     def _set(self, positions: dict[int, int]) -> None:
         self.positions = positions
         self._held, self._flushed = Progress(dict(positions)), Progress(dict(positions))

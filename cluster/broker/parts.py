@@ -5,14 +5,16 @@ Whoever starts and stops all this is cluster/broker/broker.py. Source: BrokerCon
 
 import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 import psutil
+import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.config import BrokerConfig
+from cluster.broker.config import BrokerConfig, MessageVisibility
 from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
 from cluster.broker.consumer_offset import ConsumerOffsetManager
 from cluster.broker.delay_service import ScheduleMessageService
@@ -24,6 +26,7 @@ from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING
 from cluster.broker.offset_moved import OffsetMovedEvents
 from cluster.broker.rates import DailyTotals, PullCounters, Rates
 from cluster.broker.registration import Master, RegistrationService
+from cluster.broker.role_services import RoleServices
 from cluster.broker.slave_kinds import SlaveKinds
 from cluster.broker.slave_peer import SlavePeers
 from cluster.broker.slave_sync import SlaveSynchronize
@@ -32,6 +35,7 @@ from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import TopicConfigManager, built_in_topics
 from cluster.broker.transaction_check import CheckRules
 from cluster.broker.transaction_service import TransactionCheckService
+from cluster.broker.visibility import Visibility
 from cluster.broker.watchdog import Watchdog
 from cluster.remoting.client import RemotingClient
 from cluster.remoting.command import ONEWAY, RemotingCommand
@@ -45,9 +49,12 @@ from store.config import BrokerRole, StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.message import decode_message
 from store.message_store import MessageStore
+from store.role_file import load_role
 
 if TYPE_CHECKING:
     from cluster.broker.role_change import RoleService
+
+log = structlog.get_logger(__name__)
 
 HA_PORT_DISTANCE = 1  # Above the main port.
 
@@ -93,6 +100,7 @@ class BrokerParts:
     consumers: ConsumerManager[Connection] = field(init=False)
     producers: ProducerManager[Connection] = field(init=False)
     held_pulls: PullRequestHoldService = field(init=False)
+    visibility: Visibility | None = field(default=None, init=False)  # None: consumers are shown all.
     gate: Gate = field(factory=Gate, init=False)
     locks: RebalanceLockManager = field(init=False)
     schedule: ScheduleMessageService = field(init=False)
@@ -111,38 +119,84 @@ class BrokerParts:
     groups_writer: TableWriter = field(init=False)
     offsets_writer: TableWriter = field(init=False)
     roles: "RoleService | None" = field(default=None, init=False)  # None: the role never changes.
+    role_services: RoleServices = field(init=False)
     _watched: set[Connection] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        config = self.config.for_role(self.store_config.broker_role)
+        config = self._for_role()
         ip = config.broker_ip1 or own_ip()
         self.config = config = attrs.evolve(config, broker_ip1=ip, broker_ip2=config.broker_ip2 or ip)
         if not self.ha_config.listen_port and config.listen_port:
             self.ha_config = attrs.evolve(self.ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
         self.set_addresses(config.listen_port, self.ha_config.listen_port)
         self.store = MessageStore(self.store_config)
-        self.watchdog = Watchdog(lambda: self.store.flusher.busy_since)
+        self.watchdog = Watchdog(lambda: self.store.flusher.busy_since, on_stall=lambda why: self.ha.lease.give_up(why))
         self._make_tables(config)
         self.held_pulls = PullRequestHoldService(
             now=trio.current_time,
-            max_offset=self._queue_end,
+            max_offset=self.shown_end,
             scan_seconds=SCAN_SECONDS if config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING,
         )
-        self.store.on_arrival.append(self.held_pulls.on_arrival)
+        self._show(config.visibility)
         self._make_services(config)
-        self.store.on_truncate.append(lambda _: self.offsets.lower(self._queue_end))
+        self.store.on_truncate.append(lambda _: self.offsets.lower(self.queue_end))
         self.store.retention_floor = self.ha.lowest_needed
         self.store.retention_wish = self.ha.absence.floor
         self.store.retention.shortened.append(self.ha.absence.shortened)
 
+    def _for_role(self) -> BrokerConfig:
+        """The configuration under the role that the store has saved, or else under its own. Raises ValueError,
+        StoreDirectoryError.
+        """
+        state = load_role(self.side_directory)
+        if state is None:
+            return self.config.for_role(self.store_config.broker_role)
+        before = (self.store_config.broker_role.value, self.config.broker_id)
+        if before != (state.role.value, state.broker_id):
+            log.info("the store's role wins", role=state.role.value, id=state.broker_id, configured=before)
+        self.store_config = attrs.evolve(self.store_config, broker_role=state.role)
+        self.ha_config = attrs.evolve(self.ha_config, master_address="")  # It may be another one by now.
+        return attrs.evolve(self.config, broker_id=state.broker_id)
+
+    @property
+    def side_directory(self) -> Path:
+        """What RocketMQ does not know of."""
+        return self.store_config.root.expanduser() / "twinlog"
+
+    def _show(self, wanted: MessageVisibility) -> None:
+        """Let consumers see messages from when on they may."""
+        if wanted is MessageVisibility.all:
+            self.store.on_arrival.append(self.held_pulls.on_arrival)
+            return
+        self.visibility = Visibility(
+            store=self.store, confirmed=self._confirmed_for_consumers, arrived=self.held_pulls.on_arrival
+        )
+        self.store.dispatch_limit = self.visibility.limit
+        self.store.on_arrival.append(self.visibility.on_arrival)
+        self.store.on_truncate.append(self.visibility.truncated)
+
+    def _confirmed_for_consumers(self) -> int:
+        """On a slave: as its master said last; without a record nobody says it."""
+        if not self.is_slave:
+            return self.confirmed_offset()
+        if self.roles is None or self.roles.role_state() is None:
+            return self.store.max_offset
+        return self.roles.confirmed_offset
+
     def _peers_for_repair(self) -> list[RemotingPeer]:
         """Who may have what this log lost."""
-        master = self.registration.master.address
+        master = self.master.address
         addresses = [master] if self.is_slave else sorted(self.registration.slave_addresses)
         return [RemotingPeer(address, self.remoting) for address in addresses if address]
 
-    def _queue_end(self, topic: str, queue_id: int) -> int:
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """The offset of a queue's next message."""
         return self.store.queue(topic, queue_id).max_offset
+
+    def shown_end(self, topic: str, queue_id: int) -> int:
+        """The same for consumers, who may not be shown all."""
+        queue = self.store.queue(topic, queue_id)
+        return queue.max_offset if self.visibility is None else self.visibility.queue_end(queue)
 
     def set_addresses(self, port: int, ha_port: int) -> None:
         self.address = f"{self.config.broker_ip1}:{port}"
@@ -176,7 +230,7 @@ class BrokerParts:
 
     def _make_services(self, config: BrokerConfig) -> None:
         directory = self.store_config.root.expanduser() / "config"
-        self.peers = Peers(self.remoting, lambda: self.registration.master)
+        self.peers = Peers(self.remoting, lambda: self.master)
         self.ha = HAService(
             self.store,
             self.ha_config,
@@ -215,12 +269,24 @@ class BrokerParts:
             groups=self.groups,
             groups_writer=self.groups_writer,
             offsets=self.offsets,
+            offsets_writer=self.offsets_writer,
             schedule=self.schedule,
+            epoch=self._epoch_followed,
         )
         if self.is_slave:
             self.store.on_arrival.append(self.slave_sync.on_arrival)
         self.slave_kinds = SlaveKinds(self.remoting, lambda: self.registration.slave_addresses)
+        self.role_services = RoleServices(self)
         self.make_registration()
+
+    def _stalled(self, why: str) -> None:
+        """On the watchdog's thread. A master that nobody can replace needs no lease."""
+        if self.roles is not None and self.roles.group is not None:
+            self.ha.lease.give_up(why)
+
+    def _epoch_followed(self) -> int | None:
+        state = self.roles.role_state() if self.roles is not None else None
+        return state.promised.epoch if state is not None else None
 
     def make_registration(self) -> None:
         self.registration = RegistrationService(
@@ -286,7 +352,18 @@ class BrokerParts:
         for connection in connections:
             connection.send(RemotingCommand(header.code, ext=encode_header_fields(header), flag=ONEWAY))
 
+    @property
+    def master(self) -> Master:
+        """Who is followed: where roles are recorded these say it, elsewhere name servers."""
+        return self.role_services.master or self.registration.master
+
+    def set_broker_id(self, broker_id: int) -> None:
+        """Be this one from now on."""
+        self.config = attrs.evolve(self.config, broker_id=broker_id)
+
     def _master_changed(self, master: Master) -> None:
+        if self.role_services.master is not None:
+            return
         if master.ha_address and not self.ha_config.master_address:
             self.ha.set_master(master.ha_address)
         self.slave_sync.set_master(master.address if master.address != self.address else None)

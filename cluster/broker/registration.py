@@ -5,6 +5,8 @@
     slave:  the answers name the master; while they do not, it asks each second
     all:    ask (106) who the other slaves of the group are: each 5 s, each 0.5 s while a stranger asks for the log, who
             may have only just registered. A slave serves slaves of its own, too
+    held:   nothing is registered, and members are asked for all the same: who does not know yet whether it is the master
+            must not say so, and is to find out
 
 Each name server has its own task, so one that is down holds up nobody. Sources: BrokerController.registerBrokerAll,
 BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
@@ -16,7 +18,7 @@ from typing import Any
 
 import structlog
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from cluster.broker.config import BrokerConfig
 from cluster.broker.members import RegisteredSlaves
@@ -46,6 +48,7 @@ COALESCE_SECONDS = 0.01
 CONNECTION_CHECK_SECONDS = 1.0
 MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
 UNREGISTER_MS_MAX = 1_000
+HOLD_SECONDS_MAX = 1.0  # How long a registration that is under way may still take.
 
 
 @frozen
@@ -76,10 +79,10 @@ def slaves_of(broker_name: str, cluster_info: Mapping[str, Any], *, but: int = M
     }
 
 
-def slave_addresses(broker_name: str, cluster_info: Mapping[str, Any]) -> set[str]:
-    """IP:PORT of the remoting port of each slave of a group in the body of 106."""
+def member_addresses(broker_name: str, cluster_info: Mapping[str, Any]) -> dict[int, str]:
+    """IP:PORT of the remoting port of each member of a group in the body of 106, by its id."""
     group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
-    return {address for broker_id, address in (group.get("brokerAddrs") or {}).items() if int(broker_id) != MASTER_ID}
+    return {int(broker_id): str(address) for broker_id, address in (group.get("brokerAddrs") or {}).items()}
 
 
 def next_pause(since_first: float, failures: int, period: float) -> float:
@@ -102,6 +105,9 @@ class RegistrationService:
     master_changed: Callable[[Master], None] = lambda _master: None
     members_changed: Callable[[list[str]], None] = lambda _ips: None
     has_strangers: Callable[[], bool] = lambda: False
+    found_members: Callable[[Mapping[int, str]], None] = lambda _addresses: (
+        None
+    )  # Each time name servers have answered.
     registered: trio.Event = field(factory=trio.Event, init=False)  # With at least one name server.
     master: Master = field(default=Master(None, None), init=False)
     members: list[str] = field(factory=list, init=False)
@@ -111,6 +117,9 @@ class RegistrationService:
     _changes: dict[str, trio.Event] = field(init=False)  # By name server, all of them, in their order.
     _ask: Wakeup = field(factory=Wakeup, init=False)
     _failing: set[str] = field(factory=set, init=False)  # So that each trouble is logged once.
+    _first: dict[str, float] = field(factory=dict, init=False)  # When each name server was first registered with.
+    _held: bool = field(default=False, init=False)
+    _under_way: dict[str, trio.Event] = field(factory=dict, init=False)  # Registrations, by name server.
 
     @_changes.default
     def _one_each(self) -> dict[str, trio.Event]:
@@ -132,6 +141,31 @@ class RegistrationService:
         """Ask for the registered slaves soon."""
         self._ask.set()
 
+    def set_role(self, broker_id: int, *, is_slave: bool) -> None:
+        """Register as this from now on, held or not."""
+        if self._held or (broker_id, is_slave) != (self.config.broker_id, self.is_slave):
+            self.config = evolve(self.config, broker_id=broker_id)
+            self.is_slave = is_slave
+            self._masters.clear()
+            self.master = Master(None, None)
+            self.restart()
+
+    async def hold(self) -> None:
+        """Register no more until restart(). Returns once no registration is under way that a name server may still take."""
+        self._held = True
+        with trio.move_on_after(HOLD_SECONDS_MAX):
+            for ended in list(self._under_way.values()):
+                await ended.wait()
+        for name_server in self._under_way:  # It drops a broker with its connection.
+            self.client.drop(name_server)
+
+    def restart(self) -> None:
+        """Register at once, and as often as after a start: an older registration of another may come in between."""
+        self._held = False
+        self._first.clear()
+        for name_server in self._changes:
+            self._changes[name_server].set()
+
     async def register_all(self) -> None:
         """Register with all name servers at once and wait for their answers; failures are logged, and retried later."""
         async with trio.open_nursery() as nursery:
@@ -139,7 +173,12 @@ class RegistrationService:
                 nursery.start_soon(self._register, name_server)
 
     async def unregister_all(self) -> None:
-        """Tell all name servers that this broker goes; those that do not answer find out by themselves."""
+        """Tell all name servers that this broker goes; those that do not answer find out by themselves.
+
+        They go by the id, so one that may be another's by now is not given up.
+        """
+        if self._held:
+            return
         header = UnregisterBroker(
             broker_name=self.config.broker_name,
             broker_addr=self.address,
@@ -158,15 +197,17 @@ class RegistrationService:
                 nursery.start_soon(unregister, name_server)
 
     async def _keep_registered(self, name_server: str) -> None:
-        first: float | None = None
         failures = searches = 0
         while True:
+            while self._held:
+                await self._changes[name_server].wait()
+                self._changes[name_server] = trio.Event()
             self._changes[name_server] = trio.Event()  # What comes from now on may come too late for this one.
             failures = 0 if await self._register(name_server) else failures + 1
             now = trio.current_time()
-            if first is None and not failures:
-                first = now
-            since_first = 0.0 if first is None else now - first
+            if not failures:
+                self._first.setdefault(name_server, now)
+            since_first = now - self._first.get(name_server, now)
             pause = next_pause(since_first, failures, self.config.register_period_seconds)
             searches = searches + 1 if self.is_slave and self.master.address is None else 0
             if searches:  # Who starts together with the master asks often at first.
@@ -187,6 +228,17 @@ class RegistrationService:
         return False
 
     async def _register(self, name_server: str) -> bool:
+        if self._held:
+            return False
+        ended = self._under_way[name_server] = trio.Event()
+        try:
+            return await self._register_as_we_are(name_server)
+        finally:
+            ended.set()
+            if self._under_way.get(name_server) is ended:
+                del self._under_way[name_server]
+
+    async def _register_as_we_are(self, name_server: str) -> bool:
         body = registration_body(self.topics, self.config.broker_permission)
         header = RegisterBroker(
             broker_name=self.config.broker_name,
@@ -228,19 +280,22 @@ class RegistrationService:
             self.master_changed(master)
 
     async def _watch_members(self) -> None:
-        await self.registered.wait()
+        if not self._held:
+            await self.registered.wait()
         while True:
             answers = await self._ask_all()
             if answers:
                 self._set_members(answers)
-            pause = MEMBERS_SECONDS_WITH_STRANGERS if self.has_strangers() else MEMBERS_SECONDS
+            soon = self._held or self.has_strangers()
+            pause = MEMBERS_SECONDS_WITH_STRANGERS if soon else MEMBERS_SECONDS
             with trio.move_on_after(pause):
                 await self._ask.wait()
                 await trio.sleep(MEMBERS_SECONDS_MIN)
 
     async def _ask_all(self) -> list[set[tuple[int, str]]]:
         answers: list[set[tuple[int, str]]] = []
-        addresses: set[str] = set()
+        addresses: dict[int, str] = {}
+        slaves: set[str] = set()
 
         async def ask(name_server: str) -> None:
             if name_server not in self.client.addresses:
@@ -249,7 +304,11 @@ class RegistrationService:
                 answer = await self._call(name_server, GetBrokerClusterInfo())
                 found = fastjson.loads(answer.body)
                 answers.append(slaves_of(self.config.broker_name, found, but=self.config.broker_id))
-                addresses.update(slave_addresses(self.config.broker_name, found))
+                for broker_id, address in member_addresses(self.config.broker_name, found).items():
+                    if address != self.address or broker_id not in addresses:  # Another one is news.
+                        addresses[broker_id] = address
+                    if broker_id != MASTER_ID:
+                        slaves.add(address)
             except (RemotingError, ValueError, TypeError, AttributeError) as error:
                 self._failed(name_server, "the registered slaves are not known", error)
 
@@ -257,7 +316,8 @@ class RegistrationService:
             for name_server in self._changes:
                 nursery.start_soon(ask, name_server)
         if answers:
-            self.slave_addresses = addresses
+            self.slave_addresses = slaves
+            self.found_members(addresses)
         return answers
 
     def _set_members(self, answers: Collection[Iterable[tuple[int, str]]]) -> None:

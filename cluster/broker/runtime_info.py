@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
-from cluster.broker import ack_status
+from cluster.broker import ack_status, role_status
 from cluster.broker.names import SCHEDULE_TOPIC
 from cluster.remoting.command import VERSION
 from ha.absent import KnownSlave
@@ -131,7 +131,7 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
     master = None
     if broker.is_slave:
         master = {
-            "address": broker.registration.master.address,
+            "address": broker.master.address,
             "haAddress": client.master_address if client else None,
             "localAddress": client.local_address if client else None,
             "state": client.state if client else "idle",
@@ -201,6 +201,7 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
             for each in ha.refusals
         ],
         "master": master,
+        **role_status.plain(broker),
     }
 
 

@@ -5,7 +5,7 @@ keep the others from being taken.
 Source: SlaveSynchronize.java (RocketMQ 4.9.8), also for the odd fact that topics are asked for at the fast port.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
@@ -53,9 +53,12 @@ class SlaveSynchronize:
     groups: SubscriptionGroupManager
     groups_writer: TableWriter
     offsets: ConsumerOffsetManager
+    offsets_writer: TableWriter
     schedule: ScheduleMessageService
+    epoch: Callable[[], int | None] = lambda: None  # Of the master that is followed.
     master_address: str | None = field(default=None, init=False)
-    _master_offsets: MasterOffsets = field(factory=MasterOffsets, init=False)
+    master_offsets: MasterOffsets = field(factory=MasterOffsets, init=False)
+    _round: trio.CancelScope | None = field(default=None, init=False)
     _newer_offsets: int = field(default=0, init=False)  # So that it is logged when it changes.
     _failing: set[str] = field(factory=set, init=False)  # Steps, so that each trouble is logged once.
     _new_topics: set[str] = field(factory=set, init=False)  # Met in messages; each is asked for at once, but only once.
@@ -71,12 +74,16 @@ class SlaveSynchronize:
         """The master's main address; None: there is none to copy from."""
         if address != self.master_address:
             self.master_address = address
+            if self._round is not None:  # What is on its way from another one is not taken.
+                self._round.cancel()
             self._wakeup.set()
 
     async def run(self) -> None:
         while True:
             if self.master_address is not None:
-                await self.synchronize(self.master_address)
+                with trio.CancelScope() as self._round:
+                    await self.synchronize(self.master_address)
+                self._round = None
             with trio.move_on_after(PERIOD_SECONDS):
                 await self._wakeup.wait()
 
@@ -106,13 +113,25 @@ class SlaveSynchronize:
 
     async def _offsets(self, address: str) -> None:
         runtime = _object(await self._ask(address, GetBrokerRuntimeInfo()))["table"]
-        told = read_offsets(_object(await self._ask(address, GetAllConsumerOffset())))
-        life = (address, runtime.get("bootTimestamp"))
-        merged, newer = self._master_offsets.merge(self.offsets.table, told, life)
+        told = read_offsets(await all_consumer_offsets(self.client, address))
+        life, epoch = (address, runtime.get("bootTimestamp")), self.epoch()
+        merged, newer = self.master_offsets.merge(self.offsets.table, told, life, epoch=epoch)
         self.offsets.update(merged)  # Saved with our own.
         if newer != self._newer_offsets:
             self._newer_offsets = newer
             log.info("consumer offsets here that are newer than the master's are kept", queues=newer)
+
+    async def take(self, offsets: Mapping[str, Any], topics: Mapping[str, Any], groups: Mapping[str, Any]) -> None:
+        """What the master hands over, in the form of plain(), to the files. Raises ValueError, OSError."""
+        self.offsets.update(self.master_offsets.merge_last(self.offsets.table, read_offsets(offsets)))
+        self.offsets_writer.changed()
+        if self.topics.replace(topics):
+            self.topics_writer.changed()
+        if self.groups.replace(groups):
+            self.groups_writer.changed()
+        async with trio.open_nursery() as nursery:
+            for writer in (self.offsets_writer, self.topics_writer, self.groups_writer):
+                nursery.start_soon(writer.save)
 
     async def _delay_offsets(self, address: str) -> None:
         body = await self._ask(address, GetAllDelayOffset())
@@ -129,10 +148,19 @@ class SlaveSynchronize:
 
     async def _ask(self, address: str, header: RequestHeader) -> bytes:
         """Raises RemotingError, RequestError for any code but 0."""
-        answer = await self.client.request(address, RemotingCommand(header.code), timeout_ms=TIMEOUT_MS)
-        if answer.code != ResponseCode.SUCCESS:
-            raise RequestError(answer.code, answer.remark or "")
-        return bytes(answer.body)
+        return await _ask(self.client, address, header)
+
+
+async def all_consumer_offsets(client: RemotingClient, address: str, *, timeout_ms: int = TIMEOUT_MS) -> dict[str, Any]:
+    """43, for read_offsets(). Raises RemotingError, RequestError for any code but 0, ValueError."""
+    return _object(await _ask(client, address, GetAllConsumerOffset(), timeout_ms=timeout_ms))
+
+
+async def _ask(client: RemotingClient, address: str, header: RequestHeader, *, timeout_ms: int = TIMEOUT_MS) -> bytes:
+    answer = await client.request(address, RemotingCommand(header.code), timeout_ms=timeout_ms)
+    if answer.code != ResponseCode.SUCCESS:
+        raise RequestError(answer.code, answer.remark or "")
+    return bytes(answer.body)
 
 
 def _object(body: bytes) -> dict[str, Any]:

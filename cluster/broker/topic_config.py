@@ -178,6 +178,10 @@ class TopicConfigManager:
         if different:
             self._next_version(different[0].name)
 
+    def renew_version(self) -> None:
+        """Let name servers and slaves take the table anew: they have it from another master."""
+        self._next_version("")
+
     def _next_version(self, topic: str) -> None:
         self.version = self.version.next(self.now_ms())
         self.changed(topic)

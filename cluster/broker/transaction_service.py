@@ -73,6 +73,11 @@ class TransactionCheckService:
     _ended: EndedHalves = field(factory=lambda: EndedHalves(0), init=False)
     _alone: set[str] = field(factory=set, init=False)  # Groups without a producer, each logged once.
 
+    def begin_anew(self) -> None:
+        """Go by the saved offsets alone: another member may have been the master meanwhile."""
+        self._unsaved = self._copies_end = 0
+        self._ended = EndedHalves(0)
+
     async def run(self) -> None:
         """Check until cancelled."""
         while True:

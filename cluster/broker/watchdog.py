@@ -37,6 +37,7 @@ class Watchdog:
 
     busy_since: Callable[[], float | None]
     clock: Callable[[], float] = time.monotonic
+    on_stall: Callable[[str], None] = lambda _why: None  # On the watchdog's thread.
     _beat: float = field(default=0.0, init=False)  # When the loop was last seen alive.
     _seen: float = field(default=0.0, init=False)  # When this watchdog last looked.
     _stalls: int = field(default=0, init=False)
@@ -91,6 +92,7 @@ class Watchdog:
         now, before, beat = self.clock(), self._seen, self._beat
         self._seen = now
         if now - before > STALL_SECONDS:  # This thread did not run either: stopped by a signal, or no CPU to be had.
+            self.on_stall("this process did not run")
             if self._stalled_since is None:
                 log.warning("this process did not run", seconds=round(now - before, 1))
             self._beat = max(beat, now)
@@ -98,6 +100,7 @@ class Watchdog:
         if self._stalled_since is None and now - beat > STALL_SECONDS:
             self._stalled_since = beat
             self._stalls += 1
+            self.on_stall("the event loop stalls")
             log.error("the event loop stalls", seconds=round(now - beat, 1), stack=_stack(frame))
         elif self._stalled_since is not None and beat > self._stalled_since:
             lasted = beat - self._stalled_since

@@ -66,7 +66,7 @@ def run_broker(configuration: Configuration, *, until_stdin_closes: bool = False
             if config.name_servers:
                 with trio.move_on_after(REGISTER_SECONDS_MAX):
                     await broker.registration.registered.wait()
-            say_ready(f"broker={config.broker_name}-{config.broker_id} address={broker.address}")
+            say_ready(f"broker={config.broker_name}-{broker.config.broker_id} address={broker.address}")
 
     port = config.listen_port
     ports = (

@@ -52,6 +52,7 @@ class _Connection:
     stream: trio.abc.Stream
     on_request: OnRequest | None
     lost: str = field(default="", init=False)  # Why it is over; empty while it lives.
+    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _waiters: dict[int, _Waiter] = field(factory=dict, init=False)
     _outbox: list[bytes] = field(factory=list, init=False)
     _outbox_size: int = field(default=0, init=False)
@@ -195,6 +196,11 @@ class RemotingClient:
         """The connection that is open there now, for telling it from a later one; None: none is."""
         return self._connections.get(address)
 
+    def drop(self, address: str) -> None:
+        """Close the connection that is open there, unsent frames and all."""
+        if connection := self._connections.get(address):
+            connection.scope.cancel()
+
     async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> RemotingCommand:
         """Send and wait for the answer, whatever its code; connects first where needed. `command` is not changed.
 
@@ -243,7 +249,8 @@ class RemotingClient:
 
     async def _carry(self, connection: _Connection) -> None:
         try:
-            await connection.run()
+            with connection.scope:
+                await connection.run()
         finally:
             if self._connections.get(connection.address) is connection:
                 del self._connections[connection.address]
