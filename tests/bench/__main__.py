@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from tests.bench import ha, ha_table, table
+from tests.bench import ha, ha_table, roles, roles_table, table
 from tests.bench.load import TOPIC, Load, measure
 from tests.bench.machine import facts
 from tests.bench.store import PARTS, SYSTEMS, StoreBench
@@ -142,6 +142,32 @@ def replication(
     for row in bench.rows():
         report["results"].append(row)
         click.echo(ha_table.line(row))
+        path.write_text(json.dumps(report, indent=1) + "\n")
+    click.echo(f"raw results: {path}", err=True)
+
+
+@main.command("roles")
+@click.option("--rounds", default=20, show_default=True, help="Switchovers at each rate, and half as many failovers.")
+@click.option(
+    "--rate", "rates", multiple=True, type=int, default=(1_000, 10_000), show_default=True, help="Messages/s."
+)
+@click.option("--mib", default=1024, show_default=True, help="Length of the log that is cut, and taken anew.")
+@click.option("--part", multiple=True, type=click.Choice(roles.PARTS), help="Measure these alone.")
+@click.option("--out", type=click.Path(path_type=Path), help="Raw results. Default: docs/benchmarks/roles-DATE.json.")
+def role_changes(rounds: int, rates: tuple[int, ...], mib: int, part: tuple[str, ...], out: Path | None) -> None:
+    """Measure role changes: how long producers wait, and rewind and reinit. Needs 6 times the log in $TMPDIR."""
+    bench = roles.RolesBench(
+        parts=part or roles.PARTS,
+        rounds=rounds,
+        rates=rates,
+        log_bytes=mib << 20,
+        say=lambda text: click.echo(text, err=True),
+    )
+    report = _report("roles", {"rounds": rounds, "rates": rates, "log_mib": mib})
+    path = out or table.DIRECTORY / f"roles-{report['date'][:10]}.json"
+    for row in bench.rows():
+        report["results"].append(row)
+        click.echo(roles_table.line(row))
         path.write_text(json.dumps(report, indent=1) + "\n")
     click.echo(f"raw results: {path}", err=True)
 

@@ -10,11 +10,11 @@ from typing import Any, Self
 from attrs import define, field
 
 from tests.interop.member import BrokerProcess
-from tests.interop.remoting import request
+from tests.interop.remoting import request, wait_for
 from tests.interop.twinlog import PROGRAM
 
-QUERY_CONSUMER_OFFSET = 14
-COMMAND_S = 40
+QUERY_CONSUMER_OFFSET, MEMBER_STATUS = 14, 20001
+COMMAND_S, GROUPED_S = 40, 40
 SAMPLE_S = 0.1
 
 
@@ -25,6 +25,19 @@ def change_role(verb: str, candidate: BrokerProcess, *arguments: str) -> dict[st
     assert done.returncode == 0, f"{verb} ended with {done.returncode}\n{done.stderr}\n{candidate.tail()}"
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
+
+
+def group_record(member: BrokerProcess) -> dict[str, Any] | None:
+    """Who belongs to the group, as a member of ours has it in its record; None: it has none."""
+    _, body = request(member.address, MEMBER_STATUS)
+    found: dict[str, Any] | None = json.loads(body).get("group")
+    return found
+
+
+def wait_grouped(master: BrokerProcess, count: int) -> None:
+    """Wait until so many members are in the master's record: from then on its role can change."""
+    what = f"{count} members in the record of {master.root}"
+    wait_for(lambda: len((group_record(master) or {}).get("members", ())) == count, what, timeout_s=GROUPED_S)
 
 
 @define(eq=False)

@@ -8,8 +8,8 @@ from tests.interop import jars, twinlog
 from tests.interop.java_client import JavaClient
 from tests.interop.java_reader import Tool
 from tests.interop.remoting import runtime_info, wait_for
-from tests.interop.role_changes import change_role
-from tests.pairs.members import send, status
+from tests.interop.role_changes import change_role, wait_grouped
+from tests.pairs.members import send
 
 TOPIC, MESSAGES = "aged", 10
 EPOCH = re.compile(r"#Epoch: EpochEntry\{epoch=(\d+), startOffset=(\d+), endOffset=(\d+)\}")
@@ -36,7 +36,7 @@ def test_mqadmin_prints_our_epochs(root: Path) -> None:
         namesrv = stack.enter_context(twinlog.NameServer(root / "namesrv")).address
         first = stack.enter_context(twinlog.Broker(root / "first", namesrv, role="SYNC_MASTER"))
         second = stack.enter_context(twinlog.Broker(root / "second", namesrv, role="SLAVE"))
-        wait_for(lambda: len((status(first).get("group") or {}).get("members", ())) == 2, "two members in the record")
+        wait_grouped(first, 2)
         assert send(first.port, TOPIC, MESSAGES, size=100) == [0] * MESSAGES
         before = log_end(first)
         tool = Tool(stack.enter_context(JavaClient(root / "client", version=jars.VERSION_5)), namesrv)

@@ -14,9 +14,8 @@ import pytest
 from tests.interop import twinlog
 from tests.interop.java_client import JavaClient
 from tests.interop.remoting import create_topic, wait_for
-from tests.interop.role_changes import OffsetWatch, change_role
+from tests.interop.role_changes import OffsetWatch, change_role, wait_grouped
 from tests.pairs.group import ENDLESS, LEVEL_S, Group, max_offset
-from tests.pairs.members import status
 
 TOPIC, READERS = "switched", "readers"
 SWITCHOVERS, APART_S = 10, 2.0
@@ -35,16 +34,6 @@ def make_members(root: Path, namesrv: str, count: int) -> list[twinlog.Broker]:
     master = twinlog.Broker(root / "member-0", namesrv, role="SYNC_MASTER")
     numbers = range(1, count)
     return [master, *(twinlog.Broker(root / f"member-{n}", namesrv, role="SLAVE", broker_id=n) for n in numbers)]
-
-
-def wait_grouped(master: twinlog.Broker, count: int) -> None:
-    """Wait until the master's record has all members: from then on a switchover is possible."""
-
-    def is_grouped() -> bool:
-        group = status(master).get("group")
-        return group is not None and len(group["members"]) == count
-
-    wait_for(is_grouped, f"{count} members in the record", timeout_s=LEVEL_S)
 
 
 def test_a_java_producer_and_consumer_over_ten_switchovers(root: Path, client: JavaClient) -> None:
