@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ha.errors import HAPeerError
-from ha.peer import PeerLog, RangeDigests
+from ha.peer import PeerHistory, PeerLog, RangeDigests
 from ha.protocol import BATCH_HEADER, ReportReader
 from store.commit_log import PutMessage
 from store.config import BrokerRole, StoreConfig
@@ -16,6 +16,7 @@ from store.message_store import MessageStore
 from store.offset_waiters import PutStatus
 from store.range_digests import LogRangeError, RangeDigester
 from store.record_scan import scan_records
+from store.role_file import GroupMember
 
 # Replication: stores to replicate, and somebody who waits for it.
 
@@ -63,6 +64,7 @@ class StorePeer:
     """A member's remoting port, without the port: what ha.peer.Peer asks, answered out of its store.
 
     `is_twinlog=False`: as a RocketMQ broker answers, without digests, file size and role. `digests_max`: of one answer.
+    `told`: its history; None: it tells none.
     """
 
     store: MessageStore
@@ -71,6 +73,8 @@ class StorePeer:
     boot_ms: int = 1
     is_up: bool = True
     digests_max: int = 1000
+    told: PeerHistory | None = None
+    asked_by: list[GroupMember | None] = field(factory=list)
     questions: list[str] = field(factory=list)
     before: Callable[[str], None] = lambda _question: None  # Something may happen between two questions.
 
@@ -91,6 +95,11 @@ class StorePeer:
             file_size=self.store.commit_log.file_size if self.is_twinlog else None,
             is_master=self.is_master if self.is_twinlog else None,
         )
+
+    async def history(self, me: GroupMember | None) -> PeerHistory | None:
+        await self._asked("history")
+        self.asked_by.append(me)
+        return evolve(self.told, max_offset=self.store.max_offset) if self.told is not None else None
 
     async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests | None:
         await self._asked("digests")
