@@ -158,18 +158,16 @@ async def prepare(api: ClientApi, order: RoleOrder) -> Prepared:
 
 def refusal_lines(group: RoleGroup, member: Member, state: ChangeState) -> list[str]:
     """Why the member may not be chosen, and what that would cost; none when it may."""
-    lines = []
+    lines, rest = [], state.error if state.refused else ""
     for each in state.judgements:
         if not each.may:
             fix = f"; fix: {each.fix}" if each.fix else ""
-            lines.append(
-                group.in_names(
-                    f"{each.candidate}: may not be chosen: {each.rule}; needed {each.needed}; actual {each.actual}{fix}"
-                )
-            )
+            line = f"{each.candidate}: may not be chosen: {each.rule}; needed {each.needed}; actual {each.actual}{fix}"
+            rest = rest.removeprefix(line).removeprefix("; ")
+            lines.append(group.in_names(line))
             lines += [lost_words(each.lost, group)] if each.lost is not None else []
-    if state.refused and not lines:
-        lines.append(f"{member.name}: {state.error}")
+    if rest:
+        lines.append(group.in_names(rest if rest.startswith(member.address) else f"{member.name}: {rest}"))
     return lines
 
 

@@ -104,8 +104,9 @@ def show_result(result: "ChangeResult", prepared: "Prepared", fmt: str) -> None:
     if result.lost_bytes != 0:
         lost = "an unknown number of" if result.lost_bytes is None else count(result.lost_bytes)
         click.echo(style(f"{lost} acknowledged bytes were given up", fg="red"))
-    for path in result.kept:
-        click.echo(f"kept: {path}")
+    if result.kept:
+        holders = prepared.group.named(result.kept)
+        click.echo(f"{holders} will keep what was given up in twinlog/divergent once they follow")
 
 
 def show_repaired(result: "RepairResult", fmt: str) -> None:

@@ -112,7 +112,7 @@ def api(members: FakeMembers) -> ClientApi:
 
 def refused(rule: str, candidate: str = B, **more) -> ChangeState:
     judgement = Judgement(candidate, False, rule, "2 of 3 members", "1", "start 10.0.0.3:10911", **more)
-    return ChangeState(running=False, judgements=(judgement,), refused=True, error="refused")
+    return ChangeState(running=False, judgements=(judgement,), refused=True, error="")
 
 
 async def test_the_candidate_is_asked_and_begins(members, autojump_clock):
@@ -167,6 +167,22 @@ async def test_refused_after_the_promises(members, autojump_clock):
     prepared = await prepare(api(members), RoleOrder(verb="failover", member=B))
     with pytest.raises(RoleRefusedError, match="enough promises"):
         await carry_out(api(members), prepared, lambda _: None)
+
+
+async def test_a_refusal_that_no_judgement_explains(members, autojump_clock):
+    """What it says besides its judgement is told, too, and once."""
+    members.answers[B, "check"] = [ChangeState(running=False, refused=True, error="role changes are paused (fire)")]
+    with pytest.raises(RoleRefusedError) as raised:
+        await prepare(api(members), RoleOrder(verb="switchover", member=B))
+    assert raised.value.lines == ("broker-a-1: role changes are paused (fire)",)
+    judged = refused("is level")
+    line = "broker-a-1: may not be chosen: is level; needed 2 of 3 members; actual 1; fix: start broker-a-2"
+    promised = f"{B} has promised epoch 5: run this again"
+    raw = f"{B}: may not be chosen: is level; needed 2 of 3 members; actual 1; fix: start {C}"
+    members.answers[B, "check"] = [evolve(judged, error=f"{raw}; {promised}")]
+    with pytest.raises(RoleRefusedError) as raised:
+        await prepare(api(members), RoleOrder(verb="switchover", member=B))
+    assert raised.value.lines == (line, "broker-a-1 has promised epoch 5: run this again")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,176 @@
+"""A group whose roles change. Members are single processes, so that one that is killed stays dead until a test starts it.
+
+A member keeps its name and its place in `members`, whatever role it has; broker-a-0 begins as the master.
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+from attrs import define, field
+
+from cluster.admin import open_admin
+from cluster.client.api import SendStatus
+from cluster.client.producer import OutgoingMessage, Producer
+from cluster.remoting.errors import RemotingError
+from tests.interop import twinlog
+from tests.interop.member import TEST_SETTINGS
+from tests.interop.process import Process
+from tests.processes.harness import PROGRAM, SECONDS_MAX, until
+
+TOPIC = "roles"
+# Nothing here depends on how full this machine's disk is.
+SETTINGS = {**TEST_SETTINGS, "diskSpaceWarningLevelRatio": "100", "cleanFileForciblyEnable": "false"}
+
+
+class RoleBroker(twinlog.Broker):
+    """A broker whose store directory has its name. Ready is when it says so: which role it has, the group decides."""
+
+    def __init__(self, root: Path, namesrv: str, number: int, settings: Mapping[str, str]) -> None:
+        self.label = f"broker-a-{number}"
+        store = root / self.label
+        super().__init__(
+            root,
+            namesrv,
+            role="SLAVE" if number else "SYNC_MASTER",
+            broker_id=number,
+            settings={
+                **SETTINGS,
+                "storePathRootDir": str(store),
+                "storePathCommitLog": str(store / "commitlog"),
+                **settings,
+            },
+        )
+        self.store, self.commit_log = store, store / "commitlog"
+
+    def start(self) -> None:
+        Process.start(self)
+        self.wait_until(lambda: self.printed("ready "), "its ready line")
+
+
+@define
+class Group:
+    """What runs, and `twinlog` to command it."""
+
+    namesrv: twinlog.NameServer
+    members: tuple[RoleBroker, ...]
+
+    def twinlog(self, *arguments: str, status: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; `status` None: whatever it ends with."""
+        env = {**os.environ, "NAMESRV_ADDR": self.namesrv.address}
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, env=env, timeout=SECONDS_MAX)
+        if status is not None:
+            assert done.returncode == status, (
+                f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}{self.tails()}"
+            )
+        return done
+
+    def listed(self) -> dict[str, dict]:
+        """Every member as `twinlog list` has it."""
+        members = json.loads(self.twinlog("list", "-o", "json").stdout)["members"]
+        return {member["name"]: member for member in members}
+
+    def master(self) -> RoleBroker:
+        """Who serves now."""
+        listed = self.listed()
+        (found,) = [
+            each
+            for each in self.members
+            if (told := listed.get(each.label)) and told["role"] == "master" and told["state"] == "serving"
+        ]
+        return found
+
+    def wait_healthy(self) -> None:
+        """Until one serves and all others follow it."""
+        self.twinlog("wait", "healthy", f"members={len(self.members)}", "--timeout", str(SECONDS_MAX - 5))
+
+    def wait_record(self) -> None:
+        """Until all members know each other: before that nobody may change roles."""
+
+        def known() -> bool:
+            return all(self.listed().get(each.label, {}).get("epoch") is not None for each in self.members)
+
+        until(known, "the members' record")
+        self.wait_healthy()
+
+    def tails(self) -> str:
+        return "\n".join(member.tail(30) for member in self.members)
+
+
+@contextmanager
+def running(directory: Path, count: int = 2, **settings: str) -> Iterator[Group]:
+    """So many members, all following, in a record of their own."""
+    with ExitStack() as stack:
+        namesrv = stack.enter_context(twinlog.NameServer(directory / "namesrv"))
+        brokers = [RoleBroker(directory / f"m{number}", namesrv.address, number, settings) for number in range(count)]
+        group = Group(namesrv, tuple(stack.enter_context(broker) for broker in brokers))
+        group.wait_record()
+        yield group
+
+
+@define
+class Traffic:
+    """Producers, and what they were told. A body is sent once, so that a second copy of it is invented by somebody."""
+
+    namesrv: str
+    acknowledged: dict[bytes, tuple[int, float]] = field(factory=dict)  # Body: its offset in the log, when it was told.
+    others: dict[str, int] = field(factory=dict)
+    sent: set[bytes] = field(factory=set)
+    topic: str = TOPIC
+
+    async def produce(self, name: str) -> None:
+        """One message after the other, for ever."""
+        async with open_admin((self.namesrv,), timeout_ms=4000) as admin:
+            producer = Producer(admin.api, tries_max=1)
+            for number in range(1 << 30):
+                body = f"{name}-{number}".encode()
+                self.sent.add(body)
+                try:
+                    result = await producer.send(OutgoingMessage(topic=self.topic, body=body))
+                except RemotingError as error:
+                    self._note_other(type(error).__name__)
+                    producer = Producer(admin.api, tries_max=1)  # With another route.
+                    await trio.sleep(0.02)
+                    continue
+                if result.status is SendStatus.SEND_OK:
+                    self.acknowledged[body] = (int(result.offset_message_id[16:], 16), time.monotonic())
+                else:
+                    self._note_other(result.status.name)
+                    await trio.sleep(0.02)
+
+    def _note_other(self, outcome: str) -> None:
+        self.others[outcome] = self.others.get(outcome, 0) + 1
+
+    async def more(self, count: int, seconds: float = 30) -> float:
+        """Wait for so many more acknowledgements; when the first of them came."""
+        before = len(self.acknowledged)
+        with trio.fail_after(seconds):
+            while len(self.acknowledged) < before + count:
+                await trio.sleep(0.005)
+        return list(self.acknowledged.values())[before][1]
+
+    async def consumed(self) -> list[tuple[bytes, int]]:
+        """All that can be read, with its offset in the log."""
+        found: list[tuple[bytes, int]] = []
+        async with open_admin((self.namesrv,)) as admin:
+            await admin.consume(self.topic, lambda message: found.append((message.body, message.phy_offset)) or True)
+        return found
+
+    def check(self, consumed: list[tuple[bytes, int]]) -> None:
+        """Acknowledged is a part of what is read, at its place, once each; nothing is invented."""
+        where = dict(consumed)
+        lost = {body: at for body, (at, _) in self.acknowledged.items() if where.get(body) != at}
+        assert not lost
+        assert len(where) == len(consumed), "a message that was sent once is there twice"
+        assert where.keys() <= self.sent
+
+
+async def in_thread(function, *arguments, **named):
+    """A command, or whatever else blocks, beside the producers."""
+    return await trio.to_thread.run_sync(partial(function, *arguments, **named))

@@ -1,0 +1,88 @@
+"""Rounds of kill -9 of the master in traffic, failover to another member, return and rewind of the dead one.
+
+After each round messages are acknowledged again; after all of them every message that was acknowledged is there, at its place,
+once, and the logs of all members are the same bytes.
+"""
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from tests.interop.compare import wait_for_same_commitlog
+from tests.roles.group import Group, Traffic, in_thread, running
+
+PRODUCERS, MEMBERS = 4, 3
+
+
+async def run_rounds(directory: Path, rounds: int, seed: int) -> dict[str, Any]:
+    """Carry them out; raises AssertionError when something is lost. What each round took, in seconds, is in the answer."""
+    rng = random.Random(seed)
+    with running(directory, MEMBERS) as group:
+        traffic = Traffic(group.namesrv.address)
+        told = []
+        async with trio.open_nursery() as nursery:
+            for number in range(PRODUCERS):
+                nursery.start_soon(traffic.produce, f"p{number}")
+            for number in range(rounds):
+                told.append(await _round(number, group, traffic, rng))
+            nursery.cancel_scope.cancel()
+        await in_thread(group.wait_healthy)
+        traffic.check(await traffic.consumed())
+        first, *others = group.members
+        for member in others:
+            await in_thread(wait_for_same_commitlog, first.commit_log, member.commit_log)
+        return {
+            "seed": seed,
+            "acknowledged": len(traffic.acknowledged),
+            "sent": len(traffic.sent),
+            "other_answers": traffic.others,
+            "lost": 0,
+            "rounds": told,
+        }
+
+
+async def _round(number: int, group: Group, traffic: Traffic, rng: random.Random) -> dict[str, Any]:
+    await traffic.more(rng.randrange(20, 200))
+    victim = await in_thread(group.master)
+    candidate = rng.choice([member for member in group.members if member is not victim])
+    victim.kill()
+    killed = time.monotonic()
+    await trio.sleep(rng.choice([0.0, 0.3]))
+    asked = time.monotonic()
+    first_ack: list[float] = []
+
+    async def wait_for_acknowledgement() -> None:
+        first_ack.append(await traffic.more(1))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait_for_acknowledgement)
+        chosen = await _fail_over(group, candidate, number)
+    done = time.monotonic()
+    await in_thread(victim.start)
+    rewound = await in_thread(group.twinlog, "rewind", victim.label, "--yes")
+    back = time.monotonic()
+    return {
+        "round": number,
+        "killed": victim.label,
+        "chosen": chosen,
+        "command_seconds": round(done - asked, 3),
+        "kill_to_first_ack_seconds": round(first_ack[0] - killed, 3),
+        "return_seconds": round(back - done, 3),
+        "rewind": rewound.stdout.strip().splitlines()[0],
+    }
+
+
+async def _fail_over(group: Group, candidate: Any, number: int) -> str:
+    """To the candidate or, where another member holds more, to that one: a refusal names it."""
+    others = [candidate, *(member for member in group.members if member is not candidate and member.running)]
+    told = []
+    for member in others:
+        command = ("failover", "--candidate", member.label, "--yes", "--reason", f"round {number}")
+        done = await in_thread(group.twinlog, *command, status=None)
+        if done.returncode in (0, 6):
+            return str(member.label)
+        told.append(done.stderr)
+    raise AssertionError("\n".join([*told, group.tails()]))

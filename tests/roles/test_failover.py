@@ -1,0 +1,84 @@
+"""`twinlog failover` on real processes: the master is dead, cut off, or not dead at all."""
+
+import json
+import signal
+
+import pytest
+import trio
+
+from cluster.admin import open_admin
+from cluster.client.api import SendStatus
+from cluster.client.route import MessageQueue
+from cluster.remoting.errors import RemotingError
+from tests.interop.compare import wait_for_same_commitlog
+from tests.roles.group import TOPIC, Traffic, in_thread, running
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_refused_with_a_reason_dry_run_and_forced(tmp_path):
+    """Of three members two must promise. With one left the range is named, and nothing is changed before somebody accepts it."""
+    with running(tmp_path, 3) as group:
+        first, second, third = group.members
+        group.twinlog("send", TOPIC, "held by two")
+        alive = group.twinlog("failover", "--candidate", second.label, "--yes", status=4)
+        assert "switchover" in alive.stderr
+        first.kill()
+        third.kill()
+        for option in ("--yes", "--dry-run"):
+            refused = group.twinlog("failover", "--candidate", second.label, option, status=4)
+            assert "may not be chosen: " in refused.stderr
+            assert "would be given up" in refused.stderr
+        group.twinlog("failover", "--candidate", second.label, "--accept-data-loss", "1GB", "--yes", status=4)
+        forced = ("failover", "--candidate", second.label, "--accept-data-loss", "unknown")
+        plan = json.loads(group.twinlog(*forced, "--dry-run", "-o", "json").stdout)
+        assert [step["name"] for step in plan["steps"]][:2] == ["check", "promise"]
+        assert group.listed()[second.label]["role"] == "slave"
+        done = group.twinlog(*forced, "--yes", "--reason", "fire", "-o", "json", status=None)
+        assert done.returncode in (0, 6), done.stderr
+        assert json.loads(done.stdout)["lost_bytes"] is None
+        assert group.master() is second
+        first.start()
+        third.start()
+        group.wait_healthy()
+        last = json.loads(group.twinlog("history", "-o", "json").stdout)["reigns"][-1]
+        assert (last["kind"], last["new"], last["reason"]) == ("forced", second.label, "fire")
+
+
+async def _send_to(address: str, namesrv: str, traffic: Traffic, number: int) -> None:
+    """Straight to a broker, as a client does that has not heard of another master."""
+    async with open_admin((namesrv,), timeout_ms=20_000) as admin:
+        body = f"late-{number}".encode()
+        traffic.sent.add(body)
+        try:
+            sent = await admin.api.send(
+                address, MessageQueue(TOPIC, "broker-a", 0), group="late", properties="", body=body, born_timestamp=1
+            )
+        except RemotingError:
+            return
+        if sent.status is SendStatus.SEND_OK:
+            traffic.acknowledged[body] = (int(sent.offset_message_id[16:], 16), 0.0)
+
+
+async def test_a_master_that_stood_still_acknowledges_nothing_of_its_own(tmp_path):
+    """It wakes up with requests waiting, while another one is the master: what it says SEND_OK to is in that one's log."""
+    with running(tmp_path, 3) as group:
+        first, second, _ = group.members
+        traffic = Traffic(group.namesrv.address)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(traffic.produce, "p")
+            await traffic.more(20)
+            first.send_signal(signal.SIGSTOP)
+            async with trio.open_nursery() as late:
+                for number in range(20):
+                    late.start_soon(_send_to, first.address, group.namesrv.address, traffic, number)
+                done = await in_thread(group.twinlog, "failover", "--candidate", second.label, "--yes", status=None)
+                assert done.returncode in (0, 6), done.stderr
+                await traffic.more(20)
+                first.send_signal(signal.SIGCONT)
+            nursery.cancel_scope.cancel()
+        await in_thread(group.wait_healthy)
+        assert await in_thread(group.master) is second
+        traffic.check(await traffic.consumed())
+        for member in group.members[1:]:
+            wait_for_same_commitlog(first.commit_log, member.commit_log)

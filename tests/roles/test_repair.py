@@ -1,0 +1,63 @@
+"""`twinlog rewind` and `twinlog reinit` on real processes."""
+
+import json
+
+import pytest
+import trio
+
+from tests.interop.compare import wait_for_same_commitlog
+from tests.roles.group import Traffic, in_thread, running
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def test_a_tail_that_was_given_up_is_cut_when_somebody_says_so(tmp_path):
+    """With haAutoRewind=false the returning master shows what it has too much, and keeps it until `rewind`; it stays readable."""
+    with running(tmp_path, 3, haAutoRewind="false") as group:
+        first, second, third = group.members
+        traffic = Traffic(group.namesrv.address)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(traffic.produce, "p")
+            await traffic.more(20)
+            nursery.cancel_scope.cancel()
+        second.kill()
+        third.kill()
+        group.twinlog("send", "tail", "nobody else has this", status=None)
+        first.kill()
+        second.start()
+        third.start()
+        done = group.twinlog("failover", "--candidate", second.label, "--yes", status=None)
+        assert done.returncode in (0, 6), done.stderr
+        first.start()
+        group.twinlog("wait", f"{first.label}=diverged", "--timeout", "30")
+        plan = group.twinlog("rewind", first.label, "--dry-run")
+        assert "cut" in plan.stdout
+        assert group.listed()[first.label]["state"] == "diverged"
+        result = json.loads(group.twinlog("rewind", first.label, "--yes", "-o", "json").stdout)
+        (kept,) = result["kept"]
+        assert kept["size"] > 0
+        assert "nobody else has this" in group.twinlog("log", "dump", kept["path"]).stdout
+        group.wait_healthy()
+        await in_thread(wait_for_same_commitlog, first.commit_log, second.commit_log)
+        traffic.check(await traffic.consumed())
+
+
+async def test_reinit_begins_anew(tmp_path):
+    """The whole log comes again, the old one is kept; a master is refused."""
+    with running(tmp_path) as group:
+        first, second = group.members
+        traffic = Traffic(group.namesrv.address)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(traffic.produce, "p")
+            await traffic.more(50)
+            nursery.cancel_scope.cancel()
+        group.twinlog("wait", "level")
+        group.twinlog("reinit", first.label, "--yes", status=4)
+        group.twinlog("reinit", second.label, "--dry-run")
+        result = json.loads(group.twinlog("reinit", second.label, "--yes", "-o", "json").stdout)
+        assert result["written_offset"] > 0
+        assert result["kept"]
+        group.wait_healthy()
+        await in_thread(wait_for_same_commitlog, first.commit_log, second.commit_log)
+        group.twinlog("switchover", "--candidate", second.label, "--yes")
+        traffic.check(await traffic.consumed())
