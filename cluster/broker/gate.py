@@ -12,7 +12,7 @@ it is not open, so that it costs one comparison per read.
 import functools
 import math
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import structlog
@@ -23,6 +23,7 @@ from cluster.broker.forward import FROM, Forwarder, refuse
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.connection import Connection
 from cluster.remoting.server import Reply, Request
+from store.role_file import RoleState
 
 if TYPE_CHECKING:
     from cluster.broker.parts import BrokerParts
@@ -38,9 +39,9 @@ Header = TypeVar("Header")
 
 @define(eq=False)
 class Gate:
-    """`member_ips`: from where it is believed that a request was passed on. `run` carries the time limits and the link."""
+    """`role_state`: its group's members are believed when they pass on requests. `run` carries the time limits and the link."""
 
-    member_ips: Callable[[], Collection[str]] = lambda: ()
+    role_state: Callable[[], RoleState | None] = lambda: None
     forwarder: Forwarder = field(factory=Forwarder)
     state: GateState = field(default="open", init=False)
     why: str = field(default="", init=False)  # In words; empty while it is open.
@@ -145,9 +146,11 @@ class Gate:
     def believes(self, connection: Connection, command: RemotingCommand) -> str | None:
         """The client on whose behalf another member passed this request on; None: it came from the client itself."""
         told = (command.ext or {}).get(FROM)
-        if told is not None and connection.remote_address.rpartition(":")[0].strip("[]") in self.member_ips():
-            return told
-        return None
+        state = self.role_state() if told is not None else None
+        if state is None or state.group is None:
+            return None
+        members = {_ip(member.address) for member in state.group.members}
+        return told if _ip(connection.remote_address) in members else None
 
 
 def gated(handler: "Callable[[BrokerParts, Header, Request], Reply | None]") -> Callable[..., Reply | None]:
@@ -165,6 +168,10 @@ def gated(handler: "Callable[[BrokerParts, Header, Request], Reply | None]") -> 
         return handler(broker, header, request)
 
     return ask_gate
+
+
+def _ip(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
 
 
 def _size(command: RemotingCommand) -> int:

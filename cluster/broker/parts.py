@@ -101,7 +101,7 @@ class BrokerParts:
     producers: ProducerManager[Connection] = field(init=False)
     held_pulls: PullRequestHoldService = field(init=False)
     visibility: Visibility | None = field(default=None, init=False)  # None: consumers are shown all.
-    gate: Gate = field(factory=Gate, init=False)
+    gate: Gate = field(init=False)
     locks: RebalanceLockManager = field(init=False)
     schedule: ScheduleMessageService = field(init=False)
     transactions: TransactionCheckService = field(init=False)
@@ -137,6 +137,7 @@ class BrokerParts:
             max_offset=self.shown_end,
             scan_seconds=SCAN_SECONDS if config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING,
         )
+        self.gate = Gate(lambda: self.roles.role_state() if self.roles is not None else None)
         self._show(config.visibility)
         self._make_services(config)
         self.store.on_truncate.append(lambda _: self.offsets.lower(self.queue_end))

@@ -8,7 +8,9 @@ from cluster.broker.gate import HELD_BYTES_MAX, Gate
 from cluster.remoting.codes import RequestCode, ResponseCode
 from cluster.remoting.command import ONEWAY, RemotingCommand
 from store.config import BrokerRole
+from store.epoch_file import EpochId
 from store.message import host_bytes
+from store.role_file import GroupMember, GroupRecord, RoleState
 from tests.cluster.broker.helpers import FakeConnection, heartbeat, make_broker, opened, put, settle
 from tests.cluster.broker.sending import Producer
 from tests.cluster.broker.sending import make_broker as make_sending_broker
@@ -169,11 +171,14 @@ async def test_the_end_of_the_log_stays_where_it_is_while_requests_are_held(tmp_
         assert broker.store.max_offset == end
 
 
-@pytest.mark.parametrize(("believed", "host"), [(["127.0.0.1"], PRODUCER), ([], None)])
+@pytest.mark.parametrize(("member", "host"), [("127.0.0.1:10911", PRODUCER), ("127.0.0.2:10911", None)])
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE])
-async def test_a_message_is_born_at_the_client_for_whom_a_member_passed_it_on(tmp_path, believed, host, code):
+async def test_a_message_is_born_at_the_client_for_whom_a_member_passed_it_on(tmp_path, member, host, code):
     producer = Producer(make_sending_broker(tmp_path))
-    producer.broker.gate.member_ips = lambda: believed
+    members = (GroupMember(address=member, ha_address="", broker_id=1, name="b"),)
+    record = GroupRecord(version=1, members=members, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)
+    state = RoleState(role=BrokerRole.SYNC_MASTER, broker_id=0, promised=EpochId(1, "b"), group=record)
+    producer.broker.gate.role_state = lambda: state
     body = (22).to_bytes(4) + bytes(18) if code == 320 else b"hello"
     more = {"m": "true"} if code == 320 else {}
     (answer,) = producer.send(producer.command(body=body, code=code, **more, **{FROM: "10.1.1.1:4000", HOPS: "1"}))
