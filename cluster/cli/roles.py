@@ -12,7 +12,7 @@ from cluster.cli.role_values import AT, DURATION, LOSS, SIZE
 
 if TYPE_CHECKING:
     from cluster.broker.role_messages import ChangeState
-    from cluster.role_admin import Prepared, RoleOrder
+    from cluster.role_admin import Prepared, RoleGroup, RoleOrder
 
 F = TypeVar("F", bound=Callable[..., Any])
 _RESULT, _PLAN = "cluster.broker.role_messages:ChangeResult", "cluster.broker.role_messages:ChangeState"
@@ -141,13 +141,13 @@ def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: 
     _need_yes(yes or dry_run)
     prepared: Prepared = run_admin(namesrv, lambda admin: admin.prepare_role_change(order))
     if dry_run:
-        show_plan(prepared.state, fmt)
+        show_plan(prepared.group, prepared.state, fmt)
         return
     if fmt in ("pretty", "wide"):
         _show_members(prepared, fmt)
     verb = "become the master" if order.verb == "switchover" else "become the master in place of the one that is gone"
     _confirm(prepared.group.name, f"{prepared.candidate.name} will {verb}", yes)
-    tell = StepTeller()
+    tell = StepTeller(prepared.group)
     result = run_admin(namesrv, lambda admin: admin.change_role(prepared, tell))
 
     from cluster.cli.role_values import show_result
@@ -184,7 +184,8 @@ def _confirm(group: str, what: str, yes: bool) -> None:
 class StepTeller:
     """Tells each step on stderr, once when it begins to fail or is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: "RoleGroup") -> None:
+        self._group = group
         self._told: set[tuple[int, str]] = set()
 
     def __call__(self, state: "ChangeState") -> None:
@@ -192,12 +193,13 @@ class StepTeller:
             if step.state in ("done", "failed") and (step.number, step.state) not in self._told:
                 self._told.add((step.number, step.state))
                 mark = "ok" if step.state == "done" else "failed"
-                click.echo(f"{step.number}. {step.text}: {mark}", err=True)
+                click.echo(f"{step.number}. {self._group.in_names(step.text)}: {mark}", err=True)
 
 
-def show_plan(state: "ChangeState", fmt: str) -> None:
+def show_plan(group: "RoleGroup", state: "ChangeState", fmt: str) -> None:
     """The steps of a dry run, and what speaks for it."""
     from cluster.cli.render import Column, json_answer, table
+    from cluster.role_admin import lost_words
 
     if fmt == "json":
         json_answer(state)
@@ -206,12 +208,13 @@ def show_plan(state: "ChangeState", fmt: str) -> None:
         Column("STEP", lambda step: step.number, right=True),
         Column("NAME", lambda step: step.name),
         Column("STATE", lambda step: step.state),
-        Column("WHAT", lambda step: step.text),
+        Column("WHAT", lambda step: group.in_names(step.text)),
     ]
     table(columns, state.steps, fmt)
     if fmt != "tsv":
         for each in state.judgements:
-            click.echo(f"{each.rule}: needed {each.needed}, actual {each.actual}")
+            if each.forced and each.lost is not None:
+                click.echo(f"accepted: {lost_words(each.lost, group)}")
 
 
 @click.command(
@@ -271,14 +274,16 @@ def _repair(namesrv: str, prepared: Any, what: str, dry_run: bool, yes: bool, ti
     from cluster.cli.role_values import show_repaired
 
     if dry_run:
-        show_plan(prepared.state, fmt)
+        show_plan(prepared.group, prepared.state, fmt)
         return
     name = prepared.facts.member.name
     _confirm(prepared.group.name, f"{name} will {what}", yes)
     with progress(f"{name} takes its master's log") as report:
         result = run_admin(
             namesrv,
-            lambda admin: admin.repair(prepared, timeout_seconds=timeout_seconds, tell=StepTeller(), progress=report),
+            lambda admin: admin.repair(
+                prepared, timeout_seconds=timeout_seconds, tell=StepTeller(prepared.group), progress=report
+            ),
         )
     show_repaired(result, fmt)
 

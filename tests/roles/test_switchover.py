@@ -6,9 +6,15 @@ import pytest
 import trio
 
 from tests.interop.compare import wait_for_same_commitlog
-from tests.roles.group import Traffic, in_thread, running
+from tests.roles.group import Group, Traffic, in_thread, running
 
 pytestmark = pytest.mark.timeout(120)
+
+
+def in_names(text: str, group: Group) -> str:
+    for member in group.members:
+        text = text.replace(member.address, member.label)
+    return text
 
 
 async def test_there_and_back_in_traffic_without_a_message_lost(tmp_path):
@@ -39,7 +45,7 @@ async def test_there_and_back_in_traffic_without_a_message_lost(tmp_path):
                 results.append(json.loads(done.stdout))
                 if candidate is second:
                     told = [line.partition(". ")[2].rpartition(":")[0] for line in done.stderr.splitlines()]
-                    assert told == steps, "what was planned is what was done"
+                    assert told == [in_names(step, group) for step in steps], "what was planned is what was done"
                 await traffic.more(20)
             nursery.cancel_scope.cancel()
         await in_thread(group.wait_healthy)
