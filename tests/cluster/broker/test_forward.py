@@ -73,12 +73,12 @@ class Master:
 
 
 @pytest.fixture
-async def master(nursery):
+async def master():
     return Master()
 
 
 @pytest.fixture
-async def forwarder(nursery, master, autojump_clock):
+async def forwarder(nursery, master):
     forwarder = Forwarder(connect=master.connect)
     forwarder.aim(MASTER)
     nursery.start_soon(forwarder.run)
@@ -89,7 +89,7 @@ def command(opaque, **more):
     return RemotingCommand(310, opaque, ext={"b": "T1"}, body=b"hello", **more)
 
 
-async def test_requests_go_in_order_and_answers_come_back_to_who_asked(master, forwarder):
+async def test_requests_go_in_order_and_answers_come_back_to_who_asked(master, forwarder, autojump_clock):
     first, second = Client("10.1.1.1:4000"), Client("10.1.1.2:4000")
     for opaque in (7, 8, 9):
         forwarder.forward(first, command(opaque))
@@ -106,7 +106,7 @@ async def test_requests_go_in_order_and_answers_come_back_to_who_asked(master, f
     assert master.addresses == [MASTER]
 
 
-async def test_oneway_requests_are_passed_on_and_not_waited_for(master, forwarder):
+async def test_oneway_requests_are_passed_on_and_not_waited_for(master, forwarder, autojump_clock):
     client = Client()
     forwarder.forward(client, command(1, flag=ONEWAY))
     (request,) = await master.requests(1)
@@ -115,7 +115,7 @@ async def test_oneway_requests_are_passed_on_and_not_waited_for(master, forwarde
     assert client.sent == []
 
 
-async def test_a_request_does_not_run_in_a_circle(master, forwarder):
+async def test_a_request_does_not_run_in_a_circle(master, forwarder, autojump_clock):
     """It says on whose behalf it comes, however often it was passed on."""
     client = Client("10.9.9.9:1")
     told = {FROM: "10.1.1.1:4000"}
@@ -127,7 +127,7 @@ async def test_a_request_does_not_run_in_a_circle(master, forwarder):
     assert client.codes == [(2, ResponseCode.SERVICE_NOT_AVAILABLE), (3, ResponseCode.SERVICE_NOT_AVAILABLE)]
 
 
-async def test_a_master_that_cannot_be_reached_is_said_at_once_and_tried_again(master, forwarder):
+async def test_a_master_that_cannot_be_reached_is_said_at_once_and_tried_again(master, forwarder, autojump_clock):
     client, master.reachable = Client(), False
     forwarder.forward(client, command(1))
     await trio.sleep(0.01)
@@ -139,7 +139,7 @@ async def test_a_master_that_cannot_be_reached_is_said_at_once_and_tried_again(m
     assert client.codes[1:] == [(2, 0)]
 
 
-async def test_a_connection_that_breaks_leaves_nobody_waiting(master, forwarder):
+async def test_a_connection_that_breaks_leaves_nobody_waiting(master, forwarder, autojump_clock):
     client = Client()
     forwarder.forward(client, command(1))
     await master.requests(1)
@@ -152,7 +152,7 @@ async def test_a_connection_that_breaks_leaves_nobody_waiting(master, forwarder)
     assert client.codes[1:] == [(2, 0)]
 
 
-async def test_a_master_that_is_silent_is_waited_for_three_seconds(master, forwarder):
+async def test_a_master_that_is_silent_is_waited_for_three_seconds(master, forwarder, autojump_clock):
     """A producer's own time is not much longer. An answer that comes later is dropped."""
     client = Client()
     forwarder.forward(client, command(1))
@@ -165,7 +165,7 @@ async def test_a_master_that_is_silent_is_waited_for_three_seconds(master, forwa
     assert len(client.sent) == 1
 
 
-async def test_another_master_gets_what_comes_from_then_on(master, forwarder):
+async def test_another_master_gets_what_comes_from_then_on(master, forwarder, autojump_clock):
     client = Client()
     forwarder.forward(client, command(1))
     await master.requests(1)
@@ -178,7 +178,7 @@ async def test_another_master_gets_what_comes_from_then_on(master, forwarder):
     assert master.addresses == [MASTER, "127.0.0.2:10911"]
 
 
-async def test_a_stream_that_is_not_needed_is_closed(master, forwarder):
+async def test_a_stream_that_is_not_needed_is_closed(master, forwarder, autojump_clock):
     client = Client()
     forwarder.forward(client, command(1))
     await master.answer(*await master.requests(1))
