@@ -10,13 +10,18 @@ from typing import Any, TypeVar
 from attrs import define, evolve, field, frozen
 
 from cluster.broker.registration import Master
+from cluster.broker.role_json import read_history
 from cluster.client.api import ClientApi
 from cluster.properties_file import parse_properties
 from cluster.remoting.address import split_address
 from cluster.remoting.client import RemotingClient
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingError, RequestError
+from cluster.remoting.headers import GetBrokerEpoch, encode_header_fields
 from ha.errors import HAPeerError
-from ha.peer import PeerLog, RangeDigests
+from ha.peer import PeerHistory, PeerLog, RangeDigests
+from store.role_file import GroupMember
 
 T = TypeVar("T")
 TIMEOUT_MS = 3_000
@@ -67,6 +72,25 @@ class RemotingPeer:
     async def record(self, phy_offset: int) -> bytes | None:
         """See ha.peer.Peer."""
         return await self._ask(self._api.view_message(self.address, phy_offset))
+
+    async def history(self, me: GroupMember | None) -> PeerHistory | None:
+        """See ha.peer.Peer. RocketMQ 5 answers without what is ours, 4.9 not at all."""
+        if self._known_rocketmq is not None:
+            return None
+        header = GetBrokerEpoch()
+        if me is not None:
+            header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name)
+        found = await self._ask(self._history_body(header))
+        return self._read(lambda: read_history(found)) if found is not None else None
+
+    async def _history_body(self, header: GetBrokerEpoch) -> bytes | None:
+        command = RemotingCommand(header.code, ext=encode_header_fields(header))
+        answer = await self.client.request(self.address, command, timeout_ms=TIMEOUT_MS)
+        if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR):
+            return None  # 1: RocketMQ 5 without a controller.
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestError(answer.code, answer.remark or "no reason given")
+        return bytes(answer.body)
 
     @property
     def _known_rocketmq(self) -> _RocketMQ | None:

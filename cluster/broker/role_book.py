@@ -10,6 +10,7 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
+from ha.errors import HALogError
 from store.config import BrokerRole
 from store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
 from store.role_file import RoleState, load_role, save_role
@@ -20,7 +21,7 @@ log = structlog.get_logger(__name__)
 NOBODY = EpochId(0, "")
 
 
-class RoleFileError(Exception):
+class RoleFileError(HALogError):  # It ends an attempt to follow, never the client.
     """What was decided could not be made durable, now or before: nothing may be said that relies on it."""
 
 
@@ -58,9 +59,7 @@ class RoleBook:
 
     async def save(self, state: RoleState) -> None:
         """Raises RoleFileError."""
-        state = evolve(
-            state, boot_id=self.boot_id(), told_confirmed=max(state.told_confirmed, self.told_confirmed())
-        )
+        state = evolve(state, boot_id=self.boot_id(), told_confirmed=max(state.told_confirmed, self.told_confirmed()))
         if state != self.state:
             await self._durably(lambda: save_role(self.side, state))
             self.state = state

@@ -9,14 +9,22 @@ from typing import Any, Literal, Protocol
 from attrs import frozen
 
 from ha.peer import PeerHistory
+from ha.role_change import Verb
 from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
 from ha.votes import Judgement
 from store.role_file import GroupMember, RoleState
 
-Verb = Literal["switchover", "failover", "restart"]
 StepWord = Literal["to do", "doing", "done", "failed"]
 Op = Literal["check", "start", "state", "hold", "release", "rewind", "reinit", "pause", "resume", "schedule"]
 Plain = dict[str, Any]  # A JSON object.
+
+
+class RoleRefusedError(Exception):
+    """A rule speaks against it: one line for each, for people. Nothing was changed."""
+
+    def __init__(self, lines: tuple[str, ...]) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = lines
 
 
 @frozen(kw_only=True)
@@ -100,7 +108,6 @@ class ReinitAsk:
     """This member's log is to begin anew, with its master's."""
 
     dry_run: bool = False
-    gone: str = ""  # The address of a member that is gone for good and need not be asked.
 
 
 @frozen(kw_only=True)

@@ -1,0 +1,122 @@
+"""Requests about roles, between members and from whoever runs them: 1007, and twinlog's own 20004 to 20006. All bodies are JSON.
+
+1007 tells everybody what the log's epochs are, as RocketMQ 5 does. The others change what this member may do: they are taken from
+members of the group's record, from this machine and from haAllowedSlaves only.
+"""
+
+from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
+from typing import Any, TypeVar
+
+import orjson
+
+from cluster.broker.parts import BrokerParts
+from cluster.broker.role_book import RoleFileError
+from cluster.broker.role_change import RoleService
+from cluster.broker.role_json import encode, from_plain, history_body
+from cluster.broker.role_messages import Op, RoleRefusedError
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
+from cluster.remoting.server import Reply, Request
+from ha.errors import HAError
+from ha.voter import LeaseAsk, PromiseAsk
+from store.errors import StoreError
+from store.role_file import GroupMember
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request: Request) -> Reply:
+    """What this log's history is; a member that says who it is belongs to the group soon."""
+    roles = _roles(broker)
+    asker = None
+    if header.member and header.ha_address and _is_allowed(broker, request):
+        name = header.name or header.member
+        asker = GroupMember(
+            address=header.member, ha_address=header.ha_address, broker_id=header.broker_id or 0, name=name
+        )
+    body = history_body(
+        roles.history(asker),
+        cluster=broker.config.broker_cluster_name,
+        name=broker.config.broker_name,
+        broker_id=broker.config.broker_id,
+        more={"paused": roles.paused()},
+    )
+    return Reply(body=body)
+
+
+async def ask_lease(broker: BrokerParts, header: AskLease, request: Request) -> Reply:
+    """20004."""
+    _require_allowed(broker, request)
+    return await _answered(_roles(broker).lease, _read(LeaseAsk, request))
+
+
+async def ask_promise(broker: BrokerParts, header: AskPromise, request: Request) -> Reply:
+    """20005. A refusal is an answer, too."""
+    _require_allowed(broker, request)
+    return await _answered(_roles(broker).promise, _read(PromiseAsk, request))
+
+
+async def ask_role_change(broker: BrokerParts, header: AskRoleChange, request: Request) -> Reply:
+    """20006; `op` says what."""
+    _require_allowed(broker, request)
+    roles, body = _roles(broker), _object(request)
+    op: Op = body.pop("op", None)
+    return await _answered(lambda asked: roles.role_change(op, asked), body)
+
+
+def _roles(broker: BrokerParts) -> RoleService:
+    if broker.roles is None:
+        raise RequestError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this member's role never changes")
+    return broker.roles
+
+
+def _is_allowed(broker: BrokerParts, request: Request) -> bool:
+    ip = request.connection.remote_address.rpartition(":")[0].strip("[]")
+    group = _roles(broker).group
+    members = {each.address.rpartition(":")[0].strip("[]") for each in (group.members if group is not None else ())}
+    here = ip == broker.config.broker_ip1 or ip_address(ip.partition("%")[0]).is_loopback
+    return here or ip in members or broker.ha.reception.admission.admits(ip)
+
+
+def _require_allowed(broker: BrokerParts, request: Request) -> None:
+    if not _is_allowed(broker, request):
+        raise RequestError(
+            ResponseCode.NO_PERMISSION,
+            f"{request.connection.remote_address} is no member of this group, and haAllowedSlaves does not name it",
+        )
+
+
+def _object(request: Request) -> dict[str, Any]:
+    try:
+        return dict(orjson.loads(request.body))
+    except (ValueError, TypeError) as error:
+        raise _unusable(error) from error
+
+
+def _read(kind: type[T], request: Request) -> T:
+    try:
+        return from_plain(kind, _object(request))
+    except ValueError as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: Exception) -> RequestError:
+    return RequestError(ResponseCode.INVALID_PARAMETER, f"the body is not what it should be: {error}")
+
+
+async def _answered(ask: Callable[[A], Awaitable[object]], asked: A) -> Reply:
+    """A refusal is code 16, with a line for each rule; what went wrong here is code 1."""
+    try:
+        return Reply(body=encode(await ask(asked)))
+    except RoleRefusedError as error:
+        raise RequestError(ResponseCode.NO_PERMISSION, "\n".join(error.lines)) from error
+    except (ValueError, KeyError) as error:
+        raise _unusable(error) from error
+    except (RoleFileError, StoreError, HAError, OSError) as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+HANDLERS = (get_broker_epoch, ask_lease, ask_promise, ask_role_change)

@@ -1,0 +1,207 @@
+"""Roles that change while the process runs: who a member is in its group, and every way to become another.
+
+    promise, lease, hold     what it owes to others                  role_member.py
+    rounds, record           what a master asks of others            role_lease.py
+    start rules              what it does by itself                  role_start.py
+    start                    a role change that somebody asked for   role_run.py
+
+Decisions are pure and lie in ha/: votes.py, voter.py, epochs.py, group_record.py, role_change.py.
+Nobody's safety rests on a clock.
+"""
+
+from collections.abc import Mapping
+
+import trio
+from attrs import define, evolve, field
+
+from cluster.broker import role_repair
+from cluster.broker.role_lease import LeaseRounds
+from cluster.broker.role_member import RoleMember
+from cluster.broker.role_messages import (
+    Calls,
+    ChangeAsk,
+    ChangeResult,
+    ChangeState,
+    Held,
+    HoldAsk,
+    Hooks,
+    Op,
+    PauseAsk,
+    Plain,
+    ReinitAsk,
+    RewindAsk,
+    RoleRefusedError,
+)
+from cluster.broker.role_run import RoleRun
+from cluster.broker.role_start import StartRules
+from ha.group_record import with_pause
+from ha.peer import PeerHistory
+from store.plain import from_plain, to_plain
+from store.role_file import GroupMember, Pause, save_role
+
+__all__ = ["Calls", "ChangeAsk", "ChangeResult", "ChangeState", "Held", "Hooks", "RoleRefusedError", "RoleService"]
+
+RETRY_SECONDS = 0.05
+
+
+@define(eq=False, kw_only=True)
+class RoleService(RoleMember):
+    """`has_name_servers`: a master that starts waits for what they say."""
+
+    has_name_servers: bool = False
+    leases: LeaseRounds = field(init=False)
+    rules: StartRules = field(init=False)
+    _run: RoleRun | None = field(default=None, init=False)
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.leases = LeaseRounds(self)
+        self.rules = StartRules(self, self.leases, self.has_name_servers)
+
+    async def run(self) -> None:
+        """Until cancelled; load() came before."""
+        self.rules.elect_again = self._elect_again
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self.leases.run)
+            self._nursery.start_soon(self.rules.run)
+            await self._watch_holds()
+
+    async def _watch_holds(self) -> None:
+        while True:
+            with trio.move_on_at(await self.end_hold_in_time()):
+                await self.hold_begun.wait()
+
+    async def _elect_again(self) -> None:
+        await self.start(ChangeAsk(verb="restart", candidate=self.address, reason="its machine was restarted"))
+
+    def note_clean_stop(self) -> None:
+        """All that this member has is on its disk: call it last. It may raise OSError: the next start takes it for a crash."""
+        if self.book.state is not None and not self.book.failure:
+            state = evolve(self.book.state, clean=True, boot_id=self.boot_id(), told_confirmed=self.told_confirmed())
+            save_role(self.side, state)
+
+    # What others know of the group
+
+    def history(self, asker: GroupMember | None = None) -> PeerHistory:
+        """The answer to 1007; who asks to follow us belongs to the group soon."""
+        if asker is not None and asker.address != self.address and self.is_serving:
+            self.leases.joining[asker.address] = asker
+            self.leases.ask_soon()
+        return self.own_history()
+
+    def registered(self, addresses: Mapping[int, str]) -> None:
+        """Who is registered under our name, by id, as a name server said."""
+        self.rules.registered = dict(addresses)
+
+    def counted_members(self) -> frozenset[str] | None:
+        """By address, whose acknowledgements count; None: all that are registered."""
+        return self.leases.counted_members()
+
+    # Role changes
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether this member carries a role change out now."""
+        return self._run is not None and self._run.is_running
+
+    async def check(self, ask: ChangeAsk) -> ChangeState:
+        """What would come of it. Nothing is changed, nobody is held."""
+        run = RoleRun(self, self.leases, evolve(ask, dry_run=True))
+        await run.run()
+        return run.state()
+
+    async def start(self, ask: ChangeAsk) -> ChangeState:
+        """Begin it, or find it begun; it goes on by itself. Raises RoleRefusedError."""
+        assert self._nursery is not None
+        if ask.candidate != self.address:
+            raise RoleRefusedError((f"{ask.candidate} is another member: this one is {self.address}",))
+        if self._run is None or not self._run.is_running:
+            self._run = RoleRun(self, self.leases, ask)
+            self.rules.is_changing = True
+            self._nursery.start_soon(self._carry_out, self._run)
+        elif self._run.ask.verb != ask.verb:
+            raise RoleRefusedError((f"a {self._run.ask.verb} to {self.address} is under way",))
+        return self._run.state()
+
+    async def _carry_out(self, run: RoleRun) -> None:
+        try:
+            await run.run()
+        finally:
+            self.rules.is_changing = False
+            self.changed.set()
+
+    def state(self) -> ChangeState:
+        """The role change that runs here, or the last one."""
+        if self._run is not None:
+            return self._run.state()
+        change = self.book.state.change if self.book.state is not None else None
+        if change is None:
+            return ChangeState(running=False)
+        what = f"a {change.verb} to {change.candidate}, epoch {change.epoch}, was interrupted at its step {change.step}"
+        return ChangeState(running=False, error=f"{what}: the same command again finishes it")
+
+    # The group's pause, and a switchover for later
+
+    async def pause(self, ask: PauseAsk) -> None:
+        """No role changes, and nothing automatic. Raises RoleRefusedError, RoleFileError."""
+        until = self.now_ms() + ask.for_ms if ask.for_ms is not None else None
+        await self._set_pause(Pause(until_ms=until, reason=ask.reason))
+
+    async def resume(self) -> None:
+        """Take it back. Raises RoleRefusedError, RoleFileError."""
+        await self._set_pause(None)
+
+    async def _set_pause(self, pause: Pause | None) -> None:
+        """Once the last change of the record is in force."""
+        with trio.move_on_after(self.config.lease_ms / 1000):
+            while True:
+                async with self.turn:
+                    group = self.group
+                    if not self.is_serving or group is None:
+                        raise RoleRefusedError((f"{self.address} is not the master of a group with a record",))
+                    if self.leases.is_settled:
+                        record = with_pause(group, pause)
+                        if record is not group:
+                            await self.leases.write_record(record)
+                        return
+                await trio.sleep(RETRY_SECONDS)
+        raise RoleRefusedError(("too few members answer: the last change of the group's record is not in force yet",))
+
+    # Its log
+
+    async def rewind(self, ask: RewindAsk) -> None:
+        """Cut off what the master lacks. Raises RoleRefusedError, RoleFileError, StoreError, HAPeerError."""
+        await role_repair.rewind(self, self.rules, ask)
+
+    async def reinit(self, ask: ReinitAsk) -> None:
+        """Begin anew with the master's log. Raises RoleRefusedError, RoleFileError, StoreError."""
+        await role_repair.reinit(self, self.rules, ask)
+
+    # 20006
+
+    async def role_change(self, op: Op, body: Plain) -> Plain:
+        """Answer a request. Raises RoleRefusedError, ValueError for a body that is none, and what the parts raise."""
+        answer: object = {}
+        match op:
+            case "check":
+                answer = await self.check(from_plain(ChangeAsk, body))
+            case "start":
+                answer = await self.start(from_plain(ChangeAsk, body))
+            case "state":
+                answer = self.state()
+            case "hold":
+                answer = await self.hold(from_plain(HoldAsk, body))
+            case "release":
+                await self.release(str(body["candidate"]))
+            case "rewind":
+                await self.rewind(from_plain(RewindAsk, body))
+            case "reinit":
+                await self.reinit(from_plain(ReinitAsk, body))
+            case "pause":
+                await self.pause(from_plain(PauseAsk, body))
+            case "resume":
+                await self.resume()
+            case _:
+                raise RoleRefusedError((f"{op} is not there",))
+        return dict(to_plain(answer))

@@ -1,0 +1,367 @@
+"""What every member owes to its group, whoever changes roles: promises, answers to leases, a hold, the history that it follows.
+
+Order, always: streams of an older epoch end -> what is decided is on the disk -> the answer leaves. `turn` is held meanwhile, so
+that two decisions never mix. What a member does at the moment is its phase:
+
+    serving    master                                 following  a slave that knows its master
+    starting   was master, and finds out if it may    waiting    a slave that does not, or has to hear others first
+    holding    master that keeps writes waiting       fenced     has promised an epoch that it knows no master of
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import structlog
+import trio
+from attrs import define, evolve, field, frozen
+
+from cluster.broker.role_book import RoleBook
+from cluster.broker.role_messages import Calls, Held, HoldAsk, Hooks, RoleRefusedError
+from ha.config import HAConfig
+from ha.errors import HAPeerError
+from ha.group_record import remaining_pause
+from ha.log import ComparableStore
+from ha.peer import PeerHistory
+from ha.service import HAService
+from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, is_master, lease, promise
+from store.config import BrokerRole
+from store.epoch_file import EpochEntry, EpochId
+from store.role_file import GroupMember, GroupRecord, RoleState
+from store.wakeup import Wakeup
+
+log = structlog.get_logger(__name__)
+
+Phase = Literal["serving", "starting", "holding", "fenced", "following", "waiting"]
+
+
+@frozen
+class _Hold:
+    """A master's word to write nothing until `deadline`, unless it resigns for the candidate before."""
+
+    candidate: str
+    deadline: float
+    end_offset: int
+
+
+@define(eq=False, kw_only=True)
+class RoleMember:
+    """`me`: this member, under its address of now and broker.conf's id. `side`: ROOT/twinlog."""
+
+    side: Path
+    me: Callable[[], GroupMember]
+    store: ComparableStore
+    ha: HAService
+    calls: Calls
+    hooks: Hooks
+    config: HAConfig
+    now_ms: Callable[[], int]
+    boot_id: Callable[[], str]
+    boot_ms: int = 0
+    pause_ms: Callable[[], float | None] = lambda: None  # How long the last hold kept writers waiting.
+    told_confirmed: Callable[[], int] = lambda: 0  # Consumers were shown everything below.
+    book: RoleBook = field(init=False)
+    phase: Phase = field(default="serving", init=False)
+    why: str = field(default="", init=False)
+    turn: trio.Lock = field(factory=trio.Lock, init=False)
+    changed: Wakeup = field(factory=Wakeup, init=False)  # The start rules look again.
+    hold_begun: Wakeup = field(factory=Wakeup, init=False)
+    master: PeerHistory | None = field(default=None, init=False)  # Who is followed, as it told last.
+    confirmed_offset: int = field(default=0, init=False)  # Of the master that is followed, as it told last.
+    may_lack_tail: bool = field(default=False, init=False)  # Its last stop may have cost bytes that others have.
+    joins: bool = field(default=False, init=False)  # It is new to the group: it was seen without this member.
+    strangers_record: GroupRecord | None = field(
+        default=None, init=False
+    )  # Says that we were a member; our files do not.
+    _holding: _Hold | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.book = RoleBook(self.side, self.boot_id, lambda: self.told_confirmed())
+
+    def load(self) -> RoleState | None:
+        """Before the store is made: None: the role is broker.conf's. With a state, whatever its role, the member starts as a
+        slave of nobody, and `hooks` say what it becomes. Raises StoreDirectoryError.
+        """
+        self.book.load()
+        state = self.book.state
+        if state is None:
+            return None
+        was_master = is_master(state, self.book.entries)
+        if not state.clean and state.boot_id != self.boot_id():
+            self.may_lack_tail = was_master
+            self.book.state = state = evolve(state, whole=state.whole and self._acknowledged_is_on_disk(state.role))
+        self.phase, self.why = ("starting", "asks the others") if was_master else ("waiting", "knows no master yet")
+        if not was_master and state.promised.epoch > self.book.last.epoch:
+            self._fenced_by(state.promised)
+        return state
+
+    def _acknowledged_is_on_disk(self, role: BrokerRole) -> bool:
+        config = self.store.config
+        return (
+            self.config.ack_mode.value == "flushed"
+            if role is BrokerRole.SLAVE
+            else config.flush_disk_type.value == "SYNC_FLUSH"
+        )
+
+    # What it is
+
+    @property
+    def address(self) -> str:
+        """This member's identity."""
+        return self.me().address
+
+    @property
+    def id(self) -> EpochId:
+        """The epoch that it serves, as a master."""
+        return self.book.last.id
+
+    @property
+    def group(self) -> GroupRecord | None:
+        """Who belongs to the group, as far as it knows."""
+        return self.book.state.group if self.book.state is not None else None
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it is master now."""
+        return self.phase in ("serving", "holding") and self.store.config.broker_role is not BrokerRole.SLAVE
+
+    def state_or_first(self) -> RoleState:
+        """What is written down, or what a member begins with."""
+        return self.book.fresh(self.store.config.broker_role, self.me().broker_id)
+
+    def role_state(self) -> RoleState | None:
+        """None: it never was in a group whose roles change."""
+        return self.book.state
+
+    def epochs(self) -> tuple[EpochEntry, ...]:
+        """The history of its log."""
+        return self.book.entries
+
+    def promised(self) -> EpochId:
+        """It serves and follows nobody older."""
+        return self.book.promised
+
+    def words(self) -> tuple[str, str]:
+        """What it does, and why if that needs a word."""
+        if self.book.state is None and self.strangers_record is None:
+            return ("following" if self.store.config.broker_role is BrokerRole.SLAVE else "serving"), ""
+        return self.phase, self.book.failure or self.why
+
+    def paused(self) -> str:
+        """Why nothing may change; "" when it may."""
+        pause = remaining_pause(self.group, self.now_ms())
+        if pause is None:
+            return ""
+        ends = f"until {pause.until_ms} ms" if pause.until_ms is not None else "until somebody resumes it"
+        return f"the group is paused {ends}" + (f": {pause.reason}" if pause.reason else "")
+
+    def become(self, phase: Phase, why: str = "") -> None:
+        """Say what it does from now on, once."""
+        if (phase, why) != (self.phase, self.why):
+            log.info("this member's role", state=phase, was=self.phase, why=why or None)
+        self.phase, self.why = phase, why
+        self.changed.set()
+
+    def own_history(self) -> PeerHistory:
+        """What others are told of this log."""
+        return PeerHistory(
+            id=self.id,
+            entries=self.book.entries,
+            promised=self.book.promised,
+            role=self.store.config.broker_role if self.is_serving else BrokerRole.SLAVE,
+            group=self.group,
+            min_offset=self.store.commit_log.min_offset,
+            max_offset=self.store.max_offset,
+            boot_ms=self.boot_ms,
+            address=self.address,
+            ha_address=self.me().ha_address,
+            whole=self.book.state is None or self.book.state.whole,
+        )
+
+    # Promises
+
+    async def promise(self, ask: PromiseAsk) -> PromiseAnswer:
+        """Answer a candidate. Raises RoleFileError: the promise is not durable, and does not count."""
+        if ask.dry_run:
+            return self._vote(ask)[1]
+        async with self.turn:
+            state, answer = self._vote(ask)
+            if state is None:
+                return answer
+            serving = self.is_serving
+            await self.fence(f"it has promised epoch {ask.epoch} to {ask.candidate}")
+            state, answer = self._vote(ask)  # The streams have ended: what came last is in the log.
+            if state is not None:
+                await self.book.save(state)
+                self._holding = None
+            elif serving:
+                await self.hooks.serve_as_master(self.state_or_first())
+                self.become("serving")
+            return answer
+
+    def _vote(self, ask: PromiseAsk) -> tuple[RoleState | None, PromiseAnswer]:
+        state, entries, end = self.state_or_first(), self.book.entries, self.store.max_offset
+        held = self._holding
+        holding = held is not None and trio.current_time() < held.deadline and held.end_offset == end
+        after, answer = promise(
+            state, entries, self.store.commit_log.min_offset, end, end if holding else None, ask, self.address
+        )
+        why = self.book.failure or (
+            "" if self.book.state is not None else "it has never belonged to a group with a record"
+        )
+        return (None, evolve(answer, granted=False, why=why)) if why else (after, answer)
+
+    async def fence(self, why: str) -> None:
+        """Nothing of an older epoch is served, followed or acknowledged any more when this returns."""
+        self.become("fenced", why)
+        self.ha.lease.give_up(why)
+        self.master = None
+        await self.hooks.fence(why)
+        await self.ha.leave_master()
+
+    async def fence_older(self, why: str) -> None:
+        """Somebody newer may be there: serve no longer. Nothing is promised by that."""
+        async with self.turn:
+            if self.is_serving:
+                self._holding = None
+                await self.fence(why)
+
+    def _fenced_by(self, promised: EpochId) -> None:
+        self.phase = "fenced"
+        self.why = f"it has promised epoch {promised.epoch} to {promised.winner}, and knows no master of it"
+
+    # Leases
+
+    async def lease(self, ask: LeaseAsk) -> LeaseAnswer:
+        """Answer a master. Raises RoleFileError."""
+        async with self.turn:
+            before, me = self.state_or_first(), self.address
+            own = (self.book.entries, self.store.max_offset, self.store.flusher.flushed_offset, me, self.pause_ms())
+            state, answer = lease(before, ask, *own)
+            if answer.accepted and (why := self._must_hear_others(ask.group)):
+                return evolve(answer, accepted=False, why=why)
+            if not answer.accepted:
+                return answer
+            if self.book.failure:
+                return evolve(answer, accepted=False, why=self.book.failure)
+            is_new = self.master is None or self.master.id != ask.id or self.master.address != ask.address
+            if is_new and (self.phase != "waiting" or self.is_serving):
+                await self.fence(f"{ask.address} is master of epoch {ask.id.epoch}")
+            now = state or before
+            if not now.whole and not is_new and self._is_level_with(ask):
+                now = evolve(now, whole=True)
+            if now != before or self.book.state is None:
+                await self.book.save(now)
+            self._heard(ask)
+            return evolve(answer, whole=now.whole)
+
+    def _is_level_with(self, ask: LeaseAsk) -> bool:
+        client = self.ha.client
+        streams = client.state == "streaming" and client.master_address == ask.ha_address
+        return streams and self.store.max_offset >= ask.max_offset
+
+    def _heard(self, ask: LeaseAsk) -> None:
+        self.confirmed_offset = ask.confirmed_offset
+        self.master = PeerHistory(
+            id=ask.id,
+            entries=ask.entries,
+            promised=ask.id,
+            role=ask.group.master_role,
+            group=ask.group,
+            min_offset=0,
+            max_offset=ask.max_offset,
+            boot_ms=ask.boot_ms,
+            address=ask.address,
+            ha_address=ask.ha_address,
+        )
+        if self.phase != "following":
+            self.changed.set()
+
+    # The history that is followed
+
+    async def adopt(self, master: PeerHistory) -> None:
+        """Take over a master's history, after our log was cut to it and before it is followed. Raises HAPeerError: not this one,
+        or not yet; RoleFileError.
+        """
+        async with self.turn:
+            if master.group is None and self.book.state is None:
+                self.joins = True
+                return
+            if why := self._must_hear_others(master.group):
+                raise HAPeerError(why)
+            state = self.state_or_first()
+            if master.id.epoch <= state.promised.epoch and master.id != state.promised:
+                promised = f"epoch {state.promised.epoch} to {state.promised.winner or 'nobody'}"
+                raise HAPeerError(
+                    f"this member has promised {promised}, and {master.address} is of epoch {master.id.epoch}"
+                )
+            await self.book.save(followed(state, master.id, master.group, self.address))
+            await self.book.save_entries(master.entries)
+
+    async def doubt(self, why: str) -> None:
+        """Note, before it is so, that bytes go that this member may have acknowledged: HAService.doubt. Raises RoleFileError."""
+        async with self.turn:
+            if self.book.state is not None:
+                log.warning("this member may lack what it acknowledged, until it is level again", why=why)
+                await self.book.save(evolve(self.book.state, whole=False))
+
+    def heard(self, master: PeerHistory) -> None:
+        """A master said this when asked. Who is not in its record joins; who is, and does not know it, lost its files."""
+        if self.book.state is None and (master.group is None or master.group.member(self.address) is None):
+            self.joins = True
+
+    def _must_hear_others(self, group: GroupRecord | None) -> str:
+        """Why a member whose directory was emptied may not follow yet: nobody else knows what it promised."""
+        if self.book.state is not None or self.joins or group is None or group.member(self.address) is None:
+            return ""
+        why = "it is in the group's record, and its own files do not know: every other voter has to be heard first"
+        if self.strangers_record is None:
+            self.strangers_record = group
+            self.become("waiting", why)
+        return why
+
+    # A hold
+
+    async def hold(self, ask: HoldAsk) -> Held:
+        """Write nothing until the candidate asks to resign, or releases, or the time is over. Raises RoleRefusedError."""
+        async with self.turn:
+            if self.phase != "serving" or not self.is_serving:
+                raise RoleRefusedError((f"{self.address} is no master that serves: {self.phase} {self.why}".strip(),))
+            if paused := self.paused():
+                raise RoleRefusedError((paused,))
+            deadline = trio.current_time() + min(ask.ms, self.config.switchover_pause_max_ms) / 1000
+            self.become("holding", f"writes wait for {ask.candidate} to become master of epoch {ask.epoch}")
+            try:
+                held = await self.hooks.hold(deadline)
+            except BaseException as error:
+                self._let_go()
+                if isinstance(error, TimeoutError):
+                    raise RoleRefusedError((f"{self.address} could not hold in time: {error}",)) from error
+                raise
+            self._holding = _Hold(ask.candidate, deadline, held.end_offset)
+            self.hold_begun.set()
+            return held
+
+    async def release(self, candidate: str) -> None:
+        """Go on as before, unless this member has resigned or holds for somebody else."""
+        async with self.turn:
+            if self._holding is not None and self._holding.candidate == candidate:
+                self._let_go()
+
+    async def end_hold_in_time(self) -> float:
+        """Go on if a hold's time is over. Returns when to call again, in trio's time."""
+        async with self.turn:
+            if self._holding is None:
+                return float("inf")
+            if trio.current_time() >= self._holding.deadline:
+                log.warning(
+                    "a switchover was not finished in time: this member goes on", candidate=self._holding.candidate
+                )
+                self._let_go()
+                return float("inf")
+            return self._holding.deadline
+
+    def _let_go(self) -> None:
+        self._holding = None
+        self.hooks.release()
+        self.become("serving")

@@ -1,0 +1,435 @@
+"""One role change, as its candidate carries it out: the steps of ha/role_change.py, each of which asks first whether it is done.
+
+What has been promised stays promised when this ends in the middle; whoever begins again, here or elsewhere, finds it and goes on.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+import trio
+from attrs import define, evolve, field
+
+from cluster.broker.role_lease import LeaseRounds
+from cluster.broker.role_member import RoleMember
+from cluster.broker.role_messages import (
+    ChangeAsk,
+    ChangeResult,
+    ChangeState,
+    Held,
+    HoldAsk,
+    RoleRefusedError,
+    StepState,
+    StepWord,
+)
+from ha.epochs import with_entry
+from ha.errors import HAPeerError
+from ha.group_record import with_ids_swapped
+from ha.role_change import Snapshot, Step, StepName, check_invariants, next_epoch, next_step, plan
+from ha.voter import PromiseAnswer, PromiseAsk
+from ha.votes import Judgement, SwitchoverFacts, group_of, judge_failover, judge_switchover, may_take
+from store.config import BrokerRole
+from store.epoch_file import EpochEntry
+from store.plain import from_plain, to_plain
+from store.role_file import Change, GroupRecord
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 0.002
+NUMBERS_MAX = 5  # Higher and higher, while others promise meanwhile.
+LAG_MAX = 16 << 20  # Bytes: a switchover's hold is over before clients notice.
+LEVEL_SECONDS, FOLLOW_SECONDS = 30.0, 3.0
+
+
+class RoleStepError(Exception):
+    """A step came to nothing; what was done before it stays."""
+
+
+@define(eq=False)
+class RoleRun:
+    """`ask.candidate` is this member."""
+
+    member: RoleMember
+    leases: LeaseRounds
+    ask: ChangeAsk
+    epoch: int = field(default=0, init=False)
+    answers: dict[str, PromiseAnswer] = field(factory=dict, init=False)  # At first to a dry run.
+    judgement: Judgement | None = field(default=None, init=False)
+    held: Held | None = field(default=None, init=False)
+    old_master: str = field(default="", init=False)
+    result: ChangeResult | None = field(default=None, init=False)
+    error: str = field(default="", init=False)
+    is_refused: bool = field(default=False, init=False)
+    is_running: bool = field(default=True, init=False)
+    _group: GroupRecord | None = field(default=None, init=False)
+    _held_at: float | None = field(default=None, init=False)
+    _pause_ms: float | None = field(default=None, init=False)
+    _is_level: bool = field(default=False, init=False)
+    _resigned: bool = field(default=False, init=False)
+    _elected: bool = field(default=False, init=False)
+    _served: bool = field(default=False, init=False)
+    _doing: Step | None = field(default=None, init=False)
+    _done: set[int] = field(factory=set, init=False)
+
+    async def run(self) -> None:
+        """All of it. Failures end up in `error`."""
+        try:
+            while (step := next_step(self._snapshot())) is not None:
+                self._doing = step
+                await self._steps[step.name]()
+                check_invariants(self._snapshot())
+                self._done.add(step.number)
+                if self.ask.dry_run:
+                    return
+            log.info("this member is the master now", epoch=self.epoch, verb=self.ask.verb, pause_ms=self._pause_ms)
+        except RoleRefusedError as error:
+            self.error, self.is_refused = str(error), True
+        except Exception as error:  # Whatever it was: what runs on its own must not take the broker along.
+            self.error = f"{self._doing.name if self._doing else 'check'}: {error}"
+            log.warning(
+                "a role change was not finished", verb=self.ask.verb, why=self.error, exc_info=not _is_expected(error)
+            )
+        finally:
+            self.is_running = False
+            with trio.CancelScope(shield=True), trio.move_on_after(1):
+                await self._let_go()
+
+    @property
+    def _steps(self) -> Mapping[StepName, Callable[[], Awaitable[None]]]:
+        return {
+            "check": self._check,
+            "hold": self._hold,
+            "level": self._level,
+            "promise": self._promise,
+            "take": self._take,
+            "serve": self._serve,
+            "register": self._register,
+            "report": self._report,
+        }
+
+    def _snapshot(self) -> Snapshot:
+        member = self.member
+        return Snapshot(
+            verb=self.ask.verb,
+            own=member.address,
+            old_master=self.old_master,
+            members=self._members,
+            epoch=self.epoch,
+            state=member.state_or_first(),
+            entries=member.book.entries,
+            max_offset=member.store.max_offset,
+            dispatched_offset=member.store.dispatched_offset,
+            held_end=self.held.end_offset if self.held is not None else None,
+            level=self._is_level,
+            answers=self.answers,
+            elected=self._elected,
+            serving=self._served,
+            registered=self._served,
+            following=self.leases.followers,
+            reported=self.result is not None,
+        )
+
+    @property
+    def _members(self) -> tuple[str, ...]:
+        return (
+            tuple(each.address for each in self._group.members) if self._group is not None else (self.member.address,)
+        )
+
+    def state(self) -> ChangeState:
+        """For people."""
+        steps = plan(self.ask.verb, self.member.address, self.old_master, self._members)
+        return ChangeState(
+            running=self.is_running,
+            steps=tuple(StepState(number=s.number, name=s.name, text=s.text, state=self._word(s)) for s in steps),
+            judgements=(self.judgement,) if self.judgement is not None else (),
+            result=self.result,
+            error=self.error,
+            refused=self.is_refused,
+        )
+
+    def _word(self, step: Step) -> StepWord:
+        if self.result is not None or step.number in self._done:
+            return "done"
+        if self._doing is None or step.number > self._doing.number or self.ask.dry_run:
+            return "to do"
+        return "done" if step.number < self._doing.number else "failed" if self.error else "doing"
+
+    # Before anything is changed
+
+    async def _check(self) -> None:
+        """Ask all what they hold and have promised."""
+        member = self.member
+        self._group = member.group
+        if (paused := member.paused()) and not self.ask.dry_run:
+            raise RoleRefusedError((paused,))
+        epoch = member.promised().epoch + 1
+        for _ in range(2):  # The second time with a number that nobody has promised, and with all that the first named.
+            self.answers = await self._ask_all(PromiseAsk(epoch=epoch, candidate=member.address, dry_run=True))
+            self._group = group_of(self._group, self.answers)
+            epoch = next_epoch(member.state_or_first(), member.book.entries, self.answers, member.address)
+        self.old_master = self._find_master()
+        if member.book.last.id != (epoch, member.address):  # Else it was elected, and goes on.
+            self.judgement = await self._judge()
+            if not self.judgement.may:
+                raise RoleRefusedError((_line(self.judgement),))
+        self.epoch = epoch
+
+    async def _ask_all(self, ask: PromiseAsk, *, but: frozenset[str] = frozenset()) -> dict[str, PromiseAnswer]:
+        answers: dict[str, PromiseAnswer] = {}
+
+        async def put(address: str) -> None:
+            try:
+                answers[address] = await self._ask(address, ask)
+            except HAPeerError as error:
+                log.info("a member gives no answer", member=address, why=str(error))
+
+        voters = self._group.voters if self._group is not None else frozenset()
+        async with trio.open_nursery() as nursery:
+            for address in (voters | {self.member.address}) - but:
+                nursery.start_soon(put, address)
+        return answers
+
+    async def _ask(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
+        if address == self.member.address:
+            return await self.member.promise(ask)
+        return await self.member.calls.promise(address, ask)
+
+    def _find_master(self) -> str:
+        """Who is, or was, master: by the newest epoch, of all that was said."""
+        living = [answer for answer in self.answers.values() if answer.is_master]
+        if living:
+            return max(living, key=lambda answer: answer.entries[-1].id).address
+        if self.member.master is not None:
+            return self.member.master.address
+        zero = [each.address for each in self._group.members if each.broker_id == 0] if self._group is not None else []
+        return zero[0] if zero else ""
+
+    async def _judge(self) -> Judgement:
+        member = self.member
+        if self.ask.verb == "switchover":
+            return judge_switchover(self._group, member.address, self.answers, self._facts())
+        if self.old_master != member.address and await self._is_serving(self.old_master):
+            fix = f"twinlog switchover --candidate {member.address}"
+            return Judgement(member.address, False, "the master is gone", "no master", f"{self.old_master} serves", fix)
+        return judge_failover(self._group, member.address, self.answers, self.ask.accept_data_loss)
+
+    async def _is_serving(self, address: str) -> bool:
+        if address not in self.answers:
+            return False
+        try:
+            found = await self.member.calls.history(address)
+        except HAPeerError:
+            return False
+        return found is not None and found.role is not BrokerRole.SLAVE
+
+    def _facts(self) -> SwitchoverFacts:
+        member, master = self.member, self.answers.get(self.old_master)
+        client = member.ha.client
+        known = member.master
+        return SwitchoverFacts(
+            master=self.old_master,
+            master_answers=master is not None,
+            following=known is not None
+            and known.address == self.old_master
+            and client.state == "streaming"
+            and client.master_address == known.ha_address,
+            lag_bytes=max(master.max_offset - member.store.max_offset, 0) if master is not None else 0,
+            lag_max=LAG_MAX,
+            no_room=member.store.flags.why_not_appendable or "",
+        )
+
+    # A switchover's pause
+
+    async def _hold(self) -> None:
+        self._held_at = trio.current_time()
+        ms = self.member.config.switchover_pause_max_ms
+        ask = HoldAsk(epoch=self.epoch, candidate=self.member.address, ms=ms)
+        try:
+            answer = await self.member.calls.role_change(self.old_master, "hold", to_plain(ask), timeout_ms=ms)
+            self.held = from_plain(Held, answer)
+        except ValueError as error:
+            raise RoleStepError(f"{self.old_master} gave no usable answer: {error}") from error
+
+    async def _let_go(self) -> None:
+        """The master that was asked to hold goes on, unless it has resigned."""
+        if self._held_at is None or self._resigned:
+            return
+        try:
+            ask = {"candidate": self.member.address}
+            await self.member.calls.role_change(self.old_master, "release", ask, timeout_ms=1_000)
+        except (HAPeerError, RoleRefusedError) as error:
+            log.warning("the master could not be told to go on, and does so by itself", why=str(error))
+
+    async def _level(self) -> None:
+        """Have all that the master has, byte for byte and in the queues, and its tables."""
+        store, held = self.member.store, self.held
+        seconds = LEVEL_SECONDS if held is None else self._hold_left()
+        end = held.end_offset if held is not None else store.max_offset
+        with trio.move_on_after(seconds) as scope:
+            while store.max_offset < end or store.dispatched_offset < store.max_offset:
+                await trio.sleep(LOOK_SECONDS)
+        if scope.cancelled_caught:
+            raise RoleStepError(
+                f"this log ends at {store.max_offset}, its queues at {store.dispatched_offset}, not at {end}"
+            )
+        if held is None:
+            return
+        if store.max_offset > end:
+            raise RoleStepError(f"this log ends at {store.max_offset}, behind the master's, {end}")
+        await self.member.hooks.take_tables(held)
+        self._is_level = True
+
+    def _hold_left(self) -> float:
+        assert self._held_at is not None
+        return max(self._held_at + self.member.config.switchover_pause_max_ms / 1000 - trio.current_time(), 0.0)
+
+    # From here on nobody older is served
+
+    async def _promise(self) -> None:
+        """Collect so many promises that nobody can be acknowledged in an older epoch any more."""
+        self._require_may_change()
+        for _ in range(NUMBERS_MAX):
+            highest = await self._collect()
+            if highest < self.epoch:
+                break
+            if self._resigned and self.ask.verb == "switchover":
+                raise RoleStepError(f"somebody has promised epoch {highest} meanwhile: run the command again")
+            self.epoch = highest + 1
+        resigned = self.old_master if self._resigned else None
+        self.judgement = may_take(self._group, self.member.address, self.answers, resigned, self.ask.accept_data_loss)
+        if not self.judgement.may:
+            raise RoleRefusedError(
+                (
+                    _line(self.judgement),
+                    f"{self.member.address} has promised epoch {self.epoch}: choose another, or run this again",
+                )
+            )
+        self._elected = True
+
+    def _require_may_change(self) -> None:
+        if paused := self.member.paused():
+            raise RoleRefusedError((paused,))
+
+    async def _collect(self) -> int:
+        """Ask for one number. Returns the highest that refuses it; 0 without any."""
+        own, ask = self.member.address, PromiseAsk(epoch=self.epoch, candidate=self.member.address)
+        self.answers = {}
+        if self.ask.verb == "switchover":
+            assert self.held is not None
+            await self._resign(evolve(ask, expects_end=self.held.end_offset))
+        await self._note("promise")
+        self.answers[own] = await self.member.promise(ask)
+        if self.answers[own].granted and not self._is_enough():
+            self.answers |= await self._ask_all(ask, but=frozenset(self.answers))
+            self._group = group_of(self._group, self.answers)
+        return max((a.promised.epoch for a in self.answers.values() if not a.granted), default=0)
+
+    async def _resign(self, ask: PromiseAsk) -> None:
+        """The master's promise is the point of no return."""
+        if self._hold_left() <= 0:
+            raise RoleStepError(
+                f"it took longer than {self.member.config.switchover_pause_max_ms} ms: run the command again"
+            )
+        self._resigned = True  # It may have, whatever becomes of the answer: it goes on by itself if not.
+        answer = await self._ask(self.old_master, ask)
+        if not answer.granted:
+            self._resigned = False
+            raise RoleStepError(f"{self.old_master} does not resign: {answer.why}. Run the command again")
+        self.answers[self.old_master] = answer
+
+    def _is_enough(self) -> bool:
+        """Whether the two of a switchover suffice: others hear of it soon enough."""
+        if not self._resigned:
+            return False
+        return may_take(self._group, self.member.address, self.answers, self.old_master).may
+
+    async def _note(self, step: StepName) -> None:
+        """For people, and for whoever starts after a crash."""
+        member, ask = self.member, self.ask
+        async with member.turn:
+            change = Change(
+                verb=ask.verb,
+                epoch=self.epoch,
+                candidate=member.address,
+                reason=ask.reason,
+                forced=self.judgement is not None and self.judgement.forced,
+                started_ms=member.now_ms(),
+                step=step,
+            )
+            await member.book.save(evolve(member.state_or_first(), change=change))
+
+    async def _take(self) -> None:
+        """Begin the epoch, be its master: each durable before the next."""
+        member = self.member
+        async with member.turn:
+            state = member.state_or_first()
+            if state.promised != (self.epoch, member.address):
+                raise RoleStepError(f"it has promised epoch {state.promised.epoch} meanwhile: run the command again")
+            if member.book.last.id != state.promised:
+                await member.book.save_entries(with_entry(member.book.entries, self._entry()))
+            group = group_of(state.group, self.answers)
+            assert group is not None
+            record = with_ids_swapped(group, member.address, self.old_master, self.epoch)
+            await member.book.save(
+                evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True)
+            )
+            member.may_lack_tail = False
+
+    def _entry(self) -> EpochEntry:
+        judged, lost = self.judgement, 0
+        forced = judged is not None and judged.forced
+        range_ = judged.lost if judged is not None and forced else None
+        known = range_ is None or range_.end is not None
+        if range_ is not None and range_.end is not None:
+            lost = range_.end - range_.first
+        return EpochEntry(
+            epoch=self.epoch,
+            winner=self.member.address,
+            start_offset=self.member.store.max_offset,
+            at_ms=self.member.now_ms(),
+            kind="forced" if forced else self.ask.verb,
+            reason=self.ask.reason,
+            old=self.old_master,
+            lost_bytes=lost if known else None,
+        )
+
+    async def _serve(self) -> None:
+        """In memory; the others hear of it by the lease."""
+        member = self.member
+        async with member.turn:
+            state = member.state_or_first()
+            if state.promised != (self.epoch, member.address):
+                raise RoleStepError(f"it has promised epoch {state.promised.epoch} meanwhile: run the command again")
+            await member.hooks.serve_as_master(state)
+            member.become("serving")
+            self._served = True
+        self.leases.ask_soon()
+        if self._held_at is not None:
+            self._pause_ms = (trio.current_time() - self._held_at) * 1000
+
+    async def _register(self) -> None:
+        """hooks.serve_as_master has begun it; it goes on until each name server has heard."""
+
+    async def _report(self) -> None:
+        member, entry = self.member, self.member.book.last
+        await self.leases.wait_for_answers(FOLLOW_SECONDS)
+        async with member.turn:
+            await member.book.save(evolve(member.state_or_first(), change=None))
+        lost = self.judgement.lost if self.judgement is not None and self.judgement.forced else None
+        self.result = ChangeResult(
+            epoch=entry.epoch,
+            winner=entry.winner,
+            start_offset=entry.start_offset,
+            pause_ms=self.leases.pause_ms if self.leases.pause_ms is not None else self._pause_ms,
+            lost_bytes=entry.lost_bytes,
+            kept=lost.holders if lost is not None else (),
+            not_following=tuple(sorted(self.leases.others - self.leases.followers)),
+        )
+
+
+def _line(judged: Judgement) -> str:
+    fix = f"; fix: {judged.fix}" if judged.fix else ""
+    return f"{judged.candidate}: may not be chosen: {judged.rule}; needed {judged.needed}; actual {judged.actual}{fix}"
+
+
+def _is_expected(error: Exception) -> bool:
+    return isinstance(error, RoleStepError | HAPeerError | OSError)
