@@ -79,15 +79,17 @@ class SimCalls:
 
 @define(eq=False)
 class RolePeer(SimPeer):
-    """Answers 1007, too."""
+    """Answers 1007, too; `member` asks."""
+
+    member: "RoleMember"
 
     async def history(self, me: GroupMember | None) -> PeerHistory | None:
-        address = next((each.broker_address for each in self.members if each.address == self.address), "")
-        return await SimCalls(self.world, self.ip).history(address, me)  # type: ignore[arg-type]
-
-    @property
-    def members(self) -> "tuple[RoleMember, ...]":
-        return self.world.role_members  # type: ignore[attr-defined, no-any-return]
+        world = self.member.group
+        address = next((each.broker_address for each in world.role_members if each.address == self.address), "")
+        told = await SimCalls(world, self.ip).history(address, me)
+        if told is not None:
+            self.member.service.heard(told)
+        return told
 
 
 @define(eq=False)

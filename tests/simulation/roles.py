@@ -41,6 +41,8 @@ class RoleMember(Member):
     boots: int = 0  # The machine's, not the process's.
     calls_nursery: trio.Nursery | None = None
     register_now: trio.Event = field(factory=trio.Event)
+    _registered: list[str] = field(factory=list)  # IPs of slaves.
+    _counted: list[str] = field(factory=list)
     asked: int = 0  # How often an operator has helped it since all is well.
     _decoded: dict[str, tuple[bytes | None, Any]] = field(factory=dict)
 
@@ -79,7 +81,7 @@ class RoleMember(Member):
         return ("m", "s1", "s2").index(self.name)
 
     def peer(self, address: str) -> RolePeer:
-        return RolePeer(self.world, self.ip, address)
+        return RolePeer(self.world, self.ip, address, self)
 
     # What is on its disk for good
 
@@ -110,6 +112,7 @@ class RoleMember(Member):
 
     async def _serve(self) -> None:
         self.writable = self.is_fenced = False
+        self._registered, self._counted = [], []
         state = load_role(Path(self.name) / "twinlog")
         self.is_master = state is None and self.name == "m"  # With a state it is a slave of nobody at first.
         self.store = store = make_store(self)
@@ -130,6 +133,7 @@ class RoleMember(Member):
             self.writable = self.is_master and state is None
             nursery.start_soon(self._keep_registered)
             nursery.start_soon(self._watch_members)
+            nursery.start_soon(self._watch_record)
             nursery.start_soon(roles.run)
             nursery.start_soon(RoleProducer(self.world, self, store, ha).run)
             await self._stop.wait()
@@ -138,6 +142,7 @@ class RoleMember(Member):
         self.up, self.calls_nursery = False, None
         self.written_claim = store.max_offset
         await store.close()
+        roles.note_clean_stop()
         if self.disk.failed_syncs > self._failed_syncs:
             self._doubt()
         self.world.trace(f"{self.name} stopped")
@@ -158,7 +163,9 @@ class RoleMember(Member):
             boot_ms=self.starts,
         )
         ha.history, ha.own_group, ha.promised = roles.epochs, lambda: roles.group, roles.promised
-        ha.me, ha.adopt, ha.doubt = roles.me, self._adopt, roles.doubt
+        ha.me, ha.adopt = roles.me, self._adopt
+        if hasattr(roles, "doubt"):
+            ha.doubt = roles.doubt
         return roles
 
     async def _adopt(self, master: PeerHistory) -> None:
@@ -216,12 +223,25 @@ class RoleMember(Member):
                 slaves, addresses = await self._names.slaves(self), await self._names.addresses(self)
             if slaves is not None and addresses is not None and self.ha is not None:
                 self.service.registered(addresses)
-                if self.is_master:
-                    self.ha.members_changed(self.slaves.answered(slaves, trio.current_time()))
+                self._registered = self.slaves.answered(slaves, trio.current_time())
+                self._count_members()
             with trio.move_on_after(5):
                 await self.ask.wait()
                 await trio.sleep(0.05)
             self.ask = trio.Event()
+
+    async def _watch_record(self) -> None:
+        while True:
+            await trio.sleep(0.1)
+            self._count_members()
+
+    def _count_members(self) -> None:
+        """Tell replication whose acknowledgements count: with a record those whom it names."""
+        counted = self.service.counted_members()
+        ips = self._registered if counted is None else sorted(_ip(a) for a in counted if a != self.broker_address)
+        if self.ha is not None and self.is_master and ips != self._counted:
+            self._counted = ips
+            self.ha.members_changed(ips)
 
 
 @define(eq=False)
@@ -233,3 +253,7 @@ class RoleProducer(Producer):
         assert isinstance(member, RoleMember)
         if member.writable:
             super()._put(rng)
+
+
+def _ip(address: str) -> str:
+    return address.rpartition(":")[0]

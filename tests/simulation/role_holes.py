@@ -1,0 +1,164 @@
+"""Faults of role changes to be put into the product, in memory: what other systems of this kind got wrong, or easily could.
+
+Each is caught by one of the checks of role_checks.py, within a few seeds that have operators.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import trio
+from attrs import evolve
+
+import cluster.broker.role_book
+import cluster.broker.role_run
+import ha.epochs
+import ha.follow_history
+import ha.role_change
+import ha.voter
+import store.truncation
+from cluster.broker.role_change import RoleService
+from cluster.broker.role_lease import LeaseRounds
+from cluster.broker.role_member import RoleMember
+from ha.follow_history import FollowHistory
+from ha.service import HAService
+from store.epoch_file import EpochEntry, encode_epochs
+from store.role_file import RoleState, encode_role
+from tests.simulation.holes import hole
+
+
+@hole("histories are compared by offset only")
+def by_offset_only() -> Iterator[None]:
+    """Two elections without a write between them begin at one offset: whoever looks at that only sees one history."""
+
+    def common(own: Sequence[EpochEntry], peer: Sequence[EpochEntry]) -> int:
+        count = 0
+        for mine, theirs in zip(own, peer, strict=False):
+            if mine.start_offset != theirs.start_offset:
+                break
+            count += 1
+        return count
+
+    with patch.object(ha.epochs, "_common", common):
+        yield
+
+
+@hole("an epoch's number is used again")
+def number_used_again() -> Iterator[None]:
+    """A promise is given twice for one number, and a candidate asks for the highest that it knows."""
+    objection, next_epoch = ha.voter._objection, ha.role_change.next_epoch
+
+    def lenient(state: RoleState, max_offset: int, holding_end: int | None, ask: Any) -> str:
+        if ask.epoch == state.promised.epoch and ask.epoch > 0:
+            return ""
+        return objection(state, max_offset, holding_end, ask)
+
+    def same(*arguments: Any) -> int:
+        return max(next_epoch(*arguments) - 1, 1)
+
+    with (
+        patch.object(ha.voter, "_objection", lenient),
+        patch.object(cluster.broker.role_run, "next_epoch", same),
+    ):
+        yield
+
+
+@hole("a promise is not flushed")
+def promise_not_flushed() -> Iterator[None]:
+    """It is written, and answered, and a power cut takes it back."""
+
+    def save(side: Path, state: RoleState) -> None:
+        (side / "role").write_bytes(encode_role(state))
+
+    with patch.object(cluster.broker.role_book, "save_role", save):
+        yield
+
+
+@hole("an epoch's beginning is not flushed")
+def entry_not_flushed() -> Iterator[None]:
+    """The winner writes in an epoch that its own disk does not know yet."""
+
+    def save(side: Path, entries: Sequence[EpochEntry]) -> None:
+        (side / "epochs").write_bytes(encode_epochs(entries))
+
+    with patch.object(cluster.broker.role_book, "save_epochs", save):
+        yield
+
+
+@hole("a promise leaves before the stream ends")
+def promise_before_end() -> Iterator[None]:
+    """Who has promised a new epoch still takes, and acknowledges, bytes of the old one."""
+
+    async def stay(self: HAService) -> None:
+        await trio.lowlevel.checkpoint()
+
+    with patch.object(HAService, "leave_master", stay):
+        yield
+
+
+@hole("a cut is not flushed")
+def cut_not_flushed() -> Iterator[None]:
+    """What was given up is gone from memory only, and comes back under the new master's history."""
+    with (
+        patch.object(store.truncation, "cut_on_disk", lambda cut, files: None),
+        patch.object(store.truncation, "write_durably", lambda path, data: None),
+        patch.object(store.truncation, "remove_intent", lambda side: None),
+    ):
+        yield
+
+
+@hole("a history is adopted before the cut")
+def adopted_before_cut() -> Iterator[None]:
+    """A crash between the two leaves a log that is called the new master's, and is not."""
+    ask = FollowHistory.ask
+
+    async def ask_and_adopt(self: FollowHistory) -> None:
+        await ask(self)
+        if self.told is not None and self.own.group() is not None:
+            await self.adopt()
+
+    with patch.object(FollowHistory, "ask", ask_and_adopt):
+        yield
+
+
+@hole("a lost tail is written again")
+def tail_written_again() -> Iterator[None]:
+    """A master that lost what it had sent goes on in its epoch, as if nothing had been there."""
+    load = RoleMember.load
+
+    def forgetful(self: RoleMember) -> RoleState | None:
+        state = load(self)
+        self.may_lack_tail = False
+        return state
+
+    with patch.object(RoleService, "load", forgetful):
+        yield
+
+
+@hole("who lost bytes is counted whole")
+def not_whole_counts() -> Iterator[None]:
+    """A member that a power cut took acknowledged bytes from elects as if it had them."""
+    load = RoleMember.load
+
+    def whole(self: RoleMember) -> RoleState | None:
+        load(self)
+        if self.book.state is not None:
+            self.book.state = evolve(self.book.state, whole=True)
+        return self.book.state
+
+    with patch.object(RoleService, "load", whole):
+        yield
+
+
+@hole("one promise is enough")
+def one_promise() -> Iterator[None]:
+    """The candidate's own: nobody else is asked whether he acknowledged something."""
+    with patch.object(ha.votes, "needed", lambda group: 1):
+        yield
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
