@@ -209,6 +209,7 @@ class LeaseRounds:
             self.member.ha.lease.give_up("the group has others now, who were not asked yet")
         if at != ALWAYS and at > -math.inf and known.acks_needed <= self.need:
             self.member.ha.lease.grant(at)
+        self.member.ha.group_transfer.gate_opened()  # Who waited for nothing else is answered now, not at the next tick.
 
     async def _step_down(self) -> None:
         """Somebody may have been elected, or was."""
