@@ -7,8 +7,15 @@ from attrs import define, field
 
 from cluster.broker.forward import FROM, HOPS, Forwarder
 from cluster.broker.gate import Gate
+from cluster.remoting import fastjson
+from cluster.remoting.client import RemotingClient
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import ONEWAY, RESPONSE, ROCKETMQ, FrameReader, RemotingCommand, decode, encode
+from store.config import BrokerRole
+from store.epoch_file import EpochId
+from store.message import decode_message, host_bytes
+from store.role_file import GroupMember, GroupRecord, RoleState
+from tests.cluster.broker.helpers import make_broker
 
 MASTER = "127.0.0.1:10911"
 
@@ -200,3 +207,53 @@ async def test_the_pause_ends_with_the_first_answer_of_the_new_master(master, nu
     await master.answer(*await master.requests(4))
     assert client.codes == [(1, 0), (2, 0), (3, 0), (4, 0)]
     assert 40 <= gate.last_pause_ms < 50
+
+
+async def test_what_a_broker_held_back_another_one_takes(tmp_path, nursery):
+    """Over real sockets: messages, a lock and an offset, for a client that talks to the old master alone."""
+    old = make_broker(tmp_path / "old", listen_port=0)
+    new = make_broker(tmp_path / "new", listen_port=0)
+    member = GroupMember(address="127.0.0.1:1", ha_address="", broker_id=1, name="old")
+    record = GroupRecord(version=1, members=(member,), acks_needed=1, master_role=BrokerRole.ASYNC_MASTER)
+    state = RoleState(role=BrokerRole.ASYNC_MASTER, broker_id=0, promised=EpochId(1, "new"), group=record)
+    new.gate.role_state = lambda: state
+    client = RemotingClient()
+    for service in (old.run, new.run, client.run):
+        await nursery.start(service)
+    old.gate.close_for(trio.current_time() + 5)
+    fields = {"a": "P", "b": "T1", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
+    lock = {"consumerGroup": "G", "clientId": "c", "mqSet": [{"topic": "T1", "brokerName": "broker-a", "queueId": 0}]}
+    offset = {"consumerGroup": "G", "topic": "T1", "queueId": "0", "commitOffset": "7"}
+    requests = [RemotingCommand(310, ext=fields, body=b"%d" % number) for number in range(20)]
+    requests += [RemotingCommand(41, body=fastjson.dumps(lock)), RemotingCommand(15, ext=offset)]
+    answers = []
+
+    async def ask(request):
+        answers.append(await client.request(old.address, request))
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as asking:
+            for request in requests:
+                asking.start_soon(ask, request)
+            while len(old.gate._held) < len(requests):
+                await trio.sleep(0.01)
+            old.gate.forward_to(new.address, 60)
+    assert [answer.code for answer in answers] == [0] * len(requests)
+    assert old.store.max_offset == 0
+    stored = _messages(new)
+    assert {message.body for message in stored} == {b"%d" % number for number in range(20)}
+    host, port = client.connection_of(old.address).stream.socket.getsockname()
+    assert {message.born_host for message in stored} == {host_bytes(f"{host}:{port}")}
+    assert new.offsets.query("G", "T1", 0) == old.offsets.query("G", "T1", 0) == 7
+    assert new.gate.last_pause_ms is None
+    assert old.gate.last_pause_ms > 0
+
+
+def _messages(broker):
+    """All that a broker's log holds."""
+    messages, at = [], 0
+    while at < broker.store.max_offset:
+        record = broker.store.message_at(at)
+        messages.append(decode_message(record))
+        at += len(record)
+    return messages
