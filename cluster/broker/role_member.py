@@ -159,8 +159,8 @@ class RoleMember:
         """Say what it does from now on, once."""
         if (phase, why) != (self.phase, self.why):
             log.info("this member's role", state=phase, was=self.phase, why=why or None)
-        self.phase, self.why = phase, why
-        self.changed.set()
+            self.phase, self.why = phase, why
+            self.changed.set()
 
     def own_history(self) -> PeerHistory:
         """What others are told of this log."""
