@@ -194,13 +194,9 @@ class Admin:
         """What would be put aside for a slave to begin anew."""
         return await role_repair.prepare_reinit(self.api, member)
 
-    async def repair(
-        self, prepared: PreparedRepair, *, timeout_seconds: float, tell: Tell, progress: Progress
-    ) -> RepairResult:
+    async def repair(self, prepared: PreparedRepair, *, timeout_seconds: float, progress: Progress) -> RepairResult:
         """Carry it out, until the slave is level with its master."""
-        return await role_repair.repair(
-            self.api, prepared, timeout_seconds=timeout_seconds, tell=tell, progress=progress
-        )
+        return await role_repair.repair(self.api, prepared, timeout_seconds=timeout_seconds, progress=progress)
 
     async def history(self, group: str | None) -> History:
         """Who was the master, since when, why, and at what cost."""

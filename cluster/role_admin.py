@@ -233,11 +233,14 @@ def doing(state: ChangeState) -> str:
     return f"step {step.number}, {step.text}" if step is not None else "its end"
 
 
-async def call(api: ClientApi, address: str, op: Op, ask: Any = None) -> ChangeState:
+async def call(
+    api: ClientApi, address: str, op: Op, ask: Any = None, *, timeout_seconds: float | None = None
+) -> ChangeState:
     """Ask a member for a part of a role change. Raises RoleRefusedError when it may not be asked from here, or refuses."""
     body = {"op": op, **(to_plain(ask) if ask is not None else {})}
     try:
-        answer = await api.role_change(address, body)
+        timeout_ms = round(timeout_seconds * 1000) if timeout_seconds is not None else None
+        answer = await api.role_change(address, body, timeout_ms=timeout_ms)
     except RequestError as error:
         raise refused(address, error) from error
     try:

@@ -4,12 +4,13 @@ from functools import partial
 
 from attrs import field, frozen
 
+from cluster.broker.role_json import read_history
 from cluster.client.api import ClientApi
 from cluster.client.parallel import in_parallel
 from cluster.remoting.errors import RemotingError
 from cluster.role_admin import RoleError, RoleGroup, choose_group
+from ha.peer import PeerHistory
 from store.epoch_file import EpochEntry
-from store.plain import from_plain
 
 
 @frozen(kw_only=True)
@@ -39,12 +40,12 @@ async def history(api: ClientApi, group: str | None) -> History:
     """Ask every member. Raises RoleError when none of them tells."""
     found = await choose_group(api, group)
     ours = [each.member for each in found.members if each.is_twinlog]
-    told = await in_parallel(partial(_told, api, member.address) for member in ours)
+    told = await in_parallel(partial(log_history, api, member.address) for member in ours)
     # The longest log of the newest epoch: whoever lags may not have heard of the last master yet.
     known = [
-        (epochs[-1].epoch, member.written_offset or 0, member.name, epochs)
-        for member, epochs in zip(ours, told, strict=True)
-        if epochs
+        (log.entries[-1].epoch, log.max_offset, member.name, log.entries)
+        for member, log in zip(ours, told, strict=True)
+        if log is not None
     ]
     if not known:
         raise RoleError(f"No member of {found.name} tells its history.", "See who is there with: twinlog list")
@@ -52,13 +53,12 @@ async def history(api: ClientApi, group: str | None) -> History:
     return History(group=found.name, told_by=name, reigns=tuple(_reign(found, entry) for entry in epochs))
 
 
-async def _told(api: ClientApi, address: str) -> tuple[EpochEntry, ...]:
-    """Nothing when it does not answer, or not in a form that we know."""
+async def log_history(api: ClientApi, address: str) -> PeerHistory | None:
+    """What a member says of its log; None when it does not answer, or not in a form that we know."""
     try:
-        answer = await api.epochs(address)
-        return tuple(from_plain(EpochEntry, each) for each in answer["twinlog"]["epochs"])
-    except (RemotingError, ValueError, KeyError, TypeError):
-        return ()
+        return read_history(await api.epochs(address))
+    except (RemotingError, ValueError):
+        return None
 
 
 def _reign(group: RoleGroup, entry: EpochEntry) -> Reign:

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from cluster.broker.role_messages import ChangeResult
     from cluster.role_admin import Prepared
-    from cluster.role_repair import RepairResult
+    from cluster.role_repair import RepairPlan, RepairResult
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -107,6 +107,22 @@ def show_result(result: "ChangeResult", prepared: "Prepared", fmt: str) -> None:
     if result.kept:
         holders = prepared.group.named(result.kept)
         click.echo(f"{holders} will keep what was given up in twinlog/divergent once they follow")
+
+
+def show_repair_plan(plan: "RepairPlan", fmt: str) -> None:
+    """What a rewind or reinit would put aside."""
+    from cluster.cli.render import Column, count, json_answer, table
+
+    if fmt == "json":
+        json_answer(plan)
+    elif fmt == "tsv":
+        names = ("verb", "member", "first_offset", "end_offset", "why")
+        table([Column(name, attrgetter(name)) for name in names], [plan], fmt)
+    elif plan.first_offset is None:
+        click.echo(f"nothing of {plan.member}'s log would be put aside: {plan.why}")
+    else:
+        where = f"bytes {count(plan.first_offset)} to {count(plan.end_offset)} of {plan.member}"
+        click.echo(f"{where} would be put aside, in twinlog/divergent of its store: {plan.why}")
 
 
 def show_repaired(result: "RepairResult", fmt: str) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _RESULT, _PLAN = "cluster.broker.role_messages:ChangeResult", "cluster.broker.role_messages:ChangeState"
-_REPAIRED = "cluster.role_repair:RepairResult"
+_REPAIRED, _REPAIR_PLAN = "cluster.role_repair:RepairResult", "cluster.role_repair:RepairPlan"
 
 group_option = click.option("--group", metavar="NAME", help="The broker group, where there are several.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
@@ -234,7 +234,7 @@ def show_plan(group: "RoleGroup", state: "ChangeState", fmt: str) -> None:
 @dry_run_option
 @yes_option
 @timeout_option(60.0)
-@document_option(_REPAIRED, instead={"--dry-run": _PLAN})
+@document_option(_REPAIRED, instead={"--dry-run": _REPAIR_PLAN})
 def rewind(
     member: str, namesrv: str, accept: int | None, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
 ) -> None:
@@ -258,7 +258,7 @@ def rewind(
 @dry_run_option
 @yes_option
 @timeout_option(600.0)
-@document_option(_REPAIRED, instead={"--dry-run": _PLAN})
+@document_option(_REPAIRED, instead={"--dry-run": _REPAIR_PLAN})
 def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str) -> None:
     """Put the log of MEMBER, a slave, aside and let it take its master's from the beginning.
 
@@ -271,19 +271,17 @@ def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds:
 
 def _repair(namesrv: str, prepared: Any, what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str) -> None:
     from cluster.cli.progress import progress
-    from cluster.cli.role_values import show_repaired
+    from cluster.cli.role_values import show_repair_plan, show_repaired
 
     if dry_run:
-        show_plan(prepared.group, prepared.state, fmt)
+        show_repair_plan(prepared.plan, fmt)
         return
     name = prepared.facts.member.name
     _confirm(prepared.group.name, f"{name} will {what}", yes)
     with progress(f"{name} takes its master's log") as report:
         result = run_admin(
             namesrv,
-            lambda admin: admin.repair(
-                prepared, timeout_seconds=timeout_seconds, tell=StepTeller(prepared.group), progress=report
-            ),
+            lambda admin: admin.repair(prepared, timeout_seconds=timeout_seconds, progress=report),
         )
     show_repaired(result, fmt)
 

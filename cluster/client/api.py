@@ -289,15 +289,17 @@ class ClientApi:
             lambda: StoredRecord(int(fields["start"]), int(fields["end"]), fields.get("problem"), bytes(answer.body))
         )
 
-    async def role_change(self, address: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def role_change(
+        self, address: str, body: Mapping[str, Any], *, timeout_ms: int | None = None
+    ) -> dict[str, Any]:
         """Request 20006, of twinlog only: a role change, or what belongs to it; `op` says which."""
-        answer = await self._call(address, RequestCode.TWINLOG_ROLE_CHANGE, None, orjson.dumps(body))
+        answer = await self._call(address, RequestCode.TWINLOG_ROLE_CHANGE, None, orjson.dumps(body), timeout_ms=timeout_ms)
         return _understood(lambda: dict(orjson.loads(answer.body)))
 
-    async def epochs(self, address: str) -> dict[str, Any]:
-        """Request 1007: the epochs of a member's log, RocketMQ 5's fields and, as `twinlog`, ours."""
+    async def epochs(self, address: str) -> bytes:
+        """Request 1007: the epochs of a member's log, as JSON."""
         answer = await self._call(address, RequestCode.GET_BROKER_EPOCH, None)
-        return _understood(lambda: dict(orjson.loads(answer.body)))
+        return bytes(answer.body)
 
     async def view_message(self, address: str, offset: int) -> bytes | None:
         """Request 33: the record that begins at an offset of the log, as it is stored; None when none does.

@@ -9,6 +9,7 @@ import trio
 from attrs import define, evolve, field
 
 from cluster.admin import NoMemberError
+from cluster.broker.role_json import history_body
 from cluster.broker.role_messages import ChangeResult, ChangeState, StepState
 from cluster.client.api import ClientApi
 from cluster.remoting.codes import RequestCode, ResponseCode
@@ -28,8 +29,10 @@ from cluster.role_admin import (
 )
 from cluster.role_history import history
 from cluster.role_repair import prepare_reinit, prepare_rewind, repair
+from ha.peer import PeerHistory
 from ha.votes import Judgement, LostRange
-from store.epoch_file import FIRST, EpochEntry
+from store.config import BrokerRole
+from store.epoch_file import FIRST, EpochEntry, EpochId
 from store.plain import to_plain
 
 NAMESRV = "10.0.0.9:9876"
@@ -61,7 +64,21 @@ class FakeMembers:
         if command.code == RequestCode.TWINLOG_MEMBER_STATUS:
             return self._reply(command, status)
         if command.code == RequestCode.GET_BROKER_EPOCH and address in self.epochs:
-            return self._reply(command, {"twinlog": {"epochs": to_plain(self.epochs[address])}})
+            history = PeerHistory(
+                id=self.epochs[address][-1].id,
+                address=address,
+                ha_address="",
+                role=BrokerRole.SLAVE,
+                entries=self.epochs[address],
+                promised=EpochId(0, ""),
+                group=None,
+                whole=True,
+                boot_ms=1,
+                min_offset=0,
+                max_offset=status["maxOffset"],
+            )
+            body = history_body(history, cluster="C", name="broker-a", broker_id=0, more={})
+            return RemotingCommand.response_to(command, ResponseCode.SUCCESS, body=body)
         if command.code != RequestCode.TWINLOG_ROLE_CHANGE:
             return RemotingCommand.response_to(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="no")
         body = orjson.loads(command.body)
@@ -268,33 +285,73 @@ async def test_a_pause_is_the_masters(members, autojump_clock):
 # Repair
 
 
+LOST_HERE = EpochEntry(epoch=3, winner=A, start_offset=100)
+WON_THERE = EpochEntry(epoch=4, winner=A, start_offset=700, kind="failover")
+
+
 def follows(**more) -> dict[str, Any]:
     return status_of(1, **{"whole": True, "master": {"address": A}, **more})
 
 
-async def test_a_rewind_tells_what_it_kept(members, autojump_clock):
-    """Only what came to it now; what was there before is another story."""
+async def test_a_rewind_tells_what_it_cuts_and_what_it_kept(members, autojump_clock):
+    """By both histories; of what is kept only what came to it now."""
     old = {"path": "/d/100-50", "first": 100, "size": 50, "why": "old"}
     new = {"path": "/d/700-200", "first": 700, "size": 200, "why": "given up in epoch 4"}
     members.statuses[B] = follows(divergent=[old])
-    members.answers[B, "rewind"] = [READY]
+    members.epochs = {A: (FIRST, LOST_HERE, WON_THERE), B: (FIRST, LOST_HERE)}
     prepared = await prepare_rewind(api(members), "broker-a-1", None)
-    assert members.asked[-1][1] == {"op": "rewind", "acceptDataLoss": None, "dryRun": True}
+    assert (prepared.plan.first_offset, prepared.plan.end_offset) == (700, 900)
+    assert prepared.plan.why == "given up in epoch 4, when broker-a-0 became master"
+    assert members.asked == [(B, {"op": "rewind", "acceptDataLoss": None, "dryRun": True})]
     members.statuses[B] = follows(divergent=[old, new])
-    result = await repair(api(members), prepared, timeout_seconds=5, tell=lambda _: None)
+    result = await repair(api(members), prepared, timeout_seconds=5)
     assert [(kept.path, kept.size) for kept in result.kept] == [("/d/700-200", 200)]
-    assert members.asked[1][1] == {"op": "rewind", "acceptDataLoss": None, "dryRun": False}
+    assert members.asked[1:] == [(B, {"op": "rewind", "acceptDataLoss": None, "dryRun": False})]
 
 
 async def test_what_is_not_proven_is_not_cut(members, autojump_clock):
-    members.answers[B, "rewind"] = [refused("given up by history", lost=LostRange(700, 900, (B,)))]
-    with pytest.raises(RoleRefusedError, match="bytes 700 to 900 on broker-a-1"):
-        await prepare_rewind(api(members), B, 100)
-    assert members.asked[0][1]["acceptDataLoss"] == 100
+    """The member says how much somebody would have to accept."""
+    members.statuses[A] = status_of(0, maxOffset=800)
+    members.epochs = {A: (FIRST, LOST_HERE), B: (FIRST, LOST_HERE)}
+    members.answers[B, "rewind"] = [
+        (ResponseCode.SYSTEM_ERROR, "bytes 800 to 900 ...\nrun it with --accept-data-loss 100")
+    ]
+    with pytest.raises(RoleRefusedError) as raised:
+        await prepare_rewind(api(members), B, 50)
+    assert raised.value.lines == ("bytes 800 to 900 ...", "run it with --accept-data-loss 100")
+    assert members.asked[0][1]["acceptDataLoss"] == 50
+
+
+async def test_a_finding_says_where_to_cut_when_histories_do_not(members, autojump_clock):
+    finding = {"kind": "diverged", "offset": 500, "text": "other bytes from 500 on"}
+    members.statuses[B] = follows(master={"address": A, "finding": finding})
+    members.epochs = {A: (FIRST,), B: (FIRST,)}
+    plan = (await prepare_rewind(api(members), B, 400)).plan
+    assert (plan.first_offset, plan.why) == (500, "other bytes from 500 on")
+
+
+async def test_a_log_that_fits_is_waited_for_and_not_cut(members, autojump_clock):
+    """It may have been cut by itself meanwhile, or by the same command before."""
+    members.statuses[B] = follows()
+    members.epochs = {A: (FIRST, LOST_HERE), B: (FIRST, LOST_HERE)}
+    prepared = await prepare_rewind(api(members), B, None)
+    assert prepared.plan.first_offset is None
+    assert (await repair(api(members), prepared, timeout_seconds=5)).kept == ()
+    assert members.asked == []
+
+
+async def test_nobody_to_rewind_to(members, autojump_clock):
+    members.epochs = {B: (FIRST,)}
+    with pytest.raises(RoleError, match="broker-a-0 does not tell"):
+        await prepare_rewind(api(members), B, None)
+    members.statuses[A] = None
+    members.groups = {X: "broker-a", B: "broker-a"}
+    members.statuses[X] = status_of(0, roleState="fenced")
+    with pytest.raises(RoleRefusedError, match="no master"):
+        await prepare_rewind(api(members), B, None)
 
 
 async def test_a_reinit_shows_how_far_it_is(members, autojump_clock):
-    members.answers[B, "reinit"] = members.answers[B, "state"] = [READY]
     prepared = await prepare_reinit(api(members), B)
     members.statuses[A] = status_of(0, maxOffset=10 << 20)
     members.statuses[B] = follows(maxOffset=0, whole=False)
@@ -305,32 +362,34 @@ async def test_a_reinit_shows_how_far_it_is(members, autojump_clock):
         at = done + (4 << 20)
         members.statuses[B] = follows(maxOffset=at, whole=at >= 10 << 20)
 
-    result = await repair(api(members), prepared, timeout_seconds=5, tell=lambda _: None, progress=grow)
+    result = await repair(api(members), prepared, timeout_seconds=5, progress=grow)
     assert [done >> 20 for done, _ in shown] == [0, 4, 8, 10]
     assert result.written_offset >= 10 << 20
+    assert [body["dryRun"] for _, body in members.asked] == [True, False]
+
+
+async def test_a_reinit_again_only_watches(members, autojump_clock):
+    """While the log is being filled: to begin once more would help nobody."""
+    members.statuses[B] = follows(whole=False)
+    prepared = await prepare_reinit(api(members), B)
+    members.statuses[B] = follows()
+    await repair(api(members), prepared, timeout_seconds=5)
+    assert members.asked == []
 
 
 async def test_a_repair_that_takes_longer_goes_on(members, autojump_clock):
-    members.answers[B, "reinit"] = [READY]
+    prepared = await prepare_reinit(api(members), B)
     members.statuses[B] = follows(whole=False, roleState="waiting", roleWhy="broker-a-2 has not told its history")
-    prepared = await prepare_reinit(api(members), B)
     with pytest.raises(RoleTimeoutError, match="has not told its history"):
-        await repair(api(members), prepared, timeout_seconds=3, tell=lambda _: None)
-
-
-async def test_a_repair_that_fails(members, autojump_clock):
-    prepared = await prepare_reinit(api(members), B)
-    members.answers[B, "state"] = [ChangeState(running=False, error="no room on the disk")]
-    members.statuses[B] = follows(whole=False)
-    with pytest.raises(RoleError, match="no room on the disk"):
-        await repair(api(members), prepared, timeout_seconds=3, tell=lambda _: None)
+        await repair(api(members), prepared, timeout_seconds=3)
 
 
 async def test_a_member_that_goes_away_while_it_is_repaired(members, autojump_clock):
     prepared = await prepare_reinit(api(members), B)
-    members.answers[B, "state"] = [OFF]
+    members.statuses[B] = follows()
+    members.statuses[A] = None
     with pytest.raises(RoleError, match="does not answer any more"):
-        await repair(api(members), prepared, timeout_seconds=60, tell=lambda _: None)
+        await repair(api(members), prepared, timeout_seconds=60)
 
 
 # History
