@@ -5,6 +5,7 @@ off and do not know it. Asserted at each step: I1, one writer; I3, who acknowled
 is elected without loss has every acknowledged byte, and no cut takes one.
 """
 
+import random
 from collections.abc import Iterator
 
 from attrs import evolve, field, frozen
@@ -304,3 +305,32 @@ _STEPS = {
     "kill": _kill,
     "power": _power,
 }
+_WEIGHTS = {"write": 3, "ask": 1, "take": 4, "promise": 6, "follow": 5, "send": 6, "again": 1, "kill": 1, "power": 1}
+
+
+def explore(size: int, acks_needed: int, limits: Limits) -> int:
+    """Everything that can happen, in every order; how many worlds there are."""
+    start = world(size, acks_needed)
+    seen, waiting = {start.key()}, [start]
+    while waiting:
+        now = waiting.pop()
+        for op in steps(now, limits):
+            after = step(now, op)
+            if after is not None and after.key() not in seen:
+                seen.add(after.key())
+                waiting.append(after)
+    return len(seen)
+
+
+def walk(seed: int, size: int, acks_needed: int, limits: Limits) -> World:
+    """One of the things that can happen, a hundred steps long."""
+    chance, now = random.Random(seed), world(size, acks_needed)
+    for _ in range(100):
+        choices: dict[str, list[Op]] = {}
+        for op in steps(now, limits):
+            choices.setdefault(op[0], []).append(op)
+        if not choices:
+            break
+        (name,) = chance.choices(list(choices), [_WEIGHTS[name] for name in choices])
+        now = step(now, chance.choice(choices[name])) or now
+    return now
