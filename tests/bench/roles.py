@@ -33,7 +33,7 @@ class RolesBench:
     """One run. Everything lies below a temporary directory; rows come out as they are measured."""
 
     parts: tuple[str, ...]
-    rounds: int  # Switchovers at each rate, and failovers.
+    rounds: int  # Switchovers at each rate, and twice the failovers.
     rates: tuple[int, ...]  # Messages a second.
     log_bytes: int  # That are cut, and taken anew.
     say: Callable[[str], None]
@@ -102,7 +102,7 @@ class _Run:
     def _failovers(self) -> Iterator[Row]:
         """The master dies; of three members two are left. It comes back before the next round."""
         with self._group(3) as members:
-            for number in range(self.bench.rounds):
+            for number in range((self.bench.rounds + 1) // 2):
                 master, candidate = members[number % 3], members[(number + 1) % 3]
                 yield {"measure": "failover", "round": number, **trio.run(_failover, master, candidate)}
                 master.start()
