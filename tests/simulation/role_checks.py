@@ -54,6 +54,13 @@ def _named(epoch_id: EpochId) -> str:
 # At each append
 
 
+def takes_over(member: "RoleMember") -> None:
+    """A member is about to let producers in. Raises Violation."""
+    line = member.group.book.lines.of(own_epoch(member, "takes over"))
+    if line is not None and member.log.end < len(line.data):
+        goes_on(member, line, member.log.end)
+
+
 def wrote(member: "RoleMember", offset: int, data: bytes) -> None:
     """A master put messages. Raises Violation."""
     world = member.group

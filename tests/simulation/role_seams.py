@@ -104,14 +104,13 @@ class _Call:
 
     async def run(self) -> None:
         machine_of_task.set(self.member)
+        self.error = HAPeerError(f"{self.member.broker_address}: the connection was lost")
         try:
             self.answer = await self.handle(self.member)
-        except trio.Cancelled:
-            self.error = HAPeerError(f"{self.member.broker_address}: the connection was lost")
-            raise
+            self.error = None
         except Exception as error:
             self.error = error
-        finally:
+        finally:  # Whoever died, or was stopped, answers nothing.
             self.done.set()
 
 

@@ -80,8 +80,7 @@ class RoleWorld(World):
     def took_over(self, member: RoleMember) -> None:
         """It is about to serve as a master."""
         self.saw_entry(member)
-        if member.durable_role() is not None:
-            self.guard(lambda: role_checks.own_epoch(member, "takes over"))
+        self.guard(lambda: role_checks.takes_over(member))
 
     def saw_entry(self, member: RoleMember) -> None:
         """Its history may end in an epoch of its own that is new: a line begins."""

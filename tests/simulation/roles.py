@@ -130,7 +130,9 @@ class RoleMember(Member):
             self.world.network.listen(self.address, nursery, self._serve_connection)
             self.up, self.changed_at = True, trio.current_time()
             self.world.trace(f"{self.name} is up: {store.min_offset}..{store.max_offset}")
-            self.writable = self.is_master and state is None
+            if self.is_master:
+                self.group.took_over(self)
+                self.writable = True
             nursery.start_soon(self._keep_registered)
             nursery.start_soon(self._watch_members)
             nursery.start_soon(self._watch_record)
