@@ -23,7 +23,7 @@ ANY_LOSS = 1 << 40  # Bytes.
 
 async def act(world: "RoleWorld", event: Event) -> None:
     """Let it happen now."""
-    values, member = event.values, world.members.get(event.target)
+    values, member = event.values, _meant(world, event.target)
     match event.kind:
         case "switchover" | "failover" | "forced failover":
             await start(world, member, event.kind)
@@ -39,6 +39,13 @@ async def act(world: "RoleWorld", event: Event) -> None:
             await _ask(world, member, "rewind", RewindAsk())
         case "pause":
             await _ask(world, world.master, "pause", PauseAsk(for_ms=int(values["lasts"] * 1000), reason="an operator"))
+
+
+def _meant(world: "RoleWorld", target: str) -> Any:
+    """The member with this name, or the first or second that is not master now."""
+    word, _, number = target.partition(" ")
+    others = [member for member in world.role_members if member is not world.master]
+    return others[int(number) - 1] if word == "slave" else world.members.get(target)
 
 
 async def start(world: "RoleWorld", member: Any, kind: str) -> None:

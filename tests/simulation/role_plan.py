@@ -35,8 +35,8 @@ def with_roles(plan: Plan) -> Plan:
         return plan
     config = evolve(plan.config, roles=True)
     old = [event for event in plan.events if event.kind not in _WITHOUT and not _wipes_first(event)]
-    kinds = rng.sample(sorted(_KINDS), rng.randint(2, 6))
-    times = [rng.uniform(4.0, config.seconds) for _ in range(rng.randint(3, 9))]
+    kinds = ["switchover", "failover", *rng.sample(sorted(_KINDS), rng.randint(2, 5))]
+    times = [rng.uniform(4.0, config.seconds) for _ in range(rng.randint(4, 14))]
     new = [_event(rng, round(at, 3), rng.choices(kinds, [_KINDS[kind] for kind in kinds])[0], config) for at in times]
     events = sorted([*old[: rng.randint(0, 10)], *new], key=lambda event: event.at)
     return evolve(plan, config=config, events=tuple(events))
@@ -48,7 +48,8 @@ def _wipes_first(event: Event) -> bool:
 
 
 def _event(rng: random.Random, at: float, kind: str, config: Config) -> Event:
-    who = rng.choice(MEMBERS)
+    # Mostly one of those who are not master then, whoever that is.
+    who = rng.choice(MEMBERS) if rng.random() < 0.2 else rng.choice(("slave 1", "slave 2"))
     lasts = round(rng.choice((rng.uniform(0.2, 4), rng.uniform(4, 20))), 3)
     soon = round(rng.choice((rng.uniform(0, 0.1), rng.uniform(0, 3))), 4)
     match kind:
