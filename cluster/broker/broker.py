@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 FAST_PORT_DISTANCE = 2  # Below the main port.
 CLIENT_SCAN_SECONDS, SAMPLE_SECONDS = 10.0, 1.0
 FIRST_OFFSET_FLUSH_SECONDS = 10.0
+RECORD_LOOK_SECONDS = 0.1
 UNREGISTER_SECONDS_MAX, STOP_SECONDS_MAX = 1.0, 20.0
 
 
@@ -47,6 +48,8 @@ class Broker(BrokerParts):
         self.load_tables()
         await trio.to_thread.run_sync(self.store.load)
         try:
+            self.roles.load()
+            self.slave_sync.master_offsets.epoch = self.roles.epochs()[-1].epoch
             async with self._background(), trio.open_nursery() as nursery:
                 await self._start(nursery)
                 task_status.started()
@@ -54,6 +57,9 @@ class Broker(BrokerParts):
         finally:
             with trio.CancelScope(shield=True):
                 await self.store.close()
+            if not (self.store_config.root.expanduser() / "abort").exists():
+                with contextlib.suppress(OSError):  # The next start takes it for a crash.
+                    self.roles.note_clean_stop()
 
     def load_tables(self) -> None:
         """Read what was saved. Raises StoreDirectoryError: starting with empty tables would lose consumers' offsets."""
@@ -115,11 +121,13 @@ class Broker(BrokerParts):
             )
         self.send = SendProcessor(self)
         await nursery.start(self.role_services.tasks.run)
-        await self.role_services.begin(None)
+        await self.role_services.begin(self.roles.role_state())
         await self._serve(nursery, main, fast)
         nursery.start_soon(self.held_pulls.run)
         nursery.start_soon(self.gate.run)
         nursery.start_soon(self.registration.run)
+        nursery.start_soon(self.roles.run)
+        nursery.start_soon(self._watch_record)
         if self.visibility is not None:
             nursery.start_soon(self.visibility.run)
         if self.ha_config.repair_enable:
@@ -182,6 +190,15 @@ class Broker(BrokerParts):
                 if not self.consumers.has(connection) and not self.producers.has(connection):
                     connection.close()
             self.locks.expire()
+
+    async def _watch_record(self) -> None:
+        """Who is new in the group's record counts once it holds."""
+        before = self.roles.counted_members()
+        while True:
+            await trio.sleep(RECORD_LOOK_SECONDS)
+            if (now := self.roles.counted_members()) != before:
+                before = now
+                self.ha.members_changed(self.counted_slaves())
 
     async def _sample(self) -> None:
         while True:

@@ -45,6 +45,7 @@ class RemotingPeer:
 
     address: str
     client: RemotingClient
+    heard: Callable[[PeerHistory], None] = lambda _told: None  # Each history that it tells.
     _api: ClientApi = field(init=False)
     _rocketmq: _RocketMQ | None = field(default=None, init=False)
 
@@ -81,7 +82,10 @@ class RemotingPeer:
         if me is not None:
             header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name)
         found = await self._ask(self._history_body(header))
-        return self._read(lambda: read_history(found)) if found is not None else None
+        told = self._read(lambda: read_history(found)) if found is not None else None
+        if told is not None:
+            self.heard(told)
+        return told
 
     async def _history_body(self, header: GetBrokerEpoch) -> bytes | None:
         command = RemotingCommand(header.code, ext=encode_header_fields(header))
@@ -168,6 +172,7 @@ class Peers:
 
     client: RemotingClient
     master: Callable[[], Master]
+    heard: Callable[[PeerHistory], None] = lambda _told: None
     _last: RemotingPeer | None = field(default=None, init=False)  # Kept for what it knows of a RocketMQ broker.
 
     def peer_of(self, ha_address: str) -> RemotingPeer | None:
@@ -176,7 +181,7 @@ class Peers:
         if address is None:
             return None
         if self._last is None or self._last.address != address:
-            self._last = RemotingPeer(address, self.client)
+            self._last = RemotingPeer(address, self.client, self.heard)
         return self._last
 
     def _remoting_address(self, ha_address: str) -> str | None:

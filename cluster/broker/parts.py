@@ -5,8 +5,8 @@ Whoever starts and stops all this is cluster/broker/broker.py. Source: BrokerCon
 
 import socket
 import time
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 import psutil
@@ -26,6 +26,8 @@ from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING
 from cluster.broker.offset_moved import OffsetMovedEvents
 from cluster.broker.rates import DailyTotals, PullCounters, Rates
 from cluster.broker.registration import Master, RegistrationService
+from cluster.broker.role_calls import RemotingCalls
+from cluster.broker.role_change import RoleService
 from cluster.broker.role_services import RoleServices
 from cluster.broker.slave_kinds import SlaveKinds
 from cluster.broker.slave_peer import SlavePeers
@@ -49,10 +51,7 @@ from store.config import BrokerRole, StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.message import decode_message
 from store.message_store import MessageStore
-from store.role_file import load_role
-
-if TYPE_CHECKING:
-    from cluster.broker.role_change import RoleService
+from store.role_file import GroupMember, load_role
 
 log = structlog.get_logger(__name__)
 
@@ -67,6 +66,16 @@ def own_ip() -> str:
             if address.family == socket.AF_INET and not address.address.startswith("127.") and states[name].isup:
                 return str(address.address)
     return "127.0.0.1"
+
+
+def ip_of(address: str) -> str:
+    """The IP of IP:PORT."""
+    return address.rpartition(":")[0].strip("[]")
+
+
+def machine_boot_id() -> str:
+    """Another one after each start of the machine: what was only in memory is gone then."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def wall_clock_ms() -> int:
@@ -118,7 +127,7 @@ class BrokerParts:
     topics_writer: TableWriter = field(init=False)
     groups_writer: TableWriter = field(init=False)
     offsets_writer: TableWriter = field(init=False)
-    roles: "RoleService | None" = field(default=None, init=False)  # None: the role never changes.
+    roles: RoleService = field(init=False)
     role_services: RoleServices = field(init=False)
     _watched: set[Connection] = field(factory=set, init=False)
 
@@ -130,14 +139,14 @@ class BrokerParts:
             self.ha_config = attrs.evolve(self.ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
         self.set_addresses(config.listen_port, self.ha_config.listen_port)
         self.store = MessageStore(self.store_config)
-        self.watchdog = Watchdog(lambda: self.store.flusher.busy_since, on_stall=lambda why: self.ha.lease.give_up(why))
+        self.watchdog = Watchdog(lambda: self.store.flusher.busy_since, on_stall=self._stalled)
         self._make_tables(config)
         self.held_pulls = PullRequestHoldService(
             now=trio.current_time,
             max_offset=self.shown_end,
             scan_seconds=SCAN_SECONDS if config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING,
         )
-        self.gate = Gate(lambda: self.roles.role_state() if self.roles is not None else None)
+        self.gate = Gate(lambda: self.roles.role_state())
         self._show(config.visibility)
         self._make_services(config)
         self.store.on_truncate.append(lambda _: self.offsets.lower(self.queue_end))
@@ -180,9 +189,7 @@ class BrokerParts:
         """On a slave: as its master said last; without a record nobody says it."""
         if not self.is_slave:
             return self.confirmed_offset()
-        if self.roles is None or self.roles.role_state() is None:
-            return self.store.max_offset
-        return self.roles.confirmed_offset
+        return self.roles.confirmed_offset if self.roles.role_state() is not None else self.store.max_offset
 
     def _peers_for_repair(self) -> list[RemotingPeer]:
         """Who may have what this log lost."""
@@ -231,14 +238,20 @@ class BrokerParts:
 
     def _make_services(self, config: BrokerConfig) -> None:
         directory = self.store_config.root.expanduser() / "config"
-        self.peers = Peers(self.remoting, lambda: self.master)
+        self.peers = Peers(self.remoting, lambda: self.master, lambda told: self.roles.heard(told))
         self.ha = HAService(
             self.store,
             self.ha_config,
-            lambda: self.registration.members,
+            self.counted_slaves,
             lambda: self.registration.ask_members(),
             peer_of=self.peers.peer_of,
             find_slave=SlavePeers(self.remoting, lambda: self.registration.slave_addresses).find,
+            history=lambda: self.roles.epochs(),
+            own_group=lambda: self.roles.group,
+            promised=lambda: self.roles.promised(),
+            adopt=lambda master: self.roles.adopt(master),
+            me=self.me,
+            doubt=lambda why: self.roles.doubt(why),
         )
         self.repair = RepairService(self.store, self._peers_for_repair)
         self.schedule = ScheduleMessageService(
@@ -278,15 +291,47 @@ class BrokerParts:
             self.store.on_arrival.append(self.slave_sync.on_arrival)
         self.slave_kinds = SlaveKinds(self.remoting, lambda: self.registration.slave_addresses)
         self.role_services = RoleServices(self)
+        self.roles = RoleService(
+            side=self.side_directory,
+            me=self.me,
+            store=self.store,
+            ha=self.ha,
+            calls=RemotingCalls(self.remoting),
+            hooks=self.role_services,
+            config=self.ha_config,
+            now_ms=self.now_ms,
+            boot_id=machine_boot_id,
+            boot_ms=self.started_ms,
+            pause_ms=lambda: self.gate.last_pause_ms,
+            told_confirmed=lambda: self.visibility.shown if self.visibility is not None else 0,
+            has_name_servers=bool(config.name_servers),
+        )
         self.make_registration()
+
+    def me(self) -> GroupMember:
+        """This member, as it is known in its group."""
+        return GroupMember(
+            address=self.address,
+            ha_address=self.ha_address,
+            broker_id=self.config.broker_id,
+            name=self.store_config.root.expanduser().name,
+        )
+
+    def counted_slaves(self) -> list[str]:
+        """The IPs of the registered slaves whose acknowledgements count: a group's record has them, and holds."""
+        counted, group = self.roles.counted_members(), self.roles.group
+        if counted is None or group is None or self.is_slave:
+            return self.registration.members
+        ips = Counter(ip_of(each.ha_address) for each in group.members if each.address in counted - {self.address})
+        return sorted((Counter(self.registration.members) & ips).elements())
 
     def _stalled(self, why: str) -> None:
         """On the watchdog's thread. A master that nobody can replace needs no lease."""
-        if self.roles is not None and self.roles.group is not None:
+        if self.roles.group is not None:
             self.ha.lease.give_up(why)
 
     def _epoch_followed(self) -> int | None:
-        state = self.roles.role_state() if self.roles is not None else None
+        state = self.roles.role_state()
         return state.promised.epoch if state is not None else None
 
     def make_registration(self) -> None:
@@ -298,8 +343,9 @@ class BrokerParts:
             ha_address=self.ha_address,
             is_slave=self.is_slave,
             master_changed=self._master_changed,
-            members_changed=self.ha.members_changed,
+            members_changed=lambda _ips: self.ha.members_changed(self.counted_slaves()),
             has_strangers=lambda: self.ha.reception.has_strangers,
+            found_members=self.roles.registered,
         )
 
     # What handlers ask

@@ -46,7 +46,6 @@ class RoleServices:
     tasks: RoleTasks = field(init=False)
     master: Master | None = field(default=None, init=False)  # Who is followed by the role; None: name servers say it.
     phase: Phase = field(default="slave", init=False)
-    _was_master: bool = field(default=False, init=False)  # So clients still send here.
     _handed_over: Mapping[int, int] = field(factory=dict, init=False)  # How far the master before delivered, by level.
 
     def __attrs_post_init__(self) -> None:
@@ -68,7 +67,7 @@ class RoleServices:
         elif broker.is_slave:
             await self.tasks.begin("slave")
         else:
-            self.phase, self._was_master = "master", True
+            self.phase = "master"
             broker.schedule.correct()
             await self.tasks.begin("master")
 
@@ -76,22 +75,27 @@ class RoleServices:
 
     async def hold(self, deadline: float) -> Held:
         """Hold back what writes, end the master's own tasks, wait until no producer waits for slaves."""
-        broker, store = self.broker, self.broker.store
-        broker.gate.close_for(deadline)
+        self.broker.gate.last_pause_ms = None
+        self.broker.gate.close_for(deadline)
         self.phase = "holding"
         with trio.move_on_at(deadline):
             await self.tasks.end()
-            while not self._is_settled():
+            while True:
+                if self._is_settled():
+                    return self._held()
                 await trio.sleep(LOOK_SECONDS)
-            return Held(
-                end_offset=store.max_offset,
-                min_offset=store.min_offset,
-                offsets=broker.offsets.plain(),
-                delay_offsets=dict(broker.schedule.positions),
-                topics=broker.topics.plain(),
-                groups=broker.groups.plain(),
-            )
         raise TimeoutError("slaves did not confirm in time what producers wait for")
+
+    def _held(self) -> Held:
+        broker, store = self.broker, self.broker.store
+        return Held(
+            end_offset=store.max_offset,
+            min_offset=store.min_offset,
+            offsets=broker.offsets.plain(),
+            delay_offsets=dict(broker.schedule.positions),
+            topics=broker.topics.plain(),
+            groups=broker.groups.plain(),
+        )
 
     def _is_settled(self) -> bool:
         """All that was put is in the log and its queues, as safe as producers are promised, and nobody waits."""
@@ -141,13 +145,13 @@ class RoleServices:
         """Take messages, run a master's tasks, register as id 0."""
         broker = self.broker
         role = state.group.master_role if state.group is not None else state.role
-        if self.tasks.role == "slave":
-            await self.tasks.end()
         await broker.ha.leave_master()
         await broker.store.become_master(role)
-        if not self._was_master:
+        if self.phase != "master":
+            await self.tasks.end()
             self._take_over()
-        self.phase, self.master, self._was_master = "master", None, True
+            self._watch_topics(wanted=False)
+        self.phase, self.master = "master", None
         await self.tasks.begin("master")
         broker.ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
         broker.gate.open()
@@ -172,25 +176,29 @@ class RoleServices:
             await self.tasks.end()
         broker.store.become_slave()
         self.phase = "slave"
+        self._watch_topics(wanted=True)
         await self.tasks.begin("slave")
         broker.ha.unfence(synchronous=False)
         self._follow(Master(master.address, master.ha_address) if master is not None else Master(None, None))
         self._register(state.broker_id, is_slave=True)
 
+    def _watch_topics(self, *, wanted: bool) -> None:
+        """Let messages of unknown topics be noticed by a slave, which does not make topics of its own."""
+        listeners, listener = self.broker.store.on_arrival, self.broker.slave_sync.on_arrival
+        if listener in listeners:
+            listeners.remove(listener)
+        if wanted:
+            listeners.append(listener)
+
     def _follow(self, master: Master) -> None:
-        gate = self.broker.gate
-        if master != self.master:
+        broker = self.broker
+        if master.address is not None and master != self.master:
             log.info("the master is another one", master=master.address, ha=master.ha_address)
         self.master = master
-        self.broker.slave_sync.set_master(master.address)
-        self.broker.ha.set_master(master.ha_address)
-        if master.address is None:
-            return
-        if self._was_master or gate.state == "forwarding":
-            gate.forward_to(master.address, FORWARD_SECONDS)
-        elif gate.state != "open":
-            gate.open()
-        self._was_master = False
+        broker.slave_sync.set_master(master.address)
+        broker.ha.set_master(master.ha_address)
+        if master.address is not None and broker.gate.state != "open":  # This was the master: clients still send here.
+            broker.gate.forward_to(master.address, FORWARD_SECONDS)
 
     def _register(self, broker_id: int, *, is_slave: bool) -> None:
         if is_slave and broker_id == MASTER_ID:

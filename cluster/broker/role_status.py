@@ -16,7 +16,7 @@ def plain(broker: "BrokerParts") -> dict[str, Any]:
     """Its part of the member status."""
     roles = broker.roles
     shown: dict[str, Any] = {"visibility": broker.config.visibility.value}
-    if roles is None or (roles.role_state() is None and roles.strangers_record is None):
+    if roles.role_state() is None and roles.strangers_record is None:
         return shown
     phase, why = roles.words()
     state, last = roles.role_state(), roles.epochs()[-1]
