@@ -57,16 +57,12 @@ def with_pause(record: GroupRecord, paused: Pause | None) -> GroupRecord:
     return record if record.paused == paused else _next(record, paused=paused)
 
 
-def with_ids_swapped(record: GroupRecord, winner: str, old_master: str, epoch: int) -> GroupRecord:
-    """As the winner of an epoch writes it: it is id 0, and the old master has the id that the winner had."""
+def with_ids_swapped(record: GroupRecord, winner: str, epoch: int) -> GroupRecord:
+    """As the winner of an epoch writes it: it is id 0, and who was has the id that the winner had."""
     free = id_as_slave(record, winner)
-    ids = {winner: 0} | {member.address: free for member in record.members if _gives_way(member, winner, old_master)}
+    ids = {member.address: free for member in record.members if member.broker_id == 0} | {winner: 0}
     members = tuple(evolve(member, broker_id=ids.get(member.address, member.broker_id)) for member in record.members)
     return _next(record, members=members, epoch=epoch)
-
-
-def _gives_way(member: GroupMember, winner: str, old_master: str) -> bool:
-    return member.address != winner and (member.broker_id == 0 or member.address == old_master != winner)
 
 
 def id_as_slave(record: GroupRecord | None, address: str) -> int:

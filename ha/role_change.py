@@ -131,10 +131,14 @@ def _is_done(name: StepName, now: Snapshot) -> bool:
 def next_epoch(
     state: RoleState, entries: tuple[EpochEntry, ...], answers: Mapping[str, PromiseAnswer], own: str
 ) -> int:
-    """The number to ask promises for: newer than all that were given; an own epoch that has begun is gone on with."""
+    """The number to ask promises for: newer than all that were given. An own epoch that has begun, and in which nothing was
+    written yet, is gone on with, unless the log has lost the place where it began.
+    """
     known = [state.promised.epoch, *(answer.promised.epoch for answer in answers.values())]
     known += [entries[-1].epoch, *(answer.entries[-1].epoch for answer in answers.values())]
     begun = entries[-1].id == state.promised and state.promised.winner == own and state.role is BrokerRole.SLAVE
+    if own in answers:
+        begun = begun and entries[-1].start_offset == answers[own].max_offset
     return state.promised.epoch if begun and max(known) == state.promised.epoch else max(known) + 1
 
 

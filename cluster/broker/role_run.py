@@ -368,7 +368,7 @@ class RoleRun:
                 await member.book.save_entries(with_entry(member.book.entries, self._entry()))
             group = group_of(state.group, self.answers)
             assert group is not None
-            record = with_ids_swapped(group, member.address, self.old_master, self.epoch)
+            record = with_ids_swapped(group, member.address, self.epoch)
             await member.book.save(
                 evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True)
             )
@@ -402,6 +402,7 @@ class RoleRun:
             await member.hooks.serve_as_master(state)
             member.become("serving")
             self._served = True
+        self.leases.begin_epoch()
         self.leases.ask_soon()
         if self._held_at is not None:
             self._pause_ms = (trio.current_time() - self._held_at) * 1000

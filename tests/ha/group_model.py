@@ -273,7 +273,7 @@ def _take(now: World, one: str, how: str) -> World | None:
 
 def _serve(now: World, one: str) -> World:
     node = now.nodes[one]
-    state = evolve(node.state, role=BrokerRole.SYNC_MASTER, broker_id=0)
+    state = evolve(node.state, role=BrokerRole.SYNC_MASTER, broker_id=0, whole=True)
     return _count(now.put(one, evolve(node, state=state, serving=True, master="")), one)
 
 

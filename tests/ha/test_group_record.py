@@ -1,0 +1,136 @@
+"""Who belongs to the group: a new version holds once nobody can be elected who has not heard of it."""
+
+from itertools import chain, combinations
+
+import pytest
+from attrs import evolve
+
+from ha.group_record import (
+    counted,
+    first_record,
+    id_as_slave,
+    is_committed,
+    is_newer,
+    needed,
+    newest,
+    remaining_pause,
+    with_ids_swapped,
+    with_member,
+    with_need,
+    with_pause,
+    without,
+)
+from store.config import BrokerRole
+from store.role_file import GroupMember, GroupRecord, Pause
+
+
+def member(address: str, broker_id: int, *, votes: bool = True) -> GroupMember:
+    return GroupMember(address=address, ha_address=address, broker_id=broker_id, name=address, votes=votes)
+
+
+def record(size: int, acks_needed: int, *, not_voting: str = "") -> GroupRecord:
+    members = tuple(member(name, number, votes=name not in not_voting) for number, name in enumerate("abcde"[:size]))
+    return GroupRecord(version=3, members=members, acks_needed=acks_needed, master_role=BrokerRole.SYNC_MASTER)
+
+
+def subsets(names, size=0):
+    names = sorted(names)
+    return map(frozenset, chain.from_iterable(combinations(names, n) for n in range(size, len(names) + 1)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("acks_needed", [1, 2, 3, 4])
+@pytest.mark.parametrize("not_voting", ["", "b", "bc"])
+def test_a_version_that_holds_is_known_in_every_election(size, acks_needed, not_voting):
+    """All sets of voters that may have it, against all sets of promises."""
+    before = record(size, acks_needed, not_voting=not_voting)
+    after = with_member(before, member("e", 9))
+    for has in subsets(before.voters):
+        held = is_committed(before, dict.fromkeys(has, after.version), after)
+        missed = [votes for votes in subsets(before.voters, needed(before)) if not votes & has]
+        assert held == (not missed)
+
+
+@pytest.mark.parametrize("acks_needed", [1, 2, 3])
+def test_an_election_by_either_version_finds_what_either_acknowledged(acks_needed):
+    """Growing by one: who is elected by the old version cannot have heard of the new one, and nobody new counted then."""
+    before = record(3, acks_needed)
+    after = with_member(before, member("d", 3))
+    for version, counts in (
+        (before, counted(None, before, committed=True)),
+        (after, counted(before, after, committed=True)),
+    ):
+        for acks in subsets(counts, min(acks_needed, len(counts))):
+            assert all(acks & votes for votes in subsets(version.voters, needed(version)))
+    assert counted(before, after, committed=False) == {"a", "b", "c"}
+
+
+def test_nobody_counts_who_is_going():
+    before = record(3, 2)
+    after = without(before, "c")
+    assert counted(before, after, committed=False) == counted(before, after, committed=True) == {"a", "b"}
+
+
+def test_the_first_record_holds_once_both_have_it():
+    first = first_record(member("a", 0), member("b", 1), 2, BrokerRole.SYNC_MASTER)
+    assert not is_committed(None, {"a": 1}, first)
+    assert not is_committed(None, {"a": 1, "b": 0}, first)
+    assert is_committed(None, {"a": 1, "b": 1}, first)
+    assert counted(None, first, committed=False) == frozenset()
+
+
+def test_each_change_is_a_version():
+    start = record(2, 2)
+    changed = with_pause(with_need(with_member(start, member("c", 2)), 1), Pause(until_ms=5, reason="moving"))
+    assert (changed.version, len(changed.members), changed.acks_needed) == (6, 3, 1)
+    assert with_pause(without(changed, "c"), None) == evolve(record(2, 1), version=8)
+
+
+def test_what_is_so_already_is_no_change():
+    start = record(2, 2)
+    assert with_member(start, start.members[1]) is start
+    assert with_need(start, 2) is start
+    assert with_pause(start, None) is start
+    assert with_member(start, evolve(start.members[1], ha_address="elsewhere")).version == 4
+
+
+@pytest.mark.parametrize(
+    ("winner", "ids"),
+    [("b", {"a": 1, "b": 0, "c": 2}), ("c", {"a": 2, "b": 1, "c": 0}), ("a", {"a": 0, "b": 1, "c": 2})],
+)
+def test_a_winner_and_the_old_master_change_ids(winner, ids):
+    swapped = with_ids_swapped(record(3, 2), winner, 7)
+    assert {member.address: member.broker_id for member in swapped.members} == ids
+    assert (swapped.version, swapped.epoch) == (4, 7)
+    assert is_newer(swapped, record(3, 2))
+
+
+def test_no_two_members_have_one_id():
+    """However often it changes."""
+    now = record(4, 2)
+    for winner in "bcaddbca":
+        now = with_ids_swapped(now, winner, 7)
+        assert sorted(member.broker_id for member in now.members) == [0, 1, 2, 3]
+        assert now.member(winner).broker_id == 0
+
+
+def test_an_id_for_a_slave():
+    start = record(3, 2)
+    assert [id_as_slave(start, address) for address in "abcx"] == [3, 1, 2, 3]
+    assert id_as_slave(None, "x") == 1
+
+
+def test_the_newest_record():
+    old, later, newer_epoch = record(2, 2), evolve(record(2, 2), version=9), evolve(record(2, 2), epoch=1, version=4)
+    assert newest(old, None, newer_epoch, later) is newer_epoch
+    assert newest(None) is None
+    assert is_newer(old, None)
+    assert not is_newer(later, newer_epoch)
+
+
+def test_a_pause_ends_by_itself():
+    paused = with_pause(record(2, 2), Pause(until_ms=1000, reason="moving"))
+    assert remaining_pause(paused, 999) == paused.paused
+    assert remaining_pause(paused, 1000) is None
+    assert remaining_pause(with_pause(paused, Pause(until_ms=None, reason="")), 1 << 60) is not None
+    assert remaining_pause(None, 0) is None

@@ -1,0 +1,174 @@
+"""What a member answers is decided by what is on its disk, and nothing older is ever served."""
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ha.voter import LeaseAsk, PromiseAsk, followed, is_master, lease, promise
+from store.config import BrokerRole
+from store.epoch_file import FIRST, EpochEntry, EpochId
+from store.role_file import GroupMember, GroupRecord, RoleState
+
+MEMBERS = tuple(GroupMember(address=name, ha_address=name, broker_id=n, name=name) for n, name in enumerate("abc"))
+GROUP = GroupRecord(version=4, members=MEMBERS, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)
+OWN = EpochEntry(epoch=2, winner="a", start_offset=50)
+HISTORY = (FIRST, OWN)
+MASTER = RoleState(role=BrokerRole.SYNC_MASTER, broker_id=0, promised=OWN.id, group=GROUP)
+SLAVE = evolve(MASTER, role=BrokerRole.SLAVE, broker_id=1)
+
+
+def asked(state: RoleState, ask: PromiseAsk, *, holding_end: int | None = None, address: str = "b"):
+    return promise(state, HISTORY, 10, 90, holding_end, ask, address)
+
+
+def test_a_newer_epoch_is_promised_once():
+    state, answer = asked(SLAVE, PromiseAsk(epoch=3, candidate="b"))
+    assert state == evolve(SLAVE, promised=EpochId(3, "b"))
+    assert (answer.granted, answer.promised, answer.last, answer.max_offset) == (True, EpochId(3, "b"), OWN, 90)
+    assert asked(state, PromiseAsk(epoch=3, candidate="b"))[0] is None  # The same again: nothing to save.
+    assert asked(state, PromiseAsk(epoch=3, candidate="b"))[1].granted
+    refused, answer = asked(state, PromiseAsk(epoch=3, candidate="c"))
+    assert (refused, answer.granted) == (None, False)
+    assert answer.why == "it has promised epoch 3 to b"
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2])
+def test_nothing_older_is_promised(epoch):
+    state, answer = asked(SLAVE, PromiseAsk(epoch=epoch, candidate="b"))
+    assert (state, answer.granted) == (None, False)
+
+
+def test_a_dry_run_changes_nothing():
+    state, answer = asked(MASTER, PromiseAsk(epoch=3, candidate="b", dry_run=True))
+    assert (state, answer.granted, answer.is_master, answer.promised) == (None, True, True, OWN.id)
+
+
+def test_a_master_that_promises_is_none_any_more():
+    """Of what it becomes after a crash it is a slave, with an id that a slave can have."""
+    state, answer = asked(MASTER, PromiseAsk(epoch=3, candidate="b"), address="a")
+    assert is_master(MASTER, HISTORY)
+    assert answer.is_master
+    assert (state.role, state.broker_id) == (BrokerRole.SLAVE, 3)
+    assert not is_master(state, HISTORY)
+
+
+def test_a_master_that_promises_itself_waits_for_its_own_entry():
+    state, _ = asked(MASTER, PromiseAsk(epoch=3, candidate="a"), address="a")
+    assert not is_master(state, HISTORY)
+    took = evolve(state, role=BrokerRole.SYNC_MASTER, broker_id=0)
+    assert is_master(took, (*HISTORY, EpochEntry(epoch=3, winner="a", start_offset=90)))
+
+
+@pytest.mark.parametrize(("holding_end", "granted"), [(90, True), (80, False), (None, False)])
+def test_a_master_resigns_only_while_it_holds_there(holding_end, granted):
+    ask = PromiseAsk(epoch=3, candidate="b", expects_end=90)
+    state, answer = asked(MASTER, ask, holding_end=holding_end, address="a")
+    assert (state is not None, answer.granted) == (granted, granted)
+
+
+def test_a_resignation_can_be_asked_for_again():
+    """The answer may have been lost, and who resigned holds nothing back any more."""
+    state, _ = asked(MASTER, PromiseAsk(epoch=3, candidate="b", expects_end=90), holding_end=90, address="a")
+    assert asked(state, PromiseAsk(epoch=3, candidate="b", expects_end=90))[1].granted
+    assert not asked(state, PromiseAsk(epoch=3, candidate="b", expects_end=91))[1].granted
+
+
+def leased(state: RoleState, epoch: int, winner: str, group: GroupRecord = GROUP, address: str = "b"):
+    ask = LeaseAsk(
+        id=EpochId(epoch, winner),
+        address=winner or "a",
+        ha_address=winner,
+        entries=HISTORY,
+        max_offset=100,
+        confirmed_offset=90,
+        group=group,
+        boot_ms=1,
+    )
+    return lease(state, ask, HISTORY, 90, 80, address)
+
+
+def test_the_promised_master_is_followed():
+    state, answer = leased(SLAVE, 2, "a")
+    assert state is None
+    assert (answer.accepted, answer.max_offset, answer.flushed_offset, answer.group_version) == (True, 90, 80, 4)
+
+
+def test_a_newer_master_is_promised_by_its_lease():
+    newer = evolve(GROUP, version=5, epoch=3)
+    state, answer = leased(MASTER, 3, "c", newer, address="a")
+    assert state == evolve(MASTER, role=BrokerRole.SLAVE, broker_id=3, promised=EpochId(3, "c"), group=newer)
+    assert (answer.accepted, answer.promised, answer.group_version) == (True, EpochId(3, "c"), 5)
+
+
+@pytest.mark.parametrize(("epoch", "winner"), [(1, "a"), (2, "c"), (0, "")])
+def test_an_older_master_or_another_of_the_number_is_not(epoch, winner):
+    state, answer = leased(SLAVE, epoch, winner)
+    assert (state, answer.accepted, answer.promised) == (None, False, OWN.id)
+    assert answer.why == "it has promised epoch 2 to a"
+
+
+def test_nobody_speaks_for_another():
+    ask = LeaseAsk(
+        id=EpochId(9, "a"),
+        address="c",
+        ha_address="c",
+        entries=HISTORY,
+        max_offset=0,
+        confirmed_offset=0,
+        group=GROUP,
+        boot_ms=0,
+    )
+    assert not lease(SLAVE, ask, HISTORY, 90, 80, "b")[1].accepted
+    assert not leased(SLAVE, 9, "b", address="b")[1].accepted
+
+
+def test_an_older_record_of_the_same_master_is_not_taken():
+    """Its asks may come in any order, and what was said to be on the disk stays there."""
+    state, answer = leased(SLAVE, 2, "a", evolve(GROUP, version=3))
+    assert (state, answer.group_version) == (None, 4)
+
+
+def test_a_new_masters_record_is_newer_than_what_never_held():
+    """The old master wrote version 9 alone; the new one had not heard of it."""
+    alone = evolve(SLAVE, group=evolve(GROUP, version=9))
+    state, _ = leased(alone, 3, "c", evolve(GROUP, version=5, epoch=3))
+    assert (state.group.version, state.group.epoch) == (5, 3)
+
+
+def test_nobody_follows_an_older_master():
+    with pytest.raises(AssertionError):
+        followed(SLAVE, EpochId(1, "c"), GROUP, "b")
+
+
+asks = st.one_of(
+    st.builds(
+        PromiseAsk,
+        epoch=st.integers(0, 6),
+        candidate=st.sampled_from("abc"),
+        dry_run=st.booleans(),
+        expects_end=st.sampled_from([None, 90]),
+    ),
+    st.tuples(st.integers(0, 6), st.sampled_from("ac")),
+)
+
+
+@given(st.lists(asks, max_size=12), st.sampled_from([None, 90]))
+def test_a_promise_is_kept(asks, holding_end):
+    """Whatever comes: the number never falls, one number goes to one winner, and only a change is saved."""
+    state, given = SLAVE, {SLAVE.promised.epoch: SLAVE.promised.winner}
+    for ask in asks:
+        if isinstance(ask, PromiseAsk):
+            after, answer = asked(state, ask, holding_end=holding_end)
+            said_yes, who = answer.granted and not ask.dry_run, ask.id
+        else:
+            after, answer = leased(state, *ask)
+            said_yes, who = answer.accepted, EpochId(*ask)
+        assert after != state
+        if said_yes:
+            assert (after or state).promised == who
+            assert given.setdefault(*who) == who.winner
+        else:
+            assert after is None
+        assert (after or state).promised.epoch >= state.promised.epoch
+        state = after or state
