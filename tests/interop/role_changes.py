@@ -30,7 +30,7 @@ def change_role(verb: str, candidate: BrokerProcess, *arguments: str) -> dict[st
 def group_record(member: BrokerProcess) -> dict[str, Any] | None:
     """Who belongs to the group, as a member of ours has it in its record; None: it has none."""
     _, body = request(member.address, MEMBER_STATUS)
-    found: dict[str, Any] | None = json.loads(body).get("group")
+    found: dict[str, Any] | None = json.loads(body).get("groupRecord")
     return found
 
 
