@@ -6,6 +6,7 @@ ha/ack_policy.py. Sources: HAService.GroupTransferService, CommitLog.submitRepli
 GroupTransferService (5.3.3).
 """
 
+import math
 import time
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Protocol
@@ -77,6 +78,7 @@ class GroupTransferService:
     _slaves_needed: int = field(init=False)
     _reach: int = field(default=0, init=False)  # What ends at or beyond this need not wait: too few are near enough.
     _timeout: float = field(init=False)  # Seconds.
+    _expects_until: float = field(default=-math.inf, init=False)
     _suspended: frozenset[str] = field(factory=frozenset, init=False)  # Addresses, as it was logged.
 
     def __attrs_post_init__(self) -> None:
@@ -121,7 +123,7 @@ class GroupTransferService:
         is_confirmed = end_offset <= self.confirmed_offset
         if is_confirmed and self.gate(trio.current_time()) is None:
             sink.answer([frame])
-        elif not is_confirmed and end_offset >= self._reach:
+        elif not is_confirmed and end_offset >= self._reach and trio.current_time() >= self._expects_until:
             sink.refuse([frame], PutStatus.SLAVE_NOT_AVAILABLE, self._worded(describe_missing))
         else:
             self._waiters.add(end_offset, trio.current_time() + self._timeout, sink, frame)
@@ -274,6 +276,10 @@ class GroupTransferService:
         if slaves:
             self.confirmed_offset = self._in_sync.held_by(slaves)
             self._reach = self._in_sync.reach(slaves)
+
+    def expect_slaves(self) -> None:
+        """A new epoch begins: its slaves are about to come, so who asks now waits for them."""
+        self._expects_until = trio.current_time() + self._timeout
 
     def gate_opened(self) -> None:
         """Answer those whom only the gate kept waiting."""

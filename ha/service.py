@@ -175,6 +175,7 @@ class HAService:
         self._fenced = None
         self._sent_offset_max = self.store.max_offset
         self.group_transfer.synchronous = synchronous
+        self.group_transfer.expect_slaves()
         self.group_transfer.gate_opened()
 
     @property

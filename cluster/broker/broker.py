@@ -127,6 +127,7 @@ class Broker(BrokerParts):
         nursery.start_soon(self.gate.run)
         nursery.start_soon(self.registration.run)
         nursery.start_soon(self.roles.run)
+        nursery.start_soon(self.non_voters.run)
         nursery.start_soon(self._watch_record)
         if self.visibility is not None:
             nursery.start_soon(self.visibility.run)

@@ -5,7 +5,6 @@ Whoever starts and stops all this is cluster/broker/broker.py. Source: BrokerCon
 
 import socket
 import time
-from collections import Counter
 from pathlib import Path
 
 import attrs
@@ -23,6 +22,7 @@ from cluster.broker.ha_peer import Peers, RemotingPeer
 from cluster.broker.json_file import JsonFile
 from cluster.broker.lock_manager import RebalanceLockManager
 from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
+from cluster.broker.non_voters import NonVoters
 from cluster.broker.offset_moved import OffsetMovedEvents
 from cluster.broker.rates import DailyTotals, PullCounters, Rates
 from cluster.broker.registration import Master, RegistrationService
@@ -129,6 +129,7 @@ class BrokerParts:
     offsets_writer: TableWriter = field(init=False)
     roles: RoleService = field(init=False)
     role_services: RoleServices = field(init=False)
+    non_voters: NonVoters = field(init=False)
     _watched: set[Connection] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -306,6 +307,7 @@ class BrokerParts:
             told_confirmed=lambda: self.visibility.shown if self.visibility is not None else 0,
             has_name_servers=bool(config.name_servers),
         )
+        self.non_voters = NonVoters(self.roles)
         self.make_registration()
 
     def me(self) -> GroupMember:
@@ -318,12 +320,11 @@ class BrokerParts:
         )
 
     def counted_slaves(self) -> list[str]:
-        """The IPs of the registered slaves whose acknowledgements count: a group's record has them, and holds."""
+        """The IPs of the slaves whose acknowledgements count: those in the group's record, or else the registered ones."""
         counted, group = self.roles.counted_members(), self.roles.group
         if counted is None or group is None or self.is_slave:
             return self.registration.members
-        ips = Counter(ip_of(each.ha_address) for each in group.members if each.address in counted - {self.address})
-        return sorted((Counter(self.registration.members) & ips).elements())
+        return sorted(ip_of(each.ha_address) for each in group.members if each.address in counted - {self.address})
 
     def _stalled(self, why: str) -> None:
         """On the watchdog's thread. A master that nobody can replace needs no lease."""
@@ -345,7 +346,7 @@ class BrokerParts:
             master_changed=self._master_changed,
             members_changed=lambda _ips: self.ha.members_changed(self.counted_slaves()),
             has_strangers=lambda: self.ha.reception.has_strangers,
-            found_members=self.roles.registered,
+            found_members=self.non_voters.registered,
         )
 
     # What handlers ask
