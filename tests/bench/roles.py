@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -162,7 +163,8 @@ async def _switchover(master: twinlog.Broker, candidate: twinlog.Broker, rate: i
         "pause_ms": result["pause_ms"],
         "longest_wait_ms": max(answer.wait_ms for answer in load.answers),
         "messages": len(load.answers) + load.unanswered,
-        "not_ok": sum(answer.code != 0 for answer in load.answers) + load.unanswered,
+        "codes": dict(Counter(str(answer.code) for answer in load.answers)),
+        "unanswered": load.unanswered,
         "command_seconds": seconds,
     }
 

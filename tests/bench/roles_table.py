@@ -1,8 +1,11 @@
 """The tables of docs/benchmarks/roles.md, generated from raw results so that no number is typed by hand."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median, quantiles
 from typing import Any
+
+from cluster.remoting.codes import ResponseCode
 
 Row = dict[str, Any]
 MB = 1e6
@@ -68,9 +71,17 @@ def _switchovers(rows: Sequence[Row]) -> str:
     for rate in sorted({row["rate"] for row in rows}):
         own = [row for row in rows if row["rate"] == rate]
         times = [f"{value:.0f}" for key in ("pause_ms", "longest_wait_ms") for value in _p50_p99(own, key)]
-        lost = f"{sum(row['not_ok'] for row in own)} of {sum(row['messages'] for row in own):,}"
-        lines.append(f"| {' | '.join([f'{rate:,}', str(len(own)), *times, lost])} |")
+        lines.append(f"| {' | '.join([f'{rate:,}', str(len(own)), *times, _not_ok(own)])} |")
     return "\n".join(lines) + "\n"
+
+
+def _not_ok(rows: Sequence[Row]) -> str:
+    """How many messages were told what, except SEND_OK."""
+    told = sum((Counter(row["codes"]) for row in rows), Counter())
+    told["unanswered"] = sum(row["unanswered"] for row in rows)
+    names = {code: ResponseCode(int(code)).name if code.isdecimal() else code for code in told if told[code]}
+    found = [f"{told[code]:,} {name}" for code, name in names.items() if name != ResponseCode.SUCCESS.name]
+    return f"{', '.join(found) or 'none'} of {sum(row['messages'] for row in rows):,}"
 
 
 def _failovers(rows: Sequence[Row]) -> str:
