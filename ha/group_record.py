@@ -2,7 +2,8 @@
 
 Only the master changes it, one change at a time. A new version holds once so many voters of the one before have it that every set
 of promises that could elect somebody by the old one meets somebody who knows the new one. Until then nobody counts who is new in
-it. A new master writes a version of its own epoch first.
+it. A new master writes a version of its own epoch first. It may not know whether the version that it found ever held; so each
+version carries those that may be in force still, and holds by the rules of all of them.
 """
 
 from collections.abc import Mapping
@@ -21,12 +22,15 @@ def needed(group: GroupRecord) -> int:
 def newest(*records: GroupRecord | None) -> GroupRecord | None:
     """The one that was written last."""
     known = [record for record in records if record is not None]
-    return max(known, key=lambda record: (record.epoch, record.version), default=None)
+    return max(known, key=lambda record: (record.epoch, record.version, record.before is None), default=None)
 
 
 def is_newer(record: GroupRecord, than: GroupRecord | None) -> bool:
-    """Whether it takes the place of another."""
-    return than is None or (record.epoch, record.version) > (than.epoch, than.version)
+    """Whether it takes the place of another; so does the very version once it is known to hold."""
+    if than is None or (record.epoch, record.version) > (than.epoch, than.version):
+        return True
+    same = (record.epoch, record.version) == (than.epoch, than.version)
+    return same and record.before is None and than.before is not None
 
 
 def first_record(master: GroupMember, slave: GroupMember, acks_needed: int, master_role: BrokerRole) -> GroupRecord:
@@ -77,17 +81,36 @@ def id_as_slave(record: GroupRecord | None, address: str) -> int:
 def is_committed(before: GroupRecord | None, versions: Mapping[str, int], record: GroupRecord) -> bool:
     """Whether a version holds: `versions` says what each voter, the master too, has durably of this master's records."""
     has = {address for address, version in versions.items() if version >= record.version}
-    if before is None:  # The first one holds once all of its voters have it.
+    older = _older(before, record)
+    if not older:  # The first one holds once all of its voters have it.
         return record.voters <= has
-    return len(before.voters - has) < needed(before)
+    return all(len(old.voters - has) < needed(old) for old in older)
+
+
+def in_force(record: GroupRecord) -> GroupRecord:
+    """The very version, once it holds: those before it are forgotten."""
+    return evolve(record, before=None)
 
 
 def counted(before: GroupRecord | None, record: GroupRecord, *, committed: bool) -> frozenset[str]:
     """Whose acknowledgements count: nobody who is new in a version that does not hold, or who is gone from it."""
-    there = frozenset(member.address for member in record.members)
+    there, older = _addresses(record), _older(before, record)
     if committed:
         return there
-    return there & frozenset(member.address for member in before.members) if before is not None else frozenset()
+    return there.intersection(*map(_addresses, older)) if older else frozenset()
+
+
+def _older(before: GroupRecord | None, record: GroupRecord) -> list[GroupRecord]:
+    """All versions that may be in force while this one does not hold."""
+    found = [before] if before is not None else []
+    while record.before is not None:
+        record = record.before
+        found.append(record)
+    return found
+
+
+def _addresses(record: GroupRecord) -> frozenset[str]:
+    return frozenset(member.address for member in record.members)
 
 
 def remaining_pause(record: GroupRecord | None, now_ms: int) -> Pause | None:
@@ -97,5 +120,12 @@ def remaining_pause(record: GroupRecord | None, now_ms: int) -> Pause | None:
 
 
 def _next(record: GroupRecord, **changes: object) -> GroupRecord:
-    changed: GroupRecord = evolve(record, version=record.version + 1, **changes)  # type: ignore[arg-type]
+    old = record.before
+    known = old is not None and (old.voters, _addresses(old), old.acks_needed) == (
+        record.voters,
+        _addresses(record),
+        record.acks_needed,
+    )
+    before = old if known else record  # Another version by whose rules nobody else is elected need not be remembered.
+    changed: GroupRecord = evolve(record, version=record.version + 1, before=before, **changes)  # type: ignore[arg-type]
     return changed

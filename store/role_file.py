@@ -48,6 +48,7 @@ class GroupRecord:
     master_role: BrokerRole
     paused: Pause | None = None
     epoch: int = 0  # Of the master that wrote this version.
+    before: "GroupRecord | None" = None  # The version that it changed, and that may be in force still; so on backwards.
 
     def member(self, address: str) -> GroupMember | None:
         """Who has this address."""
@@ -94,7 +95,9 @@ class RoleState:
     boot_id: str = ""  # Of the machine, at the last save.
     change: Change | None = None
     scheduled: Scheduled | None = None
-    before: GroupRecord | None = None  # The record that `group` takes the place of, until enough voters have the new one.
+    before: GroupRecord | None = (
+        None  # The record that `group` takes the place of, until enough voters have the new one.
+    )
     told_confirmed: int = 0  # Consumers were shown everything below; kept at a clean stop and with each save.
 
 

@@ -21,6 +21,7 @@ from ha.group_record import (
     counted,
     first_record,
     id_as_slave,
+    in_force,
     is_committed,
     needed,
     remaining_pause,
@@ -85,7 +86,7 @@ class LeaseRounds:
         async with trio.open_nursery() as nursery:
             while True:
                 if self.leads:
-                    self._begin_epoch()
+                    self.begin_epoch()
                     for address in self.others - self._asking:
                         nursery.start_soon(self._ask, address)
                 try:
@@ -156,7 +157,8 @@ class LeaseRounds:
 
     # One round
 
-    def _begin_epoch(self) -> None:
+    def begin_epoch(self) -> None:
+        """Forget what was said in an older one."""
         if self._epoch != self.member.id:
             self._epoch = self.member.id
             self.answers.clear()
@@ -200,7 +202,7 @@ class LeaseRounds:
     def _look(self) -> None:
         """Hold the lease if enough said yes, and a promise that asks for fewer members is not in force before all know."""
         group = self.member.group
-        if not self.leads or group is None or not self.member.is_serving:
+        if not self.leads or group is None or not self.member.is_serving or self._first_is_new:
             return
         at, known = self.quorum_at(), (self.member.book.state.before or group) if self.member.book.state else group
         if at == ALWAYS and known.acks_needed <= self.need:
@@ -255,7 +257,9 @@ class LeaseRounds:
                 return
             state = member.state_or_first()
             if self._holds_now():
-                await member.book.save(evolve(state, before=None))
+                held = in_force(state.group) if state.group is not None else None
+                await member.book.save(evolve(state, before=None, group=held))
+                self.ask_soon()
                 self._first_is_new = False
                 log.info("the group's record is in force", version=state.group.version if state.group else 0)
             if self.is_settled and (record := self._next_record()) is not None:

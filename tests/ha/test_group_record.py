@@ -9,6 +9,7 @@ from ha.group_record import (
     counted,
     first_record,
     id_as_slave,
+    in_force,
     is_committed,
     is_newer,
     needed,
@@ -65,6 +66,34 @@ def test_an_election_by_either_version_finds_what_either_acknowledged(acks_neede
     assert counted(before, after, committed=False) == {"a", "b", "c"}
 
 
+def test_a_version_that_may_never_have_held_is_not_built_on():
+    """a adds d and is elected anew before anybody hears of it; c, who knows nothing of d, can be elected by b and c."""
+    start = record(3, 2)
+    taken = with_ids_swapped(with_member(start, member("d", 3)), "a", 9)
+    assert counted(with_member(start, member("d", 3)), taken, committed=False) == {"a", "b", "c"}
+    assert not is_committed(None, {"a": taken.version, "d": taken.version}, taken)
+    assert is_committed(None, {"a": taken.version, "b": taken.version}, taken)
+
+
+def test_what_held_is_built_on():
+    """And the slaves hear that it held, though its number stays."""
+    grown = with_member(record(3, 2), member("d", 3))
+    assert is_newer(in_force(grown), grown)
+    assert not is_newer(grown, in_force(grown))
+    assert newest(grown, in_force(grown)) == in_force(grown)
+    taken = with_ids_swapped(in_force(grown), "d", 9)
+    assert taken.before == in_force(grown)
+    assert counted(None, taken, committed=False) == {"a", "b", "c", "d"}
+
+
+def test_what_is_carried_along_does_not_grow():
+    """With role changes alone; a change of the members waits until the one before it holds."""
+    now = with_member(record(3, 2), member("d", 3))
+    for epoch in range(1, 9):
+        now = with_ids_swapped(now, "abcd"[epoch % 4], epoch)
+    assert now.before.before.before is None
+
+
 def test_nobody_counts_who_is_going():
     before = record(3, 2)
     after = without(before, "c")
@@ -83,7 +112,7 @@ def test_each_change_is_a_version():
     start = record(2, 2)
     changed = with_pause(with_need(with_member(start, member("c", 2)), 1), Pause(until_ms=5, reason="moving"))
     assert (changed.version, len(changed.members), changed.acks_needed) == (6, 3, 1)
-    assert with_pause(without(changed, "c"), None) == evolve(record(2, 1), version=8)
+    assert in_force(with_pause(without(changed, "c"), None)) == evolve(record(2, 1), version=8)
 
 
 def test_what_is_so_already_is_no_change():

@@ -129,6 +129,13 @@ def test_an_older_record_of_the_same_master_is_not_taken():
     assert (state, answer.group_version) == (None, 4)
 
 
+def test_that_a_record_holds_is_noted():
+    grown = evolve(GROUP, version=5, before=GROUP)
+    state, _ = leased(evolve(SLAVE, group=grown), 2, "a", evolve(grown, before=None))
+    assert state.group == evolve(grown, before=None)
+    assert leased(state, 2, "a", grown)[0] is None
+
+
 def test_a_new_masters_record_is_newer_than_what_never_held():
     """The old master wrote version 9 alone; the new one had not heard of it."""
     alone = evolve(SLAVE, group=evolve(GROUP, version=9))
