@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tests.simulation.roles import RoleMember
 
 KINDS = {
-    "switchover", "failover", "forced failover", "command cut", "isolated", "master dies", "reinit", "rewind", "pause",
+    "switchover", "failover", "forced failover", "command cut", "isolated", "overthrown", "master dies", "reinit", "rewind",
+    "pause",
 }  # fmt: skip
 ANY_LOSS = 1 << 40  # Bytes.
 
@@ -31,6 +32,8 @@ async def act(world: "RoleWorld", event: Event) -> None:
             await _cut_command(world, member, values)
         case "isolated":
             await _isolate(world, values)
+        case "overthrown":
+            await _overthrow(world, member, values)
         case "master dies":
             world.master.kill(power=values["power"], down=values["down"])
         case "reinit":
@@ -101,13 +104,27 @@ async def _cut_command(world: "RoleWorld", member: Any, values: dict[str, Any]) 
 
 async def _isolate(world: "RoleWorld", values: dict[str, Any]) -> None:
     """The master of the moment reaches no other member, or is reached by none."""
-    master = world.master
+    await _cut(_links_of(world, world.master, values["way"]), values["lasts"])
+
+
+async def _overthrow(world: "RoleWorld", candidate: Any, values: dict[str, Any]) -> None:
+    """The master is out of reach, another one is chosen, and then it comes back."""
+    old = world.master
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cut, _links_of(world, old, "both"), values["after"] + values["lasts"])
+        await trio.sleep(values["after"])
+        await start(world, candidate, "failover")
+    if values["calls"]:
+        old.kill_in_call(values["calls"], power=values["power"], down=1.0)
+
+
+def _links_of(world: "RoleWorld", master: Any, way: str) -> list[Any]:
     links = []
     for other in world.members.values():
         if other is not master:
             there, back = world.network.link(master.ip, other.ip), world.network.link(other.ip, master.ip)
-            links += {"both": [there, back], "there": [there], "back": [back]}[values["way"]]
-    await _cut(links, values["lasts"])
+            links += {"both": [there, back], "there": [there], "back": [back]}[way]
+    return links
 
 
 async def _cut(links: list[Any], seconds: float) -> None:

@@ -20,7 +20,6 @@ import ha.role_change
 import ha.voter
 import store.truncation
 from cluster.broker.role_change import RoleService
-from cluster.broker.role_lease import LeaseRounds
 from cluster.broker.role_member import RoleMember
 from ha.follow_history import FollowHistory
 from ha.service import HAService

@@ -15,7 +15,8 @@ _KINDS = {
     "failover": 8,
     "forced failover": 4,
     "command cut": 10,
-    "isolated": 6,
+    "isolated": 4,
+    "overthrown": 10,
     "master dies": 8,
     "reinit": 2,
     "rewind": 1,
@@ -35,7 +36,7 @@ def with_roles(plan: Plan) -> Plan:
         return plan
     config = evolve(plan.config, roles=True)
     old = [event for event in plan.events if event.kind not in _WITHOUT and not _wipes_first(event)]
-    kinds = ["switchover", "failover", *rng.sample(sorted(_KINDS), rng.randint(2, 5))]
+    kinds = ["switchover", "overthrown", *rng.sample(sorted(_KINDS), rng.randint(2, 5))]
     times = [rng.uniform(4.0, config.seconds) for _ in range(rng.randint(4, 14))]
     new = [_event(rng, round(at, 3), rng.choices(kinds, [_KINDS[kind] for kind in kinds])[0], config) for at in times]
     events = sorted([*old[: rng.randint(0, 10)], *new], key=lambda event: event.at)
@@ -65,6 +66,15 @@ def _event(rng: random.Random, at: float, kind: str, config: Config) -> Event:
             return Event(at, kind, who, {**values, "after": soon})
         case "isolated":
             return Event(at, kind, "", {"lasts": lasts, "way": rng.choice(("both", "both", "there", "back"))})
+        case "overthrown":
+            # The old master goes on alone, and is cut down to size when it comes back: then, too, it may die.
+            values = {
+                "lasts": lasts,
+                "after": soon,
+                "calls": rng.choice((0, rng.randint(1, 60))),
+                "power": rng.random() < 0.7,
+            }
+            return Event(at, kind, who, values)
         case "master dies":
             return Event(at, kind, "", {"power": rng.random() < 0.3, "down": lasts})
         case "pause":
