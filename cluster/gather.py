@@ -55,6 +55,7 @@ async def ask_members(
     asked = await in_parallel(partial(_member, api, each, thorough=thorough) for each in found)
     kept = _kept_in_mind(asked, {each.address for each in found})
     asked += await in_parallel(partial(_member, api, each, thorough=thorough) for each in kept)
+    asked = [_named(asked, each) for each in asked]
     members = with_lag([(each.member, each.status) for each in asked])
     return tuple(evolve(each, member=member) for each, member in zip(asked, members, strict=True))
 
@@ -68,6 +69,15 @@ def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[_Addres
             if kept.address not in known:
                 found.append(_Address(each.group, each.cluster, kept.broker_id, kept.address, is_registered=False))
     return found
+
+
+def _named(asked: Sequence[MemberFacts], each: MemberFacts) -> MemberFacts:
+    """Whoever does not answer is called as it was when it did: its brokerId may have been another's since."""
+    record = newest_record(other for other in asked if other.member.group == each.member.group)
+    kept = record.member(each.member.address) if record is not None and not each.status else None
+    if kept is None or not kept.name.startswith(f"{each.member.group}-"):
+        return each
+    return evolve(each, member=evolve(each.member, name=kept.name))
 
 
 async def _view(api: ClientApi, address: str) -> tuple[BrokerAddresses, ...] | str:

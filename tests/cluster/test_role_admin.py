@@ -8,7 +8,7 @@ import pytest
 import trio
 from attrs import define, evolve, field
 
-from cluster.admin import NoMemberError
+from cluster.admin import Admin, NoMemberError
 from cluster.broker.role_json import history_body
 from cluster.broker.role_messages import ChangeResult, ChangeState, StepState
 from cluster.client.api import ClientApi
@@ -34,6 +34,7 @@ from ha.votes import Judgement, LostRange
 from store.config import BrokerRole
 from store.epoch_file import FIRST, EpochEntry, EpochId
 from store.plain import to_plain
+from store.role_file import GroupMember, GroupRecord
 
 NAMESRV = "10.0.0.9:9876"
 A, B, C, X = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911", "10.0.0.4:10911"
@@ -416,3 +417,27 @@ async def test_the_history_of_whoever_was_in_the_newest_epoch(members, autojump_
 async def test_nobody_tells_a_history(members, autojump_clock):
     with pytest.raises(RoleError, match="No member of broker-a"):
         await history(api(members), None)
+
+
+# Who there is
+
+
+async def test_members_that_nobody_registered_are_asked_by_the_groups_record(members, autojump_clock):
+    """They keep the name that they had when they answered, whatever brokerId they have now."""
+    kept = [(A, "broker-a-0", 1), (B, "broker-a-1", 0), (C, "broker-a-2", 2), (X, "broker-a-3", 3)]
+    record = GroupRecord(
+        version=3,
+        members=tuple(GroupMember(address=at, ha_address="", broker_id=i, name=name) for at, name, i in kept),
+        acks_needed=2,
+        master_role=BrokerRole.SYNC_MASTER,
+    )
+    members.groups = {B: "broker-a", C: "broker-a"}
+    members.statuses = {A: None, B: status_of(1, role="SYNC_MASTER", groupRecord=to_plain(record)), C: None}
+    members.statuses[X] = status_of(3, roleState="fenced")
+    found = await Admin(api(members)).list_members()
+    assert [(each.name, each.address, each.state, each.is_registered) for each in found.members] == [
+        ("broker-a-1", B, "streaming", True),
+        ("broker-a-2", C, "unreachable", True),
+        ("broker-a-0", A, "unreachable", False),
+        ("broker-a-3", X, "fenced", False),
+    ]
