@@ -85,7 +85,9 @@ class RoleMember:
         self.book.load()
         state = self.book.state
         if state is None:
+            self.phase = "waiting" if self.store.config.broker_role is BrokerRole.SLAVE else "serving"
             return None
+        self.ha.lease.give_up("this member starts")
         was_master = is_master(state, self.book.entries)
         if not state.clean and state.boot_id != self.boot_id():
             self.may_lack_tail = was_master
@@ -245,7 +247,8 @@ class RoleMember:
             if self.book.failure:
                 return evolve(answer, accepted=False, why=self.book.failure)
             is_new = self.master is None or self.master.id != ask.id or self.master.address != ask.address
-            if is_new and (self.phase != "waiting" or self.is_serving):
+            other = self.ha.client.master_address not in (None, ask.ha_address) or ask.id != before.promised
+            if self.is_serving or (other and self.phase != "fenced"):
                 await self.fence(f"{ask.address} is master of epoch {ask.id.epoch}")
             now = state or before
             if not now.whole and not is_new and self._is_level_with(ask):

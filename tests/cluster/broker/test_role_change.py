@@ -1,0 +1,253 @@
+"""Switchover and failover, and each of their steps cut by the death of who takes part, then run again."""
+
+import pytest
+import trio
+
+from cluster.broker import role_book
+from cluster.broker.role_messages import ChangeAsk
+from ha.voter import PromiseAsk
+from tests.cluster.broker.role_group import ASYNC, SYNC, Group, words_of
+from tests.ha.conftest import no_threads as no_threads
+from tests.helpers import log_bytes
+
+
+def _ask(verb, node):
+    return ChangeAsk(verb=verb, candidate=node.address)
+
+
+def _promise(epoch, node):
+    return PromiseAsk(epoch=epoch, candidate=node.address)
+
+
+@pytest.fixture
+async def pair(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path)
+    await group.start()
+    return group
+
+
+async def test_a_slave_that_follows_belongs_to_the_group(pair):
+    """The record begins with the first slave that votes; both have it on their disks."""
+    a, b = pair.nodes
+    assert [m.address for m in b.state.group.members] == [a.address, b.address]
+    assert (a.state.role, b.state.role) == (SYNC, b.store.config.broker_role)
+    assert a.epochs == b.epochs == [(0, "", "first")]
+    a.put()
+    assert await a.is_acknowledged()
+
+
+async def test_failover_to_the_slave_of_a_dead_master(pair):
+    a, b = pair.nodes
+    a.put(5)
+    assert await a.is_acknowledged()
+    await a.stop()
+    state = await pair.change("failover", b, reason="a is dead")
+    assert (state.error, state.result.epoch, state.result.not_following) == ("", 1, (a.address,))
+    assert set(words_of(state).values()) == {"done"}
+    assert b.word == "serving"
+    b.put(3)
+    await a.start()
+    assert await pair.settled() is b
+    assert pair.are_equal()
+    assert a.epochs == b.epochs == [(0, "", "first"), (1, "b", "failover")]
+    assert (a.state.broker_id, b.state.broker_id) == (1, 0)
+
+
+async def test_switchover_and_back(pair):
+    a, b = pair.nodes
+    a.offsets = {"group": 5}
+    for number in range(4):
+        old, new = (a, b) if number % 2 == 0 else (b, a)
+        old.put(3)
+        state = await pair.change("switchover", new)
+        assert (state.error, state.result.epoch, state.result.not_following) == ("", number + 1, ())
+        assert state.result.pause_ms < 100
+        assert await pair.settled() is new
+        assert new.offsets == {"group": 5}
+    assert pair.are_equal()
+
+
+async def test_async_masters_switch_over_too(tmp_path, autojump_clock, no_threads, nursery):
+    """Where a master alone acknowledges, its resignation is enough."""
+    group = Group(nursery, tmp_path, size=3, role=ASYNC, need=1)
+    await group.start()
+    a, _, c = group.nodes
+    a.put(4)
+    await group.settled()
+    state = await group.change("switchover", c)
+    assert (state.error, state.result.winner) == ("", c.address)
+    assert await group.settled() is c
+    assert group.are_equal()
+    assert c.store.config.broker_role is ASYNC
+
+
+async def test_a_dry_run_shows_the_plan_and_changes_nothing(pair):
+    a, b = pair.nodes
+    before = [(node.state, node.epochs, node.word) for node in pair.nodes]
+    state = await b.roles.check(_ask("switchover", b))
+    assert [step.state for step in state.steps] == ["to do"] * 8
+    assert state.judgements[0].may
+    state = await b.roles.check(_ask("failover", b))
+    assert not state.judgements[0].may
+    assert f"{a.address} serves" in state.error
+    assert [(node.state, node.epochs, node.word) for node in pair.nodes] == before
+
+
+async def test_failover_that_may_lose_is_refused_until_it_is_accepted(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.nodes
+    await group.isolate(c)
+    a.put(3)
+    assert await a.is_acknowledged()
+    await a.stop()
+    await b.stop()
+    c.cut_off = False
+    state = await group.change("failover", c)
+    assert state.refused
+    assert state.judgements[0].lost.end is None, "nobody knows how much"
+    assert c.state.promised.epoch == 0, "refused before anything was promised"
+    state = await group.change("failover", c, accept_data_loss="unknown")
+    assert (state.error, state.result.lost_bytes) == ("", None)
+    assert c.epochs[-1] == (1, "c", "forced")
+    await a.start()
+    await b.start()
+    c.put()
+    assert await group.settled() is c
+    assert group.are_equal()
+
+
+async def test_an_isolated_master_acknowledges_nothing_and_follows_once_it_is_back(pair):
+    a, b = pair.nodes
+    a.put(2)
+    assert await a.is_acknowledged()
+    await pair.isolate(a)
+    await trio.sleep(4)
+    assert not a.ha.lease.held(trio.current_time())
+    state = await pair.change("failover", b)
+    assert state.error == ""
+    a.put(3)
+    b.put(1)
+    await trio.sleep(5)
+    assert a.word == "serving", "nobody told it"
+    assert not await a.is_acknowledged()
+    a.cut_off = False
+    assert await pair.settled() is b
+    assert pair.are_equal()
+    assert any((a.side / "divergent").iterdir())
+
+
+async def test_a_promise_that_nobody_took_is_settled_by_any_failover(pair):
+    """The candidate died right after: the master is not taken along, and may be elected anew by name."""
+    a, b = pair.nodes
+    await b.roles.promise(_promise(5, b))
+    assert b.word == "fenced"
+    await trio.sleep(5)
+    assert a.word == "fenced", "one promise elects, of two members"
+    state = await pair.change("failover", a)
+    assert (state.error, state.result.epoch) == ("", 6)
+    assert await pair.settled() is a
+
+
+async def test_a_master_of_three_survives_a_candidate_that_dies(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.nodes
+    await b.roles.promise(_promise(5, b))
+    await b.stop()
+    await trio.sleep(5)
+    a.put()
+    assert await a.is_acknowledged()
+    await b.start()
+    await trio.sleep(5)
+    assert (a.word, b.word, c.word) == ("serving", "fenced", "following")
+    state = await group.change("failover", a)
+    assert (state.error, state.result.epoch) == ("", 6)
+    await group.settled()
+
+
+# Cut in the middle
+
+
+class Cuts:
+    """Kills a member at one of the durable writes of the group."""
+
+    def __init__(self, monkeypatch):
+        self.at, self.count, self.victim, self.before = -1, 0, None, False
+        for name in ("save_role", "save_epochs"):
+            monkeypatch.setattr(role_book, name, self._wrap(getattr(role_book, name)))
+
+    def _wrap(self, save):
+        def counted(side, value):
+            hit = self.victim is not None and self.count == self.at
+            self.count += self.victim is not None
+            if hit and self.before and self.victim.side == side:
+                self.victim.kill()
+                raise OSError("it died")
+            save(side, value)
+            if hit:
+                self.victim.kill()
+
+        return counted
+
+
+@pytest.fixture
+def cuts(monkeypatch):
+    return Cuts(monkeypatch)
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("at", range(8))
+@pytest.mark.parametrize("victim", ["a", "b"])
+async def test_a_switchover_that_is_cut_loses_nothing_and_can_be_finished(pair, cuts, at, victim, before):
+    """At each durable write one of the two dies; it comes back, and the same command, or a failover, makes one master."""
+    a, b = pair.nodes
+    a.put(3)
+    assert await a.is_acknowledged()
+    kept = log_bytes(a.store)
+    cuts.at, cuts.victim, cuts.before = at, {"a": a, "b": b}[victim], before
+    state = await pair.change("switchover", b)
+    cuts.victim = None
+    for node in pair.nodes:
+        if not node.is_up:
+            await node.stop()
+            await node.start()
+    await trio.sleep(8)
+    if not (state.result is not None and b.is_up):
+        state = await pair.change("switchover", b)
+        if state.error:
+            state = await pair.change("failover", b)
+    assert state.error == ""
+    b.put(2)
+    assert await pair.settled() is b
+    assert pair.are_equal()
+    assert log_bytes(b.store).startswith(kept)
+    assert await b.is_acknowledged()
+
+
+@pytest.mark.parametrize("at", range(7))
+async def test_a_failover_that_is_cut_can_be_finished_by_another(tmp_path, autojump_clock, no_threads, nursery, cuts, at):
+    """B dies at each of its writes; then C is asked, and later B is back."""
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.nodes
+    a.put(3)
+    await group.settled()
+    kept = log_bytes(a.store)
+    await a.stop()
+    cuts.at, cuts.victim = at, b
+    await group.change("failover", b)
+    cuts.victim = None
+    if not b.is_up:
+        await b.stop()
+        await b.start()
+        await trio.sleep(4)
+    state = await group.change("failover", c)
+    if state.error:
+        assert "serves" in state.error
+    await a.start()
+    master = await group.settled()
+    master.put(2)
+    await group.settled()
+    assert group.are_equal()
+    assert log_bytes(master.store).startswith(kept)
