@@ -51,6 +51,24 @@ def _named(epoch_id: EpochId) -> str:
     return f"epoch {epoch_id.epoch} of {epoch_id.winner or 'the first master'}"
 
 
+# At each start
+
+
+def finish_line(member: "RoleMember", start: int, data: bytes) -> None:
+    """A master that died while it wrote may find more in its log than it ever told anybody."""
+    last = member.durable_epochs()[-1]
+    line = member.group.book.lines.of(last.id)
+    if (
+        line is None
+        or last.winner not in (member.broker_address, FIRST.winner)
+        or (last == FIRST and member.name != "m")
+    ):
+        return
+    known = len(line.data) - start
+    if 0 <= known < len(data) and data[:known] == line.data[start:]:
+        line.data.extend(data[known:])
+
+
 # At each append
 
 

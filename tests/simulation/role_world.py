@@ -54,6 +54,7 @@ class RoleWorld(World):
         assert isinstance(member, RoleMember)
         assert member.store is not None
         damaged = list(member.store.damaged)
+        role_checks.finish_line(member, start, data)
         self.guard(lambda: member.log.came_back(start, data, damaged))
         self.saw_entry(member)
         self.guard(lambda: role_checks.fits_list(member))
