@@ -48,8 +48,7 @@ class Broker(BrokerParts):
         self.load_tables()
         await trio.to_thread.run_sync(self.store.load)
         try:
-            self.roles.load()
-            self.slave_sync.master_offsets.epoch = self.roles.epochs()[-1].epoch
+            self._load_role()
             async with self._background(), trio.open_nursery() as nursery:
                 await self._start(nursery)
                 task_status.started()
@@ -60,6 +59,13 @@ class Broker(BrokerParts):
             if not (self.store_config.root.expanduser() / "abort").exists():
                 with contextlib.suppress(OSError):  # The next start takes it for a crash.
                     self.roles.note_clean_stop()
+
+    def _load_role(self) -> None:
+        """Raises StoreDirectoryError."""
+        state = self.roles.load()
+        self.slave_sync.master_offsets.epoch = self.roles.epochs()[-1].epoch
+        if state is not None and self.visibility is not None:
+            self.visibility.shown = min(state.told_confirmed, self.store.max_offset)
 
     def load_tables(self) -> None:
         """Read what was saved. Raises StoreDirectoryError: starting with empty tables would lose consumers' offsets."""

@@ -67,9 +67,9 @@ def search_offset_by_timestamp(broker: BrokerParts, header: SearchOffsetByTimest
 
 
 def get_max_offset(broker: BrokerParts, header: GetMaxOffset, request: Request) -> Reply:
-    """The offset of the queue's next message; 0 for a queue that nobody knows."""
+    """The offset of the queue's next message, as far as consumers are shown; 0 for a queue that nobody knows."""
     queue = broker.find_queue(header.topic, header.queue_id)
-    return Reply.success(offset=queue.max_offset if queue else 0)
+    return Reply.success(offset=broker.shown_end(header.topic, header.queue_id) if queue else 0)
 
 
 def get_min_offset(broker: BrokerParts, header: GetMinOffset, request: Request) -> Reply:
