@@ -27,17 +27,17 @@ def change_role(verb: str, candidate: BrokerProcess, *arguments: str) -> dict[st
     return answer
 
 
-def group_record(member: BrokerProcess) -> dict[str, Any] | None:
-    """Who belongs to the group, as a member of ours has it in its record; None: it has none."""
-    _, body = request(member.address, MEMBER_STATUS)
-    found: dict[str, Any] | None = json.loads(body).get("groupRecord")
-    return found
-
-
 def wait_grouped(master: BrokerProcess, count: int) -> None:
-    """Wait until so many members are in the master's record: from then on its role can change."""
-    what = f"{count} members in the record of {master.root}"
-    wait_for(lambda: len((group_record(master) or {}).get("members", ())) == count, what, timeout_s=GROUPED_S)
+    """Wait until so many members are in the master's record, and all of its slaves count: its role can change."""
+
+    def is_grouped() -> bool:
+        _, body = request(master.address, MEMBER_STATUS)
+        status = json.loads(body)
+        record = status.get("groupRecord") or {"members": ()}
+        counted = [slave for slave in status["slaves"] if slave["counted"]]
+        return len(record["members"]) == count == len(counted) + 1
+
+    wait_for(is_grouped, f"{count} members in the record of {master.root}", timeout_s=GROUPED_S)
 
 
 @define(eq=False)

@@ -18,7 +18,9 @@ EPOCH = re.compile(r"#Epoch: EpochEntry\{epoch=(\d+), startOffset=(\d+), endOffs
 def printed_epochs(tool: Tool) -> dict[str, tuple[str, list[tuple[int, int, int]]]]:
     """By address of a member: the id that mqadmin prints of it, and its epochs."""
     found = {}
-    for block in tool.run("getBrokerEpoch", "-b", "broker-a").strip().split("\n\n"):
+    printed = tool.run("getBrokerEpoch", "-b", "broker-a")
+    assert "#clusterName" in printed, printed
+    for block in re.split(r"\n(?=#clusterName)", printed)[1:]:
         values = dict(line.split("\t", 1) for line in block.splitlines() if "\t" in line)
         assert (values["#clusterName"], values["#brokerName"]) == ("DefaultCluster", "broker-a")
         epochs = [(int(epoch), int(start), int(end)) for epoch, start, end in EPOCH.findall(block)]
@@ -42,6 +44,7 @@ def test_mqadmin_prints_our_epochs(root: Path) -> None:
         tool = Tool(stack.enter_context(JavaClient(root / "client", version=jars.VERSION_5)), namesrv)
         assert printed_epochs(tool)[first.address] == ("0", [(0, 0, before)])
         change_role("switchover", second)
+        wait_grouped(second, 2)
         assert send(second.port, TOPIC, MESSAGES, size=100) == [0] * MESSAGES
         wait_for(lambda: log_end(first) == log_end(second), "the old master is level")
         epochs = [(0, 0, before), (1, before, log_end(second))]
