@@ -149,7 +149,8 @@ async def prepare(api: ClientApi, order: RoleOrder) -> Prepared:
             accept_data_loss=order.accept_data_loss,
             timeout_ms=round(order.timeout_seconds * 1000),
         )
-        state = await call(api, each.member.address, "check", evolve(ask, dry_run=True))
+        check = evolve(ask, dry_run=True)  # It waits for members that hang, and asks them more than once.
+        state = await call(api, each.member.address, "check", check, timeout_seconds=order.timeout_seconds)
         if not (lines := refusal_lines(group, each.member, state)):
             return Prepared(group=group, candidate=each.member, ask=ask, state=state)
         refusals += lines
