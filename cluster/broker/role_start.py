@@ -128,7 +128,10 @@ class StartRules:
         """It may lack what it sent: as nobody it may write there again, as the winner of a new epoch behind it it may."""
         if paused := self.member.paused():
             self.member.become("fenced", f"its log may lack bytes that others have, and {paused}")
-        elif self.leases.others <= self.leases.followers or self._is_over_due():
+        elif (self.leases.others <= self.leases.followers or self._is_over_due()) and (
+            trio.current_time() >= self._sought_at + SEEK_SECONDS
+        ):
+            self._sought_at = trio.current_time()
             await self.elect_again()
 
     def _is_over_due(self) -> bool:
