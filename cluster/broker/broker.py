@@ -128,11 +128,11 @@ class Broker(BrokerParts):
         self.send = SendProcessor(self)
         await nursery.start(self.role_services.tasks.run)
         await self.role_services.begin(self.roles.role_state())
+        nursery.start_soon(self.roles.run)
         await self._serve(nursery, main, fast)
         nursery.start_soon(self.held_pulls.run)
         nursery.start_soon(self.gate.run)
         nursery.start_soon(self.registration.run)
-        nursery.start_soon(self.roles.run)
         nursery.start_soon(self.non_voters.run)
         nursery.start_soon(self._watch_record)
         if self.visibility is not None:
