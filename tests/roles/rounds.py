@@ -50,7 +50,7 @@ async def _round(number: int, group: Group, traffic: Traffic, rng: random.Random
     candidate = rng.choice([member for member in group.members if member is not victim])
     victim.kill()
     killed = time.monotonic()
-    await trio.sleep(rng.choice([0.0, 0.3]))
+    await trio.sleep(rng.choice([0.1, 0.5]))  # Answers that were on their way have arrived.
     asked = time.monotonic()
     first_ack: list[float] = []
 
