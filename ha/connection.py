@@ -51,7 +51,7 @@ class HAConnection:
     ack_offset: int = field(default=NO_REQUEST_YET, init=False)
     caught_up: bool = field(default=False, init=False)  # It was sent everything, once at least.
     bytes_per_second: float = field(default=0.0, init=False)
-    _is_over: bool = field(default=False, init=False)  # What it says does not count any more.
+    is_over: bool = field(default=False, init=False)  # What it says does not count any more.
     _reports: ReportReader = field(factory=ReportReader, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _last_read: float = field(init=False)
@@ -96,7 +96,7 @@ class HAConnection:
 
     def retire(self) -> None:
         """Let nothing that it says count from now on: its task, which is being cancelled, may have something in its hands."""
-        self._is_over = True
+        self.is_over = True
         self.transfer.leave(self)
 
     @property
@@ -154,7 +154,7 @@ class HAConnection:
 
     def _begin(self, reports: list[int], *, fits: bool) -> None:
         """Take the request, and what came in one read with it: unless all is sound, nothing counts."""
-        if self._is_over:
+        if self.is_over:
             raise HAConnectionLostError("was ended before it was served")
         log, requested = self.store.commit_log, reports[0]
         start = push_start(requested, log.min_offset, log.max_offset, log.file_size)
@@ -186,7 +186,7 @@ class HAConnection:
     def _acknowledge(self, reports: list[int]) -> None:
         """Take the reports of one read; unless all of them are sound, none counts."""
         check_reports(reports, acked=self.ack_offset, sent=self.transport.sent_offset)
-        if reports[-1] != self.ack_offset and not self._is_over:
+        if reports[-1] != self.ack_offset and not self.is_over:
             self.ack_offset = reports[-1]
             self.transfer.acknowledge(self, self.ack_offset)
 
@@ -248,6 +248,8 @@ class HAConnection:
         """
         offset = self.transport.sent_offset
         size = self.store.max_offset - offset
+        if self.is_over:
+            return
         if self._idle and 0 < size <= PUSH_SIZE_MAX and self._is_synchronous and self._may_send(size):
             try:
                 body = self.store.commit_log.read(offset, size)

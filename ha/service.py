@@ -16,6 +16,7 @@ from ha.accept import AcceptSocketService
 from ha.client import HAClient, no_peer
 from ha.config import HAConfig
 from ha.connection import HAConnection
+from ha.connection_view import describe_connection
 from ha.errors import HAError, HARefusedError
 from ha.follow_history import OwnHistory
 from ha.group_transfer import GroupTransferService
@@ -28,7 +29,7 @@ from ha.policy_words import configured_warnings
 from ha.protocol import NO_REQUEST_YET
 from ha.reception import Reception
 from ha.slave_check import FindSlave
-from ha.statistics import ConnectionState, HAConnectionStatistics, HAStatistics
+from ha.statistics import HAConnectionStatistics, HAStatistics
 from ha.transport import SocketTransport, Transport
 from store.config import BrokerRole
 from store.epoch_file import FIRST, EpochEntry, EpochId
@@ -118,14 +119,20 @@ class HAService:
             registered_with=self.group_transfer.registered_with,
         )
 
-    def _log_was_cut(self, _offset: int) -> None:
-        """Our own slaves have to compare their logs with this one anew."""
+    def _log_was_cut(self, offset: int) -> None:
+        """Our own slaves have to compare their logs with this one anew: what they were sent may be of another history."""
         self._end_connections()
+        self._sent_offset_max = min(self._sent_offset_max, offset)
 
     def _end_connections(self) -> None:
         for connection, scope in self._connections.items():
+            self._note_sent(connection)
             connection.retire()
             scope.cancel()
+
+    def _note_sent(self, connection: HAConnection) -> None:
+        if not connection.is_over:  # It was noted already, and the log may have been cut since.
+            self._sent_offset_max = max(self._sent_offset_max, connection.proven_offset)
 
     def _why_nothing_is_safe(self, now: float) -> str | None:
         return self._fenced or (None if self.lease.held(now) else f"no lease: {self.lease.why}")
@@ -235,7 +242,7 @@ class HAService:
             self._log_end(connection, "connection of a slave ended", why=str(error))
         finally:
             del self._connections[connection]
-            self._sent_offset_max = max(self._sent_offset_max, connection.proven_offset)
+            self._note_sent(connection)
             self.reception.gone(connection)
 
     def _holdable(self) -> int:
@@ -303,25 +310,11 @@ class HAService:
         )
 
     def _describe(self, connection: HAConnection, slave: Slave | None) -> HAConnectionStatistics:
-        max_offset = self.store.max_offset
-        state: ConnectionState = "streaming" if connection.caught_up else "catchup"
-        if connection.request_offset == NO_REQUEST_YET:
-            state = "connected"
-        held = max(connection.ack_offset, 0)
-        return HAConnectionStatistics(
-            address=connection.address,
-            state=state,
-            request_offset=connection.request_offset,
-            sent_offset=connection.sent_offset,
-            ack_offset=connection.ack_offset,
-            admitted=self.reception.admission.admits(connection.ip),
-            counted=slave is not None and slave.counted,
-            in_sync=slave is not None and slave.in_sync,
-            suspended=slave is not None and slave.suspended,
-            stalled=slave is not None and slave.stalled,
-            reason=slave.reason if slave is not None else "has made no request yet",
-            transferred_bytes_per_second=connection.bytes_per_second,
-            connected_since=connection.connected_since,
-            lag_bytes=max(max_offset - held, 0),
-            lag_seconds=self._stamps.age(held, max_offset, trio.current_time()),
+        return describe_connection(
+            connection,
+            slave,
+            is_admitted=self.reception.admission.admits(connection.ip),
+            max_offset=self.store.max_offset,
+            stamps=self._stamps,
+            now=trio.current_time(),
         )

@@ -263,3 +263,30 @@ async def test_a_cut_is_finished_before_a_master_is_left(autojump_clock, nursery
     await ha.leave_master()
     assert slave.max_offset == common
     assert not slave.flags.why_not_appendable
+
+
+async def test_what_was_sent_before_a_cut_proves_nothing(autojump_clock, nursery, tmp_path):
+    """A RocketMQ slave that holds bytes of the given-up end must not be taken for one that holds the new ones."""
+
+    async def nobody(_address, _requested):
+        await trio.lowlevel.checkpoint()
+        return ()
+
+    store = open_store(tmp_path / "master")
+    common = put(store, b"both")
+    ha = HAService(store, HAConfig(), lambda: (SLAVE,), lambda: None, find_slave=nobody)
+    ha.members_changed((SLAVE,))
+    scene = Scene(ha, nursery)
+    put(store, *(b"given up" for _ in range(10)))
+    await scene.streaming()
+    ha.fence("another one is master")
+    store.become_slave()
+    await trio.testing.wait_all_tasks_blocked()
+    await store.truncate(common, "given up")
+    await store.become_master(BrokerRole.SYNC_MASTER)
+    ha.unfence(synchronous=True)
+    after = put(store, b"new")
+    stream = await scene.connect()
+    await stream.send_all(ACK.pack(after))
+    assert await ended(stream)
+    assert ha.statistics().refused["unproven"] == 1
