@@ -39,18 +39,26 @@ def serving(world: "RoleWorld") -> "list[RoleMember]":
 async def help_on(world: "RoleWorld") -> None:
     """As a person would, who reads what the members say."""
     masters = serving(world)
-    if not masters:
-        best = max(world.role_members, key=lambda member: member.key)
-        world.trace(f"nobody is master: {best.name} is to be")
+    if len(masters) != 1:  # Or two have won one number, each with promises of others.
+        best = max(masters or world.role_members, key=lambda member: member.key)
+        world.trace(f"{[member.name for member in masters]} are master: {best.name} is to be")
         await operators.start(world, best, "failover" if best.asked < 2 else "forced failover")
         best.asked += 1
-    for name in unequal(world) if masters else ():
+    for name in unequal(world) if len(masters) == 1 else ():
         member = world.member(name)
         if member not in masters:
             verb = "rewind" if member.asked < 1 else "reinit"
             world.trace(f"{name} is to {verb}: {member.says()}")
+            _check_help(world, member)
             await operators.repair(world, member, verb)
             member.asked += 1
+
+
+def _check_help(world: "RoleWorld", member: "RoleMember") -> None:
+    """Where nobody alone acknowledges, histories prove what is given up: no slave needs a person to follow."""
+    is_damaged = any(each.store is not None and list(each.store.damaged) for each in world.role_members)
+    if world.plan.config.synchronous and not is_damaged:
+        world.violated(f"{member.name} was to follow by itself: {member.says()}")
 
 
 def unequal(world: "RoleWorld") -> list[str]:
