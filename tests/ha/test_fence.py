@@ -289,4 +289,5 @@ async def test_what_was_sent_before_a_cut_proves_nothing(autojump_clock, nursery
     stream = await scene.connect()
     await stream.send_all(ACK.pack(after))
     assert await ended(stream)
+    await trio.testing.wait_all_tasks_blocked()
     assert ha.statistics().refused["unproven"] == 1
