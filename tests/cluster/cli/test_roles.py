@@ -1,0 +1,154 @@
+"""The commands of roles, against a master and a slave inside the test, whose roles really change."""
+
+import json
+from datetime import datetime
+
+import pytest
+import trio
+
+from cluster.broker.role_messages import ChangeResult, ChangeState
+from cluster.cli.role_values import AT, DURATION, LOSS, moment_of
+from cluster.cli.schema import schema_of
+from cluster.role_history import History
+from cluster.role_repair import RepairPlan, RepairResult
+from tests.cluster.cli.json_schema import violations
+
+
+@pytest.fixture
+async def group(cluster):
+    """With the record of both: only then may roles change."""
+    with trio.fail_after(20):
+        while not all(broker.roles.role_state() for broker in (cluster.master, cluster.slave)):
+            await trio.sleep(0.01)
+        while cluster.slave.ha.client.state != "streaming":
+            await trio.sleep(0.01)
+    return cluster
+
+
+def of(kind: type, text: str) -> dict:
+    document = json.loads(text)
+    assert violations(document, schema_of(kind)) == []
+    return document
+
+
+async def test_a_switchover_and_its_history(group):
+    """The plan changes nothing; the answer has the form that its schema says; the history names both."""
+    plan = of(ChangeState, (await group.twinlog("switchover", "--dry-run", "-o", "json")).stdout)
+    assert [step["number"] for step in plan["steps"]] == list(range(1, 9))
+    assert not group.slave.roles.is_serving
+    text = (await group.twinlog("switchover", "--dry-run")).stdout
+    assert "broker-a-0" in text
+    assert "127.0.0.1" not in text, "members are told by name"
+    done = await group.twinlog("switchover", "--yes", "--reason", "new disk", "-o", "json", ok=False)
+    assert done.exit_code in (0, 6), done.output
+    result = of(ChangeResult, done.stdout)
+    assert (result["winner"], result["lost_bytes"]) == (group.slave.address, 0)
+    assert group.slave.roles.is_serving
+    told = of(History, (await group.twinlog("history", "-o", "json")).stdout)["reigns"][-1]
+    assert (told["old"], told["new"], told["reason"]) == ("broker-a-0", "broker-a-1", "new disk")
+    lines = (await group.twinlog("history")).stdout.splitlines()
+    assert lines[0].split() == ["EPOCH", "FROM", "OLD", "NEW", "KIND", "WHEN", "LOST", "REASON"]
+    assert (await group.twinlog("history", "-o", "tsv")).stdout.splitlines()[-1].endswith("\tnew disk")
+
+
+async def test_words_for_a_person(group):
+    """Who is there, each step on stderr, the pause."""
+    done = await group.twinlog("switchover", "--candidate", "broker-a-1", "--yes", ok=False)
+    assert done.exit_code in (0, 6), done.output
+    assert "MEMBER" in done.stdout
+    assert "broker-a-1 is the master of broker-a in epoch 1" in done.stdout
+    assert "write pause " in done.stdout
+    assert done.stderr.splitlines()[0].startswith("1. ask broker-a-0")
+
+
+async def test_nothing_is_done_without_a_yes(group):
+    """Where nobody can be asked it is a usage error, before anything is looked at."""
+    for command in (
+        ("switchover",),
+        ("failover", "--candidate", "broker-a-1"),
+        ("rewind", "broker-a-1"),
+        ("reinit", "broker-a-1"),
+    ):
+        result = await group.twinlog(*command, ok=False)
+        assert (result.exit_code, "--yes" in result.output) == (2, True), result.output
+    assert not group.slave.roles.is_serving
+
+
+async def test_a_refusal_is_status_4(group):
+    result = await group.twinlog("failover", "--candidate", "broker-a-1", "--yes", ok=False)
+    assert result.exit_code == 4
+    assert "broker-a-1: may not be chosen: " in result.stderr
+    assert "twinlog switchover --candidate broker-a-1" in result.stderr
+    result = await group.twinlog("reinit", "broker-a-0", "--yes", ok=False)
+    assert result.exit_code == 4, result.output
+
+
+async def test_usage(group):
+    for arguments, words in (
+        (("failover", "--candidate", "broker-x-7", "--yes"), "Nobody is called broker-x-7"),
+        (("switchover", "--group", "broker-x", "--yes"), "There is no group broker-x"),
+        (("failover", "--candidate", "broker-a-1", "--accept-data-loss", "much"), "no size"),
+        (("pause", "--for", "soon"), "no time"),
+    ):
+        result = await group.twinlog(*arguments, ok=False)
+        assert (result.exit_code, words in result.output) == (2, True), result.output
+
+
+async def test_a_pause_is_shown_and_taken_back(group):
+    await group.twinlog("pause", "--for", "1h", "--reason", "new switches")
+    listed = (await group.twinlog("list")).stdout
+    assert "note: role changes of broker-a are paused until" in listed
+    assert json.loads((await group.twinlog("list", "-o", "json")).stdout)["notes"]
+    assert (await group.twinlog("switchover", "--yes", ok=False)).exit_code == 4
+    await group.twinlog("resume")
+    assert "paused" not in (await group.twinlog("list")).stdout
+
+
+async def test_a_log_that_fits_is_not_cut(group):
+    plan = of(RepairPlan, (await group.twinlog("rewind", "broker-a-1", "--dry-run", "-o", "json")).stdout)
+    assert plan["first_offset"] is None
+    assert "nothing of broker-a-1's log" in (await group.twinlog("rewind", "broker-a-1", "--dry-run")).stdout
+    assert of(RepairResult, (await group.twinlog("rewind", "broker-a-1", "--yes", "-o", "json")).stdout)["kept"] == []
+
+
+async def test_a_reinit_keeps_the_old_log(group):
+    await group.twinlog("send", "orders", "hello")
+    with trio.fail_after(10):
+        while group.slave.store.max_offset != group.master.store.max_offset:
+            await trio.sleep(0.01)
+    assert "would be put aside" in (await group.twinlog("reinit", "broker-a-1", "--dry-run")).stdout
+    result = of(RepairResult, (await group.twinlog("reinit", "broker-a-1", "--yes", "-o", "json")).stdout)
+    assert [part["first_offset"] for part in result["kept"]] == [0]
+    assert group.slave.store.max_offset == group.master.store.max_offset
+
+
+async def test_schemas(group):
+    for command, title in (
+        (("switchover",), "ChangeResult"),
+        (("failover", "--dry-run"), "ChangeState"),
+        (("rewind",), "RepairResult"),
+        (("reinit", "--dry-run"), "RepairPlan"),
+        (("history",), "History"),
+    ):
+        assert json.loads((await group.twinlog(*command, "-o", "schema")).stdout)["title"] == title
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("1.5m", 90), ("2h", 7200), ("1 d", 86400)])
+def test_durations(text, seconds):
+    assert DURATION.convert(text, None, None) == seconds
+
+
+def test_losses():
+    assert LOSS.convert("unknown", None, None) == "unknown"
+    assert LOSS.convert("4kB", None, None) == 4000
+
+
+def test_moments():
+    now = datetime(2026, 11, 22, 14, 30)
+    assert moment_of("15:00", now) == datetime(2026, 11, 22, 15, 0)
+    assert moment_of("3:00", now) == datetime(2026, 11, 23, 3, 0)
+    assert moment_of("2026-11-22T23:00", now) == datetime(2026, 11, 22, 23, 0)
+    assert AT.convert("off", None, None) == "off"
+    for wrong in ("soon", "25:00", "2026-11-22T14:00"):
+        with pytest.raises(ValueError):
+            moment_of(wrong, now)
