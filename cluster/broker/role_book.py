@@ -35,6 +35,9 @@ class RoleBook:
     state: RoleState | None = field(default=None, init=False)
     entries: tuple[EpochEntry, ...] = field(default=(FIRST,), init=False)
     failure: str = field(default="", init=False)
+    lacks_tail: bool = field(
+        default=False, init=False
+    )  # It was master, and its machine died: until it is elected anew.
 
     def load(self) -> None:
         """Read both files. Raises StoreDirectoryError."""
@@ -42,6 +45,17 @@ class RoleBook:
         self.state = load_role(self.side)
         if self.state is not None and self.state.promised < self.entries[-1].id:  # It served, or followed, that one.
             self.state = evolve(self.state, promised=self.entries[-1].id)
+
+    def begin(self, state: RoleState) -> None:
+        """Durably: it runs, so that its next stop is a crash unless it says otherwise. Raises OSError."""
+        self.state = self._stamped(state)
+        save_role(self.side, self.state)
+
+    def _stamped(self, state: RoleState) -> RoleState:
+        """A machine that died is remembered until what it cost is settled."""
+        told = max(state.told_confirmed, self.told_confirmed())
+        boot_id = state.boot_id if self.lacks_tail else self.boot_id()
+        return evolve(state, boot_id=boot_id, told_confirmed=told, clean=False)
 
     @property
     def promised(self) -> EpochId:
@@ -59,7 +73,7 @@ class RoleBook:
 
     async def save(self, state: RoleState) -> None:
         """Raises RoleFileError."""
-        state = evolve(state, boot_id=self.boot_id(), told_confirmed=max(state.told_confirmed, self.told_confirmed()))
+        state = self._stamped(state)
         if state != self.state:
             await self._durably(lambda: save_role(self.side, state))
             self.state = state

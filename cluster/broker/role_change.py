@@ -41,7 +41,7 @@ from store.role_file import GroupMember, Pause, save_role
 
 __all__ = ["Calls", "ChangeAsk", "ChangeResult", "ChangeState", "Held", "Hooks", "RoleRefusedError", "RoleService"]
 
-RETRY_SECONDS = 0.05
+RETRY_SECONDS, ELECT_AGAIN_SECONDS = 0.05, 5.0
 
 
 @define(eq=False, kw_only=True)
@@ -73,7 +73,14 @@ class RoleService(RoleMember):
                 await self.hold_begun.wait()
 
     async def _elect_again(self) -> None:
-        await self.start(ChangeAsk(verb="restart", candidate=self.address, reason="its machine was restarted"))
+        self._run = RoleRun(
+            self, self.leases, ChangeAsk(verb="restart", candidate=self.address, reason="its machine was restarted")
+        )
+        self.rules.is_changing = True
+        await self._carry_out(self._run)
+        if self._run.error:
+            self.become("fenced", f"its machine died, and it may lack bytes that others have: {self._run.error}")
+            await trio.sleep(ELECT_AGAIN_SECONDS)
 
     def note_clean_stop(self) -> None:
         """All that this member has is on its disk: call it last. It may raise OSError: the next start takes it for a crash."""

@@ -16,7 +16,7 @@ from attrs import define, evolve, field
 from cluster.broker.role_book import RoleFileError
 from cluster.broker.role_member import RoleMember
 from ha.config import HAConfig
-from ha.errors import HAPeerError
+from ha.errors import HAError
 from ha.group_record import (
     counted,
     first_record,
@@ -184,7 +184,7 @@ class LeaseRounds:
         self._asking.add(address)
         try:
             answer = await member.calls.lease(address, ask, timeout_ms=member.config.lease_ms)
-        except HAPeerError:
+        except HAError:
             return
         finally:
             self._asking.discard(address)

@@ -35,6 +35,17 @@ log = structlog.get_logger(__name__)
 Phase = Literal["serving", "starting", "holding", "fenced", "following", "waiting"]
 
 
+def pause_words(group: GroupRecord | None, now_ms: int) -> str:
+    """Why nothing may change in this group now; "" when it may."""
+    pause = remaining_pause(group, now_ms)
+    if pause is None:
+        return ""
+    ends = "until somebody resumes it"
+    if pause.until_ms is not None:
+        ends = f"for {(pause.until_ms - now_ms + 999) // 1000} s more"
+    return f"the group is paused {ends}" + (f": {pause.reason}" if pause.reason else "")
+
+
 @frozen
 class _Hold:
     """A master's word to write nothing until `deadline`, unless it resigns for the candidate before."""
@@ -68,7 +79,6 @@ class RoleMember:
     hold_begun: Wakeup = field(factory=Wakeup, init=False)
     master: PeerHistory | None = field(default=None, init=False)  # Who is followed, as it told last.
     confirmed_offset: int = field(default=0, init=False)  # Of the master that is followed, as it told last.
-    may_lack_tail: bool = field(default=False, init=False)  # Its last stop may have cost bytes that others have.
     joins: bool = field(default=False, init=False)  # It is new to the group: it was seen without this member.
     strangers_record: GroupRecord | None = field(
         default=None, init=False
@@ -90,8 +100,9 @@ class RoleMember:
         self.ha.lease.give_up("this member starts")
         was_master = is_master(state, self.book.entries)
         if not state.clean and state.boot_id != self.boot_id():
-            self.may_lack_tail = was_master
-            self.book.state = state = evolve(state, whole=state.whole and self._acknowledged_is_on_disk(state.role))
+            self.book.lacks_tail = was_master
+            state = evolve(state, whole=state.whole and self._acknowledged_is_on_disk(state.role))
+        self.book.begin(state)
         self.phase, self.why = ("starting", "asks the others") if was_master else ("waiting", "knows no master yet")
         if not was_master and state.promised.epoch > self.book.last.epoch:
             self._fenced_by(state.promised)
@@ -151,11 +162,7 @@ class RoleMember:
 
     def paused(self) -> str:
         """Why nothing may change; "" when it may."""
-        pause = remaining_pause(self.group, self.now_ms())
-        if pause is None:
-            return ""
-        ends = f"until {pause.until_ms} ms" if pause.until_ms is not None else "until somebody resumes it"
-        return f"the group is paused {ends}" + (f": {pause.reason}" if pause.reason else "")
+        return pause_words(self.group, self.now_ms())
 
     def become(self, phase: Phase, why: str = "") -> None:
         """Say what it does from now on, once."""

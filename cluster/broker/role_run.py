@@ -10,7 +10,7 @@ import trio
 from attrs import define, evolve, field
 
 from cluster.broker.role_lease import LeaseRounds
-from cluster.broker.role_member import RoleMember
+from cluster.broker.role_member import RoleMember, pause_words
 from cluster.broker.role_messages import (
     ChangeAsk,
     ChangeResult,
@@ -159,13 +159,12 @@ class RoleRun:
         """Ask all what they hold and have promised."""
         member = self.member
         self._group = member.group
-        if (paused := member.paused()) and not self.ask.dry_run:
-            raise RoleRefusedError((paused,))
         epoch = member.promised().epoch + 1
         for _ in range(2):  # The second time with a number that nobody has promised, and with all that the first named.
             self.answers = await self._ask_all(PromiseAsk(epoch=epoch, candidate=member.address, dry_run=True))
             self._group = group_of(self._group, self.answers)
             epoch = next_epoch(member.state_or_first(), member.book.entries, self.answers, member.address)
+        self._require_may_change()
         self.old_master = self._find_master()
         if member.book.last.id != (epoch, member.address):  # Else it was elected, and goes on.
             self.judgement = await self._judge()
@@ -264,10 +263,11 @@ class RoleRun:
         store, held = self.member.store, self.held
         seconds = LEVEL_SECONDS if held is None else self._hold_left()
         end = held.end_offset if held is not None else store.max_offset
-        with trio.move_on_after(seconds) as scope:
-            while store.max_offset < end or store.dispatched_offset < store.max_offset:
+        deadline = trio.current_time() + seconds
+        while store.max_offset < end or store.dispatched_offset < store.max_offset:
+            if trio.current_time() < deadline:
                 await trio.sleep(LOOK_SECONDS)
-        if scope.cancelled_caught:
+                continue
             raise RoleStepError(
                 f"this log ends at {store.max_offset}, its queues at {store.dispatched_offset}, not at {end}"
             )
@@ -306,7 +306,8 @@ class RoleRun:
         self._elected = True
 
     def _require_may_change(self) -> None:
-        if paused := self.member.paused():
+        paused = pause_words(self._group, self.member.now_ms())
+        if paused and not self.ask.dry_run:
             raise RoleRefusedError((paused,))
 
     async def _collect(self) -> int:
@@ -368,11 +369,11 @@ class RoleRun:
                 await member.book.save_entries(with_entry(member.book.entries, self._entry()))
             group = group_of(state.group, self.answers)
             assert group is not None
+            member.book.lacks_tail = False  # What it writes from now on nobody else has written.
             record = with_ids_swapped(group, member.address, self.epoch)
             await member.book.save(
                 evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True)
             )
-            member.may_lack_tail = False
 
     def _entry(self) -> EpochEntry:
         judged, lost = self.judgement, 0

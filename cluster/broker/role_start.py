@@ -112,7 +112,7 @@ class StartRules:
             member.become("fenced", newer)
             await self._seek()
             return
-        if member.may_lack_tail and leases.need > 1:
+        if member.book.lacks_tail and leases.need > 1:
             await self._want_election()
             return
         asked = leases.need > 1 and leases.quorum_at() > float("-inf") and leases.others

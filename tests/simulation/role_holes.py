@@ -129,7 +129,7 @@ def tail_written_again() -> Iterator[None]:
 
     def forgetful(self: RoleMember) -> RoleState | None:
         state = load(self)
-        self.may_lack_tail = False
+        self.book.lacks_tail = False
         return state
 
     with patch.object(RoleService, "load", forgetful):

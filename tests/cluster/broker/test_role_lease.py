@@ -1,0 +1,84 @@
+"""The rounds of a master: its lease, and the record of its group."""
+
+import pytest
+import trio
+
+from cluster.broker.role_lease import acks_needed, joined
+from ha.config import HAConfig
+from store.role_file import GroupMember
+from tests.cluster.broker.role_group import ASYNC, SYNC, Group
+from tests.ha.conftest import no_threads as no_threads
+
+
+def member(name: str, broker_id: int = 1, *, votes: bool = True) -> GroupMember:
+    return GroupMember(address=f"{name}:1", ha_address=f"{name}:2", broker_id=broker_id, name=name, votes=votes)
+
+
+def test_how_many_hold_a_message():
+    assert acks_needed(HAConfig(in_sync_replicas=3), ASYNC) == 1
+    assert acks_needed(HAConfig(in_sync_replicas=3), SYNC) == 3
+    assert acks_needed(HAConfig(in_sync_replicas=3, auto_in_sync_replicas=True, min_in_sync_replicas=2), SYNC) == 2
+
+
+def test_every_member_has_an_id_of_its_own():
+    record = joined(None, member("a", 0), member("b"), 2, SYNC)
+    assert [each.broker_id for each in record.members] == [0, 1]
+    record = joined(record, member("a", 0), member("c", 1), 2, SYNC)
+    assert record.member("c:1").broker_id == 2, "1 is taken"
+    assert joined(record, member("a", 0), member("c", 7), 2, SYNC) is record, "it keeps what it has"
+
+
+async def test_a_lone_master_needs_no_lease_and_writes_nothing(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, size=1, need=1)
+    (a,) = group.nodes
+    await a.start()
+    await trio.sleep(10)
+    assert a.ha.lease.held(trio.current_time())
+    assert a.state is None
+    assert a.word == "serving"
+    assert not (a.side / "role").exists()
+
+
+async def test_the_third_member_counts_once_the_others_know(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, size=3)
+    a, b, c = group.nodes
+    await a.start()
+    await b.start()
+    await trio.sleep(5)
+    assert a.roles.counted_members() == {a.address, b.address}
+    await b.stop()
+    await c.start()
+    await trio.sleep(5)
+    assert a.roles.counted_members() == {a.address, b.address}, "b alone could still elect itself"
+    await b.start()
+    await group.settled()
+    assert a.roles.counted_members() == {node.address for node in group.nodes}
+
+
+async def test_without_enough_answers_the_lease_ends(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.nodes
+    await b.stop()
+    await trio.sleep(10)
+    assert a.ha.lease.held(trio.current_time()), "two of three"
+    await c.stop()
+    await trio.sleep(3.1)
+    assert not a.ha.lease.held(trio.current_time())
+    assert a.word == "serving"
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
+async def test_another_number_of_acknowledgements(tmp_path, autojump_clock, no_threads, nursery, before, after):
+    """The record changes first where less is promised, and last where more is."""
+    group = Group(nursery, tmp_path, need=before)
+    await group.start()
+    a, b = group.nodes
+    assert a.state.group.acks_needed == before
+    await a.stop()
+    group.config["in_sync_replicas"] = after
+    await a.start()
+    await group.settled()
+    await trio.sleep(5)
+    assert a.state.group.acks_needed == b.state.group.acks_needed == after
+    assert a.ha.lease.held(trio.current_time())

@@ -1,0 +1,234 @@
+"""What a member is when it starts: a master that stopped, one whose machine died, one whose directory was emptied."""
+
+import shutil
+
+import pytest
+import trio
+
+from cluster.broker.role_messages import PauseAsk, ReinitAsk, RewindAsk, RoleRefusedError
+from store.epoch_file import EpochId
+from tests.cluster.broker.role_group import SLAVE, Group
+from tests.ha.conftest import no_threads as no_threads
+
+
+@pytest.fixture
+async def pair(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path)
+    await group.start()
+    return group
+
+
+@pytest.mark.parametrize("cleanly", [True, False])
+async def test_a_master_goes_on_in_its_epoch(autojump_clock, pair, cleanly):
+    a, _b = pair.nodes
+    a.put(3)
+    await a.stop(cleanly=cleanly)
+    assert a.state.clean is cleanly
+    await a.start()
+    assert (a.word, a.store.config.broker_role) == ("starting", SLAVE), "until somebody says yes"
+    assert await pair.settled() is a
+    assert a.hooks.done.index("offsets of 1") < a.hooks.done.index("master")
+    assert a.epochs == [(0, "", "first")]
+    a.put()
+    assert await a.is_acknowledged()
+    assert not a.state.clean, "as long as it runs"
+
+
+async def test_a_master_whose_slave_is_down_serves_after_the_lease_time(autojump_clock, pair):
+    """As before; only that nothing is acknowledged by two."""
+    a, b = pair.nodes
+    await b.stop()
+    await a.stop()
+    await a.start()
+    await trio.sleep(2)
+    assert a.word == "starting"
+    await trio.sleep(3)
+    assert a.word == "serving"
+    a.put()
+    assert not await a.is_acknowledged()
+    await b.start()
+    assert await pair.settled() is a
+    assert await a.is_acknowledged()
+
+
+async def test_no_master_while_the_name_server_names_another(autojump_clock, pair):
+    a, b = pair.nodes
+    await a.stop()
+    await a.start()
+    await b.stop()
+    a.roles.rules.has_name_servers = True
+    await trio.sleep(5)
+    assert a.roles.words() == ("starting", "no name server has said yet who is id 0")
+    a.roles.registered({0: b.address})
+    await trio.sleep(5)
+    assert a.word == "starting"
+    assert f"{b.address} is registered as id 0 and does not answer" in a.roles.why
+    a.roles.registered({1: b.address})
+    await trio.sleep(5)
+    assert a.word == "serving"
+
+
+async def test_an_old_master_that_comes_back_is_a_slave(autojump_clock, pair):
+    a, b = pair.nodes
+    a.put(3)
+    assert await a.is_acknowledged()
+    await a.stop()
+    assert (await pair.change("failover", b)).error == ""
+    b.put(2)
+    await a.start()
+    assert await pair.settled() is b
+    assert "master" not in a.hooks.done
+    assert a.state.broker_id == 1
+
+
+async def test_a_master_whose_machine_died_is_elected_anew(autojump_clock, pair):
+    """It may have sent what it lost: it never writes in that epoch again."""
+    a, _b = pair.nodes
+    a.put(3)
+    assert await a.is_acknowledged()
+    await a.stop()
+    a.boot_id = "boot 2"
+    await a.start()
+    assert await pair.settled() is a
+    assert a.epochs[-1] == (1, "a", "restart")
+    assert a.state.whole
+
+
+async def test_a_master_that_lost_a_tail_does_not_serve(autojump_clock, pair):
+    """The slave has more: a person decides."""
+    a, b = pair.nodes
+    a.put(3)
+    assert await a.is_acknowledged()
+    end = a.store.max_offset
+    await b.stop()
+    await a.stop()
+    _cut_log(a, 206)
+    a.boot_id = "boot 2"
+    await b.start()
+    await a.start()
+    await trio.sleep(10)
+    assert a.word == "fenced"
+    assert not a.roles.is_serving
+    assert (a.store.max_offset, b.store.max_offset) == (206, end)
+    state = await pair.change("failover", b)
+    assert state.error == ""
+    assert await pair.settled() is b
+    assert pair.are_equal()
+
+
+def _cut_log(node, end: int) -> None:
+    """What a power cut does to bytes that no disk has."""
+    (file,) = (node.root / "commitlog").iterdir()
+    data = file.read_bytes()
+    file.write_bytes(data[:end] + bytes(len(data) - end))
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(node.root / name, ignore_errors=True)
+    (node.root / "checkpoint").unlink(missing_ok=True)
+
+
+async def test_an_emptied_member_hears_all_others_first(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.nodes
+    a.put(3)
+    await group.settled()
+    await b.roles.promise(_promise(4, b))  # Which c may have promised, too.
+    await b.stop()
+    await c.stop()
+    shutil.rmtree(c.root)
+    await c.start()
+    await trio.sleep(10)
+    assert c.word == "waiting"
+    assert b.address in c.roles.why
+    assert c.store.max_offset == 0
+    await b.start()
+    await trio.sleep(5)
+    assert c.state.promised == EpochId(4, b.address)
+    assert not c.state.whole
+    assert (await group.change("failover", a)).error == ""
+    await group.settled()
+    await trio.sleep(2)
+    assert c.state.whole, "level again"
+
+
+async def test_an_emptied_member_follows_once_a_person_says_so(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    _a, b, c = group.nodes
+    await b.stop()
+    await c.stop()
+    shutil.rmtree(c.root)
+    await c.start()
+    await trio.sleep(5)
+    assert c.word == "waiting"
+    await c.roles.reinit(ReinitAsk())
+    await group.settled()
+
+
+async def test_reinit_and_pause(autojump_clock, pair):
+    a, b = pair.nodes
+    a.put(3)
+    await pair.settled()
+    with pytest.raises(RoleRefusedError, match="only a slave"):
+        await a.roles.reinit(ReinitAsk())
+    await a.roles.pause(PauseAsk(for_ms=60_000, reason="maintenance"))
+    await trio.sleep(3)
+    with pytest.raises(RoleRefusedError, match="the group is paused for 57 s more: maintenance"):
+        await b.roles.reinit(ReinitAsk())
+    assert "paused" in (await pair.change("switchover", b)).error
+    await trio.sleep(60)
+    await b.roles.reinit(ReinitAsk())
+    assert not b.state.whole
+    await pair.settled()
+    await trio.sleep(3)
+    assert b.state.whole
+    assert pair.are_equal()
+    await a.roles.pause(PauseAsk())
+    await a.roles.resume()
+    assert (await pair.change("switchover", b)).error == ""
+
+
+async def test_rewind_gives_up_what_the_history_proves(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, config={"auto_rewind": False})
+    await group.start()
+    a, b = group.nodes
+    with pytest.raises(RoleRefusedError, match="nothing to give up"):
+        await b.roles.rewind(RewindAsk())
+    await group.isolate(a)
+    a.put(2)
+    assert (await group.change("failover", b)).error == ""
+    b.put(1)
+    a.cut_off = False
+    await trio.sleep(10)
+    assert a.store.max_offset != b.store.max_offset
+    await a.roles.rewind(RewindAsk(dry_run=True))
+    await a.roles.rewind(RewindAsk())
+    assert await group.settled() is b
+    assert group.are_equal()
+
+
+async def test_a_save_that_fails_fences_for_good(autojump_clock, pair, monkeypatch):
+    a, b = pair.nodes
+    await a.stop()
+
+    def full(_side, _state):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("cluster.broker.role_book.save_role", full)
+    state = await pair.change("failover", b)
+    assert state.result is None
+    await trio.sleep(5)
+    monkeypatch.undo()
+    await trio.sleep(5)
+    assert "cannot be written" in b.roles.words()[1]
+    await b.stop()
+    await b.start()
+    assert (await pair.change("failover", b)).error == ""
+    await a.start()
+    assert await pair.settled() is b
+
+
+def _promise(epoch, node):
+    from ha.voter import PromiseAsk
+
+    return PromiseAsk(epoch=epoch, candidate=node.address)
