@@ -78,9 +78,26 @@ def _facts(info: "StoreInfo") -> None:
     for cut in info.divergent:
         words = f"{size(cut.size_bytes)} from {count(cut.first_offset)} on, {_time(cut.cut_ms)}: {cut.why}"
         lines += [("was cut", words), ("", f"kept in {cut.path}")]
+    lines += _role(info)
     width = max(len(name) for name, _ in lines)
     for name, words in lines:
         click.echo(f"{style(name.ljust(width), dim=True)}  {words}")
+
+
+def _role(info: "StoreInfo") -> Iterable[tuple[str, str]]:
+    """Who wrote the log, and what its member has promised."""
+    if info.role is not None:
+        role = info.role
+        promised = (
+            f"{role.role}, id {role.broker_id}; promised epoch {role.promised_epoch} to {role.promised_winner or '-'}"
+        )
+        yield "role", role.error or promised + ("" if role.is_whole else "; may lack what it acknowledged")
+    if info.history is not None:
+        if info.history.error:
+            yield "epochs", info.history.error
+        for number, entry in enumerate(info.history.epochs):
+            who = f"{entry.winner or '-'}, {entry.kind}, {_time(entry.began_ms)}"
+            yield "" if number else "epochs", f"{entry.epoch} from {count(entry.start_offset)} on: {who}"
 
 
 def _time(milliseconds: int | None) -> str:

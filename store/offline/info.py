@@ -20,6 +20,7 @@ from store.offline.file_series import FileSeries, StoreFile
 from store.offline.finding import Finding, Kind, Severity
 from store.offline.log_view import LogEnd, find_log_end, stored_ms
 from store.offline.queue_view import QueueView, view_queue
+from store.offline.role_info import HistoryInfo, RoleInfo, history_info, role_info
 from store.recovery_point import decode_point
 
 _INDEX_HEADER = Struct(">qqqqii")
@@ -158,6 +159,8 @@ class StoreInfo:
     digest: DigestInfo | None
     recovery_point: RecoveryPointInfo | None
     divergent: tuple[DivergentInfo, ...]
+    history: HistoryInfo | None = _doc("null: no other member ever became master")
+    role: RoleInfo | None = _doc("null: it never belonged to a group whose roles can change")
     problems: tuple[Finding, ...] = _doc("what was noticed on the way; log verify looks at everything")
 
 
@@ -183,6 +186,8 @@ def look(directory: StoreDirectory) -> StoreInfo:
         digest=_digest_info(directory.root / "twinlog" / "digest"),
         recovery_point=_recovery_point_info(directory.root / "twinlog" / "recovery-point"),
         divergent=tuple(map(_divergent_info, directory.divergent)),
+        history=history_info(directory.root / "twinlog"),
+        role=role_info(directory.root / "twinlog"),
         problems=(*directory.findings, *_problems(directory, end, views)),
     )
 

@@ -1,0 +1,92 @@
+"""Which epochs a log has, and what its member has promised, for `log info`. A damaged file is told, not raised."""
+
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from store.epoch_file import NAME as EPOCHS
+from store.epoch_file import EpochEntry, load_epochs
+from store.errors import StoreDirectoryError
+from store.role_file import load_role
+
+
+def _doc(text: str) -> Any:
+    return field(metadata={"doc": text})
+
+
+@frozen(kw_only=True)
+class EpochInfo:
+    """One epoch: from `start_offset` on the log is what its winner wrote."""
+
+    epoch: int
+    winner: str = _doc("HOST:PORT of the member that was master")
+    start_offset: int
+    began_ms: int
+    kind: str = _doc("first, switchover, failover, forced or restart")
+    reason: str
+    old_master: str
+    lost_bytes: int | None = _doc("acknowledged ones that were given up for it; null: nobody knows how many")
+
+
+@frozen(kw_only=True)
+class HistoryInfo:
+    """The masters that wrote this log."""
+
+    epochs: tuple[EpochInfo, ...]
+    error: str | None
+
+
+@frozen(kw_only=True)
+class RoleInfo:
+    """What this member of a group is, and has promised."""
+
+    role: str | None
+    broker_id: int | None
+    promised_epoch: int | None = _doc("it serves and follows no older one")
+    promised_winner: str | None
+    is_whole: bool | None = _doc("false: it may lack messages that it once acknowledged")
+    error: str | None
+
+
+def history_info(side: Path) -> HistoryInfo | None:
+    """None: there is no such file. Raises OSError."""
+    if not (side / EPOCHS).exists():
+        return None
+    try:
+        return HistoryInfo(epochs=tuple(map(_epoch_info, load_epochs(side))), error=None)
+    except StoreDirectoryError as error:
+        return HistoryInfo(epochs=(), error=str(error))
+
+
+def role_info(side: Path) -> RoleInfo | None:
+    """None: there is no such file."""
+    try:
+        state = load_role(side)
+    except StoreDirectoryError as error:
+        return RoleInfo(
+            role=None, broker_id=None, promised_epoch=None, promised_winner=None, is_whole=None, error=str(error)
+        )
+    if state is None:
+        return None
+    return RoleInfo(
+        role=state.role.value,
+        broker_id=state.broker_id,
+        promised_epoch=state.promised.epoch,
+        promised_winner=state.promised.winner,
+        is_whole=state.whole,
+        error=None,
+    )
+
+
+def _epoch_info(entry: EpochEntry) -> EpochInfo:
+    return EpochInfo(
+        epoch=entry.epoch,
+        winner=entry.winner,
+        start_offset=entry.start_offset,
+        began_ms=entry.at_ms,
+        kind=entry.kind,
+        reason=entry.reason,
+        old_master=entry.old,
+        lost_bytes=entry.lost_bytes,
+    )
