@@ -1,8 +1,9 @@
 """Passes clients' requests on to the member that is master now, and its answers back.
 
-All of them go over one stream in the order in which they came, so each client's own order is kept. Answers come back in any
-order, by their opaque numbers. A request that cannot be answered is refused with a code that RocketMQ's producers try again
-after. Passed-on requests say for whom they are and how often they were passed on, so that none can run in a circle.
+All of them go over one stream in the order in which they came, so each client's own order is kept as long as the master is the
+same. Answers come back in any order, by their opaque numbers. A request that cannot be answered is refused with a code that
+RocketMQ's producers try again after. Passed-on requests say for whom they are and how often they were passed on, so that none can
+run in a circle.
 """
 
 from collections.abc import Awaitable, Callable
@@ -47,101 +48,67 @@ class _Passed:
 
 
 @define(eq=False)
-class Forwarder:
-    """One stream to one master, open while there is something to pass on."""
+class _Link:
+    """One stream to one master. Ends when it breaks, is not needed for a while, or was told to finish and has."""
 
-    connect: Callable[[str], Awaitable[trio.abc.Stream]] = connect_tcp
-    answered: Callable[[], None] = lambda: None  # At each answer of the master.
-    _address: str = field(default="", init=False)
+    address: str
+    connect: Callable[[str], Awaitable[trio.abc.Stream]]
+    answered: Callable[[], None]
+    over: bool = field(default=False, init=False)  # It takes nothing more.
+    unsent_bytes: int = field(default=0, init=False)
     _outbox: list[bytes] = field(factory=list, init=False)
-    _outbox_size: int = field(default=0, init=False)
     _passed: dict[int, _Passed] = field(factory=dict, init=False)  # By our opaque numbers, the oldest first.
-    _opaque: int = field(default=0, init=False)
     _filled: trio.Event = field(factory=trio.Event, init=False)
-    _link: trio.CancelScope | None = field(default=None, init=False)
 
-    def aim(self, address: str) -> None:
-        """Pass on to this member from now on. What another one was asked is refused."""
-        if address == self._address:
-            return
-        if self._address:
-            self._give_up(f"{self._address} is not the master any more")
-        self._address = address
-        if self._link is not None:
-            self._link.cancel()
-
-    def forward(self, connection: Connection, command: RemotingCommand) -> None:
-        """Pass on, or refuse. Never waits."""
-        ext = dict(command.ext or {})
-        hops = _hops(ext)
-        if hops >= HOPS_MAX or self._outbox_size > UNSENT_BYTES_MAX:
-            refuse(connection, command, "no member takes it" if hops >= HOPS_MAX else "too much is to be passed on")
-            return
-        self._opaque = (self._opaque + 1) & _OPAQUE_MASK
-        ext[HOPS] = str(hops + 1)
-        if not hops:
-            ext[FROM] = connection.remote_address
-        try:
-            frame = encode(attrs.evolve(command, opaque=self._opaque, ext=ext))
-        except RemotingProtocolError as error:
-            refuse(connection, command, str(error))
-            return
-        if not command.is_oneway:
-            deadline = trio.current_time() + ANSWER_SECONDS_MAX
-            self._passed[self._opaque] = _Passed(connection, attrs.evolve(command, body=b"", ext=None), deadline)
+    def pass_on(self, frame: bytes, opaque: int, passed: _Passed | None) -> None:
+        """Send soon. `passed`: who waits for the answer with that number, if anybody does."""
+        if passed is not None:
+            self._passed[opaque] = passed
         self._outbox.append(frame)
-        self._outbox_size += len(frame)
+        self.unsent_bytes += len(frame)
         self._filled.set()
 
     async def run(self) -> None:
-        """Until cancelled; then whatever waits is refused."""
+        """Until it is over; whoever waits then is refused."""
+        reason = "this member stops"
         try:
-            while True:
-                await self._filled.wait()
-                address = self._address
-                with trio.CancelScope() as self._link:
-                    self._give_up(await self._carry(address))
-                self._link = None
+            reason = await self._carry()
         finally:
-            self._give_up("this member stops")
+            self.over = True
+            for passed in self._passed.values():
+                refuse(passed.connection, passed.command, reason)
 
-    async def _carry(self, address: str) -> str:
+    async def _carry(self) -> str:
         """Connect, pass on, and say why that is over."""
         try:
             with trio.fail_after(CONNECT_SECONDS_MAX):
-                stream = await self.connect(address)
+                stream = await self.connect(self.address)
         except (OSError, ValueError, trio.TooSlowError) as error:
-            log.warning("the master cannot be reached, requests for it are refused", address=address, error=str(error))
-            return f"the master {address} cannot be reached"
-        reason = f"nothing was passed on to {address} for a while"
+            log.warning(
+                "the master cannot be reached, requests for it are refused", master=self.address, why=str(error)
+            )
+            return f"the master {self.address} cannot be reached"
         try:
             async with stream, trio.open_nursery() as nursery:
                 nursery.start_soon(self._write, stream)
-                nursery.start_soon(self._expire)
+                nursery.start_soon(self._expire, nursery.cancel_scope)
                 await self._read(stream)
                 nursery.cancel_scope.cancel()
         except* (trio.BrokenResourceError, RemotingError) as group:
-            reason = f"the connection to {address} was lost: {group.exceptions[0]}"
-            log.warning("the connection to the master was lost", address=address, error=str(group.exceptions[0]))
-        return reason
+            log.warning("the connection to the master was lost", master=self.address, why=str(group.exceptions[0]))
+        return f"the connection to the master {self.address} was lost"
 
     async def _write(self, stream: trio.abc.Stream) -> None:
         while True:
             await self._filled.wait()
-            data, self._outbox = b"".join(self._outbox), []
-            self._outbox_size, self._filled = 0, trio.Event()
+            data, self._outbox, self._filled = b"".join(self._outbox), [], trio.Event()
             await stream.send_all(data)
+            self.unsent_bytes -= len(data)
 
     async def _read(self, stream: trio.abc.Stream) -> None:
-        """Hand answers on until the master ends the stream or nothing is under way for a while."""
         reader = FrameReader()
-        data: bytes | bytearray = b"-"
-        while data:
-            with trio.move_on_after(IDLE_SECONDS) as scope:
-                data = await stream.receive_some(_READ_SIZE)
-                self._hand_on([decode(frame) for frame in reader.feed(data)])
-            if scope.cancelled_caught and not self._passed and not self._outbox:
-                return
+        while data := await stream.receive_some(_READ_SIZE):
+            self._hand_on([decode(frame) for frame in reader.feed(data)])
 
     def _hand_on(self, answers: list[RemotingCommand]) -> None:
         """One write for each client, however many answers it gets."""
@@ -158,20 +125,76 @@ class Forwarder:
         if clients:
             self.answered()
 
-    async def _expire(self) -> None:
+    async def _expire(self, scope: trio.CancelScope) -> None:
+        """Refuse what is late; leave when nothing was under way for a while, or nothing more is to come."""
+        needed_at = trio.current_time()
         while True:
-            now = trio.current_time()
-            late = [opaque for opaque, passed in self._passed.items() if passed.deadline <= now]
-            for opaque in late:
-                passed = self._passed.pop(opaque)
-                refuse(passed.connection, passed.command, f"the master {self._address} did not answer in time")
             await trio.sleep(_SCAN_SECONDS)
+            now = trio.current_time()
+            for opaque in [opaque for opaque, passed in self._passed.items() if passed.deadline <= now]:
+                late = self._passed.pop(opaque)
+                refuse(late.connection, late.command, f"the master {self.address} did not answer in time")
+            if self._passed or self.unsent_bytes:
+                needed_at = now
+            elif self.over or now >= needed_at + IDLE_SECONDS:
+                self.over = True
+                scope.cancel()
 
-    def _give_up(self, why: str) -> None:
-        passed, self._passed = self._passed, {}
-        self._outbox, self._outbox_size, self._filled = [], 0, trio.Event()
-        for one in passed.values():
-            refuse(one.connection, one.command, why)
+
+@define(eq=False)
+class Forwarder:
+    """Passes on to one master at a time, by a stream that is open while there is something to pass on."""
+
+    connect: Callable[[str], Awaitable[trio.abc.Stream]] = connect_tcp
+    answered: Callable[[], None] = lambda: None  # At each answer of the master.
+    _address: str = field(default="", init=False)
+    _link: _Link | None = field(default=None, init=False)
+    _opaque: int = field(default=0, init=False)
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; then whatever waits is refused."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+
+    def aim(self, address: str) -> None:
+        """Pass on to this member from now on. What another one was asked before, that one still answers."""
+        if address != self._address and self._link is not None:
+            self._link.over, self._link = True, None
+        self._address = address
+
+    def forward(self, connection: Connection, command: RemotingCommand) -> None:
+        """Pass on, or refuse. Never waits."""
+        ext = dict(command.ext or {})
+        hops, link = _hops(ext), self._open_link()
+        if link is None or hops >= HOPS_MAX or link.unsent_bytes > UNSENT_BYTES_MAX:
+            refuse(connection, command, "no member takes it" if hops >= HOPS_MAX else "too much is to be passed on")
+            return
+        self._opaque = (self._opaque + 1) & _OPAQUE_MASK
+        ext[HOPS] = str(hops + 1)
+        if not hops:
+            ext[FROM] = connection.remote_address
+        try:
+            frame = encode(attrs.evolve(command, opaque=self._opaque, ext=ext))
+        except RemotingProtocolError as error:
+            refuse(connection, command, str(error))
+            return
+        deadline = trio.current_time() + ANSWER_SECONDS_MAX
+        passed = _Passed(connection, attrs.evolve(command, body=b"", ext=None), deadline)
+        link.pass_on(frame, self._opaque, None if command.is_oneway else passed)
+
+    def _open_link(self) -> _Link | None:
+        """None: this does not run."""
+        if self._nursery is None:
+            return None
+        if self._link is None or self._link.over:
+            self._link = _Link(self._address, self.connect, self.answered)
+            self._nursery.start_soon(self._link.run)
+        return self._link
 
 
 def _hops(ext: dict[str, str]) -> int:

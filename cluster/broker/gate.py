@@ -55,10 +55,11 @@ class Gate:
     def __attrs_post_init__(self) -> None:
         self.forwarder.answered = self._pause_is_over
 
-    async def run(self) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; nothing is forwarded while this does not run."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.forwarder.run)
+            await nursery.start(self.forwarder.run)
+            task_status.started()
             while True:
                 with trio.move_on_at(self._until) as scope:
                     await self._changed.wait()

@@ -88,7 +88,7 @@ async def master():
 async def forwarder(nursery, master):
     forwarder = Forwarder(connect=master.connect)
     forwarder.aim(MASTER)
-    nursery.start_soon(forwarder.run)
+    await nursery.start(forwarder.run)
     return forwarder
 
 
@@ -173,16 +173,33 @@ async def test_a_master_that_is_silent_is_waited_for_three_seconds(master, forwa
 
 
 async def test_another_master_gets_what_comes_from_then_on(master, forwarder, autojump_clock):
+    """What the one before was asked it answers itself: it may hold it back, and pass it on in its turn."""
     client = Client()
     forwarder.forward(client, command(1))
-    await master.requests(1)
+    before = await master.requests(1)
     forwarder.aim("127.0.0.2:10911")
-    assert client.codes == [(1, ResponseCode.SERVICE_NOT_AVAILABLE)]
     forwarder.forward(client, command(2))
     await trio.sleep(0.01)
     await master.answer(*await master.requests(1))
-    assert client.codes[1:] == [(2, 0)]
+    assert client.codes == [(2, 0)]
     assert master.addresses == [MASTER, "127.0.0.2:10911"]
+    master.streams.reverse()
+    await master.answer(*before)
+    assert client.codes == [(2, 0), (1, 0)]
+    await trio.sleep(1)
+    assert await master.streams[-1].receive_some() == b"", "the stream to the one before has ended"
+
+
+async def test_another_master_is_found_when_nothing_was_passed_on_for_a_while(master, forwarder, autojump_clock):
+    client = Client()
+    for number, address in enumerate((MASTER, "127.0.0.2:10911", "127.0.0.2:10911", MASTER)):
+        forwarder.aim(address)
+        forwarder.forward(client, command(number))
+        await trio.sleep(0.01)
+        await master.answer(*await master.requests(1))
+        await trio.sleep(30)
+    assert client.codes == [(number, 0) for number in range(4)]
+    assert len(master.streams) == 4
 
 
 async def test_a_stream_that_is_not_needed_is_closed(master, forwarder, autojump_clock):
@@ -195,7 +212,7 @@ async def test_a_stream_that_is_not_needed_is_closed(master, forwarder, autojump
 
 async def test_the_pause_ends_with_the_first_answer_of_the_new_master(master, nursery, autojump_clock):
     gate = Gate(forwarder=Forwarder(connect=master.connect))
-    nursery.start_soon(gate.run)
+    await nursery.start(gate.run)
     client = Client()
     gate.close_for(trio.current_time() + 2)
     for opaque in (1, 2, 3):
