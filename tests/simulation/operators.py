@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "switchover", "failover", "forced failover", "command cut", "isolated", "overthrown", "master dies", "reinit", "rewind",
-    "pause",
+    "chosen alone", "pause",
 }  # fmt: skip
 ANY_LOSS = 1 << 40  # Bytes.
 
@@ -34,6 +34,8 @@ async def act(world: "RoleWorld", event: Event) -> None:
             await _isolate(world, values)
         case "overthrown":
             await _overthrow(world, member, values)
+        case "chosen alone":
+            await _choose_alone(world, member, values)
         case "master dies":
             world.master.kill(power=values["power"], down=values["down"])
         case "reinit":
@@ -116,6 +118,14 @@ async def _overthrow(world: "RoleWorld", candidate: Any, values: dict[str, Any])
         await start(world, candidate, "failover")
     if values["calls"]:
         old.kill_in_call(values["calls"], power=values["power"], down=1.0)
+
+
+async def _choose_alone(world: "RoleWorld", candidate: Any, values: dict[str, Any]) -> None:
+    """Somebody who reaches nobody is to be master, with what he has."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cut, _links_of(world, candidate, "both"), values["after"] + values["lasts"])
+        await trio.sleep(values["after"])
+        await start(world, candidate, values["verb"])
 
 
 def _links_of(world: "RoleWorld", master: Any, way: str) -> list[Any]:

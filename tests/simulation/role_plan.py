@@ -17,6 +17,7 @@ _KINDS = {
     "command cut": 10,
     "isolated": 4,
     "overthrown": 10,
+    "chosen alone": 6,
     "master dies": 8,
     "reinit": 2,
     "rewind": 1,
@@ -64,6 +65,9 @@ def _event(rng: random.Random, at: float, kind: str, config: Config) -> Event:
             if cut != "link" and rng.random() < 0.6:
                 return Event(at, kind, who, {**values, "calls": rng.randint(1, 24)})
             return Event(at, kind, who, {**values, "after": soon})
+        case "chosen alone":
+            verb = rng.choice(("failover", "failover", "forced failover"))
+            return Event(at, kind, who, {"verb": verb, "after": round(rng.uniform(0, 4), 3), "lasts": lasts})
         case "isolated":
             return Event(at, kind, "", {"lasts": lasts, "way": rng.choice(("both", "both", "there", "back"))})
         case "overthrown":
