@@ -54,7 +54,7 @@ def test_epochs_and_the_promise(root, capsys):
     show_info(info, "pretty")
     said = capsys.readouterr().out
     assert "SLAVE, id 1; promised epoch 5 to 10.0.0.3:10911; may lack what it acknowledged\n" in said
-    assert "4 from 1,234 on: 10.0.0.2:10911, forced, " in said
+    assert "4 from 1234 on: 10.0.0.2:10911, forced, " in said
 
 
 def test_files_that_make_no_sense_are_told(root, capsys):
