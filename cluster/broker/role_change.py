@@ -59,12 +59,13 @@ class RoleService(RoleMember):
         self.leases = LeaseRounds(self)
         self.rules = StartRules(self, self.leases, self.has_name_servers)
 
-    async def run(self) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; load() came before."""
         self.rules.elect_again = self._elect_again
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self.leases.run)
             self._nursery.start_soon(self.rules.run)
+            task_status.started()
             await self._watch_holds()
 
     async def _watch_holds(self) -> None:
@@ -120,7 +121,8 @@ class RoleService(RoleMember):
 
     async def start(self, ask: ChangeAsk) -> ChangeState:
         """Begin it, or find it begun; it goes on by itself. Raises RoleRefusedError."""
-        assert self._nursery is not None
+        if self._nursery is None:
+            raise RoleRefusedError((f"{self.address} has only just started",))
         if ask.candidate != self.address:
             raise RoleRefusedError((f"{ask.candidate} is another member: this one is {self.address}",))
         if self._run is None or not self._run.is_running:

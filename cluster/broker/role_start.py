@@ -58,7 +58,12 @@ class StartRules:
 
     async def _look(self) -> None:
         member = self.member
-        if member.book.failure or member.phase in ("serving", "holding"):
+        if member.book.failure:
+            if member.phase != "fenced":
+                async with member.turn:
+                    await member.fence(member.book.failure)
+            return
+        if member.phase in ("serving", "holding"):
             return
         if member.master is not None:
             if member.phase != "following":

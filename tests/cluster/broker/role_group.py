@@ -118,7 +118,7 @@ class Node:
                 self.ha.set_master(self.group.nodes[0].ha_address)
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.ha.run)
-                nursery.start_soon(roles.run)
+                await nursery.start(roles.run)
                 self.nursery = nursery
                 task_status.started()
                 await trio.sleep_forever()

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from cluster.broker.role_messages import PauseAsk, ReinitAsk, RewindAsk, RoleRefusedError
+from ha.voter import PromiseAsk
 from store.epoch_file import EpochId
 from tests.cluster.broker.role_group import SLAVE, Group
 from tests.ha.conftest import no_threads as no_threads
@@ -214,12 +215,12 @@ async def test_a_save_that_fails_fences_for_good(autojump_clock, pair, monkeypat
     def full(_side, _state):
         raise OSError("no space left")
 
-    monkeypatch.setattr("cluster.broker.role_book.save_role", full)
-    state = await pair.change("failover", b)
-    assert state.result is None
+    with monkeypatch.context() as patch:
+        patch.setattr("cluster.broker.role_book.save_role", full)
+        state = await pair.change("failover", b)
+        assert state.result is None
     await trio.sleep(5)
-    monkeypatch.undo()
-    await trio.sleep(5)
+    assert b.word == "fenced"
     assert "cannot be written" in b.roles.words()[1]
     await b.stop()
     await b.start()
@@ -229,6 +230,4 @@ async def test_a_save_that_fails_fences_for_good(autojump_clock, pair, monkeypat
 
 
 def _promise(epoch, node):
-    from ha.voter import PromiseAsk
-
     return PromiseAsk(epoch=epoch, candidate=node.address)
