@@ -31,8 +31,10 @@ from cluster.broker.role_messages import (
     ReinitAsk,
     RewindAsk,
     RoleRefusedError,
+    ScheduleAsk,
 )
 from cluster.broker.role_run import RoleRun
+from cluster.broker.role_schedule import Schedule
 from cluster.broker.role_start import StartRules
 from ha.group_record import with_pause
 from ha.peer import PeerHistory
@@ -51,6 +53,7 @@ class RoleService(RoleMember):
     has_name_servers: bool = False
     leases: LeaseRounds = field(init=False)
     rules: StartRules = field(init=False)
+    later: Schedule = field(init=False)
     _run: RoleRun | None = field(default=None, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
 
@@ -58,6 +61,7 @@ class RoleService(RoleMember):
         super().__attrs_post_init__()
         self.leases = LeaseRounds(self)
         self.rules = StartRules(self, self.leases, self.has_name_servers)
+        self.later = Schedule(self, self.leases)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; load() came before."""
@@ -65,6 +69,7 @@ class RoleService(RoleMember):
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self.leases.run)
             self._nursery.start_soon(self.rules.run)
+            self._nursery.start_soon(self.later.run)
             task_status.started()
             await self._watch_holds()
 
@@ -211,6 +216,8 @@ class RoleService(RoleMember):
                 await self.pause(from_plain(PauseAsk, body))
             case "resume":
                 await self.resume()
+            case "schedule":
+                await self.later.set(from_plain(ScheduleAsk, body))
             case _:
                 raise RoleRefusedError((f"{op} is not there",))
         return dict(to_plain(answer))

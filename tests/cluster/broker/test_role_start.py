@@ -189,6 +189,23 @@ async def test_reinit_and_pause(autojump_clock, pair):
     assert (await pair.change("switchover", b)).error == ""
 
 
+async def test_a_switchover_for_later(autojump_clock, pair):
+    """It outlives the master's process, names nobody, and is tried once."""
+    a, b = pair.nodes
+    at_ms = int(trio.current_time() * 1000) + 30_000
+    with pytest.raises(RoleRefusedError):
+        await b.roles.role_change("schedule", {"atMs": at_ms})
+    await a.roles.role_change("schedule", {"atMs": at_ms, "reason": "at night"})
+    await a.stop()
+    await a.start()
+    await trio.sleep(25)
+    assert a.word == "serving"
+    await trio.sleep(10)
+    assert await pair.settled() is b
+    assert a.state.scheduled is None
+    assert b.roles.epochs()[-1].reason == "at night"
+
+
 async def test_rewind_gives_up_what_the_history_proves(tmp_path, autojump_clock, no_threads, nursery):
     group = Group(nursery, tmp_path, config={"auto_rewind": False})
     await group.start()
