@@ -144,4 +144,5 @@ def show_repaired(result: "RepairResult", fmt: str) -> None:
             click.echo(
                 f"{count(part.size)} bytes from {count(part.first_offset)} on are kept in {part.path} ({part.why})"
             )
+            click.echo(f"    read it there with: twinlog log dump {part.path} --from {part.first_offset} --body")
         click.echo(f"{result.member} follows its master and holds its log up to byte {count(result.written_offset)}")

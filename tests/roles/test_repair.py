@@ -36,7 +36,10 @@ async def test_a_tail_that_was_given_up_is_cut_when_somebody_says_so(tmp_path):
         result = json.loads(group.twinlog("rewind", first.label, "--yes", "-o", "json").stdout)
         (kept,) = result["kept"]
         assert kept["size"] > 0
-        assert "nobody else has this" in group.twinlog("log", "dump", kept["path"]).stdout
+        assert (
+            "nobody else has this"
+            in group.twinlog("log", "dump", kept["path"], "--from", str(kept["first_offset"]), "--body").stdout
+        )
         group.wait_healthy()
         await in_thread(wait_for_same_commitlog, first.commit_log, second.commit_log)
         traffic.check(await traffic.consumed())
