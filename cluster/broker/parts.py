@@ -3,12 +3,9 @@
 Whoever starts and stops all this is cluster/broker/broker.py. Source: BrokerController.java (RocketMQ 4.9.8).
 """
 
-import socket
-import time
 from pathlib import Path
 
 import attrs
-import psutil
 import structlog
 import trio
 from attrs import define, field
@@ -22,6 +19,7 @@ from cluster.broker.ha_peer import Peers, RemotingPeer
 from cluster.broker.json_file import JsonFile
 from cluster.broker.lock_manager import RebalanceLockManager
 from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
+from cluster.broker.machine import machine_boot_id, own_ip, wall_clock_ms
 from cluster.broker.non_voters import NonVoters
 from cluster.broker.offset_moved import OffsetMovedEvents
 from cluster.broker.rates import DailyTotals, PullCounters, Rates
@@ -39,6 +37,7 @@ from cluster.broker.transaction_check import CheckRules
 from cluster.broker.transaction_service import TransactionCheckService
 from cluster.broker.visibility import Visibility
 from cluster.broker.watchdog import Watchdog
+from cluster.remoting.address import ip_of
 from cluster.remoting.client import RemotingClient
 from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.config import ServerConfig
@@ -58,28 +57,7 @@ log = structlog.get_logger(__name__)
 HA_PORT_DISTANCE = 1  # Above the main port.
 
 
-def own_ip() -> str:
-    """This machine's first IPv4 address that others may reach; 127.0.0.1 when there is none."""
-    states = psutil.net_if_stats()
-    for name, addresses in sorted(psutil.net_if_addrs().items()):
-        for address in addresses:
-            if address.family == socket.AF_INET and not address.address.startswith("127.") and states[name].isup:
-                return str(address.address)
-    return "127.0.0.1"
-
-
-def ip_of(address: str) -> str:
-    """The IP of IP:PORT."""
-    return address.rpartition(":")[0].strip("[]")
-
-
-def machine_boot_id() -> str:
-    """Another one after each start of the machine: what was only in memory is gone then."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
+NOT_ON_A_SLAVE = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 
 
 def _is_idle(connection: Connection) -> bool:
@@ -195,7 +173,7 @@ class BrokerParts:
     def _peers_for_repair(self) -> list[RemotingPeer]:
         """Who may have what this log lost."""
         master = self.master.address
-        addresses = [master] if self.is_slave else sorted(self.registration.slave_addresses)
+        addresses = [master] if self.is_slave else sorted(self.slave_addresses())
         return [RemotingPeer(address, self.remoting) for address in addresses if address]
 
     def queue_end(self, topic: str, queue_id: int) -> int:
@@ -246,7 +224,7 @@ class BrokerParts:
             self.counted_slaves,
             lambda: self.registration.ask_members(),
             peer_of=self.peers.peer_of,
-            find_slave=SlavePeers(self.remoting, lambda: self.registration.slave_addresses).find,
+            find_slave=SlavePeers(self.remoting, self.slave_addresses).find,
             history=lambda: self.roles.epochs(),
             own_group=lambda: self.roles.group,
             promised=lambda: self.roles.promised(),
@@ -290,7 +268,7 @@ class BrokerParts:
         )
         if self.is_slave:
             self.store.on_arrival.append(self.slave_sync.on_arrival)
-        self.slave_kinds = SlaveKinds(self.remoting, lambda: self.registration.slave_addresses)
+        self.slave_kinds = SlaveKinds(self.remoting, self.slave_addresses)
         self.role_services = RoleServices(self)
         self.roles = RoleService(
             side=self.side_directory,
@@ -318,6 +296,12 @@ class BrokerParts:
             broker_id=self.config.broker_id,
             name=self.store_config.root.expanduser().name,
         )
+
+    def slave_addresses(self) -> set[str]:
+        """The remoting addresses of the slaves that are registered, and of the others in the group's record."""
+        group = self.roles.group
+        others = {each.address for each in group.members} if group is not None else set()
+        return (self.registration.slave_addresses | others) - {self.address, self.master.address}
 
     def counted_slaves(self) -> list[str]:
         """The IPs of the slaves whose acknowledgements count: those in the group's record, or else the registered ones."""
@@ -359,6 +343,13 @@ class BrokerParts:
     @property
     def is_slave(self) -> bool:
         return self.store.config.broker_role is BrokerRole.SLAVE
+
+    @property
+    def why_tables_stay(self) -> str:
+        """Why topics and groups cannot be changed here: they are another member's, or about to be. Empty: they can."""
+        if self.is_slave:
+            return NOT_ON_A_SLAVE
+        return "" if self.gate.state == "open" else f"Not now, try again: {self.gate.why}."
 
     def confirmed_offset(self) -> int:
         """Where in the log what producers were promised ends: a SYNC_MASTER promises what enough slaves hold."""

@@ -10,3 +10,8 @@ def split_address(address: str) -> tuple[str, int]:
     if not (sound and port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) <= 65_535):
         raise ValueError(f"{address!r:.80} is not host:port")
     return host, int(port)
+
+
+def ip_of(address: str) -> str:
+    """The IP of IP:PORT, without brackets."""
+    return address.rpartition(":")[0].strip("[]")

@@ -6,7 +6,7 @@ from typing import Any
 from cluster.broker import names
 from cluster.broker.consumer_manager import ClientInfo
 from cluster.broker.parts import BrokerParts
-from cluster.broker.processors.topic_admin import NOT_ON_A_SLAVE, save
+from cluster.broker.processors.topic_admin import save
 from cluster.broker.topic_config import TopicConfig
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
@@ -64,8 +64,8 @@ def _connections(clients: Iterable[ClientInfo[Connection]]) -> list[dict[str, An
 
 async def delete_subscription_group(broker: BrokerParts, header: DeleteSubscriptionGroup, request: Request) -> Reply:
     """Forgets the group, and its offsets where that is asked for; its retry and dead letter topics stay."""
-    if broker.is_slave:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, NOT_ON_A_SLAVE)
+    if why := broker.why_tables_stay:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, why)
     broker.groups.delete(header.group_name)
     if header.remove_offset or header.clean_offset:
         broker.offsets.remove_group(header.group_name)

@@ -2,7 +2,7 @@
 
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import body
-from cluster.broker.processors.topic_admin import NOT_ON_A_SLAVE, save
+from cluster.broker.processors.topic_admin import save
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
@@ -20,8 +20,8 @@ async def update_and_create_subscription_group(
     broker: BrokerParts, header: UpdateAndCreateSubscriptionGroup, request: Request
 ) -> Reply:
     """Answered when the group is saved."""
-    if broker.is_slave:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, NOT_ON_A_SLAVE)
+    if why := broker.why_tables_stay:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, why)
     try:
         config = SubscriptionGroupConfig.read(body.json_object(request))
     except (TypeError, ValueError) as error:

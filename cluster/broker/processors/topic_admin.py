@@ -18,7 +18,6 @@ from cluster.remoting.headers import (
 )
 from cluster.remoting.server import Reply, Request
 
-NOT_ON_A_SLAVE = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 REGISTRATION_SECONDS_MAX = 3.0  # mqadmin waits 5 s.
 
 
@@ -62,8 +61,8 @@ async def save(writer: TableWriter) -> None:
 
 
 def _refuse_unless_changeable(broker: BrokerParts, topic: str) -> None:
-    if broker.is_slave:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, NOT_ON_A_SLAVE)
+    if why := broker.why_tables_stay:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, why)
     if fault := names.topic_fault(topic):
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
     if broker.topics.is_system(topic):

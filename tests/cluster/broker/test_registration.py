@@ -218,3 +218,70 @@ async def test_it_says_goodbye(autojump_clock, nursery):
     ((_, _, command),) = fake.asked
     assert command.code == 104
     assert command.ext["brokerAddr"] == "192.0.2.11:10911"
+
+
+async def test_who_is_held_registers_nothing_and_asks_all_the_same(autojump_clock, nursery):
+    """A master that starts must not say that it is one, and has to find out whether somebody else is."""
+    found = []
+    fake = FakeNameServers(slaves={NS1: {1: "192.0.2.12:10911"}})
+    registration = service(fake, found_members=found.append)
+    await registration.hold()
+    nursery.start_soon(registration.run)
+    await trio.sleep(30)
+    assert fake.times(103) == []
+    assert found[-1] == {0: "192.0.2.11:10911", 1: "192.0.2.12:10911"}
+    registration.set_role(0, is_slave=False)
+    await trio.sleep(20)
+    assert fake.times(103) == [30, 31, 41]
+
+
+async def test_another_role_is_registered_at_once_and_often(autojump_clock, nursery):
+    fake = FakeNameServers()
+    registration = service(fake)
+    nursery.start_soon(registration.run)
+    await trio.sleep(50)
+    before = len(fake.times(103))
+    registration.set_role(2, is_slave=True)
+    fake.master = {"masterAddr": "192.0.2.12:10911", "haServerAddr": "192.0.2.12:10912"}
+    await trio.sleep(20)
+    assert fake.times(103)[before:] == [50.01, 51.01, 61.01]
+    assert [command.ext["brokerId"] for _, _, command in fake.asked if command.code == 103][before:] == ["2"] * 3
+    assert registration.master == Master("192.0.2.12:10911", "192.0.2.12:10912")
+
+
+@define(eq=False)
+class SlowNameServer:
+    answers: trio.Event = field(factory=trio.Event)
+    dropped: list[str] = field(factory=list)
+
+    async def request(self, address, command, *, timeout_ms=3000):
+        await self.answers.wait()
+        return RemotingCommand(0)
+
+    def drop(self, address):
+        self.dropped.append(address)
+
+
+async def test_a_hold_waits_for_what_is_under_way_or_ends_its_connection(autojump_clock, nursery):
+    """Or a name server would take this broker for the master once more, after somebody else."""
+    fake = SlowNameServer()
+    registration = service(fake)
+    nursery.start_soon(registration.register_all)
+    await trio.sleep(0.1)
+    began = trio.current_time()
+    await registration.hold()
+    assert (trio.current_time() - began, fake.dropped) == (1, [NS1])
+    fake.answers.set()
+    await trio.sleep(0.1)
+    await registration.hold()
+    assert fake.dropped == [NS1]
+
+
+async def test_who_is_held_does_not_give_up_an_id_that_may_be_anothers(autojump_clock):
+    """Name servers go by the id."""
+    fake = FakeNameServers()
+    registration = service(fake)
+    await registration.register_all()
+    await registration.hold()
+    await registration.unregister_all()
+    assert fake.times(104) == []

@@ -1,0 +1,26 @@
+"""What the machine says: its addresses, its clock, and which of its starts this is."""
+
+import socket
+import time
+from pathlib import Path
+
+import psutil
+
+
+def own_ip() -> str:
+    """This machine's first IPv4 address that others may reach; 127.0.0.1 when there is none."""
+    states = psutil.net_if_stats()
+    for name, addresses in sorted(psutil.net_if_addrs().items()):
+        for address in addresses:
+            if address.family == socket.AF_INET and not address.address.startswith("127.") and states[name].isup:
+                return str(address.address)
+    return "127.0.0.1"
+
+
+def machine_boot_id() -> str:
+    """Another one after each start of the machine: what was only in memory is gone then."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
