@@ -129,9 +129,19 @@ class SlaveSynchronize:
             self.topics_writer.changed()
         if self.groups.replace(groups):
             self.groups_writer.changed()
+        refused: list[OSError] = []
+
+        async def save(writer: TableWriter) -> None:
+            try:
+                await writer.save()
+            except OSError as error:
+                refused.append(error)
+
         async with trio.open_nursery() as nursery:
             for writer in (self.offsets_writer, self.topics_writer, self.groups_writer):
-                nursery.start_soon(writer.save)
+                nursery.start_soon(save, writer)
+        if refused:
+            raise refused[0]
 
     async def _delay_offsets(self, address: str) -> None:
         body = await self._ask(address, GetAllDelayOffset())
