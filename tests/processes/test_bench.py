@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench import ha_table, table
+from tests.bench import ha_table, roles_table, table
 from tests.bench.machine import ROOT
 from tests.bench.store_table import page
 
@@ -61,6 +61,20 @@ def test_measures_replication(tmp_path: Path) -> None:
     shown = ha_table.page(report, "raw.json")
     assert shown.count("| twinlog | twinlog |") == 2
     assert "| *raw* |" in shown
+
+
+def test_measures_role_changes(tmp_path: Path) -> None:
+    """`scripts/bench roles` in small: a switchover in traffic, and a log that is cut."""
+    arguments = ["roles", "--rounds", "1", "--rate", "200", "--mib", "4", "--part", "switchover", "--part", "rewind"]
+    report, _ = measured(tmp_path, *arguments, timeout_s=100)
+    switchover, rewind = report["results"]
+    assert switchover["messages"] > 100
+    assert switchover["unanswered"] == 0
+    assert 0 < switchover["pause_ms"] < 3000
+    assert rewind["bytes"] > 4 << 20
+    shown = roles_table.page(report, "raw.json")
+    assert "| 200 | 1 |" in shown
+    assert "| rewind | " in shown
 
 
 def test_a_slave_that_checks_no_crcs_is_one() -> None:
