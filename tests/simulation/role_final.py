@@ -39,12 +39,13 @@ def serving(world: "RoleWorld") -> "list[RoleMember]":
 async def help_on(world: "RoleWorld") -> None:
     """As a person would, who reads what the members say."""
     masters = serving(world)
-    if len(masters) != 1:  # Or two have won one number, each with promises of others.
+    if len(masters) != 1 or _is_promised_to_others(world, masters[0]):
         best = max(masters or world.role_members, key=lambda member: member.key)
         world.trace(f"{[member.name for member in masters]} are master: {best.name} is to be")
         await operators.start(world, best, "failover" if best.asked < 2 else "forced failover")
         best.asked += 1
-    for name in unequal(world) if len(masters) == 1 else ():
+        return
+    for name in unequal(world):
         member = world.member(name)
         if member not in masters:
             verb = "rewind" if member.asked < 1 else "reinit"
@@ -52,6 +53,13 @@ async def help_on(world: "RoleWorld") -> None:
             _check_help(world, member)
             await operators.repair(world, member, verb)
             member.asked += 1
+
+
+def _is_promised_to_others(world: "RoleWorld", master: "RoleMember") -> bool:
+    """Whether somebody has promised a number as high to another: two may win one number, and nobody takes a promise back."""
+    own = master.durable_epochs()[-1].id
+    states = [member.durable_role() for member in world.role_members]
+    return any(state is not None and state.promised != own and state.promised.epoch >= own.epoch for state in states)
 
 
 def _check_help(world: "RoleWorld", member: "RoleMember") -> None:
