@@ -43,7 +43,7 @@ from store.role_file import GroupMember, Pause, save_role
 
 __all__ = ["Calls", "ChangeAsk", "ChangeResult", "ChangeState", "Held", "Hooks", "RoleRefusedError", "RoleService"]
 
-RETRY_SECONDS, ELECT_AGAIN_SECONDS = 0.05, 5.0
+RETRY_SECONDS = 0.05
 
 
 @define(eq=False, kw_only=True)
@@ -86,7 +86,6 @@ class RoleService(RoleMember):
         await self._carry_out(self._run)
         if self._run.error:
             self.become("fenced", f"its machine died, and it may lack bytes that others have: {self._run.error}")
-            await trio.sleep(ELECT_AGAIN_SECONDS)
 
     def note_clean_stop(self) -> None:
         """All that this member has is on its disk: call it last. It may raise OSError: the next start takes it for a crash."""

@@ -192,29 +192,30 @@ class RoleMember:
     async def promise(self, ask: PromiseAsk) -> PromiseAnswer:
         """Answer a candidate. Raises RoleFileError: the promise is not durable, and does not count."""
         if ask.dry_run:
-            return self._vote(ask)[1]
+            return self._vote(ask, self._holding_end())[1]
         async with self.turn:
-            state, answer = self._vote(ask)
+            held = self._holding_end()
+            state, answer = self._vote(ask, held)
             if state is None:
                 return answer
             serving = self.is_serving
             await self.fence(f"it has promised epoch {ask.epoch} to {ask.candidate}")
-            state, answer = self._vote(ask)  # The streams have ended: what came last is in the log.
+            state, answer = self._vote(ask, held if held == self.store.max_offset else None)  # The streams have ended.
             if state is not None:
                 await self.book.save(state)
-                self._holding = None
             elif serving:
                 await self.hooks.serve_as_master(self.state_or_first())
                 self.become("serving")
             return answer
 
-    def _vote(self, ask: PromiseAsk) -> tuple[RoleState | None, PromiseAnswer]:
+    def _holding_end(self) -> int | None:
+        """Where the log ends of a master that holds, and may resign."""
+        held, end = self._holding, self.store.max_offset
+        return end if held is not None and trio.current_time() < held.deadline and held.end_offset == end else None
+
+    def _vote(self, ask: PromiseAsk, held: int | None) -> tuple[RoleState | None, PromiseAnswer]:
         state, entries, end = self.state_or_first(), self.book.entries, self.store.max_offset
-        held = self._holding
-        holding = held is not None and trio.current_time() < held.deadline and held.end_offset == end
-        after, answer = promise(
-            state, entries, self.store.commit_log.min_offset, end, end if holding else None, ask, self.address
-        )
+        after, answer = promise(state, entries, self.store.commit_log.min_offset, end, held, ask, self.address)
         why = self.book.failure or (
             "" if self.book.state is not None else "it has never belonged to a group with a record"
         )
@@ -223,6 +224,7 @@ class RoleMember:
     async def fence(self, why: str) -> None:
         """Nothing of an older epoch is served, followed or acknowledged any more when this returns."""
         self.become("fenced", why)
+        self._holding = None
         self.ha.lease.give_up(why)
         self.master = None
         await self.hooks.fence(why)
@@ -232,7 +234,6 @@ class RoleMember:
         """Somebody newer may be there: serve no longer. Nothing is promised by that."""
         async with self.turn:
             if self.is_serving:
-                self._holding = None
                 await self.fence(why)
 
     def _fenced_by(self, promised: EpochId) -> None:
@@ -337,6 +338,8 @@ class RoleMember:
         async with self.turn:
             if self.phase != "serving" or not self.is_serving:
                 raise RoleRefusedError((f"{self.address} is no master that serves: {self.phase} {self.why}".strip(),))
+            if self.group is None or ask.candidate not in self.group.voters:
+                raise RoleRefusedError((f"{ask.candidate} is no member of this group that votes",))
             if paused := self.paused():
                 raise RoleRefusedError((paused,))
             deadline = trio.current_time() + min(ask.ms, self.config.switchover_pause_max_ms) / 1000

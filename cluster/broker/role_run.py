@@ -166,6 +166,8 @@ class RoleRun:
             epoch = next_epoch(member.state_or_first(), member.book.entries, self.answers, member.address)
         self._require_may_change()
         self.old_master = self._find_master()
+        if self.ask.verb == "switchover" and self._has_resigned(self.old_master):
+            self.ask = evolve(self.ask, verb="failover")  # It was begun before; nobody is left who could hold.
         if member.book.last.id != (epoch, member.address):  # Else it was elected, and goes on.
             self.judgement = await self._judge()
             if not self.judgement.may:
@@ -201,6 +203,11 @@ class RoleRun:
             return self.member.master.address
         zero = [each.address for each in self._group.members if each.broker_id == 0] if self._group is not None else []
         return zero[0] if zero else ""
+
+    def _has_resigned(self, address: str) -> bool:
+        """Whether this master gave its word to somebody who has not taken it."""
+        answer = self.answers.get(address)
+        return answer is not None and not answer.is_master and answer.promised.epoch > answer.entries[-1].epoch
 
     async def _judge(self) -> Judgement:
         member = self.member
@@ -291,8 +298,6 @@ class RoleRun:
             highest = await self._collect()
             if highest < self.epoch:
                 break
-            if self._resigned and self.ask.verb == "switchover":
-                raise RoleStepError(f"somebody has promised epoch {highest} meanwhile: run the command again")
             self.epoch = highest + 1
         resigned = self.old_master if self._resigned else None
         self.judgement = may_take(self._group, self.member.address, self.answers, resigned, self.ask.accept_data_loss)
@@ -314,7 +319,7 @@ class RoleRun:
         """Ask for one number. Returns the highest that refuses it; 0 without any."""
         own, ask = self.member.address, PromiseAsk(epoch=self.epoch, candidate=self.member.address)
         self.answers = {}
-        if self.ask.verb == "switchover":
+        if self.ask.verb == "switchover" and not self._resigned:
             assert self.held is not None
             await self._resign(evolve(ask, expects_end=self.held.end_offset))
         await self._note("promise")

@@ -166,7 +166,8 @@ class StartRules:
             if not self.leases.leads or self.leases.newer_promise() or member.phase in ("serving", "holding"):
                 return
             state = member.state_or_first()
-            await member.book.save(evolve(state, broker_id=MASTER_ID))
+            alone = self.leases.need <= 1  # What it lost nobody else was promised to hold: its log is the group's.
+            await member.book.save(evolve(state, broker_id=MASTER_ID, whole=state.whole or alone))
             await member.hooks.serve_as_master(member.state_or_first())
             self._starting_since = None
             member.become("serving")

@@ -217,9 +217,9 @@ async def test_a_switchover_that_is_cut_loses_nothing_and_can_be_finished(
     await trio.sleep(8)
     if not (state.result is not None and b.is_up):
         state = await pair.change("switchover", b)
-        if state.error:
-            state = await pair.change("failover", b)
-    assert state.error == ""
+        if "is master" in state.error or b.word == "serving":
+            state = b.roles.state()
+    assert b.word == "serving", state.error
     b.put(2)
     assert await pair.settled() is b
     assert pair.are_equal()
