@@ -205,7 +205,7 @@ class Broker(BrokerParts):
             await trio.sleep(RECORD_LOOK_SECONDS)
             if (now := self.roles.counted_members()) != before:
                 before = now
-                self.ha.members_changed(self.counted_slaves())
+                self.ha.members_changed(self.group.counted_slaves())
 
     async def _sample(self) -> None:
         while True:

@@ -6,7 +6,6 @@ Whoever starts and stops all this is cluster/broker/broker.py. Source: BrokerCon
 from pathlib import Path
 
 import attrs
-import structlog
 import trio
 from attrs import define, field
 
@@ -15,6 +14,7 @@ from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
 from cluster.broker.consumer_offset import ConsumerOffsetManager
 from cluster.broker.delay_service import ScheduleMessageService
 from cluster.broker.gate import Gate
+from cluster.broker.group_view import GroupView, under_saved_role
 from cluster.broker.ha_peer import Peers, RemotingPeer
 from cluster.broker.json_file import JsonFile
 from cluster.broker.lock_manager import RebalanceLockManager
@@ -37,7 +37,6 @@ from cluster.broker.transaction_check import CheckRules
 from cluster.broker.transaction_service import TransactionCheckService
 from cluster.broker.visibility import Visibility
 from cluster.broker.watchdog import Watchdog
-from cluster.remoting.address import ip_of
 from cluster.remoting.client import RemotingClient
 from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.config import ServerConfig
@@ -50,9 +49,6 @@ from store.config import BrokerRole, StoreConfig
 from store.consume_queue import ConsumeQueue
 from store.message import decode_message
 from store.message_store import MessageStore
-from store.role_file import GroupMember, load_role
-
-log = structlog.get_logger(__name__)
 
 HA_PORT_DISTANCE = 1  # Above the main port.
 
@@ -105,20 +101,22 @@ class BrokerParts:
     topics_writer: TableWriter = field(init=False)
     groups_writer: TableWriter = field(init=False)
     offsets_writer: TableWriter = field(init=False)
+    group: GroupView = field(init=False)
     roles: RoleService = field(init=False)
     role_services: RoleServices = field(init=False)
     non_voters: NonVoters = field(init=False)
     _watched: set[Connection] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        config = self._for_role()
+        self.group = GroupView(self)
+        config, self.store_config, self.ha_config = under_saved_role(self.config, self.store_config, self.ha_config)
         ip = config.broker_ip1 or own_ip()
         self.config = config = attrs.evolve(config, broker_ip1=ip, broker_ip2=config.broker_ip2 or ip)
         if not self.ha_config.listen_port and config.listen_port:
             self.ha_config = attrs.evolve(self.ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
         self.set_addresses(config.listen_port, self.ha_config.listen_port)
         self.store = MessageStore(self.store_config)
-        self.watchdog = Watchdog(lambda: self.store.flusher.busy_since, on_stall=self._stalled)
+        self.watchdog = Watchdog(lambda: self.store.flusher.busy_since, on_stall=self.group.stalled)
         self._make_tables(config)
         self.held_pulls = PullRequestHoldService(
             now=trio.current_time,
@@ -133,20 +131,6 @@ class BrokerParts:
         self.store.retention_wish = self.ha.absence.floor
         self.store.retention.shortened.append(self.ha.absence.shortened)
 
-    def _for_role(self) -> BrokerConfig:
-        """The configuration under the role that the store has saved, or else under its own. Raises ValueError,
-        StoreDirectoryError.
-        """
-        state = load_role(self.side_directory)
-        if state is None:
-            return self.config.for_role(self.store_config.broker_role)
-        before = (self.store_config.broker_role.value, self.config.broker_id)
-        if before != (state.role.value, state.broker_id):
-            log.info("the store's role wins", role=state.role.value, id=state.broker_id, configured=before)
-        self.store_config = attrs.evolve(self.store_config, broker_role=state.role)
-        self.ha_config = attrs.evolve(self.ha_config, master_address="")  # It may be another one by now.
-        return attrs.evolve(self.config, broker_id=state.broker_id)
-
     @property
     def side_directory(self) -> Path:
         """What RocketMQ does not know of."""
@@ -158,22 +142,16 @@ class BrokerParts:
             self.store.on_arrival.append(self.held_pulls.on_arrival)
             return
         self.visibility = Visibility(
-            store=self.store, confirmed=self._confirmed_for_consumers, arrived=self.held_pulls.on_arrival
+            store=self.store, confirmed=self.group.confirmed_for_consumers, arrived=self.held_pulls.on_arrival
         )
         self.store.dispatch_limit = self.visibility.limit
         self.store.on_arrival.append(self.visibility.on_arrival)
         self.store.on_truncate.append(self.visibility.truncated)
 
-    def _confirmed_for_consumers(self) -> int:
-        """On a slave: as its master said last; without a record nobody says it."""
-        if not self.is_slave:
-            return self.confirmed_offset()
-        return self.roles.confirmed_offset if self.roles.role_state() is not None else self.store.max_offset
-
     def _peers_for_repair(self) -> list[RemotingPeer]:
         """Who may have what this log lost."""
         master = self.master.address
-        addresses = [master] if self.is_slave else sorted(self.slave_addresses())
+        addresses = [master] if self.is_slave else sorted(self.group.slave_addresses())
         return [RemotingPeer(address, self.remoting) for address in addresses if address]
 
     def queue_end(self, topic: str, queue_id: int) -> int:
@@ -221,15 +199,15 @@ class BrokerParts:
         self.ha = HAService(
             self.store,
             self.ha_config,
-            self.counted_slaves,
+            self.group.counted_slaves,
             lambda: self.registration.ask_members(),
             peer_of=self.peers.peer_of,
-            find_slave=SlavePeers(self.remoting, self.slave_addresses).find,
+            find_slave=SlavePeers(self.remoting, self.group.slave_addresses).find,
             history=lambda: self.roles.epochs(),
             own_group=lambda: self.roles.group,
             promised=lambda: self.roles.promised(),
             adopt=lambda master: self.roles.adopt(master),
-            me=self.me,
+            me=self.group.me,
             doubt=lambda why: self.roles.doubt(why),
         )
         self.repair = RepairService(self.store, self._peers_for_repair)
@@ -264,15 +242,15 @@ class BrokerParts:
             offsets=self.offsets,
             offsets_writer=self.offsets_writer,
             schedule=self.schedule,
-            epoch=self._epoch_followed,
+            epoch=self.group.epoch_followed,
         )
         if self.is_slave:
             self.store.on_arrival.append(self.slave_sync.on_arrival)
-        self.slave_kinds = SlaveKinds(self.remoting, self.slave_addresses)
+        self.slave_kinds = SlaveKinds(self.remoting, self.group.slave_addresses)
         self.role_services = RoleServices(self)
         self.roles = RoleService(
             side=self.side_directory,
-            me=self.me,
+            me=self.group.me,
             store=self.store,
             ha=self.ha,
             calls=RemotingCalls(self.remoting),
@@ -288,37 +266,6 @@ class BrokerParts:
         self.non_voters = NonVoters(self.roles)
         self.make_registration()
 
-    def me(self) -> GroupMember:
-        """This member, as it is known in its group."""
-        return GroupMember(
-            address=self.address,
-            ha_address=self.ha_address,
-            broker_id=self.config.broker_id,
-            name=self.store_config.root.expanduser().name,
-        )
-
-    def slave_addresses(self) -> set[str]:
-        """The remoting addresses of the slaves that are registered, and of the others in the group's record."""
-        group = self.roles.group
-        others = {each.address for each in group.members} if group is not None else set()
-        return (self.registration.slave_addresses | others) - {self.address, self.master.address}
-
-    def counted_slaves(self) -> list[str]:
-        """The IPs of the slaves whose acknowledgements count: those in the group's record, or else the registered ones."""
-        counted, group = self.roles.counted_members(), self.roles.group
-        if counted is None or group is None or self.is_slave:
-            return self.registration.members
-        return sorted(ip_of(each.ha_address) for each in group.members if each.address in counted - {self.address})
-
-    def _stalled(self, why: str) -> None:
-        """On the watchdog's thread. A master that nobody can replace needs no lease."""
-        if self.roles.group is not None:
-            self.ha.lease.give_up(why)
-
-    def _epoch_followed(self) -> int | None:
-        state = self.roles.role_state()
-        return state.promised.epoch if state is not None else None
-
     def make_registration(self) -> None:
         self.registration = RegistrationService(
             config=self.config,
@@ -328,7 +275,7 @@ class BrokerParts:
             ha_address=self.ha_address,
             is_slave=self.is_slave,
             master_changed=self._master_changed,
-            members_changed=lambda _ips: self.ha.members_changed(self.counted_slaves()),
+            members_changed=lambda _ips: self.ha.members_changed(self.group.counted_slaves()),
             has_strangers=lambda: self.ha.reception.has_strangers,
             found_members=self.non_voters.registered,
         )

@@ -153,7 +153,7 @@ class RoleServices:
             self._watch_topics(wanted=False)
         self.phase, self.master = "master", None
         await self.tasks.begin("master")
-        broker.ha.members_changed(broker.counted_slaves())
+        broker.ha.members_changed(broker.group.counted_slaves())
         broker.ha.unfence(synchronous=role is BrokerRole.SYNC_MASTER)
         broker.gate.open()
         self._register(MASTER_ID, is_slave=False)
@@ -179,7 +179,7 @@ class RoleServices:
         self.phase = "slave"
         self._watch_topics(wanted=True)
         await self.tasks.begin("slave")
-        broker.ha.members_changed(broker.counted_slaves())
+        broker.ha.members_changed(broker.group.counted_slaves())
         broker.ha.unfence(synchronous=False)
         self._follow(Master(master.address, master.ha_address) if master is not None else Master(None, None))
         self._register(state.broker_id, is_slave=True)
