@@ -129,7 +129,6 @@ class SendProcessor:
             or flag != "0"
             or ext.get("m", "false") != "false"
             or reconsume_times != "0"
-            or FROM in ext
             or not (born.isdecimal() and born.isascii() and len(born) <= _BORN_DIGITS_MAX)
         ):
             return None
@@ -147,7 +146,7 @@ class SendProcessor:
                 0,
                 sys_flag_bits,
                 int(born),
-                connection.remote_host,
+                self._born_host(connection, command) if FROM in ext else connection.remote_host,
                 self._store_host,
                 0,
                 0,
