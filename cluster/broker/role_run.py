@@ -21,22 +21,21 @@ from cluster.broker.role_messages import (
     StepState,
     StepWord,
 )
+from cluster.broker.role_survey import Survey
 from ha.epochs import with_entry
 from ha.errors import HAPeerError
 from ha.group_record import with_ids_swapped
-from ha.role_change import Snapshot, Step, StepName, check_invariants, next_epoch, next_step, plan
-from ha.voter import PromiseAnswer, PromiseAsk
-from ha.votes import Judgement, SwitchoverFacts, group_of, judge_failover, judge_switchover, may_take
-from store.config import BrokerRole
+from ha.role_change import Snapshot, Step, StepName, check_invariants, next_step, plan
+from ha.voter import PromiseAsk
+from ha.votes import Judgement, group_of, may_take
 from store.epoch_file import EpochEntry
 from store.plain import from_plain, to_plain
-from store.role_file import Change, GroupRecord
+from store.role_file import Change
 
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 0.002
 NUMBERS_MAX = 5  # Higher and higher, while others promise meanwhile.
-LAG_MAX = 16 << 20  # Bytes: a switchover's hold is over before clients notice.
 LEVEL_SECONDS, FOLLOW_SECONDS = 30.0, 3.0
 
 
@@ -52,15 +51,13 @@ class RoleRun:
     leases: LeaseRounds
     ask: ChangeAsk
     epoch: int = field(default=0, init=False)
-    answers: dict[str, PromiseAnswer] = field(factory=dict, init=False)  # At first to a dry run.
+    survey: Survey = field(init=False)
     judgement: Judgement | None = field(default=None, init=False)
     held: Held | None = field(default=None, init=False)
-    old_master: str = field(default="", init=False)
     result: ChangeResult | None = field(default=None, init=False)
     error: str = field(default="", init=False)
     is_refused: bool = field(default=False, init=False)
     is_running: bool = field(default=True, init=False)
-    _group: GroupRecord | None = field(default=None, init=False)
     _held_at: float | None = field(default=None, init=False)
     _pause_ms: float | None = field(default=None, init=False)
     _is_level: bool = field(default=False, init=False)
@@ -69,6 +66,9 @@ class RoleRun:
     _served: bool = field(default=False, init=False)
     _doing: Step | None = field(default=None, init=False)
     _done: set[int] = field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.survey = Survey(self.member)
 
     async def run(self) -> None:
         """All of it. Failures end up in `error`."""
@@ -111,7 +111,7 @@ class RoleRun:
         return Snapshot(
             verb=self.ask.verb,
             own=member.address,
-            old_master=self.old_master,
+            old_master=self.survey.old_master,
             members=self._members,
             epoch=self.epoch,
             state=member.state_or_first(),
@@ -120,7 +120,7 @@ class RoleRun:
             dispatched_offset=member.store.dispatched_offset,
             held_end=self.held.end_offset if self.held is not None else None,
             level=self._is_level,
-            answers=self.answers,
+            answers=self.survey.answers,
             elected=self._elected,
             serving=self._served,
             registered=self._served,
@@ -131,12 +131,14 @@ class RoleRun:
     @property
     def _members(self) -> tuple[str, ...]:
         return (
-            tuple(each.address for each in self._group.members) if self._group is not None else (self.member.address,)
+            tuple(each.address for each in self.survey.group.members)
+            if self.survey.group is not None
+            else (self.member.address,)
         )
 
     def state(self) -> ChangeState:
         """For people."""
-        steps = plan(self.ask.verb, self.member.address, self.old_master, self._members)
+        steps = plan(self.ask.verb, self.member.address, self.survey.old_master, self._members)
         return ChangeState(
             running=self.is_running,
             steps=tuple(StepState(number=s.number, name=s.name, text=s.text, state=self._word(s)) for s in steps),
@@ -158,90 +160,15 @@ class RoleRun:
     async def _check(self) -> None:
         """Ask all what they hold and have promised."""
         member = self.member
-        self._group = member.group
-        epoch = member.promised().epoch + 1
-        for _ in range(2):  # The second time with a number that nobody has promised, and with all that the first named.
-            self.answers = await self._ask_all(PromiseAsk(epoch=epoch, candidate=member.address, dry_run=True))
-            self._group = group_of(self._group, self.answers)
-            epoch = next_epoch(member.state_or_first(), member.book.entries, self.answers, member.address)
+        epoch = await self.survey.look()
         self._require_may_change()
-        self.old_master = self._find_master()
-        if self.ask.verb == "switchover" and self._has_resigned(self.old_master):
+        if self.ask.verb == "switchover" and self.survey.has_resigned:
             self.ask = evolve(self.ask, verb="failover")  # It was begun before; nobody is left who could hold.
         if member.book.last.id != (epoch, member.address):  # Else it was elected, and goes on.
-            self.judgement = await self._judge()
+            self.judgement = await self.survey.judge(self.ask)
             if not self.judgement.may:
                 raise RoleRefusedError((_line(self.judgement),))
         self.epoch = epoch
-
-    async def _ask_all(self, ask: PromiseAsk, *, but: frozenset[str] = frozenset()) -> dict[str, PromiseAnswer]:
-        answers: dict[str, PromiseAnswer] = {}
-
-        async def put(address: str) -> None:
-            try:
-                answers[address] = await self._ask(address, ask)
-            except HAPeerError as error:
-                log.info("a member gives no answer", member=address, why=str(error))
-
-        voters = self._group.voters if self._group is not None else frozenset()
-        async with trio.open_nursery() as nursery:
-            for address in (voters | {self.member.address}) - but:
-                nursery.start_soon(put, address)
-        return answers
-
-    async def _ask(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
-        if address == self.member.address:
-            return await self.member.promise(ask)
-        return await self.member.calls.promise(address, ask)
-
-    def _find_master(self) -> str:
-        """Who is, or was, master: by the newest epoch, of all that was said."""
-        living = [answer for answer in self.answers.values() if answer.is_master]
-        if living:
-            return max(living, key=lambda answer: answer.entries[-1].id).address
-        if self.member.master is not None:
-            return self.member.master.address
-        zero = [each.address for each in self._group.members if each.broker_id == 0] if self._group is not None else []
-        return zero[0] if zero else ""
-
-    def _has_resigned(self, address: str) -> bool:
-        """Whether this master gave its word to somebody who has not taken it."""
-        answer = self.answers.get(address)
-        return answer is not None and not answer.is_master and answer.promised.epoch > answer.entries[-1].epoch
-
-    async def _judge(self) -> Judgement:
-        member = self.member
-        if self.ask.verb == "switchover":
-            return judge_switchover(self._group, member.address, self.answers, self._facts())
-        if self.old_master != member.address and await self._is_serving(self.old_master):
-            fix = f"twinlog switchover --candidate {member.address}"
-            return Judgement(member.address, False, "the master is gone", "no master", f"{self.old_master} serves", fix)
-        return judge_failover(self._group, member.address, self.answers, self.ask.accept_data_loss)
-
-    async def _is_serving(self, address: str) -> bool:
-        if address not in self.answers:
-            return False
-        try:
-            found = await self.member.calls.history(address)
-        except HAPeerError:
-            return False
-        return found is not None and found.role is not BrokerRole.SLAVE
-
-    def _facts(self) -> SwitchoverFacts:
-        member, master = self.member, self.answers.get(self.old_master)
-        client = member.ha.client
-        known = member.master
-        return SwitchoverFacts(
-            master=self.old_master,
-            master_answers=master is not None,
-            following=known is not None
-            and known.address == self.old_master
-            and client.state == "streaming"
-            and client.master_address == known.ha_address,
-            lag_bytes=max(master.max_offset - member.store.max_offset, 0) if master is not None else 0,
-            lag_max=LAG_MAX,
-            no_room=member.store.flags.why_not_appendable or "",
-        )
 
     # A switchover's pause
 
@@ -250,10 +177,10 @@ class RoleRun:
         ms = self.member.config.switchover_pause_max_ms
         ask = HoldAsk(epoch=self.epoch, candidate=self.member.address, ms=ms)
         try:
-            answer = await self.member.calls.role_change(self.old_master, "hold", to_plain(ask), timeout_ms=ms)
+            answer = await self.member.calls.role_change(self.survey.old_master, "hold", to_plain(ask), timeout_ms=ms)
             self.held = from_plain(Held, answer)
         except ValueError as error:
-            raise RoleStepError(f"{self.old_master} gave no usable answer: {error}") from error
+            raise RoleStepError(f"{self.survey.old_master} gave no usable answer: {error}") from error
 
     async def _let_go(self) -> None:
         """The master that was asked to hold goes on, unless it has resigned."""
@@ -261,7 +188,7 @@ class RoleRun:
             return
         try:
             ask = {"candidate": self.member.address}
-            await self.member.calls.role_change(self.old_master, "release", ask, timeout_ms=1_000)
+            await self.member.calls.role_change(self.survey.old_master, "release", ask, timeout_ms=1_000)
         except (HAPeerError, RoleRefusedError) as error:
             log.warning("the master could not be told to go on, and does so by itself", why=str(error))
 
@@ -299,8 +226,10 @@ class RoleRun:
             if highest < self.epoch:
                 break
             self.epoch = highest + 1
-        resigned = self.old_master if self._resigned else None
-        self.judgement = may_take(self._group, self.member.address, self.answers, resigned, self.ask.accept_data_loss)
+        resigned = self.survey.old_master if self._resigned else None
+        self.judgement = may_take(
+            self.survey.group, self.member.address, self.survey.answers, resigned, self.ask.accept_data_loss
+        )
         if not self.judgement.may:
             raise RoleRefusedError(
                 (
@@ -311,23 +240,22 @@ class RoleRun:
         self._elected = True
 
     def _require_may_change(self) -> None:
-        paused = pause_words(self._group, self.member.now_ms())
+        paused = pause_words(self.survey.group, self.member.now_ms())
         if paused and not self.ask.dry_run:
             raise RoleRefusedError((paused,))
 
     async def _collect(self) -> int:
         """Ask for one number. Returns the highest that refuses it; 0 without any."""
         own, ask = self.member.address, PromiseAsk(epoch=self.epoch, candidate=self.member.address)
-        self.answers = {}
+        self.survey.answers = {}
         if self.ask.verb == "switchover" and not self._resigned:
             assert self.held is not None
             await self._resign(evolve(ask, expects_end=self.held.end_offset))
         await self._note("promise")
-        self.answers[own] = await self.member.promise(ask)
-        if self.answers[own].granted and not self._is_enough():
-            self.answers |= await self._ask_all(ask, but=frozenset(self.answers))
-            self._group = group_of(self._group, self.answers)
-        return max((a.promised.epoch for a in self.answers.values() if not a.granted), default=0)
+        self.survey.answers[own] = await self.member.promise(ask)
+        if self.survey.answers[own].granted and not self._is_enough():
+            self.survey.answers |= await self.survey.ask_all(ask, but=frozenset(self.survey.answers))
+        return max((a.promised.epoch for a in self.survey.answers.values() if not a.granted), default=0)
 
     async def _resign(self, ask: PromiseAsk) -> None:
         """The master's promise is the point of no return."""
@@ -336,17 +264,17 @@ class RoleRun:
                 f"it took longer than {self.member.config.switchover_pause_max_ms} ms: run the command again"
             )
         self._resigned = True  # It may have, whatever becomes of the answer: it goes on by itself if not.
-        answer = await self._ask(self.old_master, ask)
+        answer = await self.survey.ask(self.survey.old_master, ask)
         if not answer.granted:
             self._resigned = False
-            raise RoleStepError(f"{self.old_master} does not resign: {answer.why}. Run the command again")
-        self.answers[self.old_master] = answer
+            raise RoleStepError(f"{self.survey.old_master} does not resign: {answer.why}. Run the command again")
+        self.survey.answers[self.survey.old_master] = answer
 
     def _is_enough(self) -> bool:
         """Whether the two of a switchover suffice: others hear of it soon enough."""
         if not self._resigned:
             return False
-        return may_take(self._group, self.member.address, self.answers, self.old_master).may
+        return may_take(self.survey.group, self.member.address, self.survey.answers, self.survey.old_master).may
 
     async def _note(self, step: StepName) -> None:
         """For people, and for whoever starts after a crash."""
@@ -372,7 +300,7 @@ class RoleRun:
                 raise RoleStepError(f"it has promised epoch {state.promised.epoch} meanwhile: run the command again")
             if member.book.last.id != state.promised:
                 await member.book.save_entries(with_entry(member.book.entries, self._entry()))
-            group = group_of(state.group, self.answers)
+            group = group_of(state.group, self.survey.answers)
             assert group is not None
             member.book.lacks_tail = False  # What it writes from now on nobody else has written.
             record = with_ids_swapped(group, member.address, self.epoch)
@@ -394,7 +322,7 @@ class RoleRun:
             at_ms=self.member.now_ms(),
             kind="forced" if forced else self.ask.verb,
             reason=self.ask.reason,
-            old=self.old_master,
+            old=self.survey.old_master,
             lost_bytes=lost if known else None,
         )
 
