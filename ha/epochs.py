@@ -82,6 +82,16 @@ def epoch_at(entries: Sequence[EpochEntry], offset: int) -> EpochEntry:
     return next((entry for entry in reversed(entries) if entry.start_offset <= offset), entries[0])
 
 
+def confirmed_in(entries: Sequence[EpochEntry], held: int, max_offset: int) -> int:
+    """How far a master's log is safe when enough members hold it up to `held`: not at all before that reaches its own epoch.
+
+    Only what holds the beginning of the epoch says so in an election. One with less, even if it was sent by this master, ranks
+    by an older epoch, and so below a log of an epoch in between that nobody acknowledged.
+    """
+    held = min(held, max_offset)
+    return held if held >= entries[-1].start_offset else 0
+
+
 def with_entry(entries: Sequence[EpochEntry], entry: EpochEntry) -> tuple[EpochEntry, ...]:
     """A winner's history: its own log up to its end, and the epoch that begins there."""
     kept = effective(entries, entry.start_offset)

@@ -43,6 +43,7 @@ from cluster.remoting.config import ServerConfig
 from cluster.remoting.connection import Connection
 from cluster.remoting.headers import NotifyConsumerIdsChanged, encode_header_fields
 from ha.config import HAConfig
+from ha.epochs import confirmed_in
 from ha.repair import RepairService
 from ha.service import HAService
 from store.config import BrokerRole, StoreConfig
@@ -302,7 +303,7 @@ class BrokerParts:
         """Where in the log what producers were promised ends: a SYNC_MASTER promises what enough slaves hold."""
         end = self.store.max_offset
         if self.store.config.broker_role is BrokerRole.SYNC_MASTER:
-            return min(end, self.ha.group_transfer.confirmed_offset)
+            return confirmed_in(self.ha.history(), self.ha.group_transfer.confirmed_offset, end)
         return end
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:

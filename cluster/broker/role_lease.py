@@ -16,6 +16,7 @@ from attrs import define, evolve, field
 from cluster.broker.role_book import RoleFileError
 from cluster.broker.role_member import RoleMember
 from ha.config import HAConfig
+from ha.epochs import confirmed_in
 from ha.errors import HAError
 from ha.group_record import (
     counted,
@@ -166,7 +167,7 @@ class LeaseRounds:
 
     async def _ask(self, address: str) -> None:
         member, asked_at = self.member, trio.current_time()
-        group = member.group
+        group, transfer = member.group, member.ha.group_transfer
         assert group is not None
         pause = remaining_pause(group, member.now_ms())
         until = pause.until_ms if pause is not None else None
@@ -176,7 +177,7 @@ class LeaseRounds:
             ha_address=member.me().ha_address,
             entries=member.book.entries,
             max_offset=member.store.max_offset,
-            confirmed_offset=min(member.ha.group_transfer.confirmed_offset, member.store.max_offset),
+            confirmed_offset=confirmed_in(member.book.entries, transfer.confirmed_offset, member.store.max_offset),
             group=group,
             boot_ms=member.boot_ms,
             pause_remaining_ms=until - member.now_ms() if until is not None else None,

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from attrs import evolve, field, frozen
 
-from ha.epochs import compare_histories, key_of, with_entry
+from ha.epochs import compare_histories, confirmed_in, key_of, with_entry
+from ha.group_record import counted, id_as_slave, in_force, is_committed, with_ids_swapped, with_member
 from ha.voter import LeaseAsk, PromiseAnswer, PromiseAsk, followed, is_master, lease, promise
-from ha.votes import judge_failover, may_take
+from ha.votes import group_of, judge_failover, may_take
 from store.config import BrokerRole
 from store.epoch_file import FIRST, EpochEntry, EpochId
 from store.role_file import GroupMember, GroupRecord, RoleState
@@ -45,6 +46,7 @@ class World:
 
     nodes: dict[str, Node] = field(hash=False)
     reports: frozenset[tuple[EpochId, str, int]] = frozenset()
+    versions: frozenset[tuple[EpochId, str, int]] = frozenset()  # Of the record, that a master heard of.
     acked: frozenset[Acked] = frozenset()
     forgiven: frozenset[Acked] = frozenset()  # Somebody accepted that they may be lost.
     places: frozenset[tuple[EpochId, int]] = frozenset()  # That were ever written, by epoch.
@@ -68,17 +70,20 @@ class World:
         return evolve(self, nodes={**self.nodes, address: node}, **more)
 
 
-def world(size: int, acks_needed: int) -> World:
-    """`size` members, of which the first is master."""
+def world(size: int, acks_needed: int, *, joins: bool = False) -> World:
+    """`size` members, of which the first is master; the last one is none yet if it `joins`."""
     names = "abcd"[:size]
     members = tuple(
         GroupMember(address=name, ha_address=name, broker_id=number, name=name) for number, name in enumerate(names)
     )
-    group = GroupRecord(version=1, members=members, acks_needed=acks_needed, master_role=BrokerRole.SYNC_MASTER)
+    group = GroupRecord(
+        version=1, members=members[: size - joins], acks_needed=acks_needed, master_role=BrokerRole.SYNC_MASTER
+    )
     nodes = {}
     for number, name in enumerate(names):
         role = BrokerRole.SLAVE if number else BrokerRole.SYNC_MASTER
-        state = RoleState(role=role, broker_id=number, promised=FIRST.id, group=group)
+        known = group if group.member(name) is not None else None
+        state = RoleState(role=role, broker_id=number, promised=FIRST.id, group=known)
         nodes[name] = Node(state=state, serving=not number)
     return World(nodes=nodes)
 
@@ -98,6 +103,8 @@ def steps(now: World, limits: Limits) -> Iterator[Op]:
     for one, node in now.nodes.items():
         if node.serving and now.writes < limits.writes:
             yield "write", one
+        if node.serving and _stranger(now, node) is not None and node.state.before is None:
+            yield "add", one
         if now.commands < limits.commands:
             yield "ask", one, "next"
             yield "ask", one, "highest"
@@ -116,6 +123,8 @@ def steps(now: World, limits: Limits) -> Iterator[Op]:
             if other != one and node.serving:
                 yield "follow", one, other
                 yield "follow", one, other, "half"
+                if node.state.before is not None:
+                    yield "follow", one, other, "lease"  # The record is taken, and nothing else.
                 yield "send", one, other
             if other != one and node.asking is not None:
                 yield "promise", one, other
@@ -137,18 +146,49 @@ def _write(now: World, one: str) -> World:
     return _count(now.put(one, node, writes=now.writes + 1, places=now.places | {place}), one)
 
 
+def _stranger(now: World, node: Node) -> str | None:
+    group = node.state.group
+    return next((name for name in now.nodes if group is not None and group.member(name) is None), None)
+
+
+def _add(now: World, one: str) -> World:
+    """A master hears of a slave that is not in its record yet."""
+    node = now.nodes[one]
+    name = _stranger(now, node)
+    assert name is not None
+    assert node.state.group is not None
+    member = GroupMember(address=name, ha_address=name, broker_id=id_as_slave(node.state.group, name), name=name)
+    state = evolve(node.state, group=with_member(node.state.group, member), before=node.state.group)
+    return now.put(one, evolve(node, state=state))
+
+
+def _heard(now: World, one: str, other: str, version: int) -> World:
+    """What a voter has of the master's record; it is in force once enough have it."""
+    node = now.nodes[one]
+    now = evolve(now, versions=now.versions | {(node.id, other, version)})
+    group, before = node.state.group, node.state.before
+    assert group is not None
+    known = {address: at for epoch, address, at in sorted(now.versions) if epoch == node.id} | {one: group.version}
+    if before is not None and is_committed(before, known, group):
+        state = evolve(node.state, before=None, group=in_force(group))
+        now = now.put(one, evolve(node, state=state))
+    return now
+
+
 def _count(now: World, one: str) -> World:
     """Tell people what enough members have said that they hold."""
     node = now.nodes[one]
-    assert node.state.group is not None
+    state = node.state
+    assert state.group is not None
+    there = counted(state.before, state.group, committed=state.before is None)
     ends = {}
     for epoch, address, end in now.reports:
-        if epoch == node.id:
+        if epoch == node.id and address in there and confirmed_in(node.entries, end, len(node.log)):
             ends[address] = max(end, ends.get(address, 0))
     acked = {
         (place, letter, node.id.epoch)
         for place, letter in enumerate(node.log)
-        if 1 + sum(end > place for end in ends.values()) >= node.state.group.acks_needed
+        if 1 + sum(end > place for end in ends.values()) >= state.group.acks_needed
     }
     at_risk = acked - now.acked if node.id.epoch <= now.forced_epoch else set()
     return evolve(now, acked=now.acked | acked, forgiven=now.forgiven | at_risk)
@@ -168,8 +208,11 @@ def _follow(now: World, one: str, other: str, crash: str = "") -> World | None:
         boot_ms=0,
     )
     state, answer = lease(node.state, ask, node.entries, len(node.log), 0, other)
-    if not answer.accepted:
+    if not answer.accepted or master.state.group.member(other) is None:
         return None
+    if crash == "lease":
+        now = now.put(other, _crashed(evolve(node, state=state or node.state)))
+        return _heard(now, one, other, answer.group_version)
     node = evolve(node, state=state or node.state)
     if state is not None and state.promised != now.nodes[other].state.promised:
         node = evolve(node, serving=False, asking=None, master="")
@@ -187,7 +230,7 @@ def _follow(now: World, one: str, other: str, crash: str = "") -> World | None:
     assert master.log[: len(node.log)] == node.log, f"I3: no beginning of its master's log: {found}"
     state = followed(node.state, master.id, master.state.group, other)
     node = evolve(node, state=state, entries=master.entries, master=one, lost_tail=False)
-    return _reported(now, one, other, node)
+    return _reported(_heard(now, one, other, answer.group_version), one, other, node)
 
 
 def _reported(now: World, one: str, other: str, node: Node) -> World:
@@ -241,7 +284,6 @@ def _promise(now: World, one: str, other: str) -> World | None:
 def _take(now: World, one: str, how: str) -> World | None:
     node = now.nodes[one]
     assert node.asking is not None
-    assert node.state.group is not None
     epoch, known = node.asking
     assert node.state.promised == EpochId(epoch, one)
     answers = {answer.address: answer for answer in known}
@@ -264,6 +306,7 @@ def _take(now: World, one: str, how: str) -> World | None:
             for answer in known
             if answer.whole
         )
+    node = evolve(node, state=evolve(node.state, group=group_of(node.state.group, answers)))
     entry = EpochEntry(epoch=epoch, winner=one, start_offset=len(node.log), kind=kind)  # type: ignore[arg-type]
     node = evolve(node, entries=with_entry(node.entries, entry), asking=None, lost_tail=False)
     if how == "half":
@@ -273,6 +316,10 @@ def _take(now: World, one: str, how: str) -> World | None:
 
 def _serve(now: World, one: str) -> World:
     node = now.nodes[one]
+    if node.state.role is BrokerRole.SLAVE:
+        assert node.state.group is not None
+        record = with_ids_swapped(node.state.group, one, node.id.epoch)
+        node = evolve(node, state=evolve(node.state, before=node.state.group, group=record))
     state = evolve(node.state, role=BrokerRole.SYNC_MASTER, broker_id=0, whole=True)
     return _count(now.put(one, evolve(node, state=state, serving=True, master="")), one)
 
@@ -295,6 +342,7 @@ def _power(now: World, one: str) -> World:
 
 
 _STEPS = {
+    "add": _add,
     "write": _write,
     "follow": _follow,
     "send": _send,
@@ -305,7 +353,18 @@ _STEPS = {
     "kill": _kill,
     "power": _power,
 }
-_WEIGHTS = {"write": 3, "ask": 1, "take": 4, "promise": 6, "follow": 5, "send": 6, "again": 1, "kill": 1, "power": 1}
+_WEIGHTS = {
+    "add": 3,
+    "write": 3,
+    "ask": 1,
+    "take": 4,
+    "promise": 6,
+    "follow": 5,
+    "send": 6,
+    "again": 1,
+    "kill": 1,
+    "power": 1,
+}
 
 
 def explore(size: int, acks_needed: int, limits: Limits) -> int:
@@ -322,9 +381,9 @@ def explore(size: int, acks_needed: int, limits: Limits) -> int:
     return len(seen)
 
 
-def walk(seed: int, size: int, acks_needed: int, limits: Limits) -> World:
+def walk(seed: int, size: int, acks_needed: int, limits: Limits, *, joins: bool = False) -> World:
     """One of the things that can happen, a hundred steps long."""
-    chance, now = random.Random(seed), world(size, acks_needed)
+    chance, now = random.Random(seed), world(size, acks_needed, joins=joins)
     for _ in range(100):
         choices: dict[str, list[Op]] = {}
         for op in steps(now, limits):

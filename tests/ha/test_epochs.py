@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha.epochs import common_end, compare_histories, effective, epoch_at, key_of, last_of, with_entry
+from ha.epochs import common_end, compare_histories, confirmed_in, effective, epoch_at, key_of, last_of, with_entry
 from store.epoch_file import ENTRIES_MAX, FIRST, EpochEntry, decode_epochs, encode_epochs
 from tests.ha.group_model import Limits, walk
 
@@ -102,6 +102,13 @@ def test_the_epoch_of_a_byte():
     history = (A1, entry(2, "B", 100), entry(3, "C", 100), entry(4, "A", 150))
     assert [epoch_at(history, at).epoch for at in (0, 99, 100, 149, 150, 900)] == [1, 1, 3, 3, 4, 4]
     assert epoch_at((entry(7, "B", 100),), 5).epoch == 7
+
+
+def test_what_a_new_master_found_in_its_log_is_safe_with_its_own_epoch():
+    """A slave that holds less than where the epoch began does not speak for it in an election."""
+    history = (A1, entry(2, "B", 100))
+    assert [confirmed_in(history, held, 130) for held in (0, 99, 100, 120, 1 << 60)] == [0, 0, 100, 120, 130]
+    assert confirmed_in((FIRST,), 70, 130) == 70
 
 
 epochs = st.tuples(st.integers(1, 3), st.sampled_from("ABC"), st.integers(0, 3))

@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from ha import epochs, votes
+from ha import epochs, group_record, votes
 from ha.epochs import with_entry
 from ha.voter import PromiseAnswer
 from ha.votes import LostRange, SwitchoverFacts, judge_failover, judge_switchover, may_take, needed
@@ -168,9 +168,8 @@ def test_the_masters_resignation_is_enough_where_it_alone_acknowledges():
     [
         (2, 1, Limits(writes=2, commands=2)),
         (2, 2, Limits(writes=2, commands=2)),
-        (2, 2, Limits(writes=1, commands=3)),
         (2, 2, Limits(writes=1, commands=2, crashes=1, forced=True)),
-        (3, 2, Limits(writes=1, commands=1, crashes=1)),
+        (3, 2, Limits(writes=1, commands=1)),
         (3, 3, Limits(writes=1, commands=1, forced=True)),
     ],
 )
@@ -182,6 +181,13 @@ def test_all_orders_of_a_few_steps(size, acks_needed, limits):
 def test_four_members_in_random_orders(acks_needed):
     for seed in range(25):
         walk(seed, 4, acks_needed, Limits(writes=9, commands=7, crashes=3))
+
+
+@pytest.mark.parametrize(("size", "acks_needed"), [(3, 2), (4, 2), (4, 3)])
+def test_a_member_joins_in_random_orders(size, acks_needed):
+    """Whoever is new counts once nobody can be elected any more who has not heard of it."""
+    for seed in range(25):
+        walk(seed, size, acks_needed, Limits(writes=9, commands=7, crashes=3), joins=True)
 
 
 def _one_too_few(group: GroupRecord) -> int:
@@ -220,6 +226,34 @@ def test_the_model_finds_a_wrong_rule(monkeypatch, module, name, wrong):
 def _walk_for_long() -> None:
     for seed in range(400):
         walk(seed, 2 + seed % 3, 2, Limits(writes=9, commands=7, crashes=3))
+
+
+def _counts_at_once(_before, record, *, committed):
+    return frozenset(member.address for member in record.members)
+
+
+def _forgets_what_may_be_in_force(before, _record):
+    return [before] if before is not None else []
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "wrong"),
+    [
+        (group_model, "counted", _counts_at_once),
+        (group_record, "_older", _forgets_what_may_be_in_force),
+    ],
+)
+def test_the_model_finds_who_counts_too_early(monkeypatch, module, name, wrong):
+    """Seeds that do."""
+    monkeypatch.setattr(module, name, wrong)
+    with pytest.raises(AssertionError, match="I5"):
+        _walk_where_one_joins()
+
+
+def _walk_where_one_joins() -> None:
+    for seed in (59, 302):
+        for crashes in (0, 3):
+            walk(seed, 3, 2, Limits(writes=9, commands=7, crashes=crashes), joins=True)
 
 
 def test_the_model_finds_who_writes_on_after_it_lost_bytes(monkeypatch):
