@@ -4,7 +4,6 @@ Each is caught by one of the checks of role_checks.py, within a few seeds that h
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,11 +12,12 @@ import trio
 from attrs import evolve
 
 import cluster.broker.role_book
-import cluster.broker.role_run
+import cluster.broker.role_survey
 import ha.epochs
 import ha.follow_history
 import ha.role_change
 import ha.voter
+import ha.votes
 import store.truncation
 from cluster.broker.role_change import RoleService
 from cluster.broker.role_member import RoleMember
@@ -59,7 +59,7 @@ def number_used_again() -> Iterator[None]:
 
     with (
         patch.object(ha.voter, "_objection", lenient),
-        patch.object(cluster.broker.role_run, "next_epoch", same),
+        patch.object(cluster.broker.role_survey, "next_epoch", same),
     ):
         yield
 
@@ -156,8 +156,3 @@ def one_promise() -> Iterator[None]:
     """The candidate's own: nobody else is asked whether he acknowledged something."""
     with patch.object(ha.votes, "needed", lambda group: 1):
         yield
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
