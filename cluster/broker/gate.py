@@ -79,7 +79,12 @@ class Gate:
         self._become("open", "", math.inf)
         self._pause_is_over()
         while self._held:
-            self._take_held()[2]()
+            connection, command, carry_out = self._take_held()
+            try:
+                carry_out()
+            except Exception as error:  # One request's fault must not keep the others waiting.
+                log.exception("a request that was held back failed", code=command.code, peer=connection.remote_address)
+                refuse(connection, command, f"{type(error).__name__}: {error}")
 
     def forward_to(self, address: str, seconds: float) -> None:
         """Pass on to the new master what was held and what comes from now on; open after so many seconds."""

@@ -89,6 +89,18 @@ async def test_no_more_is_held_than_memory_allows():
     assert len(connection.sent) == 1, "what was carried out makes room"
 
 
+async def test_a_request_that_fails_when_it_is_carried_out_does_not_keep_the_others_waiting():
+    gate, connection, done = Gate(), FakeConnection(), []
+    gate.close_for(trio.current_time() + 1)
+    gate.takes(connection, RemotingCommand(310, 1), lambda: done.append(1 / 0))
+    gate.takes(connection, RemotingCommand(310, 2), lambda: done.append(2))
+    gate.open()
+    assert (gate.state, done) == ("open", [2])
+    (answer,) = connection.sent
+    assert (answer.opaque, answer.code) == (1, ResponseCode.SERVICE_NOT_AVAILABLE)
+    assert "ZeroDivisionError" in answer.remark
+
+
 async def test_handlers_are_held_too_and_answer_when_they_were_carried_out(tmp_path):
     broker = make_broker(tmp_path)
     async with opened(broker) as client:
