@@ -25,7 +25,7 @@ from cluster.finding import Finding, Level
 from cluster.gather import ask_members, gather
 from cluster.health import Limits, examine
 from cluster.live_diff import LiveDiffReport, live_diff
-from cluster.members import Member, MemberList, issues_of
+from cluster.members import Member, MemberList, NoMemberError, issues_of
 from cluster.remoting.errors import RemotingError
 from cluster.role_admin import Prepared, RoleGroup, RoleOrder, Tell
 from cluster.role_history import History
@@ -79,14 +79,6 @@ class CheckResult:
     level: str
     findings: tuple[Finding, ...]
     members: tuple[Member, ...]
-
-
-class NoMemberError(Exception):
-    """Nobody is called so."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"nobody is called {name}")
-        self.name = name
 
 
 @frozen

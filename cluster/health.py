@@ -117,7 +117,7 @@ def _masters(facts: ClusterFacts) -> Iterator[Finding]:
                 what=f"{name} has {len(masters)} masters, {which}: their logs part with every message",
                 fix="stop one of them. If it was meant to be a slave, set brokerRole=SLAVE and a brokerId above 0 there",
             )
-        numbers = [each.member.broker_id for each in facts.group(name)]
+        numbers = [each.member.broker_id for each in facts.group(name) if each.member.is_registered]
         for number in sorted({number for number in numbers if number and numbers.count(number) > 1}):
             yield Finding(
                 level=Level.CRITICAL,

@@ -49,6 +49,14 @@ class MemberList:
     notes: tuple[str, ...] = ()  # What is under way, planned or paused.
 
 
+class NoMemberError(Exception):
+    """Nobody is called so."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"nobody is called {name}")
+        self.name = name
+
+
 ROLE_WORDS = {"SYNC_MASTER": "master", "ASYNC_MASTER": "master", "SLAVE": "slave"}
 STATE_WORDS = {"idle": "without master", "retrying": "connecting"}  # The rest are words already.
 ROLE_STATES = (

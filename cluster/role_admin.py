@@ -13,7 +13,7 @@ from cluster.broker.role_messages import ChangeAsk, ChangeResult, ChangeState, O
 from cluster.client.api import ClientApi
 from cluster.facts import MemberFacts
 from cluster.gather import ask_members
-from cluster.members import Member, is_master
+from cluster.members import Member, NoMemberError, is_master
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RemotingError, RemotingProtocolError, RequestError
 from cluster.role_views import name_of, newest_record
@@ -104,8 +104,6 @@ class Prepared:
 
 async def choose_group(api: ClientApi, name: str | None, member: str | None = None) -> RoleGroup:
     """The group called so, or the member's, or the only one there is. Raises RoleChoiceError, NoMemberError, RemotingError."""
-    from cluster.admin import NoMemberError
-
     facts = await ask_members(api, await api.cluster())
     if member is not None:
         found = next((each for each in facts if member in (each.member.name, each.member.address)), None)

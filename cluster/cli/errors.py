@@ -39,9 +39,9 @@ def sentence(error: BaseException) -> str:
 
 def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
-    from cluster.admin import NoMemberError
     from cluster.client.producer import NoRouteError
     from cluster.config_file import ConfigError
+    from cluster.members import NoMemberError
     from cluster.remoting.codes import ResponseCode
     from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
     from cluster.role_admin import RoleError

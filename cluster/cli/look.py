@@ -1,7 +1,7 @@
 """Commands that look: how the members of a cluster are."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,12 @@ from cluster.cli.options import document_option, examples, namesrv_option, run_a
 
 if TYPE_CHECKING:
     from cluster.cli.render import Column
-    from cluster.members import MemberList
+    from cluster.members import Member, MemberList
 
 
-def member_columns() -> "list[Column]":
+def member_columns(members: "Sequence[Member]") -> "list[Column]":
     """The table of members, here and in the live table of `twinlog up`."""
+    have_changed = any(member.epoch for member in members)  # Before that all are in epoch 0, and it tells nothing.
     from cluster.cli.render import Column, count, rate, seconds, size
 
     return [
@@ -23,7 +24,7 @@ def member_columns() -> "list[Column]":
         Column("ADDRESS", lambda m: m.address, spare=1),
         Column("ROLE", lambda m: m.role),
         Column("STATE", lambda m: m.state),
-        Column("EPOCH", lambda m: m.epoch, right=True, spare=4),
+        Column("EPOCH", lambda m: m.epoch, right=True, spare=4, wide=not have_changed),
         Column("WRITTEN", lambda m: m.written_offset, count, right=True),
         Column("FLUSHED", lambda m: m.flushed_offset, count, right=True, wide=True),
         Column("CONFIRMED", lambda m: m.confirmed_offset, count, right=True, spare=2),
@@ -77,7 +78,7 @@ def _show(found: "MemberList", fmt: str) -> None:
     if fmt == "json":
         json_document(members=found.members, issues=found.issues, notes=found.notes)
         return
-    table(member_columns(), found.members, fmt)
+    table(member_columns(found.members), found.members, fmt)
     for note in found.notes:
         click.echo(f"note: {note}", err=fmt == "tsv")
     for issue in found.issues:
@@ -114,10 +115,10 @@ def _live(fmt: str) -> "Iterator[Callable[[MemberList], None]]":
     from cluster.cli.render import cells_of, fitting, rich_table
 
     console = Console()
-    columns = [column for column in member_columns() if fmt == "wide" or not column.wide]
     with Live(console=console, auto_refresh=False) as live:
 
         def show(found: "MemberList") -> None:
+            columns = [column for column in member_columns(found.members) if fmt == "wide" or not column.wide]
             cells = cells_of(columns, found.members)
             kept = range(len(columns)) if fmt == "wide" else fitting(columns, cells, console.width)
             drawn = rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])

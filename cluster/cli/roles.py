@@ -165,7 +165,8 @@ def _show_members(prepared: "Prepared", fmt: str) -> None:
     from cluster.cli.look import member_columns
     from cluster.cli.render import table
 
-    table(member_columns(), [each.member for each in prepared.group.members], fmt)
+    members = [each.member for each in prepared.group.members]
+    table(member_columns(members), members, fmt)
 
 
 def _need_yes(is_given: bool) -> None:

@@ -82,7 +82,7 @@ def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
     from cluster.cli.look import member_columns
     from cluster.cli.render import cells_of, fitting, rich_table
 
-    columns = [column for column in member_columns() if not column.wide]
+    columns = [column for column in member_columns(members.members) if not column.wide]
     cells = cells_of(columns, members.members)
     kept = fitting(columns, cells, width)
     table = rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])

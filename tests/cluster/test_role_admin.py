@@ -8,10 +8,11 @@ import pytest
 import trio
 from attrs import define, evolve, field
 
-from cluster.admin import Admin, NoMemberError
+from cluster.admin import Admin
 from cluster.broker.role_json import history_body
 from cluster.broker.role_messages import ChangeResult, ChangeState, StepState
 from cluster.client.api import ClientApi
+from cluster.members import NoMemberError
 from cluster.remoting.codes import RequestCode, ResponseCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingConnectError

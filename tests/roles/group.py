@@ -140,6 +140,7 @@ class Traffic:
                     continue
                 if result.status is SendStatus.SEND_OK:
                     self.acknowledged[body] = (int(result.offset_message_id[16:], 16), time.monotonic())
+                    await trio.sleep(0.005)  # The machine has more to do than to produce.
                 else:
                     self._note_other(result.status.name)
                     await trio.sleep(0.02)

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from tests.interop.compare import wait_for_same_commitlog
-from tests.roles.group import Group, Traffic, in_thread, running
+from tests.roles.group import Group, RoleBroker, Traffic, in_thread, running
 
 PRODUCERS, MEMBERS = 4, 3
 
@@ -26,8 +26,10 @@ async def run_rounds(directory: Path, rounds: int, seed: int) -> dict[str, Any]:
         async with trio.open_nursery() as nursery:
             for number in range(PRODUCERS):
                 nursery.start_soon(traffic.produce, f"p{number}")
+            master = group.members[0]
             for number in range(rounds):
-                told.append(await _round(number, group, traffic, rng))
+                master, what = await _round(number, group, master, traffic, rng)
+                told.append(what)
             nursery.cancel_scope.cancel()
         await in_thread(group.wait_healthy)
         traffic.check(await traffic.consumed())
@@ -44,9 +46,11 @@ async def run_rounds(directory: Path, rounds: int, seed: int) -> dict[str, Any]:
         }
 
 
-async def _round(number: int, group: Group, traffic: Traffic, rng: random.Random) -> dict[str, Any]:
+async def _round(
+    number: int, group: Group, victim: RoleBroker, traffic: Traffic, rng: random.Random
+) -> tuple[RoleBroker, dict[str, Any]]:
+    """The victim is the master. Returns the next one, and what happened."""
     await traffic.more(rng.randrange(20, 200))
-    victim = await in_thread(group.master)
     candidate = rng.choice([member for member in group.members if member is not victim])
     victim.kill()
     killed = time.monotonic()
@@ -54,28 +58,28 @@ async def _round(number: int, group: Group, traffic: Traffic, rng: random.Random
     asked = time.monotonic()
     first_ack: list[float] = []
 
-    async def wait_for_acknowledgement() -> None:
+    async def return_after_an_acknowledgement() -> None:
         first_ack.append(await traffic.more(1))
+        await in_thread(victim.start)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait_for_acknowledgement)
+        nursery.start_soon(return_after_an_acknowledgement)
         chosen = await _fail_over(group, candidate, number)
-    done = time.monotonic()
-    await in_thread(victim.start)
+        done = time.monotonic()
+    returned = time.monotonic()
     rewound = await in_thread(group.twinlog, "rewind", victim.label, "--yes")
-    back = time.monotonic()
-    return {
+    return chosen, {
         "round": number,
         "killed": victim.label,
-        "chosen": chosen,
+        "chosen": chosen.label,
         "command_seconds": round(done - asked, 3),
         "kill_to_first_ack_seconds": round(first_ack[0] - killed, 3),
-        "return_seconds": round(back - done, 3),
+        "rewind_seconds": round(time.monotonic() - returned, 3),
         "rewind": rewound.stdout.strip().splitlines()[0],
     }
 
 
-async def _fail_over(group: Group, candidate: Any, number: int) -> str:
+async def _fail_over(group: Group, candidate: RoleBroker, number: int) -> RoleBroker:
     """To the candidate or, where another member holds more, to that one: a refusal names it."""
     others = [candidate, *(member for member in group.members if member is not candidate and member.running)]
     told = []
@@ -83,6 +87,6 @@ async def _fail_over(group: Group, candidate: Any, number: int) -> str:
         command = ("failover", "--candidate", member.label, "--yes", "--reason", f"round {number}")
         done = await in_thread(group.twinlog, *command, status=None)
         if done.returncode in (0, 6):
-            return str(member.label)
+            return member
         told.append(done.stderr)
     raise AssertionError("\n".join([*told, group.tails()]))
