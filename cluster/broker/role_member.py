@@ -1,49 +1,21 @@
 """What every member owes to its group, whoever changes roles: promises, answers to leases, a hold, the history that it follows.
 
 Order, always: streams of an older epoch end -> what is decided is on the disk -> the answer leaves. `turn` is held meanwhile, so
-that two decisions never mix. What a member does at the moment is its phase:
-
-    serving    master                                 following  a slave that knows its master
-    starting   was master, and finds out if it may    waiting    a slave that does not, or has to hear others first
-    holding    master that keeps writes waiting       fenced     has promised an epoch that it knows no master of
+that two decisions never mix.
 """
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Literal
 
 import structlog
 import trio
 from attrs import define, evolve, field, frozen
 
-from cluster.broker.role_book import RoleBook
-from cluster.broker.role_messages import Calls, Held, HoldAsk, Hooks, RoleRefusedError
-from ha.config import HAConfig
+from cluster.broker.role_facts import RoleFacts
+from cluster.broker.role_messages import Held, HoldAsk, RoleRefusedError
 from ha.errors import HAPeerError
-from ha.group_record import remaining_pause
-from ha.log import ComparableStore
 from ha.peer import PeerHistory
-from ha.service import HAService
-from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, is_master, lease, promise
-from store.config import BrokerRole
-from store.epoch_file import EpochEntry, EpochId
-from store.role_file import GroupMember, GroupRecord, RoleState
-from store.wakeup import Wakeup
+from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, lease, promise
+from store.role_file import GroupRecord, RoleState
 
 log = structlog.get_logger(__name__)
-
-Phase = Literal["serving", "starting", "holding", "fenced", "following", "waiting"]
-
-
-def pause_words(group: GroupRecord | None, now_ms: int) -> str:
-    """Why nothing may change in this group now; "" when it may."""
-    pause = remaining_pause(group, now_ms)
-    if pause is None:
-        return ""
-    ends = "until somebody resumes it"
-    if pause.until_ms is not None:
-        ends = f"for {(pause.until_ms - now_ms + 999) // 1000} s more"
-    return f"the group is paused {ends}" + (f": {pause.reason}" if pause.reason else "")
 
 
 @frozen
@@ -56,136 +28,10 @@ class _Hold:
 
 
 @define(eq=False, kw_only=True)
-class RoleMember:
-    """`me`: this member, under its address of now and broker.conf's id. `side`: ROOT/twinlog."""
+class RoleMember(RoleFacts):
+    """Its decisions."""
 
-    side: Path
-    me: Callable[[], GroupMember]
-    store: ComparableStore
-    ha: HAService
-    calls: Calls
-    hooks: Hooks
-    config: HAConfig
-    now_ms: Callable[[], int]
-    boot_id: Callable[[], str]
-    boot_ms: int = 0
-    pause_ms: Callable[[], float | None] = lambda: None  # How long the last hold kept writers waiting.
-    told_confirmed: Callable[[], int] = lambda: 0  # Consumers were shown everything below.
-    book: RoleBook = field(init=False)
-    phase: Phase = field(default="serving", init=False)
-    why: str = field(default="", init=False)
-    turn: trio.Lock = field(factory=trio.Lock, init=False)
-    changed: Wakeup = field(factory=Wakeup, init=False)  # The start rules look again.
-    hold_begun: Wakeup = field(factory=Wakeup, init=False)
-    master: PeerHistory | None = field(default=None, init=False)  # Who is followed, as it told last.
-    confirmed_offset: int = field(default=0, init=False)  # Of the master that is followed, as it told last.
-    joins: bool = field(default=False, init=False)  # It is new to the group: it was seen without this member.
-    strangers_record: GroupRecord | None = field(
-        default=None, init=False
-    )  # Says that we were a member; our files do not.
     _holding: _Hold | None = field(default=None, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.book = RoleBook(self.side, self.boot_id, lambda: self.told_confirmed())
-
-    def load(self) -> RoleState | None:
-        """Before the store is made: None: the role is broker.conf's. With a state, whatever its role, the member starts as a
-        slave of nobody, and `hooks` say what it becomes. Raises StoreDirectoryError.
-        """
-        self.book.load()
-        state = self.book.state
-        if state is None:
-            self.phase = "waiting" if self.store.config.broker_role is BrokerRole.SLAVE else "serving"
-            return None
-        self.ha.lease.give_up("this member starts")
-        was_master = is_master(state, self.book.entries)
-        if not state.clean and state.boot_id != self.boot_id():
-            self.book.lacks_tail = was_master
-            state = evolve(state, whole=state.whole and self._acknowledged_is_on_disk(state.role))
-        self.book.begin(state)
-        self.phase, self.why = ("starting", "asks the others") if was_master else ("waiting", "knows no master yet")
-        if not was_master and state.promised.epoch > self.book.last.epoch:
-            self._fenced_by(state.promised)
-        return state
-
-    def _acknowledged_is_on_disk(self, role: BrokerRole) -> bool:
-        config = self.store.config
-        return (
-            self.config.ack_mode.value == "flushed"
-            if role is BrokerRole.SLAVE
-            else config.flush_disk_type.value == "SYNC_FLUSH"
-        )
-
-    # What it is
-
-    @property
-    def address(self) -> str:
-        """This member's identity."""
-        return self.me().address
-
-    @property
-    def id(self) -> EpochId:
-        """The epoch that it serves, as a master."""
-        return self.book.last.id
-
-    @property
-    def group(self) -> GroupRecord | None:
-        """Who belongs to the group, as far as it knows."""
-        return self.book.state.group if self.book.state is not None else None
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether it is master now."""
-        return self.phase in ("serving", "holding") and self.store.config.broker_role is not BrokerRole.SLAVE
-
-    def state_or_first(self) -> RoleState:
-        """What is written down, or what a member begins with."""
-        return self.book.fresh(self.store.config.broker_role, self.me().broker_id)
-
-    def role_state(self) -> RoleState | None:
-        """None: it never was in a group whose roles change."""
-        return self.book.state
-
-    def epochs(self) -> tuple[EpochEntry, ...]:
-        """The history of its log."""
-        return self.book.entries
-
-    def promised(self) -> EpochId:
-        """It serves and follows nobody older."""
-        return self.book.promised
-
-    def words(self) -> tuple[str, str]:
-        """What it does, and why if that needs a word."""
-        if self.book.state is None and self.strangers_record is None:
-            return ("following" if self.store.config.broker_role is BrokerRole.SLAVE else "serving"), ""
-        return self.phase, self.book.failure or self.why
-
-    def paused(self) -> str:
-        """Why nothing may change; "" when it may."""
-        return pause_words(self.group, self.now_ms())
-
-    def become(self, phase: Phase, why: str = "") -> None:
-        """Say what it does from now on, once."""
-        if (phase, why) != (self.phase, self.why):
-            log.info("this member's role", state=phase, was=self.phase, why=why or None)
-            self.phase, self.why = phase, why
-            self.changed.set()
-
-    def own_history(self) -> PeerHistory:
-        """What others are told of this log."""
-        return PeerHistory(
-            id=self.id,
-            entries=self.book.entries,
-            promised=self.book.promised,
-            role=self.store.config.broker_role if self.is_serving else BrokerRole.SLAVE,
-            group=self.group,
-            min_offset=self.store.commit_log.min_offset,
-            max_offset=self.store.max_offset,
-            boot_ms=self.boot_ms,
-            address=self.address,
-            ha_address=self.me().ha_address,
-            whole=self.book.state is None or self.book.state.whole,
-        )
 
     # Promises
 
@@ -235,10 +81,6 @@ class RoleMember:
         async with self.turn:
             if self.is_serving:
                 await self.fence(why)
-
-    def _fenced_by(self, promised: EpochId) -> None:
-        self.phase = "fenced"
-        self.why = f"it has promised epoch {promised.epoch} to {promised.winner}, and knows no master of it"
 
     # Leases
 

@@ -9,8 +9,9 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
+from cluster.broker.role_facts import pause_words
 from cluster.broker.role_lease import LeaseRounds
-from cluster.broker.role_member import RoleMember, pause_words
+from cluster.broker.role_member import RoleMember
 from cluster.broker.role_messages import (
     ChangeAsk,
     ChangeResult,
