@@ -29,13 +29,6 @@ def _are_networks(_instance: object, _attribute: object, value: str) -> None:
     parse_networks(value)
 
 
-def _are_addresses(_instance: object, _attribute: object, value: str) -> None:
-    for address in filter(None, map(str.strip, value.split(";"))):
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) <= 65_535:
-            raise ValueError(f"haMembers: {address!r} is no HOST:PORT")
-
-
 @frozen(kw_only=True)
 class HAConfig:
     """Sizes in bytes, times in milliseconds."""
@@ -175,13 +168,6 @@ class HAConfig:
         doc="so much haAutoResync cuts off at most: a master that lost more may have lost its disk, and its slaves are the "
         "last copies",
     )
-    members: str = option(
-        "",
-        key="haMembers",
-        doc="remoting addresses of this group's members, HOST:PORT, joined by ;: who is not named is taken out of the group's "
-        "record when its master starts; empty: members are learnt, and kept",
-        validator=_are_addresses,
-    )
     lease_ms: int = option(
         3_000,
         key="haLeaseMs",
@@ -209,11 +195,6 @@ class HAConfig:
         doc="what a slave takes from the socket at once; grows for larger records",
         validator=validators.ge(4096),
     )
-
-    @property
-    def member_addresses(self) -> frozenset[str]:
-        """haMembers, taken apart."""
-        return frozenset(filter(None, map(str.strip, self.members.split(";"))))
 
     @property
     def ack_rule(self) -> AckRule:

@@ -190,7 +190,7 @@ def not_a_member(address: str, me: str, own_max: int) -> Finding:
         "not a member",
         own_max,
         f"the record of the group at the master {address} does not name {me} yet. It was told now, and adds this slave once "
-        "enough of the others know. If this lasts, next: twinlog list, and haMembers on the master",
+        "enough of the others know. If this lasts, next: twinlog list, which says who does not answer",
     )
 
 
