@@ -12,7 +12,7 @@ import pytest
 from attrs import field, frozen
 
 from tests.simulation.holes import HOLES
-from tests.simulation.plan import Plan
+from tests.simulation.plan import Event, Plan
 from tests.simulation.role_plan import draw
 from tests.simulation.run import Job, described
 
@@ -27,11 +27,13 @@ class Catch:
     kinds: tuple[str, ...] = ()
     config: Callable[[Plan], bool] = field(default=lambda plan: True)
     flips: bool = False  # A bit that flipped may be what is noticed first.
+    roles: bool = False  # Of a change of roles.
 
     def fits(self, plan: Plan) -> bool:
         kinds = {event.kind for event in plan.events}
         return (
-            (not self.kinds or bool(kinds & set(self.kinds)))
+            plan.config.roles == self.roles
+            and (not self.kinds or bool(kinds & set(self.kinds)))
             and (self.flips or "flip" not in kinds)
             and self.config(plan)
         )
@@ -64,6 +66,30 @@ def flushed(plan: Plan) -> bool:
     return plan.config.synchronous and plan.config.ack_flushed
 
 
+def in_memory(plan: Plan) -> bool:
+    """What is acknowledged is on no disk yet."""
+    return synchronous(plan) and not plan.config.sync_flush and not plan.config.ack_flushed
+
+
+def cut_short(plan: Plan) -> bool:
+    """An old master that comes back loses power while it makes its log fit."""
+    return synchronous(plan) and any(e.values.get("calls") and e.values.get("power") for e in overthrown(plan))
+
+
+def overthrown(plan: Plan) -> list[Event]:
+    return [event for event in plan.events if event.kind == "overthrown"]
+
+
+def chosen_alone(need: int) -> Callable[[Plan], bool]:
+    """Several members are to be master with nobody else in reach."""
+
+    def fits(plan: Plan) -> bool:
+        alone = [event for event in plan.events if event.kind == "chosen alone" and event.values["verb"] == "failover"]
+        return synchronous(plan) and plan.config.need == need and len(alone) >= 2
+
+    return fits
+
+
 CATCHES = {
     "highest ack of all times": Catch(ACKED, POWER, master_loses_acks),
     "anybody's ack counts": Catch(ACKED, ("stranger",), synchronous),
@@ -87,6 +113,18 @@ CATCHES = {
     "names are not flushed": Catch("on its disk is|on the master's disk is|the confirmed offset"),
     "flushed before it is": Catch("on its disk is|is acknowledged|the confirmed offset", config=flushed),
     "dispatch past a hole": Catch("for the record at"),
+    "histories are compared by offset only": Catch("was to follow by itself|I4", config=chosen_alone(3), roles=True),
+    "an epoch's number is used again": Catch("^I[1235]", config=synchronous, roles=True),
+    "a promise is not flushed": Catch("^I2", roles=True),
+    "an epoch's beginning is not flushed": Catch("^I1", config=synchronous, roles=True),
+    "a promise leaves before the stream ends": Catch("^I3|^I4|AssertionError", config=synchronous, roles=True),
+    "a cut is not flushed": Catch("^I4|is flushed|should be the file|behind the end", config=cut_short, roles=True),
+    "a history is adopted before the cut": Catch("^I4", ("overthrown",), synchronous, roles=True),
+    "a lost tail is written again": Catch(
+        "^I1: .* lost bytes", POWER, lambda plan: plan.config.synchronous, roles=True
+    ),
+    "who lost bytes is counted whole": Catch("began without", ("power cut of all",), in_memory, roles=True),
+    "one promise is enough": Catch("began without|^I5", config=chosen_alone(2), roles=True),
 }
 
 
