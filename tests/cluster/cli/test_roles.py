@@ -104,6 +104,15 @@ async def test_a_pause_is_shown_and_taken_back(group):
     assert "paused" not in (await group.twinlog("list")).stdout
 
 
+async def test_a_switchover_for_later_is_shown_and_taken_back(group):
+    planned = await group.twinlog("switchover", "--candidate", "broker-a-1", "--at", "2099-01-01T03:00")
+    assert "broker-a is to change its master at 2099-01-01 03:00:00" in planned.stderr
+    listed = (await group.twinlog("list")).stdout
+    assert "note: broker-a is to be switched over to broker-a-1 at 2099-01-01 03:00:00" in listed
+    await group.twinlog("switchover", "--at", "off")
+    assert "switched over" not in (await group.twinlog("list")).stdout
+
+
 async def test_a_log_that_fits_is_not_cut(group):
     plan = of(RepairPlan, (await group.twinlog("rewind", "broker-a-1", "--dry-run", "-o", "json")).stdout)
     assert plan["first_offset"] is None
