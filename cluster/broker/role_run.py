@@ -22,13 +22,12 @@ from cluster.broker.role_messages import (
     StepState,
     StepWord,
 )
-from cluster.broker.role_survey import Survey
-from ha.epochs import with_entry
+from cluster.broker.role_survey import Survey, refusal_line
+from cluster.broker.role_take import entry_of, take
 from ha.errors import HAPeerError
-from ha.group_record import with_ids_swapped
 from ha.role_change import Snapshot, Step, StepName, check_invariants, next_step, plan
 from ha.voter import PromiseAsk
-from ha.votes import Judgement, group_of, may_take
+from ha.votes import Judgement, may_take
 from store.epoch_file import EpochEntry
 from store.plain import from_plain, to_plain
 from store.role_file import Change
@@ -168,7 +167,7 @@ class RoleRun:
         if member.book.last.id != (epoch, member.address):  # Else it was elected, and goes on.
             self.judgement = await self.survey.judge(self.ask)
             if not self.judgement.may:
-                raise RoleRefusedError((_line(self.judgement),))
+                raise RoleRefusedError((refusal_line(self.judgement),))
         self.epoch = epoch
 
     # A switchover's pause
@@ -234,7 +233,7 @@ class RoleRun:
         if not self.judgement.may:
             raise RoleRefusedError(
                 (
-                    _line(self.judgement),
+                    refusal_line(self.judgement),
                     f"{self.member.address} has promised epoch {self.epoch}: choose another, or run this again",
                 )
             )
@@ -294,47 +293,24 @@ class RoleRun:
 
     async def _take(self) -> None:
         """Begin the epoch, be its master: each durable before the next."""
-        member = self.member
-        async with member.turn:
-            state = member.state_or_first()
-            if state.promised != (self.epoch, member.address):
-                raise RoleStepError(f"it has promised epoch {state.promised.epoch} meanwhile: run the command again")
-            if member.book.last.id != state.promised:
-                await member.book.save_entries(with_entry(member.book.entries, self._entry()))
-            group = group_of(state.group, self.survey.answers)
-            assert group is not None
-            member.book.lacks_tail = False  # What it writes from now on nobody else has written.
-            record = with_ids_swapped(group, member.address, self.epoch)
-            await member.book.save(
-                evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True)
-            )
+        async with self.member.turn:
+            self._require_promise()
+            await take(self.member, self.survey, self._entry())
+
+    def _require_promise(self) -> None:
+        promised = self.member.promised()
+        if promised != (self.epoch, self.member.address):
+            raise RoleStepError(f"it has promised epoch {promised.epoch} meanwhile: run the command again")
 
     def _entry(self) -> EpochEntry:
-        judged, lost = self.judgement, 0
-        forced = judged is not None and judged.forced
-        range_ = judged.lost if judged is not None and forced else None
-        known = range_ is None or range_.end is not None
-        if range_ is not None and range_.end is not None:
-            lost = range_.end - range_.first
-        return EpochEntry(
-            epoch=self.epoch,
-            winner=self.member.address,
-            start_offset=self.member.store.max_offset,
-            at_ms=self.member.now_ms(),
-            kind="forced" if forced else self.ask.verb,
-            reason=self.ask.reason,
-            old=self.survey.old_master,
-            lost_bytes=lost if known else None,
-        )
+        return entry_of(self.member, self.ask, self.epoch, self.survey.old_master, self.judgement)
 
     async def _serve(self) -> None:
         """In memory; the others hear of it by the lease."""
         member = self.member
         async with member.turn:
-            state = member.state_or_first()
-            if state.promised != (self.epoch, member.address):
-                raise RoleStepError(f"it has promised epoch {state.promised.epoch} meanwhile: run the command again")
-            await member.hooks.serve_as_master(state)
+            self._require_promise()
+            await member.hooks.serve_as_master(member.state_or_first())
             member.become("serving")
             self._served = True
         self.leases.begin_epoch()
@@ -360,11 +336,6 @@ class RoleRun:
             kept=lost.holders if lost is not None else (),
             not_following=tuple(sorted(self.leases.others - self.leases.followers)),
         )
-
-
-def _line(judged: Judgement) -> str:
-    fix = f"; fix: {judged.fix}" if judged.fix else ""
-    return f"{judged.candidate}: may not be chosen: {judged.rule}; needed {judged.needed}; actual {judged.actual}{fix}"
 
 
 def _is_expected(error: Exception) -> bool:

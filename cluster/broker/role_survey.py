@@ -111,3 +111,9 @@ class Survey:
             lag_max=LAG_MAX,
             no_room=member.store.flags.why_not_appendable or "",
         )
+
+
+def refusal_line(judged: Judgement) -> str:
+    """Why somebody may not be chosen, for people."""
+    fix = f"; fix: {judged.fix}" if judged.fix else ""
+    return f"{judged.candidate}: may not be chosen: {judged.rule}; needed {judged.needed}; actual {judged.actual}{fix}"

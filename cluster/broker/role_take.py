@@ -1,0 +1,45 @@
+"""An elected candidate becomes the master of its epoch: its own entry, then its role, each durable before the next."""
+
+from attrs import evolve
+
+from cluster.broker.role_member import RoleMember
+from cluster.broker.role_messages import ChangeAsk
+from cluster.broker.role_survey import Survey
+from ha.epochs import with_entry
+from ha.group_record import with_ids_swapped
+from ha.votes import Judgement, group_of
+from store.epoch_file import EpochEntry
+
+
+async def take(member: RoleMember, survey: Survey, entry: EpochEntry) -> None:
+    """Holding `turn`, and with the promise of this very epoch. Again, after a crash in between, too. Raises RoleFileError."""
+    state = member.state_or_first()
+    assert state.promised == entry.id
+    if member.book.last.id != entry.id:
+        await member.book.save_entries(with_entry(member.book.entries, entry))
+    group = group_of(state.group, survey.answers)
+    assert group is not None
+    member.book.lacks_tail = False  # What it writes from now on nobody else has written.
+    record = with_ids_swapped(group, member.address, entry.epoch)
+    await member.book.save(evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True))
+
+
+def entry_of(
+    member: RoleMember, ask: ChangeAsk, epoch: int, old_master: str, judgement: Judgement | None
+) -> EpochEntry:
+    """What begins where the log ends now; a loss that somebody accepted is named in it."""
+    forced = judgement is not None and judgement.forced
+    lost = judgement.lost if judgement is not None and forced else None
+    lost_bytes: int | None = 0
+    if lost is not None:
+        lost_bytes = lost.end - lost.first if lost.end is not None else None
+    return EpochEntry(
+        epoch=epoch,
+        winner=member.address,
+        start_offset=member.store.max_offset,
+        at_ms=member.now_ms(),
+        kind="forced" if forced else ask.verb,
+        reason=ask.reason,
+        old=old_master,
+        lost_bytes=lost_bytes,
+    )
