@@ -20,6 +20,7 @@ KINDS = {
     "chosen alone", "pause",
 }  # fmt: skip
 ANY_LOSS = 1 << 40  # Bytes.
+PATIENCE = 10.0  # Seconds: three rounds of questions that nobody answers, and a little.
 
 
 async def act(world: "RoleWorld", event: Event) -> None:
@@ -123,7 +124,8 @@ async def _overthrow(world: "RoleWorld", candidate: Any, values: dict[str, Any])
 async def _choose_alone(world: "RoleWorld", candidate: Any, values: dict[str, Any]) -> None:
     """Somebody who reaches nobody is to be master, with what he has."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cut, _links_of(world, candidate, "both"), values["after"] + values["lasts"])
+        seconds = values["after"] + PATIENCE + values["lasts"]
+        nursery.start_soon(_cut, _links_of(world, candidate, "both"), seconds)
         await trio.sleep(values["after"])
         await start(world, candidate, values["verb"])
 
