@@ -14,15 +14,22 @@ BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
 
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
 
 import structlog
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from cluster.broker.config import BrokerConfig
 from cluster.broker.members import RegisteredSlaves
-from cluster.broker.topic_config import PERM_READ, PERM_WRITE, TopicConfigManager
+from cluster.broker.registration_rules import (
+    MASTER_ID,
+    Master,
+    member_addresses,
+    next_pause,
+    registration_body,
+    slaves_of,
+)
+from cluster.broker.topic_config import TopicConfigManager
 from cluster.remoting import fastjson
 from cluster.remoting.client import RemotingClient
 from cluster.remoting.codes import ResponseCode
@@ -41,9 +48,6 @@ from store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 
-MASTER_ID = 0
-RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.1, 1.0
-EARLY_REPEATS_SECONDS = (1.0, 11.0)  # After the first success.
 COALESCE_SECONDS = 0.01
 CONNECTION_CHECK_SECONDS = 1.0
 MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
@@ -51,45 +55,7 @@ UNREGISTER_MS_MAX = 1_000
 HOLD_SECONDS_MAX = 1.0  # How long a registration that is under way may still take.
 
 
-@frozen
-class Master:
-    """What a name server says to a slave. None: it knows no master."""
-
-    address: str | None
-    ha_address: str | None
-
-
-def registration_body(topics: TopicConfigManager, broker_permission: int) -> bytes:
-    """RegisterBrokerBody. A broker that forbids reading or writing says so for all its topics."""
-    wrapper = topics.plain()
-    if broker_permission != PERM_READ | PERM_WRITE:
-        for config in wrapper["topicConfigTable"].values():
-            config["perm"] = broker_permission
-    return fastjson.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper})
-
-
-def slaves_of(broker_name: str, cluster_info: Mapping[str, Any], *, but: int = MASTER_ID) -> set[tuple[int, str]]:
-    """Id and IP of each slave of a group in the body of 106, except for the one that asks."""
-    group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
-    addresses = group.get("brokerAddrs") or {}
-    return {
-        (int(broker_id), address.rpartition(":")[0].strip("[]"))
-        for broker_id, address in addresses.items()
-        if int(broker_id) not in (MASTER_ID, but)
-    }
-
-
-def member_addresses(broker_name: str, cluster_info: Mapping[str, Any]) -> dict[int, str]:
-    """IP:PORT of the remoting port of each member of a group in the body of 106, by its id."""
-    group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
-    return {int(broker_id): str(address) for broker_id, address in (group.get("brokerAddrs") or {}).items()}
-
-
-def next_pause(since_first: float, failures: int, period: float) -> float:
-    """Seconds until the next registration: so long after the first success, and after failures since the last one."""
-    if failures:
-        return float(min(RETRY_SECONDS_FIRST * 2 ** (min(failures, 10) - 1), RETRY_SECONDS_MAX))
-    return next((at - since_first for at in EARLY_REPEATS_SECONDS if since_first < at), period)
+__all__ = ["MASTER_ID", "Master", "RegistrationService", "next_pause", "registration_body", "slaves_of"]
 
 
 @define(kw_only=True, eq=False)
