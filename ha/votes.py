@@ -11,8 +11,8 @@ from typing import Literal
 from attrs import evolve, frozen
 
 from ha.epochs import common_end, key_of
+from ha.group_record import counted, newest
 from ha.group_record import needed as needed
-from ha.group_record import newest
 from ha.voter import PromiseAnswer
 from store.role_file import GroupRecord
 
@@ -144,6 +144,13 @@ def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[st
             "it is none",
             "let it follow the master first",
         )
+    elif candidate not in counted(None, group, committed=group.before is None):
+        why = (
+            "is a member",
+            "a record that is in force",
+            "it is only joining",
+            "wait until the master has counted it in",
+        )
     elif not member.votes:
         why = ("votes", "a member that can promise", "a RocketMQ slave", "choose another member")
     elif candidate not in answers:
@@ -224,7 +231,7 @@ def _switchover_rules(candidate: str, own: PromiseAnswer, facts: SwitchoverFacts
     elif not facts.following:
         why = ("follows the master", f"a stream from {facts.master}", "none", "see twinlog explain")
     elif facts.differs_at is not None:
-        why = ("holds the same bytes", "equal logs", f"a difference at {facts.differs_at}", "see twinlog diff")
+        why = ("holds the same bytes", "equal logs", f"a difference at {facts.differs_at}", "see twinlog log diff --live")
     elif facts.lag_bytes > facts.lag_max:
         why = ("is level", f"at most {facts.lag_max} bytes behind", f"{facts.lag_bytes} bytes", "wait until it is")
     elif facts.no_room:

@@ -287,7 +287,7 @@ def _take(now: World, one: str, how: str) -> World | None:
     epoch, known = node.asking
     assert node.state.promised == EpochId(epoch, one)
     answers = {answer.address: answer for answer in known}
-    judgement = may_take(node.state.group, one, answers, None)
+    judgement, group = may_take(node.state.group, one, answers, None), group_of(node.state.group, answers)
     kind: str = "failover"
     if how == "forced":
         if judgement.may:
@@ -300,11 +300,12 @@ def _take(now: World, one: str, how: str) -> World | None:
         at_risk = {part for part in now.acked if part[2] <= epoch}
         now = evolve(now, forgiven=now.forgiven | missing | at_risk, forced_epoch=max(epoch, now.forced_epoch))
     else:
+        assert group is not None
         assert not missing - now.forgiven, "I5: the winner lacks an acknowledged byte"
         assert all(
             key_of(node.entries, len(node.log)) >= key_of(answer.entries, answer.max_offset)
             for answer in known
-            if answer.whole
+            if answer.whole and answer.address in group.voters
         )
     node = evolve(node, state=evolve(node.state, group=group_of(node.state.group, answers)))
     entry = EpochEntry(epoch=epoch, winner=one, start_offset=len(node.log), kind=kind)  # type: ignore[arg-type]

@@ -3,8 +3,9 @@
 import pytest
 from attrs import evolve
 
-from ha import epochs, group_record, votes
+from ha import epochs, votes
 from ha.epochs import with_entry
+from ha.group_record import in_force, with_member
 from ha.voter import PromiseAnswer
 from ha.votes import LostRange, SwitchoverFacts, judge_failover, judge_switchover, may_take, needed
 from store.config import BrokerRole
@@ -126,6 +127,15 @@ def test_the_newest_record_counts():
     assert not judge_failover(group(2, 2), "b", said(answer("b", 150, group=grown)), None).may
 
 
+def test_who_is_only_joining_is_not_elected():
+    """By the version before, which may be in force, others can be elected without hearing of it."""
+    grown = with_member(group(2, 2), group(3, 2).members[2])
+    answers = said(answer("b", 150, group=grown), answer("c", 160, group=grown))
+    assert judge_failover(None, "c", answers, "unknown").actual == "it is only joining"
+    held = said(answer("b", 150, group=in_force(grown)), answer("c", 160, group=grown))
+    assert judge_failover(None, "c", held, None).may
+
+
 FACTS = SwitchoverFacts(master="a", master_answers=True, following=True, lag_bytes=0, lag_max=1000)
 
 
@@ -166,15 +176,15 @@ def test_the_masters_resignation_is_enough_where_it_alone_acknowledges():
 @pytest.mark.parametrize(
     ("size", "acks_needed", "limits"),
     [
-        (2, 1, Limits(writes=2, commands=2)),
-        (2, 2, Limits(writes=2, commands=2)),
-        (2, 2, Limits(writes=1, commands=2, crashes=1, forced=True)),
+        (2, 1, Limits(writes=1, commands=2)),
+        (2, 2, Limits(writes=1, commands=2)),
+        (2, 2, Limits(writes=1, commands=1, crashes=1, forced=True)),
         (3, 2, Limits(writes=1, commands=1)),
-        (3, 3, Limits(writes=1, commands=1, forced=True)),
+        (3, 3, Limits(writes=1, commands=1)),
     ],
 )
 def test_all_orders_of_a_few_steps(size, acks_needed, limits):
-    assert explore(size, acks_needed, limits) > 500
+    assert explore(size, acks_needed, limits) > 100
 
 
 @pytest.mark.parametrize("acks_needed", [2, 3, 4])
@@ -232,28 +242,15 @@ def _counts_at_once(_before, record, *, committed):
     return frozenset(member.address for member in record.members)
 
 
-def _forgets_what_may_be_in_force(before, _record):
-    return [before] if before is not None else []
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "wrong"),
-    [
-        (group_model, "counted", _counts_at_once),
-        (group_record, "_older", _forgets_what_may_be_in_force),
-    ],
-)
-def test_the_model_finds_who_counts_too_early(monkeypatch, module, name, wrong):
-    """Seeds that do."""
-    monkeypatch.setattr(module, name, wrong)
-    with pytest.raises(AssertionError, match="I5"):
+def test_the_model_finds_who_counts_too_early(monkeypatch):
+    monkeypatch.setattr(group_model, "counted", _counts_at_once)
+    with pytest.raises(AssertionError, match="acknowledged byte"):
         _walk_where_one_joins()
 
 
 def _walk_where_one_joins() -> None:
-    for seed in (59, 302):
-        for crashes in (0, 3):
-            walk(seed, 3, 2, Limits(writes=9, commands=7, crashes=crashes), joins=True)
+    for seed in range(400):
+        walk(seed, 3, 2, Limits(writes=9, commands=7, crashes=3), joins=True)
 
 
 def test_the_model_finds_who_writes_on_after_it_lost_bytes(monkeypatch):
