@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import trio
 from attrs import evolve
 
 import cluster.broker.role_book
@@ -22,7 +21,6 @@ import store.truncation
 from cluster.broker.role_change import RoleService
 from cluster.broker.role_member import RoleMember
 from ha.follow_history import FollowHistory
-from ha.service import HAService
 from store.epoch_file import EpochEntry, encode_epochs
 from store.role_file import RoleState, encode_role
 from tests.simulation.holes import hole
@@ -83,17 +81,6 @@ def entry_not_flushed() -> Iterator[None]:
         (side / "epochs").write_bytes(encode_epochs(entries))
 
     with patch.object(cluster.broker.role_book, "save_epochs", save):
-        yield
-
-
-@hole("a promise leaves before the stream ends")
-def promise_before_end() -> Iterator[None]:
-    """Who has promised a new epoch still takes, and acknowledges, bytes of the old one."""
-
-    async def stay(self: HAService) -> None:
-        await trio.lowlevel.checkpoint()
-
-    with patch.object(HAService, "leave_master", stay):
         yield
 
 
