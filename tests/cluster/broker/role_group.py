@@ -338,6 +338,7 @@ class Group:
             group is not None
             and len(group.members) == self.size
             and master.roles.leases.is_settled
+            and all(node.roles.group == group for node in up)
             and len(ends) == 1
             and all(node is master or self._follows(node, master) for node in up)
         )

@@ -105,6 +105,7 @@ async def test_failover_that_may_lose_is_refused_until_it_is_accepted(tmp_path, 
     c.cut_off = False
     state = await group.change("failover", c)
     assert state.refused
+    assert state.judgements[0].lost is not None, state.judgements
     assert state.judgements[0].lost.end is None, "nobody knows how much"
     assert c.state.promised.epoch == 0, "refused before anything was promised"
     state = await group.change("failover", c, accept_data_loss="unknown")
