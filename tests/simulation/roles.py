@@ -37,7 +37,6 @@ class RoleMember(Member):
     log: Log = field(init=False)
     writable: bool = False  # Producers are let in.
     is_fenced: bool = False
-    offsets: dict[str, int] = field(factory=dict)  # Of consumers, by group.
     boots: int = 0  # The machine's, not the process's.
     calls_nursery: trio.Nursery | None = None
     register_now: trio.Event = field(factory=trio.Event)
@@ -166,8 +165,7 @@ class RoleMember(Member):
         )
         ha.history, ha.own_group, ha.promised = roles.epochs, lambda: roles.group, roles.promised
         ha.me, ha.adopt = roles.me, self._adopt
-        if hasattr(roles, "doubt"):
-            ha.doubt = roles.doubt
+        ha.doubt = roles.doubt
         return roles
 
     async def _adopt(self, master: PeerHistory) -> None:

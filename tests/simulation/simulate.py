@@ -22,6 +22,7 @@ from tests.simulation.ledger import Violation
 from tests.simulation.os_calls import bounds
 from tests.simulation.plan import MEMBERS, Plan
 from tests.simulation.role_plan import draw
+from tests.simulation.role_world import RoleWorld
 from tests.simulation.world import World, collect_log
 
 CPU_SECONDS_MAX, SECONDS_MAX = 20.0, 120.0  # A seed takes half a second.
@@ -99,14 +100,6 @@ def _limited() -> Iterator[list[str]]:
             signal.signal(number, before[number])
 
 
-def _world_of(plan: Plan) -> type[World]:
-    if not plan.config.roles:
-        return World
-    from tests.simulation.role_world import RoleWorld
-
-    return RoleWorld
-
-
 def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManager[object] | None = None) -> Outcome:
     """Run one seed; `hole` is a fault that is put into the product for it."""
     plan = plan or draw(seed)
@@ -116,7 +109,7 @@ def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManage
         stack.enter_context(hole or nullcontext())
         rngs = {name: random.Random(f"disk {name} {seed}") for name in MEMBERS}
         disks = {name: disk.Disk(name, rngs[name], plan.config.sector) for name in MEMBERS}
-        world = _world_of(plan)(plan, disks)
+        world = (RoleWorld if plan.config.roles else World)(plan, disks)
         collect_log(world)
         violation = ""
 
