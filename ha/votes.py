@@ -231,7 +231,12 @@ def _switchover_rules(candidate: str, own: PromiseAnswer, facts: SwitchoverFacts
     elif not facts.following:
         why = ("follows the master", f"a stream from {facts.master}", "none", "see twinlog explain")
     elif facts.differs_at is not None:
-        why = ("holds the same bytes", "equal logs", f"a difference at {facts.differs_at}", "see twinlog log diff --live")
+        why = (
+            "holds the same bytes",
+            "equal logs",
+            f"a difference at {facts.differs_at}",
+            "see twinlog log diff --live",
+        )
     elif facts.lag_bytes > facts.lag_max:
         why = ("is level", f"at most {facts.lag_max} bytes behind", f"{facts.lag_bytes} bytes", "wait until it is")
     elif facts.no_room:

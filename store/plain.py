@@ -44,7 +44,9 @@ def _value(kind: Any, raw: object, place: str) -> Any:
     elif origin is tuple and isinstance(raw, list):
         return tuple(_value(arguments[0], part, f"{place}[{number}]") for number, part in enumerate(raw))
     elif origin is Mapping and isinstance(raw, dict):
-        return {int(key) if arguments[0] is int else key: _value(arguments[1], part, place) for key, part in raw.items()}
+        return {
+            int(key) if arguments[0] is int else key: _value(arguments[1], part, place) for key, part in raw.items()
+        }
     elif kind is Any:
         return raw
     elif isinstance(kind, type) and issubclass(kind, Enum):
