@@ -158,6 +158,11 @@ class RoleMember(RoleFacts):
                 log.warning("this member may lack what it acknowledged, until it is level again", why=why)
                 await self.book.save(evolve(self.book.state, whole=False))
 
+    def heard(self, master: PeerHistory) -> None:
+        """A master said this when asked. Who is not in its record joins; who is, and does not know it, lost its files."""
+        if self.book.state is None and (master.group is None or master.group.member(self.address) is None):
+            self.joins = True
+
     def _must_hear_others(self, group: GroupRecord | None) -> str:
         """Why a member whose directory was emptied may not follow yet: nobody else knows what it promised."""
         if self.book.state is not None or self.joins or group is None or group.member(self.address) is None:
