@@ -94,7 +94,7 @@ CATCHES = {
     "last file only": Catch("its master has all from"),
     "heartbeats for ever": Catch("has stood at", POWER, master_loses),
     "a longer slave streams on": Catch("nothing that a master ever wrote|its bytes are others", POWER, master_loses),
-    "wall clock for timeouts": Catch("is called silent", ("clock",)),
+    "wall clock for timeouts": Catch("is called silent|was silent for", ("clock",)),
     "a cut clears nothing": Catch("behind the end of its log", POWER),
     "failed syncs are swallowed": Catch(
         "is acknowledged|says that .* is flushed|the confirmed offset",
