@@ -14,7 +14,8 @@ from cluster.cli.health import check, doctor, explain, wait
 from cluster.cli.log_group import log_group
 from cluster.cli.look import list_members
 from cluster.cli.options import InOrder, examples
-from cluster.cli.roles import failover, history, pause, reinit, resume, rewind, switchover
+from cluster.cli.role_repairs import reinit, rewind
+from cluster.cli.roles import failover, history, pause, resume, switchover
 from cluster.cli.run import broker, namesrv, up
 
 

@@ -1,4 +1,4 @@
-"""Commands that change roles: switchover, failover, rewind, reinit, pause, resume, and history."""
+"""Commands that change roles: switchover, failover, pause, resume; and history."""
 
 import sys
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import click
 
 from cluster.cli.errors import PARTIAL, REFUSED, CliError
 from cluster.cli.options import WithAlternative, document_option, examples, namesrv_option, run_admin
-from cluster.cli.role_values import AT, DURATION, LOSS, SIZE
+from cluster.cli.role_values import AT, DURATION, LOSS
 
 if TYPE_CHECKING:
     from cluster.broker.role_messages import ChangeState
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _RESULT, _PLAN = "cluster.broker.role_messages:ChangeResult", "cluster.broker.role_messages:ChangeState"
-_REPAIRED, _REPAIR_PLAN = "cluster.role_repair:RepairResult", "cluster.role_repair:RepairPlan"
 
 group_option = click.option("--group", metavar="NAME", help="The broker group, where there are several.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
@@ -138,7 +137,7 @@ def failover(
 
 
 def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: str) -> None:
-    _need_yes(yes or dry_run)
+    need_yes(yes or dry_run)
     prepared: Prepared = run_admin(namesrv, lambda admin: admin.prepare_role_change(order))
     if dry_run:
         show_plan(prepared.group, prepared.state, fmt)
@@ -146,7 +145,7 @@ def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: 
     if fmt in ("pretty", "wide"):
         _show_members(prepared, fmt)
     verb = "become the master" if order.verb == "switchover" else "become the master in place of the one that is gone"
-    _confirm(prepared.group.name, f"{prepared.candidate.name} will {verb}", yes)
+    confirm(prepared.group.name, f"{prepared.candidate.name} will {verb}", yes)
     tell = StepTeller(prepared.group)
     result = run_admin(namesrv, lambda admin: admin.change_role(prepared, tell))
 
@@ -169,12 +168,14 @@ def _show_members(prepared: "Prepared", fmt: str) -> None:
     table(member_columns(members), members, fmt)
 
 
-def _need_yes(is_given: bool) -> None:
+def need_yes(is_given: bool) -> None:
+    """A usage error where nobody can be asked."""
     if not is_given and not sys.stdin.isatty():
         raise click.UsageError("this changes roles, and there is no terminal to ask at: add --yes, or --dry-run")
 
 
-def _confirm(group: str, what: str, yes: bool) -> None:
+def confirm(group: str, what: str, yes: bool) -> None:
+    """Have the group's name typed, unless `yes`. Raises CliError."""
     if yes:
         return
     typed = click.prompt(f"{what}. To go on, type the group's name ({group})", err=True, default="", show_default=False)
@@ -216,75 +217,6 @@ def show_plan(group: "RoleGroup", state: "ChangeState", fmt: str) -> None:
         for each in state.judgements:
             if each.forced and each.lost is not None:
                 click.echo(f"accepted: {lost_words(each.lost, group)}")
-
-
-@click.command(
-    cls=WithAlternative,
-    short_help="Cut a slave's log to what fits its master's.",
-    epilog=examples("twinlog rewind broker-a-0 --dry-run", "twinlog rewind broker-a-0 --yes"),
-)
-@click.argument("member")
-@namesrv_option
-@click.option(
-    "--accept-data-loss",
-    "accept",
-    metavar="BYTES",
-    type=SIZE,
-    help="Cut so many bytes although it is not proven that they were given up.",
-)
-@dry_run_option
-@yes_option
-@timeout_option(60.0)
-@document_option(_REPAIRED, instead={"--dry-run": _REPAIR_PLAN})
-def rewind(
-    member: str, namesrv: str, accept: int | None, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
-) -> None:
-    """Cut the log of MEMBER, a slave, where it parted from its master's, and let it follow.
-
-    A member does that by itself where the histories of both prove that the bytes were given up, unless haAutoRewind=false
-    or a pause keeps it from it. What is cut is kept in twinlog/divergent, for `log dump` and `log diff`.
-    """
-    _need_yes(yes or dry_run)
-    prepared = run_admin(namesrv, lambda admin: admin.prepare_rewind(member, accept))
-    _repair(namesrv, prepared, "be cut where it parted from its master", dry_run, yes, timeout_seconds, fmt)
-
-
-@click.command(
-    cls=WithAlternative,
-    short_help="Let a slave begin anew.",
-    epilog=examples("twinlog reinit broker-a-1 --dry-run", "twinlog reinit broker-a-1 --yes --timeout 3600"),
-)
-@click.argument("member")
-@namesrv_option
-@dry_run_option
-@yes_option
-@timeout_option(600.0)
-@document_option(_REPAIRED, instead={"--dry-run": _REPAIR_PLAN})
-def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str) -> None:
-    """Put the log of MEMBER, a slave, aside and let it take its master's from the beginning.
-
-    The old log is kept in twinlog/divergent until you delete it. Run it again, and it goes on watching.
-    """
-    _need_yes(yes or dry_run)
-    prepared = run_admin(namesrv, lambda admin: admin.prepare_reinit(member))
-    _repair(namesrv, prepared, "begin anew with an empty log", dry_run, yes, timeout_seconds, fmt)
-
-
-def _repair(namesrv: str, prepared: Any, what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str) -> None:
-    from cluster.cli.progress import progress
-    from cluster.cli.role_values import show_repair_plan, show_repaired
-
-    if dry_run:
-        show_repair_plan(prepared.plan, fmt)
-        return
-    name = prepared.facts.member.name
-    _confirm(prepared.group.name, f"{name} will {what}", yes)
-    with progress(f"{name} takes its master's log") as report:
-        result = run_admin(
-            namesrv,
-            lambda admin: admin.repair(prepared, timeout_seconds=timeout_seconds, progress=report),
-        )
-    show_repaired(result, fmt)
 
 
 @click.command(

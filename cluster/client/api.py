@@ -293,7 +293,9 @@ class ClientApi:
         self, address: str, body: Mapping[str, Any], *, timeout_ms: int | None = None
     ) -> dict[str, Any]:
         """Request 20006, of twinlog only: a role change, or what belongs to it; `op` says which."""
-        answer = await self._call(address, RequestCode.TWINLOG_ROLE_CHANGE, None, orjson.dumps(body), timeout_ms=timeout_ms)
+        answer = await self._call(
+            address, RequestCode.TWINLOG_ROLE_CHANGE, None, orjson.dumps(body), timeout_ms=timeout_ms
+        )
         return _understood(lambda: dict(orjson.loads(answer.body)))
 
     async def epochs(self, address: str) -> bytes:
