@@ -153,7 +153,9 @@ class RoleLedger:
 
     def began(self, line: Line, *, may_lose: str) -> list[RoleMessage]:
         """A line begins; the acknowledged messages that it lacks. Raises Violation unless there is a reason why it may."""
-        lacking = [each for each in self.waiting if not each.is_in(line)]
+        # Who is late, and takes an epoch when a newer one has begun, has nothing of that, and nobody who follows.
+        older = [each for each in self.waiting if each.line.id == line.id or each.line.id.epoch < line.id.epoch]
+        lacking = [each for each in older if not each.is_in(line)]
         if lacking and not may_lose:
             first = lacking[0]
             raise Violation(
