@@ -26,6 +26,7 @@ from store.config import BrokerRole
 from store.wakeup import Wakeup
 
 CHECK_SECONDS = 5.0  # Between attempts to learn whether a slave's log fits.
+FIRST_CHECK_SECONDS_MAX = 10.0  # Before it is served: a RocketMQ slave leaves after 20 s of silence, and would never be.
 PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
 
 
@@ -79,7 +80,9 @@ class HAConnection:
             log = self.store.commit_log
             # What is not here is refused at once.
             push_start(reports[0], log.min_offset, log.max_offset, log.file_size)
-            fits = await self._check(reports[0])
+            fits = False
+            with trio.move_on_after(FIRST_CHECK_SECONDS_MAX):
+                fits = await self._check(reports[0])
             self._begin(reports, fits=fits)
             async with open_peer_nursery() as nursery:
                 if not fits:

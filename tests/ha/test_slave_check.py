@@ -200,6 +200,23 @@ async def test_a_slave_that_answers_late_is_served_then_refused(tmp_path, master
     assert served.error.cause == "diverged"
 
 
+async def test_a_slave_that_takes_its_time_to_answer_is_served_before_it_leaves(
+    tmp_path, master, nursery, autojump_clock, monkeypatch
+):
+    """A RocketMQ slave hears nothing meanwhile, and leaves after 20 s to begin anew."""
+    slave = Slave(tmp_path / "slave", half_of(master))
+
+    async def find(_slave: Slave, _address: str, _requested: int) -> Collection[Peer] | None:
+        await trio.sleep(30)
+        return [slave.peer]
+
+    monkeypatch.setattr(Slave, "find", find)
+    served = await serve(nursery, master, slave, sent=master.max_offset)
+    with trio.fail_after(15):
+        assert len(await served.stream.receive_some(12)) == BATCH_HEADER.size
+    assert served.error is None
+
+
 async def test_a_log_of_ours_that_cannot_be_read_ends_the_connection_only(tmp_path, master, monkeypatch):
     def read(_self, _offset, _size):
         raise OSError(errno.EIO, "bad sector")
