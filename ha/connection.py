@@ -26,7 +26,7 @@ from store.config import BrokerRole
 from store.wakeup import Wakeup
 
 CHECK_SECONDS = 5.0  # Between attempts to learn whether a slave's log fits.
-FIRST_CHECK_SECONDS_MAX = 10.0  # Before it is served: a RocketMQ slave leaves after 20 s of silence, and would never be.
+FIRST_CHECK_SECONDS_MAX = 10.0  # Before it is served: a RocketMQ slave leaves after 20 s of silence.
 PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
 
 

@@ -15,7 +15,7 @@ from store.record_scan import scan_records
 from store.resync import next_record
 
 READ_BYTES_PER_SECOND = 512 << 20  # For digests that are not known: nothing else goes on meanwhile.
-# Bytes that are searched for the last record before a place; then four times as many, and so on. In a thread, which nobody can stop.
+# Bytes that are searched for the last record before a place; then four times as many, and so on. A thread cannot be stopped.
 WINDOW, WINDOW_MAX = 64 * 1024, 64 * 1024 * 1024
 
 
