@@ -199,8 +199,11 @@ def _compare(own: OwnLog, peer: PeerLog, proven: Proven | None) -> Asking[Verdic
 
 
 def _is_damage(differs: int, start: int, end: int, own_record: bytes | None, peer_record: bytes | None) -> Asking[bool]:
-    """Whether one of the two, or each, lost a record on its disk, with the same ones behind it: that is one history."""
-    if own_record is not None and peer_record is not None:
+    """Whether one of the two lost a record on its disk, and has the same ones as the other behind it: that is one history.
+
+    Where neither has one, junk between records differs, and a cut there makes the copies equal again.
+    """
+    if (own_record is None) == (peer_record is None):
         return False
     last = yield LastRecord(start, end)
     return last is not None and last > differs and (yield from _is_equal(last))

@@ -39,11 +39,10 @@ class MemoryLog:
     records: dict[int, bytes]
     min_offset: int
     max_offset: int
-    junk: dict[int, bytes] = field(factory=dict)  # What lies where a record was lost.
 
     def data(self, start: int, end: int) -> bytes:
         found = bytearray(end - start)
-        for at, record in (*self.records.items(), *self.junk.items()):
+        for at, record in self.records.items():
             low, high = max(at, start), min(at + len(record), end)
             if low < high:
                 found[low - start : high - start] = record[low - at : high - at]
@@ -252,18 +251,6 @@ def test_a_record_that_one_of_them_lost_on_its_disk(is_twinlog, whose, at):
         assert verdict.kind in ("follow", "damaged")
 
 
-@pytest.mark.parametrize("at", [0, 3, -2])
-def test_a_record_that_each_of_them_lost_on_its_disk_in_another_way(at):
-    """Neither has it, what lies there differs, and what follows is equal: nobody's copy is to be cut for that."""
-    whole = grow({}, 0, 300_000, 7)
-    place = sorted(whole.records)[at]
-    rest = {each: record for each, record in whole.records.items() if each != place}
-    own, peer = MemoryLog(rest, 0, whole.max_offset), MemoryLog(rest, 0, whole.max_offset, junk={place: b"noise"})
-    verdict = Members(own, peer).ask()
-    assert (verdict.kind, verdict.finding.kind) == ("follow", "damaged")
-    assert "this slave's log is damaged" in verdict.finding.text
-
-
 def test_the_last_record_lost_by_the_master_is_a_difference():
     """Nothing behind it says that it is damage."""
     own = grow({}, 0, 300_000, 7)
@@ -287,12 +274,12 @@ def test_records_that_begin_where_a_block_or_a_file_does(is_twinlog, number):
 
 
 def test_what_differs_behind_a_blank_is_found_too():
-    """No message is another one: it is said, and nothing is cut for it."""
+    """No message is another one, but the copies are to be equal in every byte: a cut is due where the gap begins."""
     own = grow({}, 0, 400_000, 7)
     gap = max(at + len(record) for at, record in own.records.items() if at < FILE_SIZE)
     peer = MemoryLog({**own.records, gap + 20: b"rubbish"}, 0, own.max_offset)
     verdict = Members(own, peer).ask()
-    assert (verdict.kind, verdict.finding.kind, verdict.finding.offset) == ("follow", "damaged", gap)
+    assert (verdict.kind, verdict.common_offset) == ("diverged", gap)
 
 
 def cut_down(members: Members, question: Question) -> None:
