@@ -7,6 +7,8 @@ record stay in the reader, so the log always ends at the end of a record. With h
 disk, too: one fdatasync is under way at a time, and each answers for all that was appended before it began.
 """
 
+import importlib
+import sys
 from typing import TYPE_CHECKING
 
 import trio
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 # Bytes that arrived together. So many are verified in columns, which takes half the time, and then more of them are waited for.
 BULK_SIZE = 256 * 1024
 GATHER_SECONDS, GATHER_SECONDS_MAX = 0.001, 0.005
+COLUMNS = "store.column_scan"
 
 
 @define(eq=False)
@@ -118,6 +121,8 @@ class Replica:
 
     async def _gather(self) -> None:
         """Where much arrives let more of it come, for a while: each stretch to verify has its price, however long it is."""
+        if self._reader.staged_size >= BULK_SIZE and COLUMNS not in sys.modules:
+            await trio.to_thread.run_sync(importlib.import_module, COLUMNS)  # With numpy: the loop would stand still.
         if self._is_gathering:
             with trio.move_on_after(GATHER_SECONDS_MAX):
                 while self._is_gathering:
