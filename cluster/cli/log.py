@@ -42,12 +42,18 @@ def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            *(_json_end(structlog) if as_json else (structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0),)),
+            *(_json_end(structlog) if as_json else (_console_end(structlog, colours=colours),)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: _Stderr(),
         cache_logger_on_first_use=for_good,
     )
+
+
+def _console_end(structlog: Any, *, colours: bool) -> Any:
+    """Tracebacks without the values of variables: a broker's parts hold each other, and printing them takes minutes."""
+    plain = structlog.dev.plain_traceback
+    return structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=plain)
 
 
 def _json_end(structlog: Any) -> tuple[Any, ...]:
