@@ -76,7 +76,7 @@ def damaged(offset: int, own_record: bytes | None) -> Finding:
     """The histories are the same; one of the two has no sound record there."""
     if own_record is None:
         text = (
-            f"this slave's log is damaged at {offset}: no sound record is there, and what follows is equal to the master's. "
+            f"this slave's log is damaged at {offset}: no sound record is there, its master has one, and what follows is equal. "
             "Look at it with: twinlog log verify"
         )
     else:

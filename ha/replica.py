@@ -105,9 +105,9 @@ class Replica:
                 await self._receive()
                 await self._gather()
             except (HAProtocolError, HAConnectionLostError):
-                self._append_staged()  # What came in order before is good.
+                self._append()  # What came in order before is good.
                 raise
-            self._append_staged()
+            self._append()
             if self.received_bytes > before or was_comparing:
                 await self._acknowledge()
 
@@ -141,12 +141,11 @@ class Replica:
         else:
             await self._report()
 
-    def _append_staged(self) -> None:
-        if self._reader.staged_size >= max(self._needed, 1):
-            self._append()
-
     def _append(self) -> None:
+        """Verify what is staged, and append what of it is sound. Raises HABadRecordError, HALogError, HADivergedError."""
         reader, store = self._reader, self.store
+        if reader.staged_size < max(self._needed, 1):
+            return
         if self.overlap is not None and not self.overlap.is_done:
             reader.consume(self.overlap.compare(reader.staged))
             if not reader.staged_size:
@@ -235,12 +234,8 @@ class Replica:
 
 
 def _scan(data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, ...]) -> "Scan | ColumnScan":
-    if len(data) >= BULK_SIZE:
-        return _scan_columns(data, offset, file_size, delays_ms)
-    return scan_records(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
-
-
-def _scan_columns(data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, ...]) -> "ColumnScan":
+    if len(data) < BULK_SIZE:
+        return scan_records(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
     from store.column_scan import scan_columns  # Brings numpy along.
 
     return scan_columns(data, offset, file_size, check_crc=True, delays_ms=delays_ms)

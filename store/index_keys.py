@@ -14,7 +14,6 @@ from store.record_scan import DispatchEntry
 
 _UNIQ_KEY, _KEYS = b"UNIQ_KEY\x01", b"KEYS\x01"
 _ANY_KEY = b"KEY"  # What both names have in common.
-_NAME_SIZE, _SEPARATOR = len(_UNIQ_KEY), 2
 _USUAL_SIZE = 32  # Characters of a UNIQ_KEY.
 _WORD, _SIGN = 1 << 32, 1 << 31
 _prefixes: dict[str, tuple[int, int]] = {}
@@ -64,12 +63,9 @@ def keys_of(entries: Iterable[DispatchEntry]) -> Keyed:
             continue
         prefix, usual = _prefixes[topic] if topic in _prefixes else _prefix(topic)
         # Nearly all messages have one unique key and nothing else; Java's HashMap says where among the properties.
-        at = properties.find(_UNIQ_KEY)
-        if (at == 0 or (at > 0 and properties[at - 1] == _SEPARATOR)) and properties.count(_ANY_KEY) == 1:
-            begin = at + _NAME_SIZE
-            end = properties.find(b"\x02", begin)
-            key = properties[begin:] if end < 0 else properties[begin:end]
-            if len(key) == _USUAL_SIZE and key.isascii():
+        if properties.count(_ANY_KEY) == 1:
+            key = _value(properties, _UNIQ_KEY)
+            if key is not None and len(key) == _USUAL_SIZE and key.isascii():
                 keys.append(key)
                 shifted.append(usual)
                 phy_offsets.append(phy_offset)
