@@ -176,7 +176,9 @@ class BrokerParts:
             lambda: self.registration.members,
             lambda: self.registration.ask_members(),
             peer_of=self.peers.peer_of,
-            find_slave=SlavePeers(self.remoting, lambda: self.registration.slave_addresses).find,
+            find_slave=SlavePeers(
+                self.remoting, lambda: self.registration.slave_addresses, lambda: self.registration.ask_members()
+            ).find,
         )
         self.repair = RepairService(self.store, self._peers_for_repair)
         self.schedule = ScheduleMessageService(
