@@ -26,6 +26,8 @@ from store.config import BrokerRole
 from store.wakeup import Wakeup
 
 CHECK_SECONDS = 5.0  # Between attempts to learn whether a slave's log fits.
+FIRST_CHECK_SECONDS_MAX = 10.0  # Before it is served: a RocketMQ slave leaves after 20 s of silence.
+FIRST_CHECK_PAUSE_SECONDS = 0.25
 PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
 
 
@@ -80,7 +82,7 @@ class HAConnection:
             log = self.store.commit_log
             # What is not here is refused at once.
             push_start(reports[0], log.min_offset, log.max_offset, log.file_size)
-            fits = await self._check(reports[0])
+            fits = await self._first_check(reports[0])
             self._begin(reports, fits=fits)
             async with open_peer_nursery() as nursery:
                 if not fits:
@@ -139,6 +141,18 @@ class HAConnection:
             return requested == 0
         return await slave_fits(self.store, self.address, requested, self._find) is True
 
+    async def _first_check(self, requested: int) -> bool:
+        """Check until it can be told, for as long as the slave stays without a word: its remoting port is up, and known, later
+        than its HA client, and what it would take meanwhile may not fit.
+        """
+        with trio.move_on_after(min(FIRST_CHECK_SECONDS_MAX, self.config.housekeeping_interval_ms / 2000)):
+            while not await self._check(requested):
+                if self.find_slave is None:
+                    return False
+                await trio.sleep(FIRST_CHECK_PAUSE_SECONDS)
+            return True
+        return False
+
     async def _find(self, address: str, requested: int) -> Collection[Peer] | None:
         assert self.find_slave is not None
         peers = await self.find_slave(address, requested)
@@ -146,7 +160,7 @@ class HAConnection:
         return peers
 
     async def _check_task(self) -> None:
-        """Ask on while it is served: its remoting port may be up later than its HA client."""
+        """Ask on while it is served."""
         fits = self.find_slave is None
         while not fits:
             await trio.sleep(CHECK_SECONDS)

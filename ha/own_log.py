@@ -15,7 +15,8 @@ from store.record_scan import scan_records
 from store.resync import next_record
 
 READ_BYTES_PER_SECOND = 512 << 20  # For digests that are not known: nothing else goes on meanwhile.
-WINDOW = 64 * 1024  # Bytes that are searched for the last record before a place; then four times as many, and so on.
+# Bytes that are searched for the last record before a place; then four times as many, and so on. A thread cannot be stopped.
+WINDOW, WINDOW_MAX = 64 * 1024, 64 * 1024 * 1024
 
 
 @define(eq=False)
@@ -55,7 +56,7 @@ class OwnReader:
             found = await self._records(start, min(end, start + window))
             if found:
                 return found[0][0]
-            start, window = start + window, window * 4
+            start, window = start + window, min(window * 4, WINDOW_MAX)
         return None
 
     async def last_record(self, start: int, end: int) -> int | None:
@@ -65,7 +66,7 @@ class OwnReader:
             found = await self._records(max(start, end - window), end)
             if found:
                 return found[-1][0]
-            end, window = end - window, window * 4
+            end, window = end - window, min(window * 4, WINDOW_MAX)
         return None
 
     async def bounds(self, start: int, end: int) -> list[int]:

@@ -199,7 +199,10 @@ def _compare(own: OwnLog, peer: PeerLog, proven: Proven | None) -> Asking[Verdic
 
 
 def _is_damage(differs: int, start: int, end: int, own_record: bytes | None, peer_record: bytes | None) -> Asking[bool]:
-    """Whether one of the two lost a record on its disk, and has the same ones as the other behind it: that is one history."""
+    """Whether one of the two lost a record on its disk, and has the same ones as the other behind it: that is one history.
+
+    Where neither has one, junk between records differs, and a cut there makes the copies equal again.
+    """
     if (own_record is None) == (peer_record is None):
         return False
     last = yield LastRecord(start, end)

@@ -7,6 +7,8 @@ record stay in the reader, so the log always ends at the end of a record. With h
 disk, too: one fdatasync is under way at a time, and each answers for all that was appended before it began.
 """
 
+import importlib
+import sys
 from typing import TYPE_CHECKING
 
 import trio
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 # Bytes that arrived together. So many are verified in columns, which takes half the time, and then more of them are waited for.
 BULK_SIZE = 256 * 1024
 GATHER_SECONDS, GATHER_SECONDS_MAX = 0.001, 0.005
+COLUMNS = "store.column_scan"
 
 
 @define(eq=False)
@@ -102,9 +105,9 @@ class Replica:
                 await self._receive()
                 await self._gather()
             except (HAProtocolError, HAConnectionLostError):
-                self._append_staged()  # What came in order before is good.
+                self._append()  # What came in order before is good.
                 raise
-            self._append_staged()
+            self._append()
             if self.received_bytes > before or was_comparing:
                 await self._acknowledge()
 
@@ -118,6 +121,8 @@ class Replica:
 
     async def _gather(self) -> None:
         """Where much arrives let more of it come, for a while: each stretch to verify has its price, however long it is."""
+        if self._reader.staged_size >= BULK_SIZE and COLUMNS not in sys.modules:
+            await trio.to_thread.run_sync(importlib.import_module, COLUMNS)  # With numpy: the loop would stand still.
         if self._is_gathering:
             with trio.move_on_after(GATHER_SECONDS_MAX):
                 while self._is_gathering:
@@ -136,12 +141,11 @@ class Replica:
         else:
             await self._report()
 
-    def _append_staged(self) -> None:
-        if self._reader.staged_size >= max(self._needed, 1):
-            self._append()
-
     def _append(self) -> None:
+        """Verify what is staged, and append what of it is sound. Raises HABadRecordError, HALogError, HADivergedError."""
         reader, store = self._reader, self.store
+        if reader.staged_size < max(self._needed, 1):
+            return
         if self.overlap is not None and not self.overlap.is_done:
             reader.consume(self.overlap.compare(reader.staged))
             if not reader.staged_size:
@@ -230,12 +234,8 @@ class Replica:
 
 
 def _scan(data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, ...]) -> "Scan | ColumnScan":
-    if len(data) >= BULK_SIZE:
-        return _scan_columns(data, offset, file_size, delays_ms)
-    return scan_records(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
-
-
-def _scan_columns(data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, ...]) -> "ColumnScan":
+    if len(data) < BULK_SIZE:
+        return scan_records(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
     from store.column_scan import scan_columns  # Brings numpy along.
 
     return scan_columns(data, offset, file_size, check_crc=True, delays_ms=delays_ms)

@@ -14,7 +14,6 @@ from store.record_scan import DispatchEntry
 
 _UNIQ_KEY, _KEYS = b"UNIQ_KEY\x01", b"KEYS\x01"
 _ANY_KEY = b"KEY"  # What both names have in common.
-_VALUE_AT = len(_UNIQ_KEY)
 _USUAL_SIZE = 32  # Characters of a UNIQ_KEY.
 _WORD, _SIGN = 1 << 32, 1 << 31
 _prefixes: dict[str, tuple[int, int]] = {}
@@ -63,11 +62,10 @@ def keys_of(entries: Iterable[DispatchEntry]) -> Keyed:
         if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             continue
         prefix, usual = _prefixes[topic] if topic in _prefixes else _prefix(topic)
-        if properties.startswith(_UNIQ_KEY) and properties.find(_ANY_KEY, _VALUE_AT) < 0:
-            # Nearly all messages: one unique key and nothing else.
-            end = properties.find(b"\x02", _VALUE_AT)
-            key = properties[_VALUE_AT:] if end < 0 else properties[_VALUE_AT:end]
-            if len(key) == _USUAL_SIZE and key.isascii():
+        # Nearly all messages have one unique key and nothing else; Java's HashMap says where among the properties.
+        if properties.count(_ANY_KEY) == 1:
+            key = _value(properties, _UNIQ_KEY)
+            if key is not None and len(key) == _USUAL_SIZE and key.isascii():
                 keys.append(key)
                 shifted.append(usual)
                 phy_offsets.append(phy_offset)

@@ -390,22 +390,16 @@ class MessageStore:
 
         Raises StoreNotWritableError; nothing of `data` counts as written then.
         """
-        self._check_replica()
-        try:
-            self.commit_log.append_raw(data)
-        except OSError as error:
-            raise self._not_written(error) from error
-        self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
-
-    def _check_replica(self) -> None:
         if self.config.broker_role is not BrokerRole.SLAVE:
             raise StoreNotWritableError("this broker is a master, whose log is written by producers only")
         if self.flags.why_not_appendable:
             raise StoreNotWritableError(self.flags.why_not_appendable)
-
-    def _not_written(self, error: OSError) -> StoreNotWritableError:
-        self._refusal.refused("writing the commit log", error)
-        return StoreNotWritableError(self.flags.why_not_appendable)
+        try:
+            self.commit_log.append_raw(data)
+        except OSError as error:
+            self._refusal.refused("writing the commit log", error)
+            raise StoreNotWritableError(self.flags.why_not_appendable) from error
+        self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
 
     def start_at(self, phy_offset: int) -> None:
         """Let the log of a fresh slave begin at the start of a file. Raises StoreNotWritableError."""

@@ -1,8 +1,8 @@
 """Reads the whole log again from the disk, in the background, and finds what became broken there while nobody looked.
 
-After a start and then every scrubIntervalHours, file by file, the newest first. Each record is walked with its CRC, each block
-is compared with its digest, where it has one, and each unit of a queue with the record that it should lead to. What is read and
-sound needs no check any more when it is served.
+After a start what was there then, and all of it every scrubIntervalHours, file by file, the newest first. Each record is walked
+with its CRC, each block is compared with its digest, where it has one, and each unit of a queue with the record that it should
+lead to. What is read and sound needs no check any more when it is served.
 
 A thread walks a piece at a time and sleeps in between, for a Python loop in a thread holds up the loop of the broker: at most a
 millisecond without a pause, and in all no more than a fifth of a core.
@@ -93,17 +93,17 @@ class ScrubService:
             return
         await trio.sleep(_FIRST_SECONDS)
         while True:
-            try:
-                await self.scrub()
+            try:  # At first what was there at the start: the rest was looked at when it was appended.
+                await self.scrub(None if self.rounds else self.scrubbed_from)
             except OSError as error:
                 log.error("scrub: this round is given up", error=str(error), scrubbed_from=self.scrubbed_from)
             if not self.interval_hours:
                 return
             await trio.sleep(self.interval_hours * _HOUR)
 
-    async def scrub(self) -> None:
-        """One round."""
-        started, end = time.monotonic(), self.log.max_offset
+    async def scrub(self, end: int | None = None) -> None:
+        """One round, up to the offset `end`, None: the log's end."""
+        started, end = time.monotonic(), self.log.max_offset if end is None else end
         self.scrubbed_bytes = self._searches = self._broken_ranges = 0
         self._distrusts_all = False
         self.known.forget_below(self.log.min_offset)
@@ -121,7 +121,7 @@ class ScrubService:
         if not self.scrubbed_bytes:
             return
         log.info(
-            "scrub: all of the log was read again",
+            "scrub: the log was read again",
             bytes=self.scrubbed_bytes,
             damaged_bytes=self.known.damaged.total,
             in_doubt_bytes=self.known.in_doubt.total,

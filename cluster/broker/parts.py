@@ -203,7 +203,9 @@ class BrokerParts:
             self.group.counted_slaves,
             lambda: self.registration.ask_members(),
             peer_of=self.peers.peer_of,
-            find_slave=SlavePeers(self.remoting, self.group.slave_addresses).find,
+            find_slave=SlavePeers(
+                self.remoting, self.group.slave_addresses, lambda: self.registration.ask_members()
+            ).find,
             history=lambda: self.roles.epochs(),
             own_group=lambda: self.roles.group,
             promised=lambda: self.roles.promised(),

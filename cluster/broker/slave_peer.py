@@ -21,10 +21,13 @@ TIMEOUT_MS = 1_000
 
 @define(eq=False)
 class SlavePeers:
-    """`addresses` gives the remoting ports of the registered slaves, IP:PORT."""
+    """`addresses` gives the remoting ports of the registered slaves, IP:PORT. `ask_members` is called where none of them answers:
+    the one that is looked for may have only just registered.
+    """
 
     client: RemotingClient
     addresses: Callable[[], Collection[str]]
+    ask_members: Callable[[], None]
 
     async def find(self, ha_end: str, requested: int) -> Collection[Peer] | None:
         """See ha.slave_check.FindSlave."""
@@ -50,4 +53,8 @@ class SlavePeers:
             for address in self.addresses():
                 if address.rpartition(":")[0] == ip:
                     nursery.start_soon(look_at, address)
-        return None if compares else found
+        if compares:
+            return None
+        if not found:
+            self.ask_members()
+        return found

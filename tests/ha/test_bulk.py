@@ -1,6 +1,9 @@
 """A slave that receives much at once: the same log, queues and verdicts as one that receives little, and honest acks."""
 
+import importlib
 import random
+import sys
+import threading
 from contextlib import suppress
 
 import pytest
@@ -136,7 +139,9 @@ async def test_what_the_disk_refuses_is_not_acknowledged(connection, master, mon
     assert connection.store.flags.why_not_appendable
 
 
-async def test_where_much_arrives_more_of_it_is_waited_for_but_not_for_long(connection, master, monkeypatch):
+async def test_where_much_arrives_more_of_it_is_waited_for_but_not_for_long(
+    autojump_clock, connection, master, monkeypatch
+):
     """Each stretch has its price: forty frames one after the other are a few stretches; and a lone one is taken soon."""
     data, real, stretches = log_bytes(master), CommitLog.append_raw, []
     monkeypatch.setattr(CommitLog, "append_raw", lambda log, some: (stretches.append(len(some)), real(log, some)))
@@ -151,6 +156,20 @@ async def test_where_much_arrives_more_of_it_is_waited_for_but_not_for_long(conn
         await trio.sleep(0.0001)
     assert trio.current_time() - begun < 0.01
     assert len(stretches) < 15
+
+
+async def test_what_takes_long_to_import_is_imported_in_a_thread(connection, master, monkeypatch):
+    """Numpy, at the first stretch of a process: meanwhile the loop has other things to do."""
+    threads, real = [], importlib.import_module
+    monkeypatch.delitem(sys.modules, replica_module.COLUMNS)
+    monkeypatch.setattr(
+        importlib, "import_module", lambda name: (threads.append(threading.current_thread()), real(name))
+    )
+    data = log_bytes(master)
+    await connection.send(data, iter(lambda: 60_000, None))
+    await connection.until_level(len(data))
+    assert threads
+    assert threads[0] is not threading.main_thread()
 
 
 async def test_what_was_gathered_before_the_connection_ends_is_taken(connection, master):

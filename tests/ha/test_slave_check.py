@@ -158,10 +158,11 @@ async def test_a_slave_of_another_history_is_sent_nothing(tmp_path, master, nurs
     assert served.transfer.push2_slave_max_offset == 0
 
 
-async def test_a_slave_that_cannot_be_asked_and_holds_what_nobody_was_sent(tmp_path, master, nursery):
+async def test_a_slave_that_cannot_be_asked_and_holds_what_nobody_was_sent(tmp_path, master, nursery, autojump_clock):
     slave = Slave(tmp_path / "slave", half_of(master))
     slave.peers = []
     served = await serve(nursery, master, slave, sent=slave.store.max_offset - 1)
+    await trio.sleep(11)
     assert isinstance(served.error, HARefusedError)
     assert served.error.cause == "unproven"
 
@@ -187,17 +188,50 @@ async def test_a_copy_made_by_hand_is_compared_and_counts(tmp_path, master, nurs
     await served.stream.aclose()
 
 
-async def test_a_slave_that_answers_late_is_served_then_refused(tmp_path, master, nursery, autojump_clock):
-    """Its remoting port comes up after its HA client: what it holds turns out to be something else."""
+async def test_a_slave_whose_remoting_port_comes_up_later_is_sent_nothing_before(
+    tmp_path, master, nursery, autojump_clock
+):
     slave = Slave(tmp_path / "slave", other_tail(tmp_path, half_of(master))[0])
     slave.peers = []
     served = await serve(nursery, master, slave, sent=master.max_offset)
+    await trio.sleep(5)
+    assert served.error is None
+    slave.peers = [slave.peer]
+    assert await served.stream.receive_some() == b""
+    await wait_all_tasks_blocked()
+    assert isinstance(served.error, HARefusedError)
+    assert served.error.cause == "diverged"
+
+
+async def test_a_slave_that_answers_very_late_is_served_then_refused(tmp_path, master, nursery, autojump_clock):
+    """Before it leaves of itself, it is believed; what it holds turns out to be something else."""
+    slave = Slave(tmp_path / "slave", other_tail(tmp_path, half_of(master))[0])
+    slave.peers = []
+    served = await serve(nursery, master, slave, sent=master.max_offset)
+    await trio.sleep(11)
     assert served.error is None
     assert len(await served.stream.receive_some(12)) == BATCH_HEADER.size
     slave.peers = [slave.peer]
     await trio.sleep(6)
     assert isinstance(served.error, HARefusedError)
     assert served.error.cause == "diverged"
+
+
+async def test_a_slave_that_takes_its_time_to_answer_is_served_before_it_leaves(
+    tmp_path, master, nursery, autojump_clock, monkeypatch
+):
+    """A RocketMQ slave hears nothing meanwhile, and leaves after 20 s to begin anew."""
+    slave = Slave(tmp_path / "slave", half_of(master))
+
+    async def find(_slave: Slave, _address: str, _requested: int) -> Collection[Peer] | None:
+        await trio.sleep(30)
+        return [slave.peer]
+
+    monkeypatch.setattr(Slave, "find", find)
+    served = await serve(nursery, master, slave, sent=master.max_offset)
+    with trio.fail_after(15):
+        assert len(await served.stream.receive_some(12)) == BATCH_HEADER.size
+    assert served.error is None
 
 
 async def test_a_log_of_ours_that_cannot_be_read_ends_the_connection_only(tmp_path, master, monkeypatch):

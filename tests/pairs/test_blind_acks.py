@@ -204,7 +204,7 @@ def test_the_disk_is_full(place: Path, namesrv: str, records: bytes) -> None:
         with master.accept() as connection, suppress(BrokenPipeError, ConnectionResetError):
             connection.send(records)
             acked = acked_within(connection, SILENCE_S)
-        assert 1 << 20 < acked <= stored_bytes(slave.commit_log)
+        assert 0 < acked <= stored_bytes(slave.commit_log)  # Nothing of the stretch that the disk took half of.
         wait_for(lambda: status(slave)["state"] == "paused", "its status")
         assert "No space left" in status(slave)["master"]["lastError"]
         assert small.remount("size=32m")

@@ -21,6 +21,7 @@ from store.message import TRANSACTION_PREPARED, decode_message
 from store.message_store import MessageStore
 from store.patient_reader import PatientReader
 from store.scrub import ScrubService
+from tests.helpers import put
 from tests.store.records import HOST_V6, put_message
 
 FILE_SIZE = 100_000
@@ -370,17 +371,31 @@ def test_find_flipped_bit(content, data):
 
 
 async def test_it_runs_after_the_start_and_then_every_interval(store, nursery, autojump_clock, monkeypatch):
-    times = []
+    times, ends, there_at_the_start = [], [], store.max_offset
 
-    async def scrub(self):
+    async def scrub(self, end=None):
         times.append(trio.current_time())
+        ends.append(end)
+        self.rounds += 1
 
     monkeypatch.setattr(ScrubService, "scrub", scrub)
     store.scrub.interval_hours = 5
     nursery.start_soon(store.scrub.run)
+    put(store, b"what comes later was looked at when it was appended")
     await trio.sleep(11 * 3600)
     nursery.cancel_scope.cancel()
     assert times == [10, 10 + 5 * 3600, 10 + 10 * 3600]
+    assert ends == [there_at_the_start, None, None]
+
+
+async def test_a_round_up_to_an_offset_reads_little_behind_it(store):
+    """It ends with a piece that is read at once."""
+    end = store.max_offset
+    for _ in range(50):
+        put(store, bytes(20_000))
+    await store.scrub.scrub(end)
+    assert end <= store.scrub.scrubbed_bytes < end + 200_000 < store.max_offset
+    assert store.scrub.scrubbed_from == 0
 
 
 @pytest.mark.parametrize(("speed", "hours", "rounds"), [(0, 1, 0), (1 << 40, 0, 1)])
