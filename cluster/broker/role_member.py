@@ -10,6 +10,7 @@ from attrs import define, evolve, field, frozen
 
 from cluster.broker.role_facts import RoleFacts
 from cluster.broker.role_messages import Held, HoldAsk, RoleRefusedError
+from cluster.broker.role_tail import tail_digest
 from ha.errors import HAPeerError
 from ha.peer import PeerHistory
 from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, lease, promise
@@ -188,6 +189,8 @@ class RoleMember(RoleFacts):
             self.become("holding", f"writes wait for {ask.candidate} to become master of epoch {ask.epoch}")
             try:
                 held = await self.hooks.hold(deadline)
+                start, digest = await tail_digest(self.store, held.end_offset)
+                held = evolve(held, tail_start=start, tail_digest=digest)
             except BaseException as error:
                 self._let_go()
                 if isinstance(error, TimeoutError):

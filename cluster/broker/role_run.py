@@ -23,6 +23,7 @@ from cluster.broker.role_messages import (
     StepWord,
 )
 from cluster.broker.role_survey import Survey, refusal_line
+from cluster.broker.role_tail import digest_of
 from cluster.broker.role_take import entry_of, take
 from ha.errors import HAPeerError
 from ha.role_change import Snapshot, Step, StepName, check_invariants, next_step, plan
@@ -209,8 +210,18 @@ class RoleRun:
             return
         if store.max_offset > end:
             raise RoleStepError(f"this log ends at {store.max_offset}, behind the master's, {end}")
+        await self._require_equal(held)
         await self.member.hooks.take_tables(held)
         self._is_level = True
+
+    async def _require_equal(self, held: Held) -> None:
+        """The last bytes, after all; see role_tail.py."""
+        start, end = held.tail_start, held.end_offset
+        if not held.tail_digest or not self.member.store.commit_log.min_offset <= start < end:
+            return
+        if await digest_of(self.member.store, start, end) != held.tail_digest:
+            why = f"bytes {start} to {end} here are not the master's"
+            raise RoleStepError(f"{why}. Compare them with: twinlog log diff --live")
 
     def _hold_left(self) -> float:
         assert self._held_at is not None

@@ -98,8 +98,8 @@ class Survey:
 
     def _facts(self) -> SwitchoverFacts:
         member, master = self.member, self.answers.get(self.old_master)
-        client = member.ha.client
-        known = member.master
+        client, known = member.ha.client, member.master
+        finding = client.finding
         return SwitchoverFacts(
             master=self.old_master,
             master_answers=master is not None,
@@ -109,6 +109,7 @@ class Survey:
             and client.master_address == known.ha_address,
             lag_bytes=max(master.max_offset - member.store.max_offset, 0) if master is not None else 0,
             lag_max=LAG_MAX,
+            differs_at=finding.offset if finding is not None and finding.kind == "damaged" else None,
             no_room=member.store.flags.why_not_appendable or "",
         )
 
