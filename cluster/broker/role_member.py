@@ -14,6 +14,7 @@ from cluster.broker.role_tail import tail_digest
 from ha.errors import HAPeerError
 from ha.peer import PeerHistory
 from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, lease, promise
+from store.epoch_file import EpochId
 from store.role_file import GroupRecord, RoleState
 
 log = structlog.get_logger(__name__)
@@ -33,6 +34,7 @@ class RoleMember(RoleFacts):
     """Its decisions."""
 
     _holding: _Hold | None = field(default=None, init=False)
+    _resigned: tuple[EpochId, int] | None = field(default=None, init=False)  # For which epoch, at which end of the log.
 
     # Promises
 
@@ -50,10 +52,23 @@ class RoleMember(RoleFacts):
             state, answer = self._vote(ask, held if held == self.store.max_offset else None)  # The streams have ended.
             if state is not None:
                 await self.book.save(state)
+                self._resigned = (ask.id, self.store.max_offset) if ask.expects_end is not None else None
             elif serving:
                 await self.hooks.serve_as_master(self.state_or_first())
                 self.become("serving")
             return answer
+
+    def has_resigned_for(self, master: PeerHistory) -> bool:
+        """Whether this log is what that master's epoch begins behind: it was level when this member resigned, and nothing came
+        since.
+        """
+        last = master.entries[-1]
+        return (
+            self._resigned == (master.id, last.start_offset)
+            and last.id == master.id
+            and last.start_offset == self.store.max_offset
+            and master.entries[:-1] == self.book.entries
+        )
 
     def _holding_end(self) -> int | None:
         """Where the log ends of a master that holds, and may resign."""

@@ -86,6 +86,8 @@ class StartRules:
             if state.role is not BrokerRole.SLAVE or master.id != state.promised:
                 state = followed(state, master.id, master.group, member.address)
                 await member.book.save(state)
+            if member.has_resigned_for(master):
+                member.ha.client.hand_over(master)
             await member.hooks.serve_as_slave(state, master)
             member.master = master
             member.become("following", f"{master.address} is master of epoch {master.id.epoch}")

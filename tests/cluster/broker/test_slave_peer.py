@@ -52,6 +52,16 @@ async def test_a_twinlog_slave_that_is_at_this_end_compares_by_itself(client, nu
         assert await found(client, member, rocketmq) == wanted
 
 
+async def test_a_twinlog_slave_that_told_its_end_is_not_asked(client):
+    """Once: the end of a connection may be another program's later."""
+    asked = []
+    peers = SlavePeers(client, lambda: asked.append(1) or (), lambda: None)
+    peers.told("127.0.0.1:1", HA_END)
+    assert await peers.find(HA_END, 77) is None
+    assert not asked
+    assert await peers.find(HA_END, 77) == []
+
+
 async def test_a_status_that_is_none(client, nursery):
     """A master must not stop for what another program answers."""
     for master in ("127.0.0.1:5555", ["localAddress"], 7):
