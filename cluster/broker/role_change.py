@@ -89,7 +89,7 @@ class RoleService(RoleMember):
 
     def note_clean_stop(self) -> None:
         """All that this member has is on its disk: call it last. It may raise OSError: the next start takes it for a crash."""
-        if self.book.state is not None and not self.book.failure:
+        if self.book.state is not None and not self.book.failure and not self.book.lacks_tail:
             state = evolve(self.book.state, clean=True, boot_id=self.boot_id(), told_confirmed=self.told_confirmed())
             save_role(self.side, state)
 

@@ -24,6 +24,8 @@ from ha.group_record import (
     id_as_slave,
     in_force,
     is_committed,
+    is_first,
+    loss_free_below,
     needed,
     remaining_pause,
     with_member,
@@ -76,7 +78,6 @@ class LeaseRounds:
     pause_ms: float | None = field(
         default=None, init=False
     )  # How long the old master kept writers waiting, as it told.
-    _first_is_new: bool = field(default=False, init=False)  # The first record is not known to its other member yet.
     _epoch: EpochId | None = field(default=None, init=False)
     _asking: set[str] = field(factory=set, init=False)
     _wanted: Wakeup = field(factory=Wakeup, init=False)
@@ -203,7 +204,11 @@ class LeaseRounds:
     def _look(self) -> None:
         """Hold the lease if enough said yes, and a promise that asks for fewer members is not in force before all know."""
         group = self.member.group
-        if not self.leads or group is None or not self.member.is_serving or self._first_is_new:
+        if not self.leads or group is None or not self.member.is_serving:
+            return
+        if self._first_is_new:  # Nobody else can be elected, unless somebody accepts a loss.
+            self.member.ha.lease.grant(ALWAYS)
+            self.member.ha.group_transfer.gate_opened()
             return
         at, known = self.quorum_at(), (self.member.book.state.before or group) if self.member.book.state else group
         if at == ALWAYS and known.acks_needed <= self.need:
@@ -238,6 +243,12 @@ class LeaseRounds:
         return counted(state.before, state.group, committed=state.before is None)
 
     @property
+    def _first_is_new(self) -> bool:
+        """The first record is not known to its other member yet, as far as this one knows."""
+        group = self.member.group
+        return group is not None and is_first(group)
+
+    @property
     def is_settled(self) -> bool:
         """Whether the record is in force, so that it may be changed."""
         return not self._first_is_new and self.member.state_or_first().before is None
@@ -257,15 +268,23 @@ class LeaseRounds:
             if not member.is_serving or (member.book.state is not None and not self.leads):
                 return
             state = member.state_or_first()
-            if self._holds_now():
-                held = in_force(state.group) if state.group is not None else None
-                await member.book.save(evolve(state, before=None, group=held))
-                self.ask_soon()
-                self._first_is_new = False
-                log.info("the group's record is in force", version=state.group.version if state.group else 0)
+            holds, group = self._holds_now(), state.group
+            if group is not None and (holds or self.is_settled):
+                if holds or group.loss_free_from is None:
+                    self._count(group)
+                held = loss_free_below(in_force(group), member.store.max_offset)  # Nobody else counts any more.
+                if held != group:
+                    await member.book.save(evolve(state, before=None, group=held))
+                    self.ask_soon()
+                if holds:
+                    log.info("the group's record is in force", version=held.version)
             if self.is_settled and (record := self._next_record()) is not None:
-                self._first_is_new = state.group is None
                 await self.write_record(record)
+
+    def _count(self, record: GroupRecord) -> None:
+        """Let the members of a version that holds acknowledge from now on, and nobody else."""
+        others = (each for each in record.members if each.address != self.member.address)
+        self.member.ha.members_changed(sorted(_ip(each.ha_address) for each in others))
 
     def _next_record(self) -> GroupRecord | None:
         member, group = self.member, self.member.group

@@ -106,7 +106,7 @@ class RoleMember(RoleFacts):
             before, me = self.state_or_first(), self.address
             own = (self.book.entries, self.store.max_offset, self.store.flusher.flushed_offset, me, self.pause_ms())
             state, answer = lease(before, ask, *own)
-            if answer.accepted and (why := self._must_hear_others(ask.group)):
+            if answer.accepted and (why := self._must_hear_others(ask.group) or self._is_unproven(ask)):
                 return evolve(answer, accepted=False, why=why)
             if not answer.accepted:
                 return answer
@@ -125,9 +125,15 @@ class RoleMember(RoleFacts):
             return evolve(answer, whole=now.whole)
 
     def _is_level_with(self, ask: LeaseAsk) -> bool:
+        return self._follows(ask) and self.store.max_offset >= ask.max_offset
+
+    def _follows(self, ask: LeaseAsk) -> bool:
         client = self.ha.client
-        streams = client.state == "streaming" and client.master_address == ask.ha_address
-        return streams and self.store.max_offset >= ask.max_offset
+        return client.state == "streaming" and client.master_address == ask.ha_address
+
+    def _is_unproven(self, ask: LeaseAsk) -> str:
+        """Why a member without files may not promise yet: its log may be no beginning of the group's."""
+        return "" if self.book.state is not None or self._follows(ask) else "its log was not compared with the master's"
 
     def _heard(self, ask: LeaseAsk) -> None:
         self.confirmed_offset = ask.confirmed_offset
