@@ -269,7 +269,6 @@ class BrokerParts:
             now_ms=self.now_ms,
             boot_id=machine_boot_id,
             boot_ms=self.started_ms,
-            pause_ms=lambda: self.gate.last_pause_ms,
             told_confirmed=lambda: self.visibility.shown if self.visibility is not None else 0,
             has_name_servers=bool(config.name_servers),
         )

@@ -117,6 +117,11 @@ class RoleService(RoleMember):
         """Whether this member carries a role change out now."""
         return self._run is not None and self._run.is_running
 
+    @property
+    def last_pause_ms(self) -> float | None:
+        """How long the last switchover to this member kept writers waiting."""
+        return self._run.hold.pause_ms if self._run is not None else None
+
     async def check(self, ask: ChangeAsk) -> ChangeState:
         """What would come of it. Nothing is changed, nobody is held."""
         run = RoleRun(self, self.leases, evolve(ask, dry_run=True))

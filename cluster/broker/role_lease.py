@@ -8,6 +8,7 @@ record          one change at a time; who is new counts once so many voters have
 """
 
 import math
+from collections.abc import Collection
 
 import structlog
 import trio
@@ -75,9 +76,6 @@ class LeaseRounds:
     raise_at: int | None = field(
         default=None, init=False
     )  # More acknowledgements are promised once this byte is confirmed.
-    pause_ms: float | None = field(
-        default=None, init=False
-    )  # How long the old master kept writers waiting, as it told.
     _epoch: EpochId | None = field(default=None, init=False)
     _asking: set[str] = field(factory=set, init=False)
     _wanted: Wakeup = field(factory=Wakeup, init=False)
@@ -151,10 +149,10 @@ class LeaseRounds:
         there = [_ip(each.address) for each in self.member.ha.statistics().connections if each.counted]
         return sum(min(there.count(ip), ips.count(ip)) for ip in set(ips))
 
-    async def wait_for_answers(self, seconds: float) -> None:
-        """Until each voter answered in this epoch, or it takes too long."""
+    async def wait_for_answers(self, heard: Collection[str], seconds: float) -> None:
+        """Until each voter of these answered in this epoch, or it takes too long: who was silent before is not waited for."""
         with trio.move_on_after(seconds):
-            while not self.others <= set(self.answers):
+            while not self.others & set(heard) <= set(self.answers):
                 await self._answered.wait()
 
     # One round
@@ -164,7 +162,6 @@ class LeaseRounds:
         if self._epoch != self.member.id:
             self._epoch = self.member.id
             self.answers.clear()
-            self.pause_ms = None
 
     async def _ask(self, address: str) -> None:
         member, asked_at = self.member, trio.current_time()
@@ -192,7 +189,6 @@ class LeaseRounds:
             self._asking.discard(address)
         if ask.id == member.id and self.leads:
             self.answers[address] = asked_at, answer
-            self.pause_ms = answer.pause_ms if answer.pause_ms is not None else self.pause_ms
             self._answered.set()
             self._answered = trio.Event()
             self._look()

@@ -15,7 +15,7 @@ from ha.errors import HAPeerError
 from ha.peer import PeerHistory
 from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, lease, promise
 from store.epoch_file import EpochId
-from store.role_file import GroupRecord, RoleState
+from store.role_file import Change, GroupRecord, RoleState
 
 log = structlog.get_logger(__name__)
 
@@ -38,8 +38,10 @@ class RoleMember(RoleFacts):
 
     # Promises
 
-    async def promise(self, ask: PromiseAsk) -> PromiseAnswer:
-        """Answer a candidate. Raises RoleFileError: the promise is not durable, and does not count."""
+    async def promise(self, ask: PromiseAsk, change: Change | None = None) -> PromiseAnswer:
+        """Answer a candidate. Raises RoleFileError: the promise is not durable, and does not count. `change`: what this member
+        carries out itself, written down with its promise.
+        """
         if ask.dry_run:
             return self._vote(ask, self._holding_end())[1]
         async with self.turn:
@@ -51,7 +53,7 @@ class RoleMember(RoleFacts):
             await self.fence(f"it has promised epoch {ask.epoch} to {ask.candidate}")
             state, answer = self._vote(ask, held if held == self.store.max_offset else None)  # The streams have ended.
             if state is not None:
-                await self.book.save(state)
+                await self.book.save(evolve(state, change=change or state.change))
                 self._resigned = (ask.id, self.store.max_offset) if ask.expects_end is not None else None
             elif serving:
                 await self.hooks.serve_as_master(self.state_or_first())
@@ -104,7 +106,7 @@ class RoleMember(RoleFacts):
         """Answer a master. Raises RoleFileError."""
         async with self.turn:
             before, me = self.state_or_first(), self.address
-            own = (self.book.entries, self.store.max_offset, self.store.flusher.flushed_offset, me, self.pause_ms())
+            own = (self.book.entries, self.store.max_offset, self.store.flusher.flushed_offset, me)
             state, answer = lease(before, ask, *own)
             if answer.accepted and (why := self._must_hear_others(ask.group) or self._is_unproven(ask)):
                 return evolve(answer, accepted=False, why=why)
