@@ -12,7 +12,7 @@ LEASE = 3.0
 
 
 @pytest.fixture
-async def rooms(nursery, tmp_path, autojump_clock):
+async def rooms(nursery, tmp_path):
     """A master and two slaves, each in a room of its own; a message is safe once two of them have it."""
     group = await started(nursery, tmp_path, members=3, in_sync_replicas=2)
     yield group
@@ -46,7 +46,7 @@ def kept_bytes(member: RoleMember) -> bytes:
     return b"".join(path.read_bytes() for path in files)
 
 
-async def test_the_room_of_the_master_is_cut_off(rooms):
+async def test_the_room_of_the_master_is_cut_off(autojump_clock, rooms):
     """It acknowledges nothing more; another one takes over; when the room is back, it follows by itself. No message that
     was acknowledged anywhere is missing, and what was not is kept beside the log.
     """
@@ -82,7 +82,7 @@ async def test_the_room_of_the_master_is_cut_off(rooms):
     assert old.send(b"to the old one").status is PutStatus.SERVICE_NOT_AVAILABLE
 
 
-async def test_a_master_that_is_heard_by_nobody_stops_within_its_lease(rooms):
+async def test_a_master_that_is_heard_by_nobody_stops_within_its_lease(autojump_clock, rooms):
     """Acknowledgements still arrive over the HA port; who may have been elected meanwhile, it cannot know."""
     old = rooms.members[0]
     rooms.deaf.add(old.name)
@@ -101,7 +101,7 @@ async def test_a_master_that_is_heard_by_nobody_stops_within_its_lease(rooms):
     assert old.answers[-1][1].status is PutStatus.PUT_OK
 
 
-async def test_two_elections_without_a_write_between_them(rooms):
+async def test_two_elections_without_a_write_between_them(autojump_clock, rooms):
     """Both masters begin their epoch at one offset, and write other bytes there. RocketMQ compares where epochs begin and end,
     and finds the two logs equal.
     """
