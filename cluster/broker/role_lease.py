@@ -194,7 +194,9 @@ class LeaseRounds:
             self._look()
             await self._step_down()
             member.changed.set()
-            if self._holds_now():
+            if (
+                member.is_serving and self._holds_now()
+            ):  # Whoever does not serve keeps no record: it would ask on and on.
                 self.ask_soon()
 
     def _look(self) -> None:

@@ -148,11 +148,11 @@ class Disk:
         for change in self.journal[: self._how_many(len(self.journal))]:
             change.apply(kept)
         mode = self.rng.choice(("none", "all", "prefix", "some", "some"))
-        files = {}
-        for path, inode in sorted(kept.items()):
-            if inode:
-                now = content.get(inode, self.ghosts.get(inode, b""))
-                files[path] = self._blend(inode, now, mode)
+        blends: dict[int, bytes] = {}  # A file of two names is one file.
+        for _, inode in sorted(kept.items()):
+            if inode and inode not in blends:
+                blends[inode] = self._blend(inode, content.get(inode, self.ghosts.get(inode, b"")), mode)
+        files = {path: blends[inode] for path, inode in kept.items() if inode}
         directories = [path for path, inode in kept.items() if not inode]
         self._remake(directories, files, {path: times.get(path, 0) for path in files})
 

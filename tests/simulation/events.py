@@ -47,6 +47,10 @@ def happen(world: "World", event: Event, nursery: trio.Nursery) -> None:
             change = {"delay_max": values["delay"]} if event.kind == "slow link" else {"piece_max": values["size"]}
             before: dict[str, Any] = {name: getattr(type(link)(), name) for name in change}
             nursery.start_soon(_for_a_while, [link], change, before, values["lasts"])
+        case "thin link":
+            link, change = network.link(master.ip, ip), {"piece_max": values["size"], "delay_max": 0.05}
+            whole = {name: getattr(type(link)(), name) for name in change}
+            nursery.start_soon(_for_a_while, [link], change, whole, values["lasts"])
         case "flip":
             link = network.link(ip, master.ip) if values["back"] else network.link(master.ip, ip)
             link.change(flips=values["pieces"])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "switchover", "failover", "forced failover", "command cut", "isolated", "overthrown", "master dies", "reinit", "rewind",
-    "chosen alone", "pause",
+    "chosen alone", "pause", "old slave",
 }  # fmt: skip
 ANY_LOSS = 1 << 40  # Bytes.
 PATIENCE = 10.0  # Seconds: three rounds of questions that nobody answers, and a little.
@@ -39,6 +39,11 @@ async def act(world: "RoleWorld", event: Event) -> None:
             await _choose_alone(world, member, values)
         case "master dies":
             world.master.kill(power=values["power"], down=values["down"])
+        case "old slave":
+            member.is_old = True
+            await trio.sleep(values["lasts"])
+            member.is_old = False
+            member.stop(0.05)  # Another version is started in its place.
         case "reinit":
             await _ask(world, member, "reinit", ReinitAsk())
         case "rewind":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import trio
 from attrs import evolve
 
 import cluster.broker.role_book
@@ -19,8 +20,11 @@ import ha.voter
 import ha.votes
 import store.truncation
 from cluster.broker.role_change import RoleService
+from cluster.broker.role_lease import LeaseRounds
 from cluster.broker.role_member import RoleMember
 from ha.follow_history import FollowHistory
+from ha.peer import PeerHistory
+from ha.service import HAService
 from store.epoch_file import EpochEntry, encode_epochs
 from store.role_file import RoleState, encode_role
 from tests.simulation.holes import hole
@@ -135,6 +139,49 @@ def not_whole_counts() -> Iterator[None]:
         return self.book.state
 
     with patch.object(RoleService, "load", whole):
+        yield
+
+
+@hole("what others acknowledged is forgotten")
+def others_forgotten() -> Iterator[None]:
+    """Before there is a record anybody's acknowledgements count: who lacks what they were for is elected by its members."""
+    with patch.object(ha.votes, "_unsure", lambda group, own, promisers: None):
+        yield
+
+
+@hole("an unlisted member is counted")
+def unlisted_counted() -> Iterator[None]:
+    """Whoever is registered acknowledges, and elections know of members only."""
+    with (
+        patch.object(LeaseRounds, "counted_members", lambda self: None),
+        patch.object(LeaseRounds, "_count", lambda self, record: None),
+    ):
+        yield
+
+
+@hole("a promise is given before the stream ends")
+def promised_while_streaming() -> Iterator[None]:
+    """What is under way from the old master is taken, and acknowledged, after the promise not to."""
+
+    async def stay(self: HAService) -> None:
+        await trio.lowlevel.checkpoint()
+
+    with patch.object(HAService, "leave_master", stay):
+        yield
+
+
+@hole("an epoch without a byte is not recorded")
+def equal_start_not_recorded() -> Iterator[None]:
+    """A slave takes up an epoch that begins where its log ends once there is a byte of it, and acknowledges in it before."""
+    adopt = RoleMember.adopt
+
+    async def adopt_later(self: RoleMember, master: PeerHistory) -> None:
+        before = self.book.entries
+        await adopt(self, master)
+        if self.book.entries != before and master.entries[-1].start_offset >= self.store.max_offset:
+            await self.book.save_entries(before)
+
+    with patch.object(RoleService, "adopt", adopt_later):
         yield
 
 

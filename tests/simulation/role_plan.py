@@ -6,6 +6,8 @@ from attrs import evolve
 
 from tests.simulation.plan import MEMBERS, Config, Event, Plan, draw_trouble
 
+BEGIN_SHARE = 0.2  # Of these, how many have others than members that acknowledge at first.
+FIRST_RECORD_SECONDS = 16.0  # By then there is one.
 SHARE = 0.7  # Of the seeds that can have it: of all of them 60 %.
 # Left out. A flipped bit that no checksum covers makes a log of nobody's; an address is a member's identity for ever; whom a
 # master admits is what other seeds are about; and after a sync that failed nobody knows what a disk has, not even the ledger.
@@ -40,8 +42,39 @@ def with_roles(plan: Plan) -> Plan:
     kinds = ["switchover", "overthrown", *rng.sample(sorted(_KINDS), rng.randint(2, 5))]
     times = [rng.uniform(4.0, config.seconds) for _ in range(rng.randint(4, 14))]
     new = [_event(rng, round(at, 3), rng.choices(kinds, [_KINDS[kind] for kind in kinds])[0], config) for at in times]
-    events = sorted([*old[: rng.randint(0, 10)], *new], key=lambda event: event.at)
+    beginning = _beginning(plan.seed, config)
+    old = [event for event in old[: rng.randint(0, 10)] if not (beginning and _loses_first(event))]
+    events = sorted([*old, *new, *beginning], key=lambda event: event.at)
     return evolve(plan, config=config, events=tuple(events))
+
+
+def _beginning(seed: int, config: Config) -> list[Event]:
+    """In some seeds one slave knows of no records, and the other one lags, when the first record is written."""
+    rng = random.Random(f"beginning {seed}")
+    if not config.synchronous or rng.random() >= BEGIN_SHARE:
+        return []
+    upgraded = round(rng.uniform(6, 10), 3)  # From then on there can be a record: of the master and of s1, which lags.
+    later, lags = round(upgraded + rng.uniform(2, 15), 3), round(upgraded + rng.uniform(1, 8), 3)
+    events = [
+        Event(0.0, "old slave", "s1", {"lasts": upgraded}),
+        Event(0.0, "old slave", "s2", {"lasts": later}),
+        Event(0.0, "thin link", "s1", {"size": rng.randint(30, 250), "lasts": lags}),
+        Event(round(rng.uniform(5.2, upgraded), 3), "burst", "", {"count": rng.randint(5, 25)}),
+    ]
+    for _ in range(rng.randint(0, 2)):
+        after = {
+            "lasts": round(rng.uniform(1, 8), 3),
+            "after": round(rng.uniform(0, 0.2), 3),
+            "calls": 0,
+            "power": False,
+        }
+        events.append(Event(round(upgraded + rng.uniform(0.1, 3), 3), "overthrown", "s1", after))
+    return events
+
+
+def _loses_first(event: Event) -> bool:
+    """A master that loses bytes before there is a record: no history tells what its slaves hold from what it writes then."""
+    return event.kind.startswith("power cut") and event.target in (MEMBERS[0], "") and event.at < FIRST_RECORD_SECONDS
 
 
 def _wipes_first(event: Event) -> bool:

@@ -65,7 +65,7 @@ class SimCalls:
         with trio.move_on_after(seconds):
             await self.world.network.round_trip(self.ip, target)
             member = next((each for each in self.world.role_members if each.broker_address == address), None)
-            if member is None or member.calls_nursery is None:
+            if member is None or member.calls_nursery is None or member.is_old:
                 raise HAPeerError(f"{address}: connection refused")
             call = _Call(member, handle)
             member.calls_nursery.start_soon(call.run)
@@ -85,6 +85,8 @@ class RolePeer(SimPeer):
 
     async def history(self, me: GroupMember | None) -> PeerHistory | None:
         world = self.member.group
+        if self.member.is_old:
+            return None
         address = next((each.broker_address for each in world.role_members if each.address == self.address), "")
         told = await SimCalls(world, self.ip).history(address, me)
         if told is not None:

@@ -37,6 +37,7 @@ class RoleMember(Member):
     log: Log = field(init=False)
     writable: bool = False  # Producers are let in.
     is_fenced: bool = False
+    is_old: bool = False  # Its version knows of no records: it asks nobody, and answers nothing.
     boots: int = 0  # The machine's, not the process's.
     calls_nursery: trio.Nursery | None = None
     register_now: trio.Event = field(factory=trio.Event)

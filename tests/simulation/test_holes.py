@@ -81,6 +81,11 @@ def chosen_alone(need: int) -> Callable[[Plan], bool]:
     return fits
 
 
+def begins_overthrown(plan: Plan) -> bool:
+    """The slave of the first record is to be master before it is level."""
+    return any(event.kind == "overthrown" and event.target == "s1" and event.at < 14 for event in plan.events)
+
+
 CATCHES = {
     "highest ack of all times": Catch(ACKED, POWER, master_loses_acks),
     "anybody's ack counts": Catch(ACKED, ("stranger",), synchronous),
@@ -114,6 +119,10 @@ CATCHES = {
         "^I1: .* lost bytes", POWER, lambda plan: plan.config.synchronous, roles=True
     ),
     "who lost bytes is counted whole": Catch("began without", ("power cut of all",), in_memory, roles=True),
+    "what others acknowledged is forgotten": Catch("began without", ("old slave",), begins_overthrown, roles=True),
+    "an unlisted member is counted": Catch("began without|is acknowledged for|^I5", ("old slave",), roles=True),
+    "a promise is given before the stream ends": Catch("^I3", ("overthrown",), synchronous, roles=True),
+    "an epoch without a byte is not recorded": Catch("^I4", roles=True),
     "one promise is enough": Catch("began without|^I5", config=chosen_alone(2), roles=True),
 }
 
