@@ -88,8 +88,11 @@ class RoleService(RoleMember):
             self.become("fenced", f"its machine died, and it may lack bytes that others have: {self._run.error}")
 
     def note_clean_stop(self) -> None:
-        """All that this member has is on its disk: call it last. It may raise OSError: the next start takes it for a crash."""
-        if self.book.state is not None and not self.book.failure:
+        """All that this member has is on its disk: call it last. It may raise OSError: the next start takes it for a crash.
+
+        So it does where a tail was lost before: a clean stop does not bring it back.
+        """
+        if self.book.state is not None and not self.book.failure and not self.book.lacks_tail:
             state = evolve(self.book.state, clean=True, boot_id=self.boot_id(), told_confirmed=self.told_confirmed())
             save_role(self.side, state)
 

@@ -1,0 +1,55 @@
+"""Where a role could be taken, kept or left wrongly: restarts at bad moments, repairs that fail, files that are gone."""
+
+import pytest
+import trio
+
+from tests.cluster.broker.role_group import Group
+from tests.cluster.broker.test_role_start import _cut_log
+from tests.ha.conftest import no_threads as no_threads
+
+
+@pytest.fixture
+async def pair(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path)
+    await group.start()
+    return group
+
+
+async def test_a_clean_stop_does_not_make_a_lost_tail_good(autojump_clock, pair):
+    """Who restarts a master that waits for a person must not get one that writes again in the epoch whose tail it lost."""
+    a, b = pair.nodes
+    a.put(3)
+    assert await a.is_acknowledged()
+    await b.stop()
+    await a.stop()
+    _cut_log(a, 206)
+    a.boot_id = "boot 2"
+    await b.start()
+    await a.start()
+    await trio.sleep(10)
+    assert a.word == "fenced"
+    await a.stop(cleanly=True)
+    await a.start()
+    await trio.sleep(10)
+    assert a.word == "fenced"
+    assert (await pair.change("failover", b)).error == ""
+    assert (await pair.settled()).name == "b"
+    assert pair.are_equal()
+
+
+async def test_who_lost_a_tail_and_followed_since_stops_as_cleanly_as_others(autojump_clock, pair):
+    a, b = pair.nodes
+    a.put(3)
+    assert await a.is_acknowledged()
+    await b.stop()
+    await a.stop()
+    _cut_log(a, 206)
+    a.boot_id = "boot 2"
+    await b.start()
+    await a.start()
+    await trio.sleep(10)
+    assert (await pair.change("failover", b)).error == ""
+    await pair.settled()
+    await trio.sleep(3)
+    await a.stop(cleanly=True)
+    assert (a.state.clean, a.state.whole) == (True, True)
