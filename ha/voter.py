@@ -130,9 +130,14 @@ def _objection(state: RoleState, max_offset: int, holding_end: int | None, ask: 
 
 
 def _promised(state: RoleState, promised: EpochId, address: str) -> RoleState:
-    """Nobody's master from now on: the role comes back with an entry of its own."""
+    """Nobody's master from now on, without a master's plans: the role comes back with an entry of its own."""
     return evolve(
-        state, promised=promised, role=BrokerRole.SLAVE, broker_id=id_as_slave(state.group, address), clean=False
+        state,
+        promised=promised,
+        role=BrokerRole.SLAVE,
+        broker_id=id_as_slave(state.group, address),
+        clean=False,
+        scheduled=None,
     )
 
 
@@ -175,4 +180,11 @@ def followed(state: RoleState, master: EpochId, group: GroupRecord | None, addre
     """The state of who follows this master, whose epoch is the promised one or newer, with its record of the group."""
     assert master == state.promised or master.epoch > state.promised.epoch, (master, state.promised)
     record = group if group is not None and is_newer(group, state.group) else state.group
-    return evolve(state, promised=master, role=BrokerRole.SLAVE, group=record, broker_id=id_as_slave(record, address))
+    return evolve(
+        state,
+        promised=master,
+        role=BrokerRole.SLAVE,
+        group=record,
+        broker_id=id_as_slave(record, address),
+        scheduled=None,  # A master's plan ends with its mastership.
+    )

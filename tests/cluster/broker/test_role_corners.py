@@ -53,3 +53,15 @@ async def test_who_lost_a_tail_and_followed_since_stops_as_cleanly_as_others(aut
     await trio.sleep(3)
     await a.stop(cleanly=True)
     assert (a.state.clean, a.state.whole) == (True, True)
+
+
+async def test_a_schedule_ends_with_the_mastership_that_it_was_made_for(autojump_clock, pair):
+    """Another one took over before. Once this member is master again, an old plan must not move the role at once."""
+    a, b = pair.nodes
+    await a.roles.role_change("schedule", {"atMs": int(trio.current_time() * 1000) + 30_000})
+    assert (await pair.change("switchover", b)).error == ""
+    await pair.settled()
+    await trio.sleep(60)
+    assert (await pair.change("switchover", a)).error == ""
+    await trio.sleep(10)
+    assert (await pair.settled()).name == "a"
