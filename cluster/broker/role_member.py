@@ -13,6 +13,7 @@ from cluster.broker.role_messages import Held, HoldAsk, RoleRefusedError
 from ha.errors import HAPeerError
 from ha.peer import PeerHistory
 from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, lease, promise
+from store.config import BrokerRole
 from store.role_file import GroupRecord, RoleState
 
 log = structlog.get_logger(__name__)
@@ -91,6 +92,10 @@ class RoleMember(RoleFacts):
             own = (self.book.entries, self.store.max_offset, self.store.flusher.flushed_offset, me, self.pause_ms())
             state, answer = lease(before, ask, *own)
             if answer.accepted and (why := self._must_hear_others(ask.group)):
+                if (
+                    self.store.config.broker_role is not BrokerRole.SLAVE
+                ):  # Master by broker.conf, of nobody knows what.
+                    await self.fence(why)
                 return evolve(answer, accepted=False, why=why)
             if not answer.accepted:
                 return answer

@@ -1,9 +1,11 @@
 """Where a role could be taken, kept or left wrongly: restarts at bad moments, repairs that fail, files that are gone."""
 
+import shutil
+
 import pytest
 import trio
 
-from tests.cluster.broker.role_group import Group
+from tests.cluster.broker.role_group import SLAVE, Group
 from tests.cluster.broker.test_role_start import _cut_log
 from tests.ha.conftest import no_threads as no_threads
 
@@ -65,3 +67,25 @@ async def test_a_schedule_ends_with_the_mastership_that_it_was_made_for(autojump
     assert (await pair.change("switchover", a)).error == ""
     await trio.sleep(10)
     assert (await pair.settled()).name == "a"
+
+
+async def test_an_emptied_master_takes_nothing_as_soon_as_it_hears_of_its_group(
+    tmp_path, autojump_clock, no_threads, nursery
+):
+    """Another one may be master since: it waits to hear all the others, and stores nothing meanwhile."""
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.nodes
+    a.put(3)
+    await group.settled()
+    await a.stop()
+    assert (await group.change("failover", b)).error == ""
+    await c.stop()
+    shutil.rmtree(a.root)
+    await a.start()
+    await trio.sleep(5)
+    word, role = a.word, a.store.config.broker_role
+    assert (word, role) == ("waiting", SLAVE)
+    await c.start()
+    assert (await group.settled()).name == "b"
+    assert group.are_equal()
