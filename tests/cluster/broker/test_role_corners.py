@@ -5,6 +5,10 @@ import shutil
 import pytest
 import trio
 
+from cluster.broker.role_messages import ReinitAsk, RoleRefusedError
+from ha.voter import PromiseAsk
+from store.errors import StoreError
+from store.message_store import MessageStore
 from tests.cluster.broker.role_group import SLAVE, Group
 from tests.cluster.broker.test_role_start import _cut_log
 from tests.ha.conftest import no_threads as no_threads
@@ -57,6 +61,19 @@ async def test_who_lost_a_tail_and_followed_since_stops_as_cleanly_as_others(aut
     assert (a.state.clean, a.state.whole) == (True, True)
 
 
+async def test_a_repair_that_fails_leaves_a_slave_that_follows(autojump_clock, pair):
+    """What is cut cannot be kept: the log stays as it is, and goes on."""
+    a, b = pair.nodes
+    a.put(3)
+    await pair.settled()
+    (b.side / "divergent").write_bytes(b"no directory")
+    with pytest.raises((StoreError, OSError)):
+        await b.roles.reinit(ReinitAsk())
+    a.put(1)
+    assert (await pair.settled()).name == "a"
+    assert pair.are_equal()
+
+
 async def test_a_schedule_ends_with_the_mastership_that_it_was_made_for(autojump_clock, pair):
     """Another one took over before. Once this member is master again, an old plan must not move the role at once."""
     a, b = pair.nodes
@@ -89,3 +106,50 @@ async def test_an_emptied_master_takes_nothing_as_soon_as_it_hears_of_its_group(
     await c.start()
     assert (await group.settled()).name == "b"
     assert group.are_equal()
+
+
+async def test_what_is_promised_is_not_thrown_away_meanwhile(
+    tmp_path, autojump_clock, no_threads, nursery, monkeypatch
+):
+    """An answer says what the log holds, and somebody may be elected by that."""
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.nodes
+    a.put(3)
+    await group.settled()
+    answers, reset = [], MessageStore.reset
+
+    async def ask():
+        answers.append(await b.roles.promise(PromiseAsk(epoch=1, candidate=c.address)))
+
+    async def slow_reset(store, why):
+        nursery.start_soon(ask)
+        await trio.sleep(1)
+        await reset(store, why)
+
+    monkeypatch.setattr(MessageStore, "reset", slow_reset)
+    await b.roles.reinit(ReinitAsk())
+    await trio.sleep(1)
+    (answer,) = answers
+    assert (answer.max_offset, answer.whole) == (0, False)
+
+
+async def test_a_member_that_promised_meanwhile_does_not_follow_the_old_master_again(
+    tmp_path, autojump_clock, no_threads, nursery, monkeypatch
+):
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.nodes
+    a.put(3)
+    await group.settled()
+    doubt = type(b.roles).doubt
+
+    async def late_doubt(roles, why):
+        await roles.promise(PromiseAsk(epoch=1, candidate=c.address))
+        await doubt(roles, why)
+
+    monkeypatch.setattr(type(b.roles), "doubt", late_doubt)
+    end = b.store.max_offset
+    with pytest.raises(RoleRefusedError):
+        await b.roles.reinit(ReinitAsk())
+    assert (b.word, b.store.max_offset) == ("fenced", end)
