@@ -125,6 +125,7 @@ class HAService:
         self._sent_offset_max = min(self._sent_offset_max, offset)
 
     def _end_connections(self) -> None:
+        self.reception.lobby.send_all_away()
         for connection, scope in self._connections.items():
             self._note_sent(connection)
             connection.retire()
