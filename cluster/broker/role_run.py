@@ -308,6 +308,8 @@ class RoleRun:
     async def _serve(self) -> None:
         """In memory; the others hear of it by the lease."""
         member = self.member
+        if self.held is None:  # Consumers went on elsewhere, and from now on only what is known here counts.
+            await member.hooks.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
         async with member.turn:
             self._require_promise()
             await member.hooks.serve_as_master(member.state_or_first())

@@ -153,3 +153,35 @@ async def test_a_member_that_promised_meanwhile_does_not_follow_the_old_master_a
     with pytest.raises(RoleRefusedError):
         await b.roles.reinit(ReinitAsk())
     assert (b.word, b.store.max_offset) == ("fenced", end)
+
+
+async def test_offsets_that_others_took_are_asked_for_before_a_new_epoch_serves(
+    tmp_path, autojump_clock, no_threads, nursery
+):
+    """Consumers committed to whoever was there while the master was away, and in a new epoch only its master's word counts."""
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, _c = group.nodes
+    await a.stop()
+    await trio.sleep(5)
+    assert (await group.change("failover", b)).error == ""
+    done = b.hooks.done
+    assert done.index("offsets of 1") < done.index("master"), "of c; nobody waits for a, which is dead"
+    await a.start()
+    await group.settled()
+    assert (await group.change("switchover", a)).error == ""
+    done = a.hooks.done
+    assert not [each for each in done if each.startswith("offsets")], "the old master handed its own over"
+
+
+async def test_a_master_that_is_elected_anew_asks_for_offsets_too(autojump_clock, pair):
+    a, _b = pair.nodes
+    a.put(3)
+    assert await a.is_acknowledged()
+    await a.stop()
+    a.boot_id = "boot 2"
+    await a.start()
+    assert (await pair.settled()).name == "a"
+    done, kinds = a.hooks.done, [kind for _, _, kind in a.epochs]
+    assert kinds == ["first", "restart"]
+    assert done.index("offsets of 1") < done.index("master")
