@@ -92,7 +92,12 @@ class HAService:
         self.lease = Lease(self.config.lease_ms / 1000)
         self.lease.grant(ALWAYS)
         self.reception = Reception(
-            self.config, self.group_transfer, self._connections, self._take, lambda: self.ask_members()
+            self.config,
+            self.group_transfer,
+            self._connections,
+            self._take,
+            lambda: self.ask_members(),
+            lambda: self.own_group() is not None,
         )
         own = OwnHistory(
             entries=lambda: self.history(),
