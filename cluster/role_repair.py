@@ -29,6 +29,7 @@ from ha.epochs import compare_histories
 
 Progress = Callable[[int, int], None]
 NEAR_BYTES = 1 << 20
+FILLING = ("preflight", "connecting", "streaming", "catching up")  # In these a log goes on by itself.
 ORDER_SECONDS_MAX = 60.0  # A large log is moved and a cut made durable before the answer.
 
 
@@ -91,7 +92,7 @@ async def prepare_reinit(api: ClientApi, member: str) -> PreparedRepair:
     group = await choose_group(api, None, member)
     facts = find_in(group, member)
     found = facts.member
-    is_under_way = facts.status.get("whole") is False and found.state in ("streaming", "catching up")
+    is_under_way = facts.status.get("whole") is False and found.state in FILLING
     plan = RepairPlan(
         verb="reinit",
         member=found.name,
@@ -170,7 +171,7 @@ async def repair(
             raise RoleTimeoutError(
                 f"{member.name} is not level with its master within {timeout_seconds:g} s; it goes on.",
                 f"It is {status.get('roleState') or status.get('state')}: {status.get('roleWhy') or 'it follows'}.",
-                "Look with: twinlog list.",
+                f"Look with: twinlog list. To go on watching: twinlog {prepared.plan.verb} {member.name} --yes",
             )
 
 

@@ -16,7 +16,7 @@ from ha.finding import Finding, FindingKind
 from ha.follow_history import OwnHistory
 from ha.following import Following, MasterMemory
 from ha.log import ComparableStore
-from ha.peer import Peer
+from ha.peer import Peer, PeerHistory
 from ha.replica import Replica
 from ha.resync import Resync
 from ha.statistics import ClientState, HAClientStatistics
@@ -98,6 +98,7 @@ class HAClient:
     _scope: trio.CancelScope | None = field(default=None, init=False)  # While it follows.
     _left: trio.Event = field(factory=trio.Event, init=False)  # Set when that has ended.
     _memory: MasterMemory = field(init=False)
+    _handed_over: PeerHistory | None = field(default=None, init=False)  # To the master that is followed next.
     _following: Following | None = field(default=None, init=False)  # The present attempt, or the last one.
     _replica: Replica | None = field(default=None, init=False)  # The present connection, or the last one.
     _connections: int = field(default=0, init=False)
@@ -125,8 +126,15 @@ class HAClient:
         if self._scope is not None:
             self._scope.cancel()
 
+    def hand_over(self, master: PeerHistory) -> None:
+        """Follow this one next, without comparing the logs: it is master since this member resigned for it, and that is where
+        both its epoch begins and this log ends. Holds for one attempt; call it before set_master().
+        """
+        self._handed_over = master
+
     async def leave(self) -> None:
         """Follow nobody, and wait until the present connection is closed and nothing is done to the log for it any more."""
+        self._handed_over = None
         self.set_master(None)
         if self._scope is not None:
             await self._left.wait()
@@ -157,6 +165,7 @@ class HAClient:
         """Follow over one connection; returns at its end if haste helps, raises HAError if not."""
         before = self.store.max_offset
         peer, memory = self.peer_of(address), self._memory
+        told, self._handed_over = self._handed_over, None
         following = Following(
             address,
             self.store,
@@ -166,6 +175,7 @@ class HAClient:
             memory,
             lambda state: self._entered(following, state),
             self.own,
+            told if told is not None and told.ha_address == address else None,
         )
         try:
             await following.run()
@@ -219,6 +229,12 @@ class HAClient:
         following = self._following
         is_over = self._state in STICKY and following is not None and following.has_got_over(self._state)
         return "streaming" if is_over else self._state
+
+    @property
+    def fresh_address(self) -> str | None:
+        """Our end of a connection to the master that stands, and on which nothing was said yet."""
+        transport = self._following.fresh_transport if self._following is not None else None
+        return transport.local_address if transport is not None else None
 
     @property
     def finding(self) -> Finding | None:

@@ -6,6 +6,8 @@
     adopt     its history instead of ours, durably
     connect   and ask once more: it is the master that was compared with
 
+A master that resigned where the next one begins has nothing to compare, and was told the history: it adopts and connects.
+
 Only then is anything acknowledged, so an acknowledgement in an epoch always comes from a log that says so in elections. A slave
 that has no record of a group has no history that could prove anything, and is repaired by the rules of ha/resync.py only.
 """
@@ -104,6 +106,14 @@ class FollowHistory:
     told: PeerHistory | None = field(default=None, init=False)  # What the master said; None: nothing that counts.
     _failure: HAPeerError | None = field(default=None, init=False)
 
+    def take_over(self, master: PeerHistory) -> bool:
+        """Believe what the master said when it took over from this member; False when that is not how things are any more."""
+        as_told = self.store.max_offset == master.entries[-1].start_offset
+        if self.peer is None or not as_told or is_older(master.id, self.own.promised()):
+            return False
+        self.told, self._failure = master, None
+        return True
+
     async def ask(self) -> None:
         """Learn the master's history. Raises HAUnfitError where it may not be followed now, HAConnectionLostError."""
         own, self.told, self._failure = self.own, None, None
@@ -169,6 +179,8 @@ class FollowHistory:
             raise HAConnectionLostError("the master's history changed while the logs were compared")
         if is_older(now.id, self.own.promised()):
             raise HAConnectionLostError("a newer epoch was promised while the logs were compared")
+        if now.max_offset < min(self.told.max_offset, self.store.max_offset):
+            raise HAConnectionLostError("the master's log got shorter while the logs were compared")
 
     async def adopt(self) -> None:
         """Take the master's history over. Raises HAUnfitError, other kinds of HAError: it may not be followed yet."""

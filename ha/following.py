@@ -29,9 +29,9 @@ from ha.follow_history import FollowHistory, OwnHistory
 from ha.log import ComparableStore
 from ha.overlap import OVERLAP_MAX, SHRINK
 from ha.own_log import OwnReader
-from ha.peer import Peer, PeerLog
+from ha.peer import Peer, PeerHistory, PeerLog
 from ha.peer_nursery import open_peer_nursery
-from ha.preflight import Proven, Verdict
+from ha.preflight import Proven, Verdict, equal_by_handover
 from ha.replica import Replica
 from ha.resync import BeginAnew, Cut, Refusal, Repair, Resync
 from ha.stall import LOOK_SECONDS, Look, StallWatch
@@ -70,6 +70,8 @@ class Following:
     memory: MasterMemory
     entered: Callable[[ClientState], None]
     own_history: OwnHistory = field(factory=OwnHistory)
+    handed_over: PeerHistory | None = None  # By this member, to the master, where our log ends.
+    fresh_transport: Transport | None = field(default=None, init=False)  # It stands, and nothing was said yet.
     replica: Replica | None = field(default=None, init=False)
     finding: Finding | None = field(default=None, init=False)  # What there is to say although it follows.
     asks_for_less: bool = field(default=False, init=False)  # The next attempt does, to get on over a bad line.
@@ -109,6 +111,10 @@ class Following:
 
     async def _compare(self) -> None:
         """Decide whether ours is a beginning of the master's log, and see to it if it may. Raises HAUnfitError."""
+        if self.handed_over is not None and self._history.take_over(self.handed_over):
+            await self._history.adopt()
+            self._verdict = equal_by_handover(self.handed_over, self._own.ends())
+            return
         while True:
             await self._history.ask()
             if self.peer is None:
@@ -191,7 +197,7 @@ class Following:
         begin_at, overlap = 0, None
         peer_log = self._verdict.peer if self._verdict is not None else None
         if self.store.max_offset:
-            if self._verdict is None or self._verdict.compared != "digests":
+            if self._verdict is None or self._verdict.compared not in ("digests", "handover"):
                 peer_min = peer_log.min_offset if peer_log is not None else 0
                 overlap = await overlap_of(self._own, peer_min, self.memory.overlap_max)
             if self._verdict is None:
@@ -202,12 +208,14 @@ class Following:
             if begin_at == 0 < peer_log.max_offset:
                 await fetch_first_record(self.peer, self.store)
         self.entered("connecting")
-        transport = await self._connect()
+        self.fresh_transport = transport = await self._connect()
         try:
             await self._check_restart()
         except BaseException:
             await transport.aclose()
             raise
+        finally:
+            self.fresh_transport = None
         self.replica = Replica(transport, self.store, self.config, overlap, begin_at)
         self.entered("streaming")
         return self.replica
@@ -220,6 +228,9 @@ class Following:
     async def _check_restart(self) -> None:
         """The connection stands: if the master is the process that was compared with now, it is for as long as that lasts."""
         if self._verdict is None or self.peer is None:
+            return
+        if self._history.told is not None:
+            await self._history.confirm()  # It says all that the rest of this asks for.
             return
         try:
             now = await answer_of(self.peer.log())

@@ -4,6 +4,10 @@ Only the master changes it, one change at a time. A new version holds once so ma
 of promises that could elect somebody by the old one meets somebody who knows the new one. Until then nobody counts who is new in
 it. A new master writes a version of its own epoch first. It may not know whether the version that it found ever held; so each
 version carries those that may be in force still, and holds by the rules of all of them.
+
+Before the first record holds, anybody's acknowledgements count: a message may be on the master and on somebody who is no member.
+So a record also says from which byte on only members' acknowledgements count (`loss_free_from`). Whoever lacks bytes below it may
+lack what was acknowledged, whatever the others promise; while it says nothing, only the master has all of it.
 """
 
 from collections.abc import Mapping
@@ -67,6 +71,28 @@ def with_ids_swapped(record: GroupRecord, winner: str, epoch: int) -> GroupRecor
     ids = {member.address: free for member in record.members if member.broker_id == 0} | {winner: 0}
     members = tuple(evolve(member, broker_id=ids.get(member.address, member.broker_id)) for member in record.members)
     return _next(record, members=members, epoch=epoch)
+
+
+def is_first(record: GroupRecord) -> bool:
+    """Whether all that are registered count still: the very first version, and nothing says that it ever held."""
+    return (record.epoch, record.version) == (0, 1) and record.loss_free_from is None
+
+
+def loss_free_below(record: GroupRecord, end: int) -> GroupRecord:
+    """With all that was acknowledged in other ways below `end`, where its master's log ends; the very record if it says so.
+
+    It is in force at once: by the version before, which says less, nobody is elected who would not be by this one.
+    """
+    known = record.loss_free_from
+    if known is not None and known <= end:
+        return record
+    return evolve(record, version=record.version + 1, loss_free_from=end)
+
+
+def won_at(record: GroupRecord, start: int) -> GroupRecord:
+    """As the winner of an epoch that begins at `start` writes it: what it lacks somebody has accepted to lose."""
+    known = record.loss_free_from
+    return evolve(record, loss_free_from=start if known is None else min(known, start))
 
 
 def id_as_slave(record: GroupRecord | None, address: str) -> int:

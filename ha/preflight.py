@@ -22,7 +22,7 @@ from attrs import frozen
 from ha import finding
 from ha.errors import HAConnectionLostError, HAPeerError
 from ha.finding import Finding
-from ha.peer import PeerLog
+from ha.peer import PeerHistory, PeerLog
 
 GROUP_BLOCKS = 4096  # 256 MiB of log for a digest of 16 bytes.
 STEP = 64 * 1024  # How far before the last record the next sample is; then twice as far, and so on.
@@ -89,7 +89,7 @@ class Bounds:
 
 
 Question = Ends | Digests | Record | LastRecord | FirstRecord | Bounds
-Compared = Literal["digests", "records", "nothing"]
+Compared = Literal["digests", "records", "handover", "nothing"]
 T = TypeVar("T")
 Asking = Generator[Question, Any, T]
 
@@ -99,7 +99,7 @@ class Verdict:
     """`follow`: take what comes from the end of our log on. All others name what is found instead.
 
     `common_offset` is where our log could be cut to fit, a record's start; None when nothing is known to be common.
-    `compared`: how, from where both logs have bytes up to there.
+    `compared`: how, from where both logs have bytes up to there; after a handover no byte has to be looked at.
     """
 
     kind: Literal["follow", "diverged", "ahead", "below min", "damaged", "file size"]
@@ -113,6 +113,18 @@ class Verdict:
     def proven_offset(self) -> int | None:
         """All bytes that both have below it are equal, by their digests; None: not known."""
         return self.common_offset if self.compared == "digests" else None
+
+
+def equal_by_handover(master: PeerHistory, own: OwnLog) -> Verdict:
+    """Of a log that ends where its new master's epoch begins, of a member that was master before and resigned there."""
+    peer = PeerLog(
+        is_twinlog=True,
+        min_offset=master.min_offset,
+        max_offset=master.max_offset,
+        boot_ms=master.boot_ms,
+        is_master=True,
+    )
+    return Verdict(kind="follow", own=own, peer=peer, common_offset=own.max_offset, compared="handover")
 
 
 @frozen

@@ -68,7 +68,7 @@ class LeaseAsk:
 
 @frozen(kw_only=True)
 class LeaseAnswer:
-    """`pause_ms`: how long sends were held by who was master before, once it is known."""
+    """`promised` and `group_version` are what holds after the answer."""
 
     accepted: bool
     why: str
@@ -78,7 +78,6 @@ class LeaseAnswer:
     flushed_offset: int
     group_version: int
     whole: bool
-    pause_ms: float | None
 
 
 def is_master(state: RoleState, entries: Sequence[EpochEntry]) -> bool:
@@ -148,7 +147,6 @@ def lease(
     max_offset: int,
     flushed_offset: int,
     address: str,
-    pause_ms: float | None = None,
 ) -> tuple[RoleState | None, LeaseAnswer]:
     """What to save before answering, None: nothing; and the answer. `address` is this member's own."""
     why = _lease_objection(state, ask, address)
@@ -163,7 +161,6 @@ def lease(
         flushed_offset=flushed_offset,
         group_version=now.group.version if now.group is not None else 0,
         whole=now.whole,
-        pause_ms=pause_ms,
     )
     return (after if after != state else None), answer
 

@@ -65,7 +65,7 @@ def judge_failover(
 ) -> Judgement:
     """`answers`, the candidate's own too, by address: to a dry run, or to the promises that were asked for.
 
-    A candidate that may have lost bytes itself does not count, but may win: what others kept says whether it lost any.
+    A master that may have lost bytes itself does not count, but may win: what others kept says whether it lost any.
     """
     group = group_of(group, answers)
     if (refusal := _not_eligible(group, candidate, answers)) is not None:
@@ -74,9 +74,11 @@ def judge_failover(
     own, promisers = answers[candidate], _promisers(group, answers)
     better = [answer for answer in promisers if _key(answer) > _key(own)]
     refusal = _too_few(group, candidate, answers, promisers) or _outdone(candidate, own, better)
+    lost = _lost(group, own, answers, enough=len(promisers) >= needed(group))
+    if (unsure := _unsure(group, own, promisers)) is not None:
+        refusal, lost = refusal or unsure, _lost_besides(group, own, lost)
     if refusal is None:
         return Judgement(candidate, may=True)
-    lost = _lost(group, own, answers, enough=len(promisers) >= needed(group))
     if _accepts(accept, lost):
         return evolve(refusal, may=True, lost=lost, forced=True)
     return evolve(refusal, lost=lost)
@@ -193,6 +195,48 @@ def _outdone(candidate: str, own: PromiseAnswer, better: list[PromiseAnswer]) ->
         f"epoch {own.last.epoch} up to {own.max_offset}",
         f"choose {best.address}",
     )
+
+
+def _unsure(group: GroupRecord, own: PromiseAnswer, promisers: list[PromiseAnswer]) -> Judgement | None:
+    """Why its log may lack what was acknowledged, however many promised."""
+    master, base = _master_of(group), group.loss_free_from
+    if not own.whole and own.address != master:  # It may be no beginning of what the master wrote.
+        why = (
+            "has all that it acknowledged",
+            "a log that lost nothing",
+            "it may have lost some, and was not level since",
+            "choose a member that is whole, or accept the loss",
+        )
+    elif base is None and master not in {answer.address for answer in promisers}:
+        why = (
+            "has what others than members acknowledged",
+            f"the promise of {master}: the record does not say yet from where on only members' acknowledgements count",
+            f"epoch {own.last.epoch} up to {own.max_offset}, without {master}",
+            f"start {master}, or accept the loss",
+        )
+    elif base is not None and own.max_offset < base:
+        why = (
+            "has what others than members acknowledged",
+            f"bytes up to {base}, where only members' acknowledgements began to count",
+            f"epoch {own.last.epoch} up to {own.max_offset}",
+            f"choose a member that has them, start {master}, or accept the loss",
+        )
+    else:
+        return None
+    return Judgement(own.address, False, *why)
+
+
+def _master_of(group: GroupRecord) -> str:
+    """Who wrote this record."""
+    return next((member.address for member in group.members if member.broker_id == 0), "nobody")
+
+
+def _lost_besides(group: GroupRecord, own: PromiseAnswer, lost: LostRange) -> LostRange:
+    """What somebody may have of whom the record does not tell, too."""
+    base, holders = group.loss_free_from, tuple(sorted({*lost.holders, _master_of(group)} - {own.address}))
+    if lost.end is None or base is None or not own.whole:
+        return LostRange(lost.first, None, holders)
+    return LostRange(min(lost.first, own.max_offset), max(lost.end, base), holders)
 
 
 def _lost(group: GroupRecord, own: PromiseAnswer, answers: Mapping[str, PromiseAnswer], *, enough: bool) -> LostRange:

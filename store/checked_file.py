@@ -56,5 +56,6 @@ def unreadable(path: Path, error: Exception) -> StoreDirectoryError:
     """What a start says, and that it ends there."""
     return StoreDirectoryError(
         f"{path} cannot be read: {error}. It says what this member has promised to the others, and nobody may guess that. "
-        "Bring the very file back, or empty the store's directory and let it follow anew (twinlog reinit)"
+        "Next: bring the very file back; or, with another member as master (twinlog failover), empty this store: "
+        "at its start the member follows that one from the beginning"
     )

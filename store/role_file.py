@@ -49,6 +49,8 @@ class GroupRecord:
     paused: Pause | None = None
     epoch: int = 0  # Of the master that wrote this version.
     before: "GroupRecord | None" = None  # The version that it changed, and that may be in force still; so on backwards.
+    # All that was acknowledged before only the members counted lies below this byte. None: others count still, or did.
+    loss_free_from: int | None = None
 
     def member(self, address: str) -> GroupMember | None:
         """Who has this address."""

@@ -52,7 +52,6 @@ class _Link:
 
     address: str
     connect: Callable[[str], Awaitable[trio.abc.Stream]]
-    answered: Callable[[], None]
     over: bool = field(default=False, init=False)  # It takes nothing more.
     unsent_bytes: int = field(default=0, init=False)
     _outbox: list[bytes] = field(factory=list, init=False)
@@ -121,8 +120,6 @@ class _Link:
                 passed.connection.send(answer)
         for connection in clients:
             connection.uncork()
-        if clients:
-            self.answered()
 
     async def _expire(self, scope: trio.CancelScope) -> None:
         """Refuse what is late; leave when nothing was under way for a while, or nothing more is to come."""
@@ -145,7 +142,6 @@ class Forwarder:
     """Passes on to one master at a time, by a stream that is open while there is something to pass on."""
 
     connect: Callable[[str], Awaitable[trio.abc.Stream]] = connect_tcp
-    answered: Callable[[], None] = lambda: None  # At each answer of the master.
     _address: str = field(default="", init=False)
     _link: _Link | None = field(default=None, init=False)
     _opaque: int = field(default=0, init=False)
@@ -193,7 +189,7 @@ class Forwarder:
         if self._nursery is None:
             return None
         if self._link is None or self._link.over:
-            self._link = _Link(self._address, self.connect, self.answered)
+            self._link = _Link(self._address, self.connect)
             self._nursery.start_soon(self._link.run)
         return self._link
 

@@ -45,15 +45,10 @@ class Gate:
     forwarder: Forwarder = field(factory=Forwarder)
     state: GateState = field(default="open", init=False)
     why: str = field(default="", init=False)  # In words; empty while it is open.
-    last_pause_ms: float | None = field(default=None, init=False)  # How long the last hold kept writers waiting.
     _held: "deque[tuple[Connection, RemotingCommand, Callable[[], None]]]" = field(factory=deque, init=False)
     _held_bytes: int = field(default=0, init=False)
-    _held_since: float | None = field(default=None, init=False)
     _until: float = field(default=math.inf, init=False)  # When the state ends by itself.
     _changed: trio.Event = field(factory=trio.Event, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.forwarder.answered = self._pause_is_over
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; nothing is forwarded while this does not run."""
@@ -70,14 +65,11 @@ class Gate:
 
     def close_for(self, deadline: float) -> None:
         """Hold what comes from now on. `deadline`: by when the caller opens, forwards or shuts, in trio's time."""
-        if self._held_since is None:
-            self._held_since = trio.current_time()
         self._become("holding", "a switchover is under way", deadline + GRACE_SECONDS)
 
     def open(self) -> None:
         """Let all in, first what was held."""
         self._become("open", "", math.inf)
-        self._pause_is_over()
         while self._held:
             connection, command, carry_out = self._take_held()
             try:
@@ -97,7 +89,6 @@ class Gate:
     def shut(self, why: str) -> None:
         """Refuse what was held and what comes from now on."""
         self._become("closed", why, math.inf)
-        self._held_since = None
         while self._held:
             connection, command, _ = self._take_held()
             refuse(connection, command, why)
@@ -114,11 +105,6 @@ class Gate:
             self.shut("the switchover was not finished in time, and this member does not know who is master")
         elif self.state == "forwarding":
             self.open()
-
-    def _pause_is_over(self) -> None:
-        if self._held_since is not None:
-            self.last_pause_ms = (trio.current_time() - self._held_since) * 1000
-            self._held_since = None
 
     def _take_held(self) -> tuple[Connection, RemotingCommand, Callable[[], None]]:
         held = self._held.popleft()

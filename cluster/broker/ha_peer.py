@@ -46,6 +46,7 @@ class RemotingPeer:
     address: str
     client: RemotingClient
     heard: Callable[[PeerHistory], None] = lambda _told: None  # Each history that it tells.
+    ha_end: Callable[[], str | None] = lambda: None  # Ours of a HA connection to it that is to be used.
     _api: ClientApi = field(init=False)
     _rocketmq: _RocketMQ | None = field(default=None, init=False)
 
@@ -80,7 +81,7 @@ class RemotingPeer:
             return None
         header = GetBrokerEpoch()
         if me is not None:
-            header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name)
+            header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name, self.ha_end())
         found = await self._ask(self._history_body(header))
         told = self._read(lambda: read_history(found)) if found is not None else None
         if told is not None:
@@ -173,6 +174,7 @@ class Peers:
     client: RemotingClient
     master: Callable[[], Master]
     heard: Callable[[PeerHistory], None] = lambda _told: None
+    ha_end: Callable[[], str | None] = lambda: None  # Ours of a new HA connection to the master.
     _last: RemotingPeer | None = field(default=None, init=False)  # Kept for what it knows of a RocketMQ broker.
 
     def peer_of(self, ha_address: str) -> RemotingPeer | None:
@@ -181,7 +183,7 @@ class Peers:
         if address is None:
             return None
         if self._last is None or self._last.address != address:
-            self._last = RemotingPeer(address, self.client, self.heard)
+            self._last = RemotingPeer(address, self.client, self.heard, self.ha_end)
         return self._last
 
     def _remoting_address(self, ha_address: str) -> str | None:

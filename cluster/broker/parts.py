@@ -92,6 +92,7 @@ class BrokerParts:
     remoting: RemotingClient = field(factory=RemotingClient, init=False)
     registration: RegistrationService = field(init=False)
     peers: Peers = field(init=False)  # For replication, to ask other members.
+    slave_peers: SlavePeers = field(init=False)
     slave_sync: SlaveSynchronize = field(init=False)
     slave_kinds: SlaveKinds = field(init=False)
     offset_moved: OffsetMovedEvents = field(factory=OffsetMovedEvents, init=False)
@@ -196,16 +197,22 @@ class BrokerParts:
 
     def _make_services(self, config: BrokerConfig) -> None:
         directory = self.store_config.root.expanduser() / "config"
-        self.peers = Peers(self.remoting, lambda: self.master, lambda told: self.roles.heard(told))
+        self.peers = Peers(
+            self.remoting,
+            lambda: self.master,
+            heard=lambda told: self.roles.heard(told),
+            ha_end=lambda: self.ha.client.fresh_address,
+        )
+        self.slave_peers = SlavePeers(
+            self.remoting, self.group.slave_addresses, lambda: self.registration.ask_members()
+        )
         self.ha = HAService(
             self.store,
             self.ha_config,
             self.group.counted_slaves,
             lambda: self.registration.ask_members(),
             peer_of=self.peers.peer_of,
-            find_slave=SlavePeers(
-                self.remoting, self.group.slave_addresses, lambda: self.registration.ask_members()
-            ).find,
+            find_slave=self.slave_peers.find,
             history=lambda: self.roles.epochs(),
             own_group=lambda: self.roles.group,
             promised=lambda: self.roles.promised(),
@@ -262,7 +269,6 @@ class BrokerParts:
             now_ms=self.now_ms,
             boot_id=machine_boot_id,
             boot_ms=self.started_ms,
-            pause_ms=lambda: self.gate.last_pause_ms,
             told_confirmed=lambda: self.visibility.shown if self.visibility is not None else 0,
             has_name_servers=bool(config.name_servers),
         )

@@ -52,7 +52,7 @@ COALESCE_SECONDS = 0.01
 CONNECTION_CHECK_SECONDS = 1.0
 MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
 UNREGISTER_MS_MAX = 1_000
-HOLD_SECONDS_MAX = 1.0  # How long a registration that is under way may still take.
+HOLD_SECONDS_MAX = 0.1  # How long a registration that is under way may still take: producers may be waiting.
 
 
 __all__ = ["MASTER_ID", "Master", "RegistrationService", "next_pause", "registration_body", "slaves_of"]

@@ -88,10 +88,7 @@ class RoleService(RoleMember):
             self.become("fenced", f"its machine died, and it may lack bytes that others have: {self._run.error}")
 
     def note_clean_stop(self) -> None:
-        """All that this member has is on its disk: call it last. It may raise OSError: the next start takes it for a crash.
-
-        So it does where a tail was lost before: a clean stop does not bring it back.
-        """
+        """All that this member has is on its disk: call it last. It may raise OSError: the next start takes it for a crash."""
         if self.book.state is not None and not self.book.failure and not self.book.lacks_tail:
             state = evolve(self.book.state, clean=True, boot_id=self.boot_id(), told_confirmed=self.told_confirmed())
             save_role(self.side, state)
@@ -119,6 +116,11 @@ class RoleService(RoleMember):
     def is_changing(self) -> bool:
         """Whether this member carries a role change out now."""
         return self._run is not None and self._run.is_running
+
+    @property
+    def last_pause_ms(self) -> float | None:
+        """How long the last switchover to this member kept writers waiting."""
+        return self._run.hold.pause_ms if self._run is not None else None
 
     async def check(self, ask: ChangeAsk) -> ChangeState:
         """What would come of it. Nothing is changed, nobody is held."""

@@ -56,7 +56,6 @@ class RoleFacts:
     now_ms: Callable[[], int]
     boot_id: Callable[[], str]
     boot_ms: int = 0
-    pause_ms: Callable[[], float | None] = lambda: None  # How long the last hold kept writers waiting.
     told_confirmed: Callable[[], int] = lambda: 0  # Consumers were shown everything below.
     book: RoleBook = field(init=False)
     phase: Phase = field(default="serving", init=False)

@@ -8,6 +8,7 @@ record          one change at a time; who is new counts once so many voters have
 """
 
 import math
+from collections.abc import Collection
 
 import structlog
 import trio
@@ -24,6 +25,8 @@ from ha.group_record import (
     id_as_slave,
     in_force,
     is_committed,
+    is_first,
+    loss_free_below,
     needed,
     remaining_pause,
     with_member,
@@ -73,10 +76,6 @@ class LeaseRounds:
     raise_at: int | None = field(
         default=None, init=False
     )  # More acknowledgements are promised once this byte is confirmed.
-    pause_ms: float | None = field(
-        default=None, init=False
-    )  # How long the old master kept writers waiting, as it told.
-    _first_is_new: bool = field(default=False, init=False)  # The first record is not known to its other member yet.
     _epoch: EpochId | None = field(default=None, init=False)
     _asking: set[str] = field(factory=set, init=False)
     _wanted: Wakeup = field(factory=Wakeup, init=False)
@@ -150,10 +149,10 @@ class LeaseRounds:
         there = [_ip(each.address) for each in self.member.ha.statistics().connections if each.counted]
         return sum(min(there.count(ip), ips.count(ip)) for ip in set(ips))
 
-    async def wait_for_answers(self, seconds: float) -> None:
-        """Until each voter answered in this epoch, or it takes too long."""
+    async def wait_for_answers(self, heard: Collection[str], seconds: float) -> None:
+        """Until each voter of these answered in this epoch, or it takes too long: who was silent before is not waited for."""
         with trio.move_on_after(seconds):
-            while not self.others <= set(self.answers):
+            while not self.others & set(heard) <= set(self.answers):
                 await self._answered.wait()
 
     # One round
@@ -163,7 +162,6 @@ class LeaseRounds:
         if self._epoch != self.member.id:
             self._epoch = self.member.id
             self.answers.clear()
-            self.pause_ms = None
 
     async def _ask(self, address: str) -> None:
         member, asked_at = self.member, trio.current_time()
@@ -191,7 +189,6 @@ class LeaseRounds:
             self._asking.discard(address)
         if ask.id == member.id and self.leads:
             self.answers[address] = asked_at, answer
-            self.pause_ms = answer.pause_ms if answer.pause_ms is not None else self.pause_ms
             self._answered.set()
             self._answered = trio.Event()
             self._look()
@@ -203,7 +200,11 @@ class LeaseRounds:
     def _look(self) -> None:
         """Hold the lease if enough said yes, and a promise that asks for fewer members is not in force before all know."""
         group = self.member.group
-        if not self.leads or group is None or not self.member.is_serving or self._first_is_new:
+        if not self.leads or group is None or not self.member.is_serving:
+            return
+        if self._first_is_new:  # Nobody else can be elected, unless somebody accepts a loss.
+            self.member.ha.lease.grant(ALWAYS)
+            self.member.ha.group_transfer.gate_opened()
             return
         at, known = self.quorum_at(), (self.member.book.state.before or group) if self.member.book.state else group
         if at == ALWAYS and known.acks_needed <= self.need:
@@ -238,6 +239,12 @@ class LeaseRounds:
         return counted(state.before, state.group, committed=state.before is None)
 
     @property
+    def _first_is_new(self) -> bool:
+        """The first record is not known to its other member yet, as far as this one knows."""
+        group = self.member.group
+        return group is not None and is_first(group)
+
+    @property
     def is_settled(self) -> bool:
         """Whether the record is in force, so that it may be changed."""
         return not self._first_is_new and self.member.state_or_first().before is None
@@ -257,15 +264,23 @@ class LeaseRounds:
             if not member.is_serving or (member.book.state is not None and not self.leads):
                 return
             state = member.state_or_first()
-            if self._holds_now():
-                held = in_force(state.group) if state.group is not None else None
-                await member.book.save(evolve(state, before=None, group=held))
-                self.ask_soon()
-                self._first_is_new = False
-                log.info("the group's record is in force", version=state.group.version if state.group else 0)
+            holds, group = self._holds_now(), state.group
+            if group is not None and (holds or self.is_settled):
+                if holds or group.loss_free_from is None:
+                    self._count(group)
+                held = loss_free_below(in_force(group), member.store.max_offset)  # Nobody else counts any more.
+                if held != group:
+                    await member.book.save(evolve(state, before=None, group=held))
+                    self.ask_soon()
+                if holds:
+                    log.info("the group's record is in force", version=held.version)
             if self.is_settled and (record := self._next_record()) is not None:
-                self._first_is_new = state.group is None
                 await self.write_record(record)
+
+    def _count(self, record: GroupRecord) -> None:
+        """Let the members of a version that holds acknowledge from now on, and nobody else."""
+        others = (each for each in record.members if each.address != self.member.address)
+        self.member.ha.members_changed(sorted(_ip(each.ha_address) for each in others))
 
     def _next_record(self) -> GroupRecord | None:
         member, group = self.member, self.member.group

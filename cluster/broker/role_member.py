@@ -10,11 +10,13 @@ from attrs import define, evolve, field, frozen
 
 from cluster.broker.role_facts import RoleFacts
 from cluster.broker.role_messages import Held, HoldAsk, RoleRefusedError
+from cluster.broker.role_tail import tail_digest
 from ha.errors import HAPeerError
 from ha.peer import PeerHistory
 from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, lease, promise
 from store.config import BrokerRole
-from store.role_file import GroupRecord, RoleState
+from store.epoch_file import EpochId
+from store.role_file import Change, GroupRecord, RoleState
 
 log = structlog.get_logger(__name__)
 
@@ -33,11 +35,14 @@ class RoleMember(RoleFacts):
     """Its decisions."""
 
     _holding: _Hold | None = field(default=None, init=False)
+    _resigned: tuple[EpochId, int] | None = field(default=None, init=False)  # For which epoch, at which end of the log.
 
     # Promises
 
-    async def promise(self, ask: PromiseAsk) -> PromiseAnswer:
-        """Answer a candidate. Raises RoleFileError: the promise is not durable, and does not count."""
+    async def promise(self, ask: PromiseAsk, change: Change | None = None) -> PromiseAnswer:
+        """Answer a candidate. Raises RoleFileError: the promise is not durable, and does not count. `change`: what this member
+        carries out itself, written down with its promise.
+        """
         if ask.dry_run:
             return self._vote(ask, self._holding_end())[1]
         async with self.turn:
@@ -49,11 +54,24 @@ class RoleMember(RoleFacts):
             await self.fence(f"it has promised epoch {ask.epoch} to {ask.candidate}")
             state, answer = self._vote(ask, held if held == self.store.max_offset else None)  # The streams have ended.
             if state is not None:
-                await self.book.save(state)
+                await self.book.save(evolve(state, change=change or state.change))
+                self._resigned = (ask.id, self.store.max_offset) if ask.expects_end is not None else None
             elif serving:
                 await self.hooks.serve_as_master(self.state_or_first())
                 self.become("serving")
             return answer
+
+    def has_resigned_for(self, master: PeerHistory) -> bool:
+        """Whether this log is what that master's epoch begins behind: it was level when this member resigned, and nothing came
+        since.
+        """
+        last = master.entries[-1]
+        return (
+            self._resigned == (master.id, last.start_offset)
+            and last.id == master.id
+            and last.start_offset == self.store.max_offset
+            and master.entries[:-1] == self.book.entries
+        )
 
     def _holding_end(self) -> int | None:
         """Where the log ends of a master that holds, and may resign."""
@@ -89,13 +107,11 @@ class RoleMember(RoleFacts):
         """Answer a master. Raises RoleFileError."""
         async with self.turn:
             before, me = self.state_or_first(), self.address
-            own = (self.book.entries, self.store.max_offset, self.store.flusher.flushed_offset, me, self.pause_ms())
+            own = (self.book.entries, self.store.max_offset, self.store.flusher.flushed_offset, me)
             state, answer = lease(before, ask, *own)
-            if answer.accepted and (why := self._must_hear_others(ask.group)):
-                if (
-                    self.store.config.broker_role is not BrokerRole.SLAVE
-                ):  # Master by broker.conf, of nobody knows what.
-                    await self.fence(why)
+            if answer.accepted and (why := self._must_hear_others(ask.group) or self._is_unproven(ask)):
+                if self.strangers_record is not None and self.store.config.broker_role is not BrokerRole.SLAVE:
+                    await self.fence(why)  # Master by broker.conf, and another one may have been elected.
                 return evolve(answer, accepted=False, why=why)
             if not answer.accepted:
                 return answer
@@ -114,9 +130,15 @@ class RoleMember(RoleFacts):
             return evolve(answer, whole=now.whole)
 
     def _is_level_with(self, ask: LeaseAsk) -> bool:
+        return self._follows(ask) and self.store.max_offset >= ask.max_offset
+
+    def _follows(self, ask: LeaseAsk) -> bool:
         client = self.ha.client
-        streams = client.state == "streaming" and client.master_address == ask.ha_address
-        return streams and self.store.max_offset >= ask.max_offset
+        return client.state == "streaming" and client.master_address == ask.ha_address
+
+    def _is_unproven(self, ask: LeaseAsk) -> str:
+        """Why a member without files may not promise yet: its log may be no beginning of the group's."""
+        return "" if self.book.state is not None or self._follows(ask) else "its log was not compared with the master's"
 
     def _heard(self, ask: LeaseAsk) -> None:
         self.confirmed_offset = ask.confirmed_offset
@@ -193,6 +215,8 @@ class RoleMember(RoleFacts):
             self.become("holding", f"writes wait for {ask.candidate} to become master of epoch {ask.epoch}")
             try:
                 held = await self.hooks.hold(deadline)
+                start, digest = await tail_digest(self.store, held.end_offset)
+                held = evolve(held, tail_start=start, tail_digest=digest)
             except BaseException as error:
                 self._let_go()
                 if isinstance(error, TimeoutError):

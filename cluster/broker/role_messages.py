@@ -85,7 +85,7 @@ class HoldAsk:
 
 @frozen(kw_only=True)
 class Held:
-    """What a master that holds has: final, because nothing can change it now."""
+    """What a master that holds has: final, because nothing can change it now. `tail_digest`: of bytes `tail_start` to the end."""
 
     end_offset: int
     min_offset: int
@@ -93,6 +93,8 @@ class Held:
     delay_offsets: Mapping[int, int]
     topics: Mapping[str, Any]
     groups: Mapping[str, Any]
+    tail_start: int = 0
+    tail_digest: str = ""  # "": not told.
 
 
 @frozen(kw_only=True)

@@ -1,7 +1,7 @@
 """A slave gives up what its master's log lacks, or all that it has. What is cut stays in twinlog/divergent.
 
-What the master's history proves to be given up is cut as it is; everything else may have been acknowledged, and the member says
-first, durably, that it is not whole.
+What the master's history proves to be given up is cut as it is, once the digests of all below it were compared; everything else
+may have been acknowledged, and the member says first, durably, that it is not whole.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,16 +12,21 @@ from attrs import frozen
 from cluster.broker.role_member import RoleMember
 from cluster.broker.role_messages import ReinitAsk, RewindAsk, RoleRefusedError
 from cluster.broker.role_start import StartRules
+from ha.comparison import Comparison
 from ha.epochs import compare_histories
-from ha.errors import HAPeerError
+from ha.errors import HAError, HAPeerError
+from ha.follow_history import given_up_cut, why_given_up
+from ha.own_log import OwnReader
 from ha.peer import PeerHistory
+from ha.preflight import Verdict
+from ha.resync import Cut
 
 log = structlog.get_logger(__name__)
 
 
 @frozen
 class _Cut:
-    """Where the log is to end. `is_proven`: nothing behind it is acknowledged, or somebody accepted the loss before."""
+    """Where the log is to end. `is_proven`, by history: nothing behind it is acknowledged, or somebody accepted the loss."""
 
     offset: int
     why: str
@@ -31,7 +36,8 @@ class _Cut:
 async def rewind(member: RoleMember, rules: StartRules, ask: RewindAsk) -> None:
     """Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
     master = await _master_of(member, "rewind")
-    end, cut = member.store.max_offset, _cut_of(member, master)
+    verdict = await _compared(member, master)
+    end, cut = verdict.own.max_offset, _cut_of(member, master, verdict)
     if cut is None:
         raise RoleRefusedError(
             (f"{member.address} has nothing to give up: its log fits {master.address}'s, or is newer",)
@@ -44,7 +50,16 @@ async def rewind(member: RoleMember, rules: StartRules, ask: RewindAsk) -> None:
         return
     if not cut.is_proven:
         await member.doubt(cut.why)
-    await _alone(member, rules, master, lambda: member.store.truncate(cut.offset, cut.why))
+
+    async def repair() -> None:
+        if member.store.max_offset != end:
+            raise HAPeerError("this log got longer while it was compared: run it again")
+        if cut.offset > verdict.own.min_offset:
+            await member.store.truncate(cut.offset, cut.why)
+        else:
+            await member.store.reset(cut.why)
+
+    await _alone(member, rules, master, repair)
 
 
 async def reinit(member: RoleMember, rules: StartRules, ask: ReinitAsk) -> None:
@@ -63,20 +78,32 @@ async def reinit(member: RoleMember, rules: StartRules, ask: ReinitAsk) -> None:
     await _alone(member, rules, master, lambda: member.store.reset(why))
 
 
-def _cut_of(member: RoleMember, master: PeerHistory) -> _Cut | None:
-    found = compare_histories(member.book.entries, member.store.max_offset, master.entries, master.max_offset)
-    if found.kind == "given up":
-        assert found.cut_offset is not None
-        by = found.given_up_by
-        who = f", when {by.winner} became master" if by is not None else ""
-        return _Cut(found.cut_offset, f"given up in epoch {by.epoch if by else master.id.epoch}{who}", True)
-    finding = member.ha.client.finding
-    if finding is not None and finding.kind == "diverged" and finding.offset is not None:
-        return _Cut(finding.offset, finding.text, False)
-    if found.kind == "ahead":
-        why = f"the log of {master.address} ends at {master.max_offset}, and nothing proves that more was given up"
-        return _Cut(master.max_offset, why, False)
-    return None
+async def _compared(member: RoleMember, master: PeerHistory) -> Verdict:
+    """The bytes of both logs, whatever the histories say. Raises RoleRefusedError, HAPeerError."""
+    peer = member.ha.peer_of(master.ha_address)
+    if peer is None:
+        raise HAPeerError(f"the logs cannot be compared: nobody knows the remoting port behind {master.ha_address}")
+    try:
+        return await Comparison(OwnReader(member.store), peer).run(None)
+    except HAError as error:
+        raise HAPeerError(f"the logs cannot be compared, and nothing is cut: {error}") from error
+
+
+def _cut_of(member: RoleMember, master: PeerHistory, verdict: Verdict) -> _Cut | None:
+    """None: there is nothing to cut. Raises RoleRefusedError where no cut is a cure."""
+    end = verdict.own.max_offset
+    found = compare_histories(member.book.entries, end, master.entries, master.max_offset)
+    given_up = given_up_cut(found, verdict, why_given_up(found))
+    if given_up is not None:
+        offset = given_up.offset if isinstance(given_up, Cut) else verdict.own.min_offset
+        return _Cut(offset, given_up.why, is_proven=True)
+    if verdict.finding is None or verdict.kind == "follow":
+        return None
+    if verdict.common_offset is None:
+        raise RoleRefusedError(
+            (verdict.finding.text, f"no cut makes it fit; next: twinlog reinit {member.me().name or member.address}")
+        )
+    return _Cut(verdict.common_offset, verdict.finding.text, is_proven=False)
 
 
 async def _master_of(member: RoleMember, what: str) -> PeerHistory:

@@ -10,14 +10,13 @@ import trio
 from attrs import define, evolve, field
 
 from cluster.broker.role_facts import pause_words
+from cluster.broker.role_hold import MasterHold, RoleStepError
 from cluster.broker.role_lease import LeaseRounds
 from cluster.broker.role_member import RoleMember
 from cluster.broker.role_messages import (
     ChangeAsk,
     ChangeResult,
     ChangeState,
-    Held,
-    HoldAsk,
     RoleRefusedError,
     StepState,
     StepWord,
@@ -29,18 +28,12 @@ from ha.role_change import Snapshot, Step, StepName, check_invariants, next_step
 from ha.voter import PromiseAsk
 from ha.votes import Judgement, may_take
 from store.epoch_file import EpochEntry
-from store.plain import from_plain, to_plain
 from store.role_file import Change
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 0.002
 NUMBERS_MAX = 5  # Higher and higher, while others promise meanwhile.
-LEVEL_SECONDS, FOLLOW_SECONDS = 30.0, 3.0
-
-
-class RoleStepError(Exception):
-    """A step came to nothing; what was done before it stays."""
+FOLLOW_SECONDS = 3.0
 
 
 @define(eq=False)
@@ -52,16 +45,12 @@ class RoleRun:
     ask: ChangeAsk
     epoch: int = field(default=0, init=False)
     survey: Survey = field(init=False)
+    hold: MasterHold = field(init=False)
     judgement: Judgement | None = field(default=None, init=False)
-    held: Held | None = field(default=None, init=False)
     result: ChangeResult | None = field(default=None, init=False)
     error: str = field(default="", init=False)
     is_refused: bool = field(default=False, init=False)
     is_running: bool = field(default=True, init=False)
-    _held_at: float | None = field(default=None, init=False)
-    _pause_ms: float | None = field(default=None, init=False)
-    _is_level: bool = field(default=False, init=False)
-    _resigned: bool = field(default=False, init=False)
     _elected: bool = field(default=False, init=False)
     _served: bool = field(default=False, init=False)
     _doing: Step | None = field(default=None, init=False)
@@ -69,6 +58,7 @@ class RoleRun:
 
     def __attrs_post_init__(self) -> None:
         self.survey = Survey(self.member)
+        self.hold = MasterHold(self.member, self.survey)
 
     async def run(self) -> None:
         """All of it. Failures end up in `error`."""
@@ -80,7 +70,7 @@ class RoleRun:
                 self._done.add(step.number)
                 if self.ask.dry_run:
                     return
-            log.info("this member is the master now", epoch=self.epoch, verb=self.ask.verb, pause_ms=self._pause_ms)
+            log.info("this member is the master now", epoch=self.epoch, verb=self.ask.verb, pause_ms=self.hold.pause_ms)
         except RoleRefusedError as error:
             self.error, self.is_refused = str(error), True
         except Exception as error:  # Whatever it was: what runs on its own must not take the broker along.
@@ -91,7 +81,7 @@ class RoleRun:
         finally:
             self.is_running = False
             with trio.CancelScope(shield=True), trio.move_on_after(1):
-                await self._let_go()
+                await self.hold.let_go()
 
     @property
     def _steps(self) -> Mapping[StepName, Callable[[], Awaitable[None]]]:
@@ -118,8 +108,8 @@ class RoleRun:
             entries=member.book.entries,
             max_offset=member.store.max_offset,
             dispatched_offset=member.store.dispatched_offset,
-            held_end=self.held.end_offset if self.held is not None else None,
-            level=self._is_level,
+            held_end=self.hold.held.end_offset if self.hold.held is not None else None,
+            level=self.hold.is_level,
             answers=self.survey.answers,
             elected=self._elected,
             serving=self._served,
@@ -173,48 +163,10 @@ class RoleRun:
     # A switchover's pause
 
     async def _hold(self) -> None:
-        self._held_at = trio.current_time()
-        ms = self.member.config.switchover_pause_max_ms
-        ask = HoldAsk(epoch=self.epoch, candidate=self.member.address, ms=ms)
-        try:
-            answer = await self.member.calls.role_change(self.survey.old_master, "hold", to_plain(ask), timeout_ms=ms)
-            self.held = from_plain(Held, answer)
-        except ValueError as error:
-            raise RoleStepError(f"{self.survey.old_master} gave no usable answer: {error}") from error
-
-    async def _let_go(self) -> None:
-        """The master that was asked to hold goes on, unless it has resigned."""
-        if self._held_at is None or self._resigned:
-            return
-        try:
-            ask = {"candidate": self.member.address}
-            await self.member.calls.role_change(self.survey.old_master, "release", ask, timeout_ms=1_000)
-        except (HAPeerError, RoleRefusedError) as error:
-            log.warning("the master could not be told to go on, and does so by itself", why=str(error))
+        await self.hold.begin(self.epoch)
 
     async def _level(self) -> None:
-        """Have all that the master has, byte for byte and in the queues, and its tables."""
-        store, held = self.member.store, self.held
-        seconds = LEVEL_SECONDS if held is None else self._hold_left()
-        end = held.end_offset if held is not None else store.max_offset
-        deadline = trio.current_time() + seconds
-        while store.max_offset < end or store.dispatched_offset < store.max_offset:
-            if trio.current_time() < deadline:
-                await trio.sleep(LOOK_SECONDS)
-                continue
-            raise RoleStepError(
-                f"this log ends at {store.max_offset}, its queues at {store.dispatched_offset}, not at {end}"
-            )
-        if held is None:
-            return
-        if store.max_offset > end:
-            raise RoleStepError(f"this log ends at {store.max_offset}, behind the master's, {end}")
-        await self.member.hooks.take_tables(held)
-        self._is_level = True
-
-    def _hold_left(self) -> float:
-        assert self._held_at is not None
-        return max(self._held_at + self.member.config.switchover_pause_max_ms / 1000 - trio.current_time(), 0.0)
+        await self.hold.get_level()
 
     # From here on nobody older is served
 
@@ -226,7 +178,7 @@ class RoleRun:
             if highest < self.epoch:
                 break
             self.epoch = highest + 1
-        resigned = self.survey.old_master if self._resigned else None
+        resigned = self.survey.old_master if self.hold.resigned else None
         self.judgement = may_take(
             self.survey.group, self.member.address, self.survey.answers, resigned, self.ask.accept_data_loss
         )
@@ -246,50 +198,35 @@ class RoleRun:
 
     async def _collect(self) -> int:
         """Ask for one number. Returns the highest that refuses it; 0 without any."""
-        own, ask = self.member.address, PromiseAsk(epoch=self.epoch, candidate=self.member.address)
-        self.survey.answers = {}
-        if self.ask.verb == "switchover" and not self._resigned:
-            assert self.held is not None
-            await self._resign(evolve(ask, expects_end=self.held.end_offset))
-        await self._note("promise")
-        self.survey.answers[own] = await self.member.promise(ask)
-        if self.survey.answers[own].granted and not self._is_enough():
-            self.survey.answers |= await self.survey.ask_all(ask, but=frozenset(self.survey.answers))
-        return max((a.promised.epoch for a in self.survey.answers.values() if not a.granted), default=0)
-
-    async def _resign(self, ask: PromiseAsk) -> None:
-        """The master's promise is the point of no return."""
-        if self._hold_left() <= 0:
-            raise RoleStepError(
-                f"it took longer than {self.member.config.switchover_pause_max_ms} ms: run the command again"
-            )
-        self._resigned = True  # It may have, whatever becomes of the answer: it goes on by itself if not.
-        answer = await self.survey.ask(self.survey.old_master, ask)
-        if not answer.granted:
-            self._resigned = False
-            raise RoleStepError(f"{self.survey.old_master} does not resign: {answer.why}. Run the command again")
-        self.survey.answers[self.survey.old_master] = answer
+        own, survey = self.member.address, self.survey
+        ask, survey.answers = PromiseAsk(epoch=self.epoch, candidate=own), {}
+        if self.ask.verb == "switchover" and not self.hold.resigned:
+            await self.hold.resign(self.epoch)
+        survey.answers[own] = await self.member.promise(ask, self._change())
+        if survey.answers[own].granted and not (self.hold.resigned and self._is_enough()):
+            survey.answers |= await survey.ask_all(ask, but=survey.silent | survey.answers.keys())
+        refused = [answer.promised.epoch for answer in survey.answers.values() if not answer.granted]
+        if not refused and survey.silent and not self._is_enough():  # Who did not answer before is waited for, too.
+            survey.answers |= await survey.ask_all(ask, but=frozenset(survey.answers))
+            refused = [answer.promised.epoch for answer in survey.answers.values() if not answer.granted]
+        return max(refused, default=0)
 
     def _is_enough(self) -> bool:
-        """Whether the two of a switchover suffice: others hear of it soon enough."""
-        if not self._resigned:
-            return False
-        return may_take(self.survey.group, self.member.address, self.survey.answers, self.survey.old_master).may
+        """Whether those who promised suffice, so that others need not: they hear of it soon enough."""
+        resigned = self.survey.old_master if self.hold.resigned else None
+        return may_take(self.survey.group, self.member.address, self.survey.answers, resigned).may
 
-    async def _note(self, step: StepName) -> None:
+    def _change(self) -> Change:
         """For people, and for whoever starts after a crash."""
-        member, ask = self.member, self.ask
-        async with member.turn:
-            change = Change(
-                verb=ask.verb,
-                epoch=self.epoch,
-                candidate=member.address,
-                reason=ask.reason,
-                forced=self.judgement is not None and self.judgement.forced,
-                started_ms=member.now_ms(),
-                step=step,
-            )
-            await member.book.save(evolve(member.state_or_first(), change=change))
+        return Change(
+            verb=self.ask.verb,
+            epoch=self.epoch,
+            candidate=self.member.address,
+            reason=self.ask.reason,
+            forced=self.judgement is not None and self.judgement.forced,
+            started_ms=self.member.now_ms(),
+            step="promise",
+        )
 
     async def _take(self) -> None:
         """Begin the epoch, be its master: each durable before the next."""
@@ -308,7 +245,7 @@ class RoleRun:
     async def _serve(self) -> None:
         """In memory; the others hear of it by the lease."""
         member = self.member
-        if self.held is None:  # Consumers went on elsewhere, and from now on only what is known here counts.
+        if self.hold.held is None:  # Consumers went on elsewhere, and from now on only what is known here counts.
             await member.hooks.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
         async with member.turn:
             self._require_promise()
@@ -317,15 +254,14 @@ class RoleRun:
             self._served = True
         self.leases.begin_epoch()
         self.leases.ask_soon()
-        if self._held_at is not None:
-            self._pause_ms = (trio.current_time() - self._held_at) * 1000
 
     async def _register(self) -> None:
         """hooks.serve_as_master has begun it; it goes on until each name server has heard."""
 
     async def _report(self) -> None:
         member, entry = self.member, self.member.book.last
-        await self.leases.wait_for_answers(FOLLOW_SECONDS)
+        await self.hold.wait_for_end(entry.start_offset, FOLLOW_SECONDS)
+        await self.leases.wait_for_answers(self.survey.heard, FOLLOW_SECONDS)
         async with member.turn:
             await member.book.save(evolve(member.state_or_first(), change=None))
         lost = self.judgement.lost if self.judgement is not None and self.judgement.forced else None
@@ -333,7 +269,7 @@ class RoleRun:
             epoch=entry.epoch,
             winner=entry.winner,
             start_offset=entry.start_offset,
-            pause_ms=self.leases.pause_ms if self.leases.pause_ms is not None else self._pause_ms,
+            pause_ms=self.hold.pause_ms,
             lost_bytes=entry.lost_bytes,
             kept=lost.holders if lost is not None else (),
             not_following=tuple(sorted(self.leases.others - self.leases.followers)),

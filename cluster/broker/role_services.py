@@ -9,6 +9,7 @@
 A member that was master when it stopped starts fenced: another one may have been chosen meanwhile.
 """
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -33,6 +34,7 @@ log = structlog.get_logger(__name__)
 
 FORWARD_SECONDS = 60.0  # Clients ask a name server for routes each 30 s.
 LOOK_SECONDS = 0.001
+STREAM_SECONDS_MAX = 0.3  # How long requests are held on for the stream to the new master.
 PULL_OFFSETS_MS = 1_000
 STARTS = "this member starts, and does not know yet whether it is still the master"
 Phase = Literal["master", "holding", "fenced", "slave"]
@@ -53,7 +55,7 @@ class RoleServices:
         self.tasks = RoleTasks(
             {
                 "master": (broker.schedule.run, broker.transactions.run, broker.slave_kinds.run),
-                "slave": (broker.slave_sync.run,),
+                "slave": (broker.slave_sync.run, self._pass_on_what_is_held),
             }
         )
 
@@ -75,7 +77,6 @@ class RoleServices:
 
     async def hold(self, deadline: float) -> Held:
         """Hold back what writes, end the master's own tasks, wait until no producer waits for slaves."""
-        self.broker.gate.last_pause_ms = None
         self.broker.gate.close_for(deadline)
         self.phase = "holding"
         with trio.move_on_at(deadline):
@@ -199,8 +200,19 @@ class RoleServices:
         self.master = master
         broker.slave_sync.set_master(master.address)
         broker.ha.set_master(master.ha_address)
-        if master.address is not None and broker.gate.state != "open":  # This was the master: clients still send here.
+        if master.address is not None and broker.gate.state in ("closed", "forwarding"):  # Clients still send here.
             broker.gate.forward_to(master.address, FORWARD_SECONDS)
+
+    async def _pass_on_what_is_held(self) -> None:
+        """Once this log follows the new master: before that it may confirm nothing, and requests would only be in the way."""
+        gate, client, known_at = self.broker.gate, self.broker.ha.client, math.inf
+        while gate.state == "holding":
+            address, now = self.master.address if self.master is not None else None, trio.current_time()
+            known_at = min(known_at, now) if address is not None else math.inf
+            if address is not None and (client.state == "streaming" or now >= known_at + STREAM_SECONDS_MAX):
+                gate.forward_to(address, FORWARD_SECONDS)
+            else:
+                await trio.sleep(LOOK_SECONDS)
 
     def _register(self, broker_id: int, *, is_slave: bool) -> None:
         if is_slave and broker_id == MASTER_ID:

@@ -8,6 +8,7 @@ emptied      a directory that knows nothing, of a member that the record names: 
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import structlog
 import trio
@@ -86,6 +87,8 @@ class StartRules:
             if state.role is not BrokerRole.SLAVE or master.id != state.promised:
                 state = followed(state, master.id, master.group, member.address)
                 await member.book.save(state)
+            if member.has_resigned_for(master):
+                member.ha.client.hand_over(master)
             await member.hooks.serve_as_slave(state, master)
             member.master = master
             member.become("following", f"{master.address} is master of epoch {master.id.epoch}")
@@ -97,15 +100,35 @@ class StartRules:
             return
         self._sought_at = now
         for address in sorted(self.leases.others):
-            try:
-                found = await member.calls.history(address, member.me())
-            except HAPeerError:
-                continue
+            found = await self._unless_a_master_speaks(address)
+            if member.master is not None:
+                return
             if found is None or found.role is BrokerRole.SLAVE or member.phase in ("serving", "holding", "following"):
                 continue
             if found.id == member.promised() or found.id.epoch > member.promised().epoch:
                 await self.follow(found)
                 return
+
+    async def _unless_a_master_speaks(self, address: str) -> PeerHistory | None:
+        """What a member says of its history. A machine that is gone says nothing for long: who follows a master that was elected
+        meanwhile cannot wait for that.
+        """
+        member = self.member
+        found: PeerHistory | None = None
+
+        async def ask() -> None:
+            nonlocal found
+            with suppress(HAPeerError):
+                found = await member.calls.history(address, member.me())
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            while member.master is None:
+                await member.changed.wait()
+            nursery.cancel_scope.cancel()
+        member.changed.set()  # It was heard here, and run() has to look.
+        return found
 
     # A master that starts
 

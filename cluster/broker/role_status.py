@@ -30,7 +30,7 @@ def plain(broker: "BrokerParts") -> dict[str, Any]:
         "groupRecord": to_plain(state.group) if state is not None and state.group is not None else None,
         "whole": state is None or state.whole,
         "roleChange": _change(roles),
-        "lastPauseMs": broker.gate.last_pause_ms,
+        "lastPauseMs": roles.last_pause_ms,
         "scheduled": to_plain(state.scheduled) if state is not None and state.scheduled is not None else None,
         "paused": roles.paused() or None,
     }

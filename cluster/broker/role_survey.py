@@ -25,6 +25,8 @@ class Survey:
     member: RoleMember
     group: GroupRecord | None = field(default=None, init=False)
     answers: dict[str, PromiseAnswer] = field(factory=dict, init=False)
+    heard: set[str] = field(factory=set, init=False)  # Who gave an answer, ever.
+    silent: frozenset[str] = field(default=frozenset(), init=False)  # Who was asked and gave none.
     old_master: str = field(default="", init=False)  # "": nobody knows.
 
     async def look(self) -> int:
@@ -33,7 +35,8 @@ class Survey:
         self.group = member.group
         epoch = member.promised().epoch + 1
         for _ in range(2):  # The second time with a number that nobody has promised, and with all that the first named.
-            self.answers = await self.ask_all(PromiseAsk(epoch=epoch, candidate=member.address, dry_run=True))
+            ask = PromiseAsk(epoch=epoch, candidate=member.address, dry_run=True)
+            self.answers = await self.ask_all(ask, but=self.silent)
             epoch = next_epoch(member.state_or_first(), member.book.entries, self.answers, member.address)
         self.old_master = self._find_master()
         return epoch
@@ -45,13 +48,16 @@ class Survey:
         async def put(address: str) -> None:
             try:
                 answers[address] = await self.ask(address, ask)
+                self.heard.add(address)
             except HAPeerError as error:
                 log.info("a member gives no answer", member=address, why=str(error))
 
         voters = self.group.voters if self.group is not None else frozenset()
+        asked = (voters | {self.member.address}) - but
         async with trio.open_nursery() as nursery:
-            for address in (voters | {self.member.address}) - but:
+            for address in asked:
                 nursery.start_soon(put, address)
+        self.silent = (self.silent | asked) - self.heard
         self.group = group_of(self.group, answers)
         return answers
 
@@ -98,8 +104,8 @@ class Survey:
 
     def _facts(self) -> SwitchoverFacts:
         member, master = self.member, self.answers.get(self.old_master)
-        client = member.ha.client
-        known = member.master
+        client, known = member.ha.client, member.master
+        finding = client.finding
         return SwitchoverFacts(
             master=self.old_master,
             master_answers=master is not None,
@@ -109,6 +115,7 @@ class Survey:
             and client.master_address == known.ha_address,
             lag_bytes=max(master.max_offset - member.store.max_offset, 0) if master is not None else 0,
             lag_max=LAG_MAX,
+            differs_at=finding.offset if finding is not None and finding.kind == "damaged" else None,
             no_room=member.store.flags.why_not_appendable or "",
         )
 

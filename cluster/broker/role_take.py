@@ -6,7 +6,7 @@ from cluster.broker.role_member import RoleMember
 from cluster.broker.role_messages import ChangeAsk
 from cluster.broker.role_survey import Survey
 from ha.epochs import with_entry
-from ha.group_record import with_ids_swapped
+from ha.group_record import with_ids_swapped, won_at
 from ha.votes import Judgement, group_of
 from store.epoch_file import EpochEntry
 
@@ -20,7 +20,7 @@ async def take(member: RoleMember, survey: Survey, entry: EpochEntry) -> None:
     group = group_of(state.group, survey.answers)
     assert group is not None
     member.book.lacks_tail = False  # What it writes from now on nobody else has written.
-    record = with_ids_swapped(group, member.address, entry.epoch)
+    record = won_at(with_ids_swapped(group, member.address, entry.epoch), member.book.last.start_offset)
     await member.book.save(evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True))
 
 

@@ -1,13 +1,14 @@
 """Which of the registered slaves is at the other end of an HA connection, and whom to ask about its log.
 
-A twinlog slave tells its end of the connection in its member status, and compares its log by itself. A RocketMQ slave tells
+A twinlog slave compares its log by itself. It tells its end of the connection when it asks for the master's history, once the
+connection stands, and in its member status. A RocketMQ slave tells
 nothing of the kind: it is one with the same IP, and its log ends at what it asked for, or behind.
 """
 
 from collections.abc import Callable, Collection
 
 import trio
-from attrs import define
+from attrs import define, field
 
 from cluster.broker.ha_peer import RemotingPeer
 from cluster.client.api import ClientApi
@@ -17,6 +18,7 @@ from ha.errors import HAPeerError
 from ha.peer import Peer
 
 TIMEOUT_MS = 1_000
+TOLD_MAX = 100  # Members.
 
 
 @define(eq=False)
@@ -28,9 +30,23 @@ class SlavePeers:
     client: RemotingClient
     addresses: Callable[[], Collection[str]]
     ask_members: Callable[[], None]
+    _told: dict[str, str] = field(factory=dict, init=False)  # By member: its end of the last connection.
+
+    def told(self, address: str, ha_end: str) -> None:
+        """A twinlog member says that this is its end of an HA connection."""
+        if len(self._told) >= TOLD_MAX:
+            self._told.clear()
+        self._told[address] = ha_end
+
+    def _is_told(self, ha_end: str) -> bool:
+        """Once: another program may be at this end later."""
+        address = next((address for address, told in self._told.items() if told == ha_end), None)
+        return address is not None and self._told.pop(address) == ha_end
 
     async def find(self, ha_end: str, requested: int) -> Collection[Peer] | None:
         """See ha.slave_check.FindSlave."""
+        if self._is_told(ha_end):
+            return None
         ip = ha_end.rpartition(":")[0]
         found: list[Peer] = []
         compares = False

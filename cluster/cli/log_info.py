@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from store.offline.info import StoreInfo
 
 _WRITERS = {"rocketmq-4": "RocketMQ 4", "rocketmq-5": "RocketMQ 5", "twinlog": "twinlog"}
+_UNREADABLE = "cannot be read: see the error below"
 _STATES = {
     "running": "running, process {info.process_id}",
     "stopped": "stopped cleanly",
@@ -91,10 +92,13 @@ def _role(info: "StoreInfo") -> Iterable[tuple[str, str]]:
         promised = (
             f"{role.role}, id {role.broker_id}; promised epoch {role.promised_epoch} to {role.promised_winner or '-'}"
         )
-        yield "role", role.error or promised + ("" if role.is_whole else "; may lack what it acknowledged")
+        yield (
+            "role",
+            _UNREADABLE if role.error else promised + ("" if role.is_whole else "; may lack what it acknowledged"),
+        )
     if info.history is not None:
         if info.history.error:
-            yield "epochs", info.history.error
+            yield "epochs", _UNREADABLE
         for number, entry in enumerate(info.history.epochs):
             who = f"{entry.winner or '-'}, {entry.kind}, {_time(entry.began_ms)}"
             yield "" if number else "epochs", f"{entry.epoch} from {count(entry.start_offset)} on: {who}"

@@ -632,13 +632,16 @@ class RecordAtOffset(RequestHeader):
 
 @define
 class GetBrokerEpoch(RequestHeader):
-    """1007: the epochs of a broker's log. RocketMQ 5 has no fields; a twinlog member that follows says who it is."""
+    """1007: the epochs of a broker's log. RocketMQ 5 has no fields; a twinlog member that follows says who it is, and which end
+    of an HA connection is its own: it compares the logs by itself.
+    """
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_EPOCH
     member: str | None = field(default=None, metadata=wire("twinlogMember"))
     ha_address: str | None = field(default=None, metadata=wire("twinlogHaAddress"))
     broker_id: I64 | None = field(default=None, metadata=wire("twinlogBrokerId"))
     name: str | None = field(default=None, metadata=wire("twinlogName"))
+    ha_end: str | None = field(default=None, metadata=wire("twinlogHaEnd"))
 
 
 @define

@@ -8,7 +8,7 @@ from attrs import frozen
 class Severity(StrEnum):
     """How bad it is."""
 
-    ERROR = "error"  # Messages are lost, damaged or cannot be found where they should be.
+    ERROR = "error"  # Messages are lost, damaged or cannot be found where they should be; or a start will end because of it.
     WARNING = "warning"  # Worth a look; no message is harmed.
 
 
@@ -34,6 +34,7 @@ class Kind(StrEnum):
     CHECKPOINT = "checkpoint"
     CONFIG_FILE = "config-file"
     SIDE_FILE = "side-file"
+    ROLE_FILE = "role-file"
     UNFINISHED_CUT = "unfinished-cut"
 
 

@@ -20,6 +20,7 @@ from store.offline.file_series import FileSeries, StoreFile
 from store.offline.finding import Finding, Kind, Severity
 from store.offline.log_view import LogEnd, find_log_end, stored_ms
 from store.offline.queue_view import QueueView, view_queue
+from store.offline.role_check import check_role_files
 from store.offline.role_info import HistoryInfo, RoleInfo, history_info, role_info
 from store.recovery_point import decode_point
 
@@ -188,7 +189,11 @@ def look(directory: StoreDirectory) -> StoreInfo:
         divergent=tuple(map(_divergent_info, directory.divergent)),
         history=history_info(directory.root / "twinlog"),
         role=role_info(directory.root / "twinlog"),
-        problems=(*directory.findings, *_problems(directory, end, views)),
+        problems=(
+            *directory.findings,
+            *_problems(directory, end, views),
+            *check_role_files(directory, end.offset if end.is_clear else None),
+        ),
     )
 
 

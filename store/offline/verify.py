@@ -26,6 +26,7 @@ from store.offline.index_view import IndexView, open_index
 from store.offline.log_check import Segment, time_finding
 from store.offline.log_parts import Part, check_in_processes, check_part
 from store.offline.queue_check import QueueCheck, queue_ends
+from store.offline.role_check import check_role_files
 from store.offline.units import QueueKey, read_units
 from store.offline.walk import Gap, goes_on_behind
 
@@ -112,6 +113,7 @@ class _Verification:
         self._add(check_recovery_point(directory, self.log_end, ends))
         self._add(check_checkpoint(directory, self.last_timestamp))
         self._add(check_config(directory, ends))
+        self._add(check_role_files(directory, self.log_end))
         return self._report(views, time.monotonic() - started)
 
     def _add(self, findings: Iterable[Finding]) -> None:

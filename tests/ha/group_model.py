@@ -11,7 +11,17 @@ from collections.abc import Iterator
 from attrs import evolve, field, frozen
 
 from ha.epochs import compare_histories, confirmed_in, key_of, with_entry
-from ha.group_record import counted, id_as_slave, in_force, is_committed, with_ids_swapped, with_member
+from ha.group_record import (
+    counted,
+    id_as_slave,
+    in_force,
+    is_committed,
+    is_first,
+    loss_free_below,
+    with_ids_swapped,
+    with_member,
+    won_at,
+)
 from ha.voter import LeaseAsk, PromiseAnswer, PromiseAsk, followed, is_master, lease, promise
 from ha.votes import group_of, judge_failover, may_take
 from store.config import BrokerRole
@@ -70,19 +80,26 @@ class World:
         return evolve(self, nodes={**self.nodes, address: node}, **more)
 
 
-def world(size: int, acks_needed: int, *, joins: bool = False) -> World:
-    """`size` members, of which the first is master; the last one is none yet if it `joins`."""
+def world(size: int, acks_needed: int, *, joins: bool = False, begins: bool = False) -> World:
+    """`size` members, of which the first is master; the last one is none yet if it `joins`.
+
+    If it `begins`, the master has just written the first record, of itself and the second one, and all that follow it count.
+    """
     names = "abcd"[:size]
     members = tuple(
         GroupMember(address=name, ha_address=name, broker_id=number, name=name) for number, name in enumerate(names)
     )
     group = GroupRecord(
-        version=1, members=members[: size - joins], acks_needed=acks_needed, master_role=BrokerRole.SYNC_MASTER
+        version=1 if begins else 2,
+        members=members[: 2 if begins else size - joins],
+        acks_needed=acks_needed,
+        master_role=BrokerRole.SYNC_MASTER,
+        loss_free_from=None if begins else 0,
     )
     nodes = {}
     for number, name in enumerate(names):
         role = BrokerRole.SLAVE if number else BrokerRole.SYNC_MASTER
-        known = group if group.member(name) is not None else None
+        known = group if group.member(name) is not None and not (begins and number) else None
         state = RoleState(role=role, broker_id=number, promised=FIRST.id, group=known)
         nodes[name] = Node(state=state, serving=not number)
     return World(nodes=nodes)
@@ -103,8 +120,12 @@ def steps(now: World, limits: Limits) -> Iterator[Op]:
     for one, node in now.nodes.items():
         if node.serving and now.writes < limits.writes:
             yield "write", one
+        group = node.state.group
         if node.serving and _stranger(now, node) is not None and node.state.before is None:
-            yield "add", one
+            if group is not None and is_first(group):
+                yield "tail", one, _stranger(now, node) or ""
+            else:
+                yield "add", one
         if now.commands < limits.commands:
             yield "ask", one, "next"
             yield "ask", one, "highest"
@@ -162,6 +183,15 @@ def _add(now: World, one: str) -> World:
     return now.put(one, evolve(node, state=state))
 
 
+def _tail(now: World, one: str, other: str) -> World | None:
+    """A slave of the old kind, or one that is not counted in yet, takes a byte before there is a record that holds."""
+    log, node = now.nodes[one].log, now.nodes[other]
+    if len(node.log) >= len(log) or log[: len(node.log)] != node.log or node.state.promised != FIRST.id:
+        return None
+    node = evolve(node, log=(*node.log, log[len(node.log)]))
+    return _count(now.put(other, node, reports=now.reports | {(FIRST.id, other, len(node.log))}), one)
+
+
 def _heard(now: World, one: str, other: str, version: int) -> World:
     """What a voter has of the master's record; it is in force once enough have it."""
     node = now.nodes[one]
@@ -169,8 +199,8 @@ def _heard(now: World, one: str, other: str, version: int) -> World:
     group, before = node.state.group, node.state.before
     assert group is not None
     known = {address: at for epoch, address, at in sorted(now.versions) if epoch == node.id} | {one: group.version}
-    if before is not None and is_committed(before, known, group):
-        state = evolve(node.state, before=None, group=in_force(group))
+    if (before is not None or is_first(group)) and is_committed(before, known, group):
+        state = evolve(node.state, before=None, group=loss_free_below(in_force(group), len(node.log)))
         now = now.put(one, evolve(node, state=state))
     return now
 
@@ -181,6 +211,8 @@ def _count(now: World, one: str) -> World:
     state = node.state
     assert state.group is not None
     there = counted(state.before, state.group, committed=state.before is None)
+    if is_first(state.group):
+        there = frozenset(now.nodes)
     ends = {}
     for epoch, address, end in now.reports:
         if epoch == node.id and address in there and confirmed_in(node.entries, end, len(node.log)):
@@ -319,7 +351,7 @@ def _serve(now: World, one: str) -> World:
     node = now.nodes[one]
     if node.state.role is BrokerRole.SLAVE:
         assert node.state.group is not None
-        record = with_ids_swapped(node.state.group, one, node.id.epoch)
+        record = won_at(with_ids_swapped(node.state.group, one, node.id.epoch), node.entries[-1].start_offset)
         node = evolve(node, state=evolve(node.state, before=node.state.group, group=record))
     state = evolve(node.state, role=BrokerRole.SYNC_MASTER, broker_id=0, whole=True)
     return _count(now.put(one, evolve(node, state=state, serving=True, master="")), one)
@@ -344,6 +376,7 @@ def _power(now: World, one: str) -> World:
 
 _STEPS = {
     "add": _add,
+    "tail": _tail,
     "write": _write,
     "follow": _follow,
     "send": _send,
@@ -356,6 +389,7 @@ _STEPS = {
 }
 _WEIGHTS = {
     "add": 3,
+    "tail": 4,
     "write": 3,
     "ask": 1,
     "take": 4,
@@ -368,9 +402,9 @@ _WEIGHTS = {
 }
 
 
-def explore(size: int, acks_needed: int, limits: Limits) -> int:
+def explore(size: int, acks_needed: int, limits: Limits, *, begins: bool = False) -> int:
     """Everything that can happen, in every order; how many worlds there are."""
-    start = world(size, acks_needed)
+    start = world(size, acks_needed, begins=begins)
     seen, waiting = {start.key()}, [start]
     while waiting:
         now = waiting.pop()
@@ -382,9 +416,9 @@ def explore(size: int, acks_needed: int, limits: Limits) -> int:
     return len(seen)
 
 
-def walk(seed: int, size: int, acks_needed: int, limits: Limits, *, joins: bool = False) -> World:
+def walk(seed: int, size: int, acks_needed: int, limits: Limits, *, joins: bool = False, begins: bool = False) -> World:
     """One of the things that can happen, a hundred steps long."""
-    chance, now = random.Random(seed), world(size, acks_needed, joins=joins)
+    chance, now = random.Random(seed), world(size, acks_needed, joins=joins, begins=begins)
     for _ in range(100):
         choices: dict[str, list[Op]] = {}
         for op in steps(now, limits):

@@ -11,7 +11,9 @@ from ha.group_record import (
     id_as_slave,
     in_force,
     is_committed,
+    is_first,
     is_newer,
+    loss_free_below,
     needed,
     newest,
     remaining_pause,
@@ -20,6 +22,7 @@ from ha.group_record import (
     with_need,
     with_pause,
     without,
+    won_at,
 )
 from store.config import BrokerRole
 from store.role_file import GroupMember, GroupRecord, Pause
@@ -106,6 +109,25 @@ def test_the_first_record_holds_once_both_have_it():
     assert not is_committed(None, {"a": 1, "b": 0}, first)
     assert is_committed(None, {"a": 1, "b": 1}, first)
     assert counted(None, first, committed=False) == frozenset()
+
+
+def test_a_version_that_holds_says_where_members_alone_count():
+    first = first_record(member("a", 0), member("b", 1), 2, BrokerRole.SYNC_MASTER)
+    assert is_first(first)
+    held = loss_free_below(first, 700)
+    assert (held.version, held.loss_free_from, is_first(held)) == (2, 700, False)
+    assert is_newer(held, first)
+    assert loss_free_below(held, 900) is held, "it was said once"
+    assert loss_free_below(held, 600) == evolve(held, version=3, loss_free_from=600), (
+        "what lay behind is nobody's any more"
+    )
+    assert with_member(held, member("c", 2)).loss_free_from == 700
+
+
+@pytest.mark.parametrize(("known", "start", "then"), [(None, 50, 50), (100, 150, 100), (100, 50, 50)])
+def test_a_winner_says_it_too(known, start, then):
+    """What it lacks somebody has accepted to lose."""
+    assert won_at(evolve(record(2, 2), loss_free_from=known), start).loss_free_from == then
 
 
 def test_each_change_is_a_version():

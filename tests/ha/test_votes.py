@@ -22,7 +22,9 @@ def group(size: int, acks_needed: int, *, not_voting: str = "") -> GroupRecord:
         GroupMember(address=name, ha_address=name, broker_id=number, name=name, votes=name not in not_voting)
         for number, name in enumerate("abcd"[:size])
     )
-    return GroupRecord(version=1, members=members, acks_needed=acks_needed, master_role=BrokerRole.SYNC_MASTER)
+    return GroupRecord(
+        version=2, members=members, acks_needed=acks_needed, master_role=BrokerRole.SYNC_MASTER, loss_free_from=100
+    )
 
 
 def answer(address: str, max_offset: int, entries: tuple[EpochEntry, ...] = SECOND, **more: object) -> PromiseAnswer:
@@ -122,7 +124,7 @@ def test_nobody_is_elected_without_a_record():
 
 def test_the_newest_record_counts():
     """The candidate was away while a member came."""
-    grown = evolve(group(3, 2), version=2)
+    grown = evolve(group(3, 2), version=3)
     assert judge_failover(group(2, 2), "b", said(answer("b", 150)), None).may
     assert not judge_failover(group(2, 2), "b", said(answer("b", 150, group=grown)), None).may
 
@@ -134,6 +136,42 @@ def test_who_is_only_joining_is_not_elected():
     assert judge_failover(None, "c", answers, "unknown").actual == "it is only joining"
     held = said(answer("b", 150, group=in_force(grown)), answer("c", 160, group=grown))
     assert judge_failover(None, "c", held, None).may
+
+
+BEGINS = evolve(group(2, 2), version=1, loss_free_from=None)
+
+
+def test_before_the_record_says_where_members_alone_count_only_the_master_is_sure():
+    """Somebody who is no member may have acknowledged what b lacks."""
+    found = judge_failover(BEGINS, "b", said(answer("b", 150)), None)
+    assert (found.may, found.rule) == (False, "has what others than members acknowledged")
+    assert (found.actual, found.fix) == ("epoch 2 up to 150, without a", "start a, or accept the loss")
+    assert found.needed.startswith("the promise of a: ")
+    assert found.lost == LostRange(150, None, ("a",))
+    assert not judge_failover(BEGINS, "b", said(answer("b", 150)), 1 << 60).may
+    assert judge_failover(BEGINS, "b", said(answer("b", 150)), "unknown").forced
+    assert judge_failover(BEGINS, "b", said(answer("b", 150), answer("a", 150)), None).may
+    assert judge_failover(BEGINS, "a", said(answer("a", 150), answer("b", 140)), None).may
+    lost = said(answer("a", 150, whole=False), answer("b", 140))
+    assert judge_failover(BEGINS, "a", lost, None).rule == "has what others than members acknowledged"
+
+
+def test_what_lies_below_where_members_alone_count_is_needed():
+    found = judge_failover(group(2, 2), "b", said(answer("b", 90)), None)
+    assert (found.may, found.rule) == (False, "has what others than members acknowledged")
+    assert found.needed == "bytes up to 100, where only members' acknowledgements began to count"
+    assert found.actual == "epoch 0 up to 90"
+    assert found.fix == "choose a member that has them, start a, or accept the loss"
+    assert found.lost == LostRange(90, 100, ("a",))
+    assert judge_failover(group(2, 2), "b", said(answer("b", 90)), 10).forced
+
+
+def test_a_slave_that_may_have_lost_bytes_is_not_chosen():
+    """It may never have been level: its log may be none of this group's."""
+    answers = said(answer("a", 150), answer("b", 160, whole=False), answer("c", 150))
+    found = judge_failover(group(3, 2), "b", answers, None)
+    assert (found.rule, found.lost) == ("has all that it acknowledged", LostRange(160, None, ("a",)))
+    assert judge_failover(group(3, 2), "c", answers, None).may
 
 
 FACTS = SwitchoverFacts(master="a", master_answers=True, following=True, lag_bytes=0, lag_max=1000)
@@ -187,6 +225,24 @@ def test_all_orders_of_a_few_steps(size, acks_needed, limits):
     assert explore(size, acks_needed, limits) > 100
 
 
+@pytest.mark.parametrize(
+    ("size", "acks_needed", "limits"),
+    [
+        (2, 1, Limits(writes=1, commands=2)),
+        (3, 2, Limits(writes=1, commands=1)),
+    ],
+)
+def test_all_orders_of_a_few_steps_at_the_beginning_of_a_group(size, acks_needed, limits):
+    """Somebody who is no member yet, or never, acknowledges before the first record holds."""
+    assert explore(size, acks_needed, limits, begins=True) > 50
+
+
+@pytest.mark.parametrize(("size", "acks_needed"), [(2, 2), (3, 1), (3, 2), (4, 2), (4, 3)])
+def test_groups_that_begin_in_random_orders(size, acks_needed):
+    for seed in range(25):
+        walk(seed, size, acks_needed, Limits(writes=9, commands=7, crashes=3, forced=seed % 2 == 0), begins=True)
+
+
 @pytest.mark.parametrize("acks_needed", [2, 3, 4])
 def test_four_members_in_random_orders(acks_needed):
     for seed in range(25):
@@ -236,6 +292,13 @@ def test_the_model_finds_a_wrong_rule(monkeypatch, module, name, wrong):
 def _walk_for_long() -> None:
     for seed in range(400):
         walk(seed, 2 + seed % 3, 2, Limits(writes=9, commands=7, crashes=3))
+
+
+def test_the_model_finds_what_others_acknowledged_before(monkeypatch):
+    """The slave of the first record lags, and nobody looks whether it has what another one acknowledged."""
+    monkeypatch.setattr(votes, "_unsure", _nobody_is_outdone)
+    with pytest.raises(AssertionError, match="acknowledged byte"):
+        explore(3, 2, Limits(writes=1, commands=1), begins=True)
 
 
 def _counts_at_once(_before, record, *, committed):

@@ -17,7 +17,7 @@ from tests.interop import jars, rocketmq, twinlog
 from tests.interop.java_client import Consumed, JavaClient, Sent
 from tests.interop.java_reader import QueueContent, Reader, TransactionProducer
 from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.ports import BROKER_OFFSETS, free_port
+from tests.interop.ports import free_broker_port
 from tests.interop.remoting import create_topic, request, wait_for
 
 TWINLOG, ROCKETMQ, ROCKETMQ_5 = "twinlog", "rocketmq", "rocketmq-5.3.3"
@@ -72,7 +72,7 @@ class Chain:
         self.told: dict[str, list[Sent]] = {topic: [] for topic in QUEUES}
         self.committed: list[dict[int, int]] = []  # By turn: consumer offsets of OFFSET_GROUP by queue of PLAIN.
         self.delayed_at_ms: dict[str, int] = {}  # By unique id: when a message with LONG_DELAY was answered.
-        self._port = free_port(BROKER_OFFSETS)
+        self._port = free_broker_port()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.interop.ports import BROKER_OFFSETS, HOST, free_port
+from tests.interop.ports import HOST, free_broker_port, free_port
 from tests.interop.process import Process, answers
 from tests.interop.remoting import is_registered
 
@@ -56,7 +56,7 @@ class BrokerProcess(Process):
     ) -> None:
         self.root = root
         self.namesrv = namesrv
-        self.port = port or free_port(BROKER_OFFSETS)
+        self.port = port or free_broker_port()
         self.ha_port = self.port + 1
         self.address = f"{HOST}:{self.port}"
         self.store = root / "store"

@@ -2,30 +2,46 @@
 
 import random
 import socket
+from collections import deque
 from collections.abc import Iterable
+from contextlib import ExitStack
 
-LOWEST, HIGHEST = 20_000, 32_000
+LOWEST, HIGHEST = 12_000, 32_000
 HOST = "127.0.0.1"
 BROKER_OFFSETS = (-2, 0, 1)  # Fast port, remoting, HA: the last two are fixed by RocketMQ 4.9 relative to the first.
+
+
+_reserved: deque[ExitStack] = deque(maxlen=32)  # The latest ones: a port is bound soon after it was chosen.
 
 
 def free_port(offsets: Iterable[int] = (0,)) -> int:
     """Return a port P such that P + offset is free for each of the offsets.
 
-    The choice is random, not "the next one", so that tests side by side do not meet between probing and binding.
+    Other test runs on this machine are not given it meanwhile: whoever has chosen a port holds a socket of that name.
     """
     wanted = tuple(offsets)
     for _ in range(200):
         port = random.randrange(LOWEST - min(wanted), HIGHEST - max(wanted))
-        if all(_is_free(port + offset) for offset in wanted):
-            return port
+        with ExitStack() as stack:
+            if all(_is_free(port + offset, stack) for offset in wanted):
+                if len(_reserved) == _reserved.maxlen:
+                    _reserved.popleft().close()
+                _reserved.append(stack.pop_all())
+                return port
     raise RuntimeError(f"no free ports between {LOWEST} and {HIGHEST}")
 
 
-def _is_free(port: int) -> bool:
+def free_broker_port() -> int:
+    """A port for a broker's remoting server, with those that come with it."""
+    return free_port(BROKER_OFFSETS)
+
+
+def _is_free(port: int, reservations: ExitStack) -> bool:
+    name = reservations.enter_context(socket.socket(socket.AF_UNIX))
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As servers do: TIME_WAIT is no reason to refuse.
         try:
+            name.bind(f"\0twinlog-test-port-{port}")
             probe.bind((HOST, port))
         except OSError:
             return False

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from ha.protocol import ACK, BATCH_HEADER
-from tests.interop.ports import BROKER_OFFSETS, HOST, free_port
+from tests.interop.ports import HOST, free_broker_port
 from tests.pairs.group import FILE_SIZE
 
 FRAME_SIZE = 32 * 1024
@@ -16,7 +16,7 @@ class FakeMaster:
     """Listens until the end of its `with` block. Nobody answers on the remoting port that belongs to it."""
 
     def __init__(self) -> None:
-        port = free_port(BROKER_OFFSETS) + 1
+        port = free_broker_port() + 1
         self._listener = socket.create_server((HOST, port))
         self.address = f"{HOST}:{port}"
 

@@ -12,7 +12,7 @@ from attrs import define, field
 from tests.interop import rocketmq, twinlog
 from tests.interop.compare import end_offset, start_offset
 from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.ports import BROKER_OFFSETS, free_port
+from tests.interop.ports import free_broker_port
 from tests.interop.remoting import create_topic, wait_for
 from tests.pairs.group import FILE_SIZE, LEVEL_S, at_once, max_offset
 from tests.pairs.members import commit_offset, committed_offset, send
@@ -56,7 +56,7 @@ class Stage:
 
     def __enter__(self) -> Self:
         self.namesrv = self._stack.enter_context(twinlog.NameServer(self.root / "namesrv")).address
-        port = free_port(BROKER_OFFSETS)
+        port = free_broker_port()
         self.proxy = self._stack.enter_context(CuttingProxy(port + 1, CUTS))
         self.master = self.masters.Broker(
             self.root / "master", self.namesrv, role="SYNC_MASTER", port=port, settings=SETTINGS

@@ -2,9 +2,7 @@
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+
+from tests.interop.ports import free_port
 
 PROGRAM = str(Path(sys.executable).with_name("twinlog"))
 # Small files, and nothing that depends on how full this machine's disk is.
@@ -25,20 +25,7 @@ SECONDS_MAX = 60.0  # Of one wait; other work on the machine makes everything sl
 
 def free_port_base(brokers: int = 2) -> int:
     """A base with all ports of a cluster free. Below the range that the kernel gives to outgoing connections."""
-    offsets = [0, 1, 2, *(11 + 10 * k + d for k in range(brokers) for d in (-2, 0, 1, 3))]
-    while True:
-        base = random.randrange(12_000, 31_000)
-        if all(_is_free(base + offset) for offset in offsets):
-            return base
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    return free_port((0, 1, 2, *(11 + 10 * k + d for k in range(brokers) for d in (-2, 0, 1, 3))))
 
 
 class Up:

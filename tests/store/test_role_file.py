@@ -36,6 +36,7 @@ groups = st.builds(
     master_role=st.sampled_from(BrokerRole),
     paused=st.none() | st.builds(Pause, until_ms=st.none() | numbers, reason=texts),
     epoch=numbers,
+    loss_free_from=st.none() | numbers,
 )
 states = st.builds(
     RoleState,
@@ -130,6 +131,14 @@ def test_a_value_of_another_kind_is_not_believed(key, value):
     raw = encode_checked(NAME, VERSION, to_plain(STATE) | {key: value})
     with pytest.raises(ValueError, match=key):
         decode_role(raw)
+
+
+def test_a_record_of_before_says_nothing_of_other_acknowledgements():
+    """Its master says it anew; until then nobody else takes over without loss."""
+    plain = to_plain(STATE)
+    assert "lossFreeFrom" in plain["group"]
+    del plain["group"]["lossFreeFrom"]
+    assert decode_role(encode_checked(NAME, VERSION, plain)).group.loss_free_from is None
 
 
 def test_what_is_missing_and_has_a_default_takes_it():

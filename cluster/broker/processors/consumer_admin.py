@@ -83,7 +83,7 @@ def get_subscription_group_config(broker: BrokerParts, header: GetSubscriptionGr
 
 
 def get_consume_stats(broker: BrokerParts, header: GetConsumeStats, request: Request) -> Reply:
-    """For each queue of the group's topics: its end, and how far the group is."""
+    """For each queue of the group's topics: its end, as consumers are shown it, and how far the group is."""
     wanted = [header.topic] if header.topic else [topic for topic in (header.topic_list or "").split(";") if topic]
     info = broker.consumers.find(header.consumer_group)
     table: dict[str, dict[str, int]] = {}
@@ -101,7 +101,7 @@ def _progress(broker: BrokerParts, group: str, topic: TopicConfig) -> dict[str, 
         last = broker.store.store_timestamp(topic.name, queue_id, consumed - 1) if consumed else 0
         key = fastjson.ObjectKey.of({"brokerName": broker.config.broker_name, "queueId": queue_id, "topic": topic.name})
         progress[key] = {
-            "brokerOffset": broker.store.queue(topic.name, queue_id).max_offset,
+            "brokerOffset": broker.shown_end(topic.name, queue_id),
             "consumerOffset": consumed,
             "lastTimestamp": max(last, 0),
         }

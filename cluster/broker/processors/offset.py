@@ -60,10 +60,12 @@ def _commit(broker: BrokerParts, header: UpdateConsumerOffset, request: Request)
 
 
 def search_offset_by_timestamp(broker: BrokerParts, header: SearchOffsetByTimestamp, request: Request) -> Reply:
-    """The message stored nearest to that time, as 4.9 says it."""
-    if broker.find_queue(header.topic, header.queue_id) is None:
+    """The message stored nearest to that time, as 4.9 says it, of those that consumers are shown."""
+    queue = broker.find_queue(header.topic, header.queue_id)
+    if queue is None:
         return Reply.success(offset=0)
-    return Reply.success(offset=broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp))
+    last = max(broker.shown_end(header.topic, header.queue_id) - 1, queue.min_offset)
+    return Reply.success(offset=min(broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp), last))
 
 
 def get_max_offset(broker: BrokerParts, header: GetMaxOffset, request: Request) -> Reply:

@@ -57,6 +57,8 @@ def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hol
     if code == ResponseCode.PULL_NOT_FOUND and may_hold and header.sys_flag & SUSPEND:
         _hold(broker, header, request, subscription)
         return None
+    if broker.visibility is not None:
+        result = as_shown(result, broker.shown_end(header.topic, header.queue_id))
     suggested = suggested_broker(result, group, slave_read_enable=broker.config.slave_read_enable)
     if code == ResponseCode.PULL_OFFSET_MOVED:
         if not broker.is_slave:
@@ -100,6 +102,12 @@ def _report_moved(broker: BrokerParts, header: PullMessage, new_offset: int) -> 
     )
     if broker.gate.state == "open" and broker.offset_moved.is_due(event, trio.current_time()):
         broker.store.put([event.message(host_bytes(broker.address), broker.now_ms())])
+
+
+def as_shown(result: GetResult, end: int) -> GetResult:
+    """The same with the queue's end as consumers are shown it: they compute their lag from it, and are not sent behind it."""
+    is_sent_back = result.status is GetStatus.OFFSET_OVERFLOW_BADLY and result.next_offset == result.max_offset
+    return result._replace(max_offset=end, next_offset=end if is_sent_back else result.next_offset)
 
 
 def code_of(status: GetStatus, requested: int) -> ResponseCode:

@@ -15,6 +15,7 @@ from cluster.broker.role_book import RoleFileError
 from cluster.broker.role_change import RoleService
 from cluster.broker.role_json import encode, from_plain, history_body
 from cluster.broker.role_messages import Op, RoleRefusedError
+from cluster.remoting.address import ip_of
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
 from cluster.remoting.headers import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
@@ -37,6 +38,8 @@ async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request:
         asker = GroupMember(
             address=header.member, ha_address=header.ha_address, broker_id=header.broker_id or 0, name=name
         )
+        if header.ha_end and ip_of(header.ha_end) == ip_of(request.connection.remote_address):
+            broker.slave_peers.told(header.member, header.ha_end)
     body = history_body(
         roles.history(asker),
         cluster=broker.config.broker_cluster_name,

@@ -80,16 +80,17 @@ def get_topic_config(broker: BrokerParts, header: GetTopicConfig, request: Reque
 
 
 def get_topic_stats_info(broker: BrokerParts, header: GetTopicStatsInfo, request: Request) -> Reply:
-    """Where each queue begins and ends, and when its last message was stored."""
+    """Where each queue begins and ends for consumers, and when its last message was stored."""
     topic = _find(broker, header.topic)
     table = {}
     for queue_id in range(topic.write_queues):
         queue = broker.store.queue(topic.name, queue_id)
-        stored = broker.store.store_timestamp(topic.name, queue_id, queue.max_offset - 1) if queue.max_offset else 0
+        end = broker.shown_end(topic.name, queue_id)
+        stored = broker.store.store_timestamp(topic.name, queue_id, end - 1) if end else 0
         key = fastjson.ObjectKey.of({"brokerName": broker.config.broker_name, "queueId": queue_id, "topic": topic.name})
         table[key] = {
             "lastUpdateTimestamp": max(stored, 0),
-            "maxOffset": queue.max_offset,
+            "maxOffset": end,
             "minOffset": queue.min_offset,
         }
     return Reply(ext=None, body=fastjson.dumps({"offsetTable": table}))

@@ -1,6 +1,5 @@
 """Whole brokers on real sockets: a name server, a SYNC_MASTER and its SLAVE in one process."""
 
-import contextlib
 import socket
 
 import attrs
@@ -19,20 +18,7 @@ from store.errors import StoreDirectoryError
 from store.message import decode_message
 from store.message_store import MessageStore
 from tests.cluster.broker.helpers import heartbeat, make_broker
-
-
-def free_port() -> int:
-    """A port whose neighbours two below and one above are free as well."""
-    while True:
-        with contextlib.ExitStack() as stack:
-            first = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            port = first.getsockname()[1]
-            try:
-                for neighbour in (port - 2, port + 1):
-                    stack.enter_context(socket.create_server(("127.0.0.1", neighbour)))
-            except OSError:
-                continue
-            return port
+from tests.interop.ports import free_broker_port
 
 
 @attrs.define
@@ -57,7 +43,7 @@ class Cluster:
     ports: dict[str, int] = attrs.field(factory=dict)
 
     async def start(self, name, role=BrokerRole.ASYNC_MASTER, **options) -> tuple[Broker, Running]:
-        port = self.ports.setdefault(name, free_port())
+        port = self.ports.setdefault(name, free_broker_port())
         broker = make_broker(self.root / name, role=role, listen_port=port, namesrv_addr=self.namesrv, **options)
         running = Running()
 
@@ -250,7 +236,7 @@ async def test_a_stop_that_goes_wrong_is_an_end_too(tmp_path, monkeypatch):
 
 
 async def test_a_busy_port_is_an_error_and_leaves_no_socket(cluster):
-    port = free_port()
+    port = free_broker_port()
     for busy in (port, port - 2, port + 1):
         with socket.create_server(("0.0.0.0", busy)):
             with pytest.raises(BaseExceptionGroup) as raised:
@@ -274,7 +260,7 @@ def test_a_master_has_id_0_and_a_slave_has_not(tmp_path):
 )
 async def test_a_master_that_no_slave_can_follow_says_so(tmp_path, role, namesrv, said):
     """Without a name server nobody is registered, so that only haAllowedSlaves are left."""
-    broker = make_broker(tmp_path, role=role, listen_port=free_port(), namesrv_addr=namesrv)
+    broker = make_broker(tmp_path, role=role, listen_port=free_broker_port(), namesrv_addr=namesrv)
     with capture_logs() as lines:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)

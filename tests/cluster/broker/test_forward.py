@@ -210,7 +210,7 @@ async def test_a_stream_that_is_not_needed_is_closed(master, forwarder, autojump
     assert await master.streams[0].receive_some() == b""
 
 
-async def test_the_pause_ends_with_the_first_answer_of_the_new_master(master, nursery, autojump_clock):
+async def test_what_was_held_goes_first_to_the_new_master(master, nursery, autojump_clock):
     gate = Gate(forwarder=Forwarder(connect=master.connect))
     await nursery.start(gate.run)
     client = Client()
@@ -219,11 +219,9 @@ async def test_the_pause_ends_with_the_first_answer_of_the_new_master(master, nu
         assert gate.takes(client, command(opaque), lambda: None)
     await trio.sleep(0.04)
     gate.forward_to(MASTER, 60)
-    assert gate.last_pause_ms is None
     assert gate.takes(client, command(4), lambda: None)
     await master.answer(*await master.requests(4))
     assert client.codes == [(1, 0), (2, 0), (3, 0), (4, 0)]
-    assert 40 <= gate.last_pause_ms < 50
 
 
 async def test_what_a_broker_held_back_another_one_takes(tmp_path, nursery):
@@ -262,8 +260,6 @@ async def test_what_a_broker_held_back_another_one_takes(tmp_path, nursery):
     host, port = client.connection_of(old.address).stream.socket.getsockname()
     assert {message.born_host for message in stored} == {host_bytes(f"{host}:{port}")}
     assert new.offsets.query("G", "T1", 0) == old.offsets.query("G", "T1", 0) == 7
-    assert new.gate.last_pause_ms is None
-    assert old.gate.last_pause_ms > 0
 
 
 def _messages(broker):

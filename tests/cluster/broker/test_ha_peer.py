@@ -13,8 +13,8 @@ from ha.peer import PeerLog
 from store.digest import BLOCK_SIZE
 from store.message import decode_message
 from tests.cluster.broker.helpers import make_broker, put
-from tests.cluster.broker.test_broker import free_port
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
+from tests.interop.ports import free_broker_port
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ async def client(nursery):
 
 @pytest.fixture
 async def member(tmp_path, nursery):
-    broker = make_broker(tmp_path / "broker-a-0", listen_port=free_port())
+    broker = make_broker(tmp_path / "broker-a-0", listen_port=free_broker_port())
     await nursery.start(broker.run)
     return broker
 
@@ -107,7 +107,7 @@ async def test_a_record_that_lies_elsewhere_is_none(member, client, nursery):
 
 
 async def test_nobody_there(client):
-    peer = RemotingPeer(f"127.0.0.1:{free_port()}", client)
+    peer = RemotingPeer(f"127.0.0.1:{free_broker_port()}", client)
     for question in (peer.log(), peer.digests(0, 1), peer.record(0)):
         with pytest.raises(HAPeerError, match="refused"):
             await question

@@ -256,3 +256,68 @@ async def test_a_failover_that_is_cut_can_be_finished_by_another(
     await group.settled()
     assert group.are_equal()
     assert log_bytes(master.store).startswith(kept)
+
+
+async def test_the_pause_lasts_until_the_new_master_may_answer(autojump_clock, pair):
+    """One number: from the hold to the first message of the new epoch that is as safe as promised."""
+    a, b = pair.nodes
+    a.put()
+    assert await a.is_acknowledged()
+    connect = a.ha.client.connect
+
+    async def connect_late(address):
+        await trio.sleep(0.5)
+        return await connect(address)
+
+    a.ha.client.connect = connect_late
+    state = await pair.change("switchover", b)
+    assert 500 < state.result.pause_ms < 600
+    assert b.roles.last_pause_ms == state.result.pause_ms
+    assert b.ha.group_transfer.confirmed_offset == b.store.max_offset
+
+
+async def test_a_resigned_master_is_followed_up_without_a_look_at_the_bytes(autojump_clock, pair):
+    """What producers wait for is some questions and answers, whatever the length of the log."""
+    a, b = pair.nodes
+    a.put(20)
+    assert await a.is_acknowledged()
+    peers = []
+    peer_of = a.ha.client.peer_of
+    a.ha.client.peer_of = lambda address: peers.append(peer_of(address)) or peers[-1]
+    state = await pair.change("switchover", b)
+    assert state.result.pause_ms < 20
+    assert [peer.questions for peer in peers] == [[]]
+    assert await pair.settled() is b
+    assert pair.are_equal()
+
+
+async def test_who_is_silent_is_waited_for_once(tmp_path, autojump_clock, no_threads, nursery):
+    """A machine that is gone answers nothing, not even that; the members that are left are enough."""
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.nodes
+    await group.isolate(a)
+    began = trio.current_time()
+    state = await group.change("failover", b)
+    assert (state.error, state.result.not_following) == ("", (a.address,))
+    assert trio.current_time() - began < 3.2, "one time limit of a question"
+    assert state.result.pause_ms is None
+    await trio.sleep(1)
+    assert c.word == "following"
+
+
+async def test_who_was_silent_is_asked_again_where_it_is_needed(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, c = group.nodes
+    await a.stop()
+    await group.isolate(c)
+    await b.roles.start(ChangeAsk(verb="failover", candidate=b.address, accept_data_loss="unknown"))
+    await trio.sleep(2.9)
+    c.cut_off = False
+    with trio.fail_after(10):
+        while b.roles.state().running:
+            await trio.sleep(0.01)
+    state = b.roles.state()
+    assert (state.error, state.result.lost_bytes) == ("", 0)
+    assert b.epochs[-1] == (1, "b", "failover"), "nothing had to be forced after all"

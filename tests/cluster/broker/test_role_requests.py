@@ -17,8 +17,8 @@ from store.config import BrokerRole
 from store.epoch_file import FIRST
 from store.role_file import GroupMember
 from tests.cluster.broker.helpers import Client, make_broker
-from tests.cluster.broker.test_broker import free_port
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
+from tests.interop.ports import free_broker_port
 
 SLAVE = GroupMember(address="127.0.0.1:7", ha_address="127.0.0.1:8", broker_id=3, name="b")
 
@@ -32,7 +32,7 @@ async def client(nursery):
 
 @pytest.fixture
 async def master(tmp_path, nursery):
-    broker = make_broker(tmp_path / "a", listen_port=free_port(), role=BrokerRole.SYNC_MASTER)
+    broker = make_broker(tmp_path / "a", listen_port=free_broker_port(), role=BrokerRole.SYNC_MASTER)
     await nursery.start(broker.run)
     return broker
 
@@ -73,7 +73,7 @@ async def test_answers_and_refusals(master, client):
     with pytest.raises(HAPeerError, match="answers 29: the body is not what it should be"):
         await calls.role_change(master.address, "start", {"verb": "coup", "candidate": SLAVE.address})
     with pytest.raises(HAPeerError, match="failed"):
-        await calls.role_change(f"127.0.0.1:{free_port()}", "state", {})
+        await calls.role_change(f"127.0.0.1:{free_broker_port()}", "state", {})
 
 
 async def test_strangers_change_nothing(master):

@@ -112,6 +112,8 @@ async def test_a_switchover_moves_what_a_master_does(autojump_clock, pair):
     assert (a.config.broker_id, b.config.broker_id) == (1, 0)
     assert (a.registration.config.broker_id, a.registration.is_slave) == (1, True)
     assert (b.registration.config.broker_id, b.registration.is_slave) == (0, False)
+    assert a.gate.state == "holding", "nobody confirms anything before the log is followed"
+    await trio.sleep(0.5)
     assert a.gate.state == "forwarding", "clients do not know it yet"
     assert b.gate.state == "open"
     assert a.master == Master(b.address, b.ha_address)

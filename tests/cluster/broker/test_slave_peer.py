@@ -7,8 +7,8 @@ from cluster.broker.ha_peer import RemotingPeer
 from cluster.broker.slave_peer import SlavePeers
 from cluster.remoting.client import RemotingClient
 from tests.cluster.broker.helpers import make_broker
-from tests.cluster.broker.test_broker import free_port
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
+from tests.interop.ports import free_broker_port
 
 HA_END = "127.0.0.1:5555"
 
@@ -30,7 +30,7 @@ async def found(client, *addresses, requested=77):
 async def test_rocketmq_slaves_of_this_ip_that_hold_as_much(client, nursery):
     enough = await serve_rocketmq(nursery, RocketMQ.telling())
     less = await serve_rocketmq(nursery, RocketMQ.telling(commitLogMaxOffset="76"))
-    silent = f"127.0.0.1:{free_port()}"
+    silent = f"127.0.0.1:{free_broker_port()}"
     elsewhere = "127.0.0.2:" + enough.partition(":")[2]
     assert await found(client, enough, less, silent, elsewhere) == [enough]
     assert await found(client, enough, less, requested=76) == sorted((enough, less))
@@ -52,6 +52,16 @@ async def test_a_twinlog_slave_that_is_at_this_end_compares_by_itself(client, nu
         assert await found(client, member, rocketmq) == wanted
 
 
+async def test_a_twinlog_slave_that_told_its_end_is_not_asked(client):
+    """Once: the end of a connection may be another program's later."""
+    asked = []
+    peers = SlavePeers(client, lambda: asked.append(1) or (), lambda: None)
+    peers.told("127.0.0.1:1", HA_END)
+    assert await peers.find(HA_END, 77) is None
+    assert not asked
+    assert await peers.find(HA_END, 77) == []
+
+
 async def test_a_status_that_is_none(client, nursery):
     """A master must not stop for what another program answers."""
     for master in ("127.0.0.1:5555", ["localAddress"], 7):
@@ -60,6 +70,6 @@ async def test_a_status_that_is_none(client, nursery):
 
 
 async def test_a_member_as_it_answers(client, nursery, tmp_path):
-    member = make_broker(tmp_path / "broker-a-1", listen_port=free_port())
+    member = make_broker(tmp_path / "broker-a-1", listen_port=free_broker_port())
     await nursery.start(member.run)
     assert await found(client, member.address, requested=0) == []

@@ -6,6 +6,7 @@ from attrs import frozen
 
 from cluster.broker.config import MessageVisibility
 from cluster.broker.topic_config import TopicConfig
+from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
 from store.config import BrokerRole
 from store.message import decode_message
@@ -141,3 +142,27 @@ async def test_the_end_of_a_long_queue_is_found(tmp_path):
             assert broker.visibility.queue_end(queue) == shown
         broker.visibility.truncated(ends[9])
         assert end_of(client) == 50, "an asynchronous master promises all"
+
+
+async def test_all_that_tells_consumers_an_end_tells_the_same(tmp_path):
+    """Lag is computed from each of these, and nobody may be sent behind what is shown."""
+    broker = make_broker(tmp_path, visibility=CONFIRMED)
+    async with opened(broker) as client:
+        ends = [put(broker).end_offset for _ in range(5)]
+        serving(broker, client)
+        broker.visibility.confirmed = lambda: ends[2]
+        broker.visibility.shown = 0
+        assert end_of(client) == 3
+        for offset in (0, 2):
+            assert pull(client, queueOffset=offset).ext["maxOffset"] == "3"
+        beyond = pull(client, queueOffset=4)
+        assert (beyond.code, beyond.ext["maxOffset"]) == (ResponseCode.PULL_NOT_FOUND, "3")
+        moved = pull(client, queueOffset=9)
+        assert (moved.code, moved.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "3")
+        by_time = client.ask(29, topic="T1", queueId=0, timestamp=broker.now_ms() + 60_000)
+        assert by_time.ext["offset"] == "2", "the last one that is shown"
+        broker.offsets.commit("G", "T1", 0, 3)
+        consumed = fastjson.loads(client.ask(208, consumerGroup="G", topic="T1").body)["offsetTable"]
+        assert [(each["brokerOffset"], each["consumerOffset"]) for each in consumed.values()] == [(3, 3)]
+        topic = fastjson.loads(client.ask(202, topic="T1").body)["offsetTable"]
+        assert [each["maxOffset"] for each in topic.values()] == [3]

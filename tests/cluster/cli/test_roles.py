@@ -11,7 +11,9 @@ from cluster.cli.role_values import AT, DURATION, LOSS, moment_of
 from cluster.cli.schema import schema_of
 from cluster.role_history import History
 from cluster.role_repair import RepairPlan, RepairResult
+from ha.client import connect_socket
 from tests.cluster.cli.json_schema import violations
+from tests.cluster.cli.terminal import Terminal
 
 
 @pytest.fixture
@@ -129,6 +131,55 @@ async def test_a_reinit_keeps_the_old_log(group):
     result = of(RepairResult, (await group.twinlog("reinit", "broker-a-1", "--yes", "-o", "json")).stdout)
     assert [part["first_offset"] for part in result["kept"]] == [0]
     assert group.slave.store.max_offset == group.master.store.max_offset
+
+
+@pytest.fixture
+async def held_up(group, monkeypatch):
+    """The slave gets no connection to its master until the event is set."""
+    may_connect = trio.Event()
+
+    async def connect(address):
+        await may_connect.wait()
+        return await connect_socket(address)
+
+    monkeypatch.setattr(group.slave.ha.client, "connect", connect)
+    return may_connect
+
+
+async def test_a_reinit_that_is_run_again_goes_on_watching(group, held_up):
+    """The first command gives up waiting; the second puts nothing aside, shows a bar on a terminal, and sees the end."""
+    await group.twinlog("send", "orders", "x" * 10_000)
+    with trio.fail_after(10):
+        while group.slave.store.max_offset != group.master.store.max_offset:
+            await trio.sleep(0.01)
+    first = await group.twinlog("reinit", "broker-a-1", "--yes", "--timeout", "0.5", ok=False)
+    assert first.exit_code == 5, first.output
+    assert "it goes on" in first.stderr
+    assert "twinlog reinit broker-a-1 --yes" in first.stderr, "how to go on watching"
+    assert group.slave.store.max_offset == 0
+    plan = of(RepairPlan, (await group.twinlog("reinit", "broker-a-1", "--dry-run", "-o", "json")).stdout)
+    assert (plan["first_offset"], plan["why"]) == (None, "it is being filled already")
+    with Terminal() as terminal:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(terminal.run, group.namesrv, "reinit", "broker-a-1")
+            await terminal.shows("type the group's name (broker-a)")
+            terminal.type("broker-a\n")
+            await terminal.shows("broker-a-1 takes its master's log", "0%")
+            held_up.set()
+        assert terminal.status == 0, terminal.shown
+        assert terminal.stdout.startswith("broker-a-1 follows its master and holds its log up to byte ")
+    assert len(list((group.slave.store.config.root / "twinlog" / "divergent").iterdir())) == 1
+
+
+async def test_a_wrong_name_changes_nothing(group):
+    with Terminal() as terminal:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(terminal.run, group.namesrv, "reinit", "broker-a-1")
+            await terminal.shows("type the group's name (broker-a)")
+            terminal.type("broker-b\n")
+        assert terminal.status == 4, terminal.shown
+        assert "Nothing was changed." in terminal.shown
+    assert group.slave.roles.role_state().whole
 
 
 async def test_schemas(group):

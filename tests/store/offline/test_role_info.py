@@ -6,8 +6,11 @@ from cluster.cli.log_info import show_info
 from store.config import BrokerRole
 from store.epoch_file import FIRST, EpochEntry, EpochId, save_epochs
 from store.offline.directory import StoreDirectory
+from store.offline.finding import Kind, Severity
 from store.offline.info import look
+from store.offline.role_check import check_role_files
 from store.offline.role_info import EpochInfo
+from store.offline.verify import Verdict, verify
 from store.role_file import RoleState, save_role
 from tests.helpers import open_store, put
 
@@ -57,12 +60,69 @@ def test_epochs_and_the_promise(root, capsys):
     assert "4 from 1234 on: 10.0.0.2:10911, forced, " in said
 
 
-def test_files_that_make_no_sense_are_told(root, capsys):
+def flip(path, position):
+    raw = bytearray(path.read_bytes())
+    raw[position] ^= 1
+    path.write_bytes(raw)
+
+
+@pytest.fixture
+def member(root):
+    """Of a group; its log ends in epoch 1."""
+    entry = EpochEntry(epoch=1, winner="10.0.0.2:10911", start_offset=0, kind="failover")
+    save_epochs(root / "twinlog", (FIRST, entry))
+    save_role(root / "twinlog", RoleState(role=BrokerRole.SLAVE, broker_id=1, promised=entry.id, group=None))
+    return root
+
+
+def found_by_verify(root):
+    with StoreDirectory.open(root) as directory:
+        report = verify(directory)
+    return [finding for finding in report.findings if finding.kind is Kind.ROLE_FILE], report.verdict
+
+
+@pytest.mark.parametrize("name", ["epochs", "role"])
+def test_a_damaged_file_is_found_and_what_to_do_is_said(member, name, capsys):
+    assert found_by_verify(member)[0] == []
+    flip(member / "twinlog" / name, 60)
+    (finding,), verdict = found_by_verify(member)
+    assert (finding.severity, finding.file, verdict) == (Severity.ERROR, f"twinlog/{name}", Verdict.DAMAGED)
+    assert "its checksum is wrong" in finding.message
+    assert "twinlog failover" in finding.message
+    info = looked(member)
+    assert [problem for problem in info.problems if problem.kind is Kind.ROLE_FILE] == [finding]
+    show_info(info, "pretty")
+    said = capsys.readouterr().out
+    assert said.count("Next: ") == 1, "not twice"
+    assert f"error: twinlog/{name}: " in said
+
+
+def test_every_byte_of_the_files_is_covered(member):
+    for name in ("epochs", "role"):
+        path = member / "twinlog" / name
+        sound = path.read_bytes()
+        for position in range(len(sound)):
+            flip(path, position)
+            with StoreDirectory.open(member) as directory:
+                assert [finding.file for finding in check_role_files(directory, None)] == [f"twinlog/{name}"], position
+            path.write_bytes(sound)
+
+
+async def test_an_epoch_behind_the_end_of_a_log_that_stands_still(tmp_path):
+    store = open_store(tmp_path)
+    put(store, b"x")
+    await store.close()
+    entries = (FIRST, EpochEntry(epoch=1, winner="10.0.0.2:10911", start_offset=1 << 30, kind="failover"))
+    save_epochs(tmp_path / "twinlog", entries)
+    (finding,), verdict = found_by_verify(tmp_path)
+    assert (finding.severity, verdict) == (Severity.WARNING, Verdict.WARNINGS)
+    assert finding.phy_offset == 1 << 30
+
+
+def test_files_that_make_no_sense_are_told(root):
     for name in ("epochs", "role"):
         (root / "twinlog").mkdir(exist_ok=True)
         (root / "twinlog" / name).write_bytes(b"nonsense")
     info = looked(root)
     assert "does not begin with twinlog-epochs" in info.history.error
     assert "does not begin with twinlog-role" in info.role.error
-    show_info(info, "pretty")
-    assert capsys.readouterr().out.count("nobody may guess that") == 2

@@ -1,0 +1,111 @@
+"""Bytes that histories call equal are compared, too, before anything is cut and before a master gives its role away."""
+
+import os
+from struct import Struct
+from zlib import crc32
+
+import pytest
+import trio
+
+from cluster.broker.role_messages import RewindAsk, RoleRefusedError
+from ha.errors import HAPeerError
+from tests.cluster.broker.role_group import Group
+from tests.ha.conftest import no_threads as no_threads
+
+BODY = b"x" * 100  # As Node.put() has it.
+BODY_CRC = 8  # Where a record has it.
+_U32 = Struct(">I")
+
+
+def forge(node, number, *, is_sound=True):
+    """Give a record of a member's log another body. Returns where it begins."""
+    path = min((node.root / "commitlog").iterdir())
+    data, at = path.read_bytes(), 0
+    for _ in range(number):
+        at += _U32.unpack_from(data, at)[0]
+    forged = b"y" * len(BODY)
+    with open(path, "r+b") as file:
+        os.pwrite(file.fileno(), forged, data.index(BODY, at))
+        os.pwrite(file.fileno(), _U32.pack(crc32(forged) & 0x7FFFFFFF if is_sound else 0), at + BODY_CRC)
+    return at
+
+
+@pytest.fixture
+async def overtaken(tmp_path, autojump_clock, no_threads, nursery):
+    """The first of two was cut off with messages of its own, and is down now; the second is master."""
+    group = Group(nursery, tmp_path, config={"auto_rewind": False})
+    await group.start()
+    a, b = group.nodes
+    a.put(4)
+    await group.settled()
+    await group.isolate(a)
+    a.put(2)
+    assert (await group.change("failover", b)).error == ""
+    b.put(1)
+    await a.stop()
+    a.cut_off = False
+    return group
+
+
+async def test_rewind_cuts_nothing_while_bytes_below_the_cut_differ(autojump_clock, overtaken):
+    a, b = overtaken.nodes
+    differs = forge(a, 1)
+    await a.start()
+    await trio.sleep(10)
+    end = a.store.max_offset
+    assert a.ha.client.finding.kind == "diverged"
+    for ask in (RewindAsk(dry_run=True), RewindAsk(), RewindAsk(accept_data_loss=end - differs - 1)):
+        with pytest.raises(RoleRefusedError, match=f"differs from its master's from byte {differs} on") as refusal:
+            await a.roles.rewind(ask)
+    assert f"--accept-data-loss {end - differs}" in str(refusal.value)
+    assert a.store.max_offset == end
+    await a.roles.rewind(RewindAsk(accept_data_loss=end - differs))
+    assert await overtaken.settled() is b
+    assert overtaken.are_equal()
+
+
+async def test_rewind_cuts_nothing_without_a_comparison(autojump_clock, overtaken):
+    a, b = overtaken.nodes
+    await a.start()
+    await trio.sleep(10)
+    end = a.store.max_offset
+    a.ha.peer_of = lambda _address: None
+    with pytest.raises(HAPeerError, match="cannot be compared"):
+        await a.roles.rewind(RewindAsk())
+    assert a.store.max_offset == end
+    a.ha.peer_of = overtaken.peer_of(a)
+    await a.roles.rewind(RewindAsk())
+    assert await overtaken.settled() is b
+
+
+async def test_no_switchover_to_a_log_whose_last_bytes_are_others(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path)
+    await group.start()
+    a, b = group.nodes
+    a.put(4)
+    await group.settled()
+    forge(b, 2)
+    state = await group.change("switchover", b)
+    assert "are not the master's" in state.error
+    assert a.word == "serving"
+    assert a.hooks.done[-1] == "release"
+    assert b.roles.promised() == a.roles.promised(), "nothing was begun"
+    a.put()
+    assert await a.is_acknowledged()
+
+
+async def test_no_switchover_to_a_log_that_is_damaged(tmp_path, autojump_clock, no_threads, nursery):
+    """It follows, because all that comes behind the damage is equal."""
+    group = Group(nursery, tmp_path)
+    await group.start()
+    a, b = group.nodes
+    a.put(400)
+    await group.settled()
+    await b.stop()
+    differs = forge(b, 2, is_sound=False)
+    (b.side / "digest").unlink(missing_ok=True)
+    await b.start()
+    await group.settled()
+    state = await group.change("switchover", b)
+    assert f"holds the same bytes; needed equal logs; actual a difference at {differs}" in state.error
+    assert a.word == "serving"
