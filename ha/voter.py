@@ -11,8 +11,12 @@ from attrs import evolve, frozen
 from ha.epochs import last_of
 from ha.group_record import id_as_slave, is_newer
 from store.config import BrokerRole
-from store.epoch_file import EpochEntry, EpochId
+from store.epoch_file import FIRST, EpochEntry, EpochId
 from store.role_file import GroupRecord, RoleState
+
+EPOCH_STEP_MAX = (
+    1 << 32
+)  # A number farther ahead is an accident; the greatest that a file takes would be the last for ever.
 
 
 @frozen(kw_only=True)
@@ -121,11 +125,17 @@ def _objection(state: RoleState, max_offset: int, holding_end: int | None, ask: 
         return ""
     if ask.epoch <= state.promised.epoch:
         return f"it has promised epoch {state.promised.epoch} to {state.promised.winner or 'nobody'}"
+    if ask.epoch > state.promised.epoch + EPOCH_STEP_MAX:
+        return _too_far(ask.epoch, state)
     if ask.expects_end is not None and holding_end is None:
         return "it does not hold sends back any more"
     if ask.expects_end not in (None, holding_end):
         return f"its log ends at {holding_end}, not at {ask.expects_end}"
     return ""
+
+
+def _too_far(epoch: int, state: RoleState) -> str:
+    return f"epoch {epoch} is no number that comes after {state.promised.epoch}"
 
 
 def _promised(state: RoleState, promised: EpochId, address: str) -> RoleState:
@@ -166,8 +176,10 @@ def lease(
 
 
 def _lease_objection(state: RoleState, ask: LeaseAsk, address: str) -> str:
-    if ask.id.winner not in ("", ask.address) or ask.address == address:
+    if (ask.id.winner != ask.address and ask.id != FIRST.id) or ask.address == address:
         return f"epoch {ask.id.epoch} was won by {ask.id.winner}, not by {ask.address}"
+    if ask.id.epoch > state.promised.epoch + EPOCH_STEP_MAX:
+        return _too_far(ask.id.epoch, state)
     if ask.id.epoch > state.promised.epoch or ask.id == state.promised:
         return ""
     return f"it has promised epoch {state.promised.epoch} to {state.promised.winner or 'nobody'}"
