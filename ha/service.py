@@ -70,6 +70,7 @@ class HAService:
     adopt: Callable[[PeerHistory], Awaitable[None]] = _nothing
     me: Callable[[], GroupMember | None] = lambda: None
     doubt: Callable[[str], Awaitable[None]] = _nothing
+    clock_ahead_ms: Callable[[], int] = lambda: 0
     lease: Lease = field(init=False)
     group_transfer: GroupTransferService = field(init=False)
     reception: Reception = field(init=False)
@@ -106,6 +107,7 @@ class HAService:
             me=lambda: self.me(),
             adopt=lambda master: self.adopt(master),
             doubt=lambda why: self.doubt(why),
+            clock_ahead_ms=lambda: self.clock_ahead_ms(),
         )
         self.client = HAClient(self.store, self.config, peer_of=self.peer_of, own=own)
         if self.store.config.broker_role is BrokerRole.SLAVE:

@@ -142,6 +142,9 @@ class RoleMember(RoleFacts):
 
     def _heard(self, ask: LeaseAsk) -> None:
         self.confirmed_offset = ask.confirmed_offset
+        pause = ask.group.paused
+        if pause is not None and pause.until_ms is not None and ask.pause_remaining_ms is not None:
+            self.clock_ahead_ms = self.now_ms() - (pause.until_ms - ask.pause_remaining_ms)
         self.master = PeerHistory(
             id=ask.id,
             entries=ask.entries,

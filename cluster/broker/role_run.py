@@ -192,7 +192,7 @@ class RoleRun:
         self._elected = True
 
     def _require_may_change(self) -> None:
-        paused = pause_words(self.survey.group, self.member.now_ms())
+        paused = pause_words(self.survey.group, self.member.group_ms())
         if paused and not self.ask.dry_run:
             raise RoleRefusedError((paused,))
 

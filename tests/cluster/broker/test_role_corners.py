@@ -5,7 +5,7 @@ import shutil
 import pytest
 import trio
 
-from cluster.broker.role_messages import ReinitAsk, RoleRefusedError
+from cluster.broker.role_messages import PauseAsk, ReinitAsk, RoleRefusedError
 from ha.voter import PromiseAsk
 from store.errors import StoreError
 from store.message_store import MessageStore
@@ -185,3 +185,16 @@ async def test_a_master_that_is_elected_anew_asks_for_offsets_too(autojump_clock
     done, kinds = a.hooks.done, [kind for _, _, kind in a.epochs]
     assert kinds == ["first", "restart"]
     assert done.index("offsets of 1") < done.index("master")
+
+
+async def test_a_pause_lasts_where_the_clock_is_ahead(autojump_clock, pair):
+    """It ends by the master's clock, which is told with each question."""
+    a, b = pair.nodes
+    b.roles.now_ms = lambda: int(trio.current_time() * 1000) + 3_600_000
+    await a.roles.pause(PauseAsk(for_ms=600_000, reason="maintenance"))
+    await trio.sleep(3)
+    words = b.roles.paused()
+    assert words.startswith("the group is paused for 59"), words
+    await trio.sleep(600)
+    words = b.roles.paused()
+    assert words == ""
