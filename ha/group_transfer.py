@@ -134,7 +134,7 @@ class GroupTransferService:
     @property
     def refusal(self) -> str | None:
         """Why a message that asks to wait must not be stored at all; None: it may be. To be asked before each append."""
-        if self.decision.verdict is not Verdict.REFUSE:
+        if self.decision.verdict is not Verdict.REFUSE or trio.current_time() < self._expects_until:
             return None
         return (
             f"in-sync replicas not enough: {self.decision.alive} of this broker group are in sync, the master included, "
@@ -183,7 +183,9 @@ class GroupTransferService:
 
     async def run(self) -> None:
         """Refuse those who waited too long; when cancelled, all that still wait."""
-        if self.synchronous and (self.refusal is not None or self.decision.need < self._rule.in_sync_replicas):
+        if self.synchronous and (
+            self.decision.verdict is Verdict.REFUSE or self.decision.need < self._rule.in_sync_replicas
+        ):
             self._log_decision()
         try:
             async with trio.open_nursery() as nursery:
@@ -252,7 +254,8 @@ class GroupTransferService:
         self._slaves_needed = self.decision.need - 1
         if self._slaves_needed == 0:
             self.confirmed_offset = EVERYTHING
-        if (self.decision.need, self.refusal is None) == (before.need, before.verdict is not Verdict.REFUSE):
+        refused, refuses = before.verdict is Verdict.REFUSE, self.decision.verdict is Verdict.REFUSE
+        if (self.decision.need, refuses) == (before.need, refused):
             return False
         if self.synchronous:
             self._log_decision()
@@ -278,7 +281,7 @@ class GroupTransferService:
             self._reach = self._in_sync.reach(slaves)
 
     def expect_slaves(self) -> None:
-        """A new epoch begins: its slaves are about to come, so who asks now waits for them."""
+        """A new epoch begins: its slaves are about to come, so who asks now is not refused, and waits for them."""
         self._expects_until = trio.current_time() + self._timeout
 
     def gate_opened(self) -> None:

@@ -267,6 +267,27 @@ async def test_fewer_in_sync_than_minInSyncReplicas_is_a_refusal_with_the_reason
     assert transfer.refusal is not None
 
 
+async def test_slaves_of_a_new_epoch_are_waited_for_and_nothing_is_refused_meanwhile(autojump_clock, nursery):
+    """As long as a message may wait for them; then all is as ever."""
+    transfer, slave = GroupTransferService(HAConfig(min_in_sync_replicas=2)), Slave()
+    transfer.members_changed(["10.0.0.1"])
+    nursery.start_soon(transfer.run)
+    transfer.expect_slaves()
+    came, gone = RecordingSink(), TimedSink(began=trio.current_time())
+    assert transfer.refusal is None
+    transfer.wait(100, came, b"frame")
+    await trio.sleep(0.5)
+    transfer.join(slave, 100)
+    assert came.answered == [b"frame"]
+    transfer.leave(slave)
+    assert transfer.refusal is None
+    transfer.wait(200, gone, b"frame")
+    await trio.sleep(2.6)
+    assert transfer.refusal is not None
+    await trio.sleep(2)
+    assert gone.told_at == 3.5
+
+
 async def test_minInSyncReplicas_1_never_refuses(autojump_clock, transfer):  # noqa: N802
     assert transfer.refusal is None
 

@@ -26,6 +26,7 @@ class FakeNameServers:
     table_body: bytes | None = None  # Instead of what `ordered` makes.
     slaves: dict[str, dict[int, str]] = field(factory=dict)
     addresses: set[str] = field(factory=set)
+    forgot_master: set[str] = field(factory=set)
 
     async def request(self, address, command, *, timeout_ms=3000):
         await trio.lowlevel.checkpoint()
@@ -35,7 +36,8 @@ class FakeNameServers:
         self.addresses.add(address)
         self.asked.append((trio.current_time(), address, command))
         if command.code == 106:
-            addresses = {0: "192.0.2.11:10911", **self.slaves.get(address, {})}
+            masters = {} if address in self.forgot_master else {0: "192.0.2.11:10911"}
+            addresses = {**masters, **self.slaves.get(address, {})}
             return RemotingCommand(
                 0, body=fastjson.dumps({"brokerAddrTable": {"broker-a": {"brokerAddrs": addresses}}})
             )
@@ -210,6 +212,26 @@ def test_two_slaves_at_one_address_are_two():
     }
     assert slaves_of("broker-a", info) == {(1, "127.0.0.1"), (2, "127.0.0.1")}
     assert slaves_of("broker-c", info) == set()
+
+
+async def test_a_master_whose_id_was_taken_away_registers_again_soon(autojump_clock, nursery):
+    """A master of before that comes to itself may register as id 0 once more, and takes that along when it becomes a slave."""
+    fake = FakeNameServers()
+    nursery.start_soon(service(fake, namesrv=f"{NS1};{NS2}").run)
+    await trio.sleep(60)
+    before = len(fake.times(103)), len(fake.times(103, NS2))
+    fake.forgot_master.add(NS1)
+    await trio.sleep(6)
+    fake.forgot_master.clear()
+    assert (len(fake.times(103)) - before[0], len(fake.times(103, NS2)) - before[1]) in ((1, 0), (2, 0), (2, 1))
+    slave = FakeNameServers(
+        forgot_master={NS1}, master={"masterAddr": "192.0.2.12:10911", "haServerAddr": "192.0.2.12:10912"}
+    )
+    nursery.start_soon(service(slave, broker_id=1, is_slave=True).run)
+    await trio.sleep(60)
+    asked = len(slave.times(103))
+    await trio.sleep(20)
+    assert len(slave.times(103)) - asked <= 1, "it has nothing to say there"
 
 
 async def test_it_says_goodbye(autojump_clock, nursery):
