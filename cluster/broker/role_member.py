@@ -20,6 +20,8 @@ from store.role_file import Change, GroupRecord, RoleState
 
 log = structlog.get_logger(__name__)
 
+CLOCKS_DIFFER_MS = 1_000  # Less is the way of the question.
+
 
 @frozen
 class _Hold:
@@ -144,7 +146,8 @@ class RoleMember(RoleFacts):
         self.confirmed_offset = ask.confirmed_offset
         pause = ask.group.paused
         if pause is not None and pause.until_ms is not None and ask.pause_remaining_ms is not None:
-            self.clock_ahead_ms = self.now_ms() - (pause.until_ms - ask.pause_remaining_ms)
+            ahead = self.now_ms() - (pause.until_ms - ask.pause_remaining_ms)
+            self.clock_ahead_ms = ahead if abs(ahead) >= CLOCKS_DIFFER_MS else 0
         self.master = PeerHistory(
             id=ask.id,
             entries=ask.entries,
