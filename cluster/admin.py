@@ -23,7 +23,8 @@ from cluster.explanation import Explanation, explain_member, find_member
 from cluster.facts import ClusterFacts
 from cluster.finding import Finding, Level
 from cluster.gather import ask_members, gather
-from cluster.health import Limits, examine
+from cluster.health import examine
+from cluster.health_member import Limits
 from cluster.live_diff import LiveDiffReport, live_diff
 from cluster.members import Member, MemberList, NoMemberError, issues_of
 from cluster.remoting.errors import RemotingError

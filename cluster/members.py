@@ -3,7 +3,7 @@
 What is not known is None, never 0. Offsets and sizes in bytes, times in seconds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import evolve, frozen
@@ -65,6 +65,7 @@ ROLE_STATES = (
     "fenced",
     "waiting",
 )  # Of a role change; they tell more than the store's state does.
+FINE_STATES = ("streaming", "serving")  # What went wrong last is over in these.
 NO_MASTERS = ("starting", "fenced", "waiting")  # In these states a member serves nobody, whatever role it had.
 
 
@@ -95,7 +96,7 @@ def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
         warnings=tuple((status.get("policy") or {}).get("warnings") or ()),
         reason=status.get("whyNotWritable")
         or (status.get("roleWhy") if state == role_state else None)
-        or (status.get("master") or {}).get("lastError"),
+        or ((status.get("master") or {}).get("lastError") if state not in FINE_STATES else None),
         epoch=(status.get("epoch") or {}).get("epoch"),
     )
 
@@ -175,7 +176,8 @@ def issues_of(groups: tuple[BrokerAddresses, ...], members: tuple[Member, ...]) 
             )
     for member in members:
         if issue := issue_of(member):
-            issues.append(issue)
+            hint = successor_hint(member, members)
+            issues.append(f"{issue}. {hint[0].upper()}{hint[1:]}" if hint else issue)
         issues += (f"{member.name}: {warning}" for warning in member.warnings)
     if not groups:
         issues.append("no broker is registered at the name server. Start one with: twinlog broker -n HOST:PORT")
@@ -190,6 +192,19 @@ def issue_of(member: Member) -> str | None:
     if not member.is_registered:
         words = words.replace("is registered, but", "is kept in its group's record, but")
     return f"{member.name} {words.format(why=f' ({member.reason})' if member.reason else '')}"
+
+
+def successor_hint(member: Member, members: Sequence[Member]) -> str:
+    """What else to do about a master that is gone, where one of its slaves could take its place; else ""."""
+    if member.role != "master" or member.state != "unreachable":
+        return ""
+    slaves = [
+        each for each in members if each.group == member.group and each.role == "slave" and each.epoch is not None
+    ]
+    best = min(slaves, key=lambda each: (-(each.epoch or 0), -(each.written_offset or 0), each.broker_id), default=None)
+    if best is None:
+        return ""
+    return f"if it stays away: twinlog failover --candidate {best.name} --dry-run, which says whether anything would be lost"
 
 
 # By state: what is wrong, why, and what to do.

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import trio
 from attrs import evolve, frozen
 
-from cluster.broker.role_messages import ChangeAsk, ChangeResult, ChangeState, Op, PauseAsk, ScheduleAsk
+from cluster.broker.role_messages import STRANGER, ChangeAsk, ChangeResult, ChangeState, Op, PauseAsk, ScheduleAsk
 from cluster.client.api import ClientApi
 from cluster.facts import MemberFacts
 from cluster.gather import ask_members
@@ -148,7 +148,7 @@ async def prepare(api: ClientApi, order: RoleOrder) -> Prepared:
             timeout_ms=round(order.timeout_seconds * 1000),
         )
         check = evolve(ask, dry_run=True)  # It waits for members that hang, and asks them more than once.
-        state = await call(api, each.member.address, "check", check, timeout_seconds=order.timeout_seconds)
+        state = await call(api, group, each.member.address, "check", check, timeout_seconds=order.timeout_seconds)
         if not (lines := refusal_lines(group, each.member, state)):
             return Prepared(group=group, candidate=each.member, ask=ask, state=state)
         refusals += lines
@@ -164,7 +164,8 @@ def refusal_lines(group: RoleGroup, member: Member, state: ChangeState) -> list[
             line = f"{each.candidate}: may not be chosen: {each.rule}; needed {each.needed}; actual {each.actual}{fix}"
             rest = rest.removeprefix(line).removeprefix("; ")
             lines.append(group.in_names(line))
-            lines += [lost_words(each.lost, group)] if each.lost is not None else []
+            if each.lost is not None:
+                lines += [lost_words(each.lost, group), how_to_accept(each.lost)]
     if rest:
         lines.append(group.in_names(rest if rest.startswith(member.address) else f"{member.name}: {rest}"))
     return lines
@@ -180,10 +181,16 @@ def lost_words(lost: LostRange, group: RoleGroup) -> str:
     return f"bytes {lost.first} to {lost.end} on {holders} would be given up; {kept}"
 
 
+def how_to_accept(lost: LostRange) -> str:
+    """The option that goes on all the same."""
+    size = "unknown" if lost.end is None else str(lost.end - lost.first)
+    return f"to go on all the same, and give them up: --accept-data-loss {size}"
+
+
 async def carry_out(api: ClientApi, prepared: Prepared, tell: Tell) -> ChangeResult:
     """Begin it, or find it begun, and wait for its end; `tell` hears each change. Raises RoleError."""
     address = prepared.candidate.address
-    state = await call(api, address, "start", prepared.ask)
+    state = await call(api, prepared.group, address, "start", prepared.ask)
     return await watched(api, prepared.group, prepared.candidate, state, prepared.ask.timeout_ms / 1000, tell)
 
 
@@ -202,7 +209,7 @@ async def watched(
             )
         await trio.sleep(POLL_SECONDS)
         try:
-            now = await call(api, member.address, "state")
+            now = await call(api, group, member.address, "state")
         except RemotingError as error:
             if trio.current_time() - heard_at > SILENT_SECONDS_MAX:
                 raise RoleError(
@@ -233,7 +240,7 @@ def doing(state: ChangeState) -> str:
 
 
 async def call(
-    api: ClientApi, address: str, op: Op, ask: Any = None, *, timeout_seconds: float | None = None
+    api: ClientApi, group: RoleGroup, address: str, op: Op, ask: Any = None, *, timeout_seconds: float | None = None
 ) -> ChangeState:
     """Ask a member for a part of a role change. Raises RoleRefusedError when it may not be asked from here, or refuses."""
     body = {"op": op, **(to_plain(ask) if ask is not None else {})}
@@ -241,23 +248,24 @@ async def call(
         timeout_ms = round(timeout_seconds * 1000) if timeout_seconds is not None else None
         answer = await api.role_change(address, body, timeout_ms=timeout_ms)
     except RequestError as error:
-        raise refused(address, error) from error
+        raise refused(group, address, error) from error
     try:
         return from_plain(ChangeState, answer) if "running" in answer else ChangeState(running=False)
     except ValueError as error:
         raise RemotingProtocolError(f"{address} answered {op} in an unknown form: {error}") from error
 
 
-def refused(address: str, error: RequestError) -> RoleError:
+def refused(group: RoleGroup, address: str, error: RequestError) -> RoleError:
     """What an answer other than success says."""
-    if error.code == ResponseCode.NO_PERMISSION:
+    name = group.named([address])
+    if error.code == ResponseCode.NO_PERMISSION and error.remark.endswith(STRANGER):
         return RoleRefusedError(
-            f"{address} takes no role changes from here: {error.remark}",
+            f"{name} takes no role changes from here: {error.remark}",
             "Run the command on a member's machine, or list this one in haAllowedSlaves there.",
         )
     if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return RoleRefusedError(f"{address} cannot change roles: it is no twinlog broker, or an older one")
-    return RoleRefusedError(*error.remark.splitlines())
+        return RoleRefusedError(f"{name} cannot change roles: it is no twinlog broker, or an older one")
+    return RoleRefusedError(*group.in_names(error.remark).splitlines())
 
 
 # Pauses, and switchovers for later
@@ -267,14 +275,14 @@ async def pause(api: ClientApi, group: str | None, *, for_seconds: float | None,
     """No role changes, and no automatic ones, until resume() or for so long. Raises RoleError."""
     found = await choose_group(api, group)
     for_ms = round(for_seconds * 1000) if for_seconds is not None else None
-    await call(api, _master_of(found), "pause", PauseAsk(for_ms=for_ms, reason=reason))
+    await call(api, found, _master_of(found), "pause", PauseAsk(for_ms=for_ms, reason=reason))
     return found
 
 
 async def resume(api: ClientApi, group: str | None) -> RoleGroup:
     """Take a pause back. Raises RoleError."""
     found = await choose_group(api, group)
-    await call(api, _master_of(found), "resume")
+    await call(api, found, _master_of(found), "resume")
     return found
 
 
@@ -282,7 +290,9 @@ async def schedule(api: ClientApi, order: RoleOrder, at_ms: int | None) -> RoleG
     """Let the master switch over at a time of the wall clock; None: not any more. Raises RoleError."""
     group = await choose_group(api, order.group, order.member)
     candidate = find_in(group, order.member).member.address if order.member is not None else ""
-    await call(api, _master_of(group), "schedule", ScheduleAsk(at_ms=at_ms, candidate=candidate, reason=order.reason))
+    await call(
+        api, group, _master_of(group), "schedule", ScheduleAsk(at_ms=at_ms, candidate=candidate, reason=order.reason)
+    )
     return group
 
 

@@ -113,6 +113,11 @@ async def _planned_rewind(api: ClientApi, group: RoleGroup, facts: MemberFacts) 
             f"{group.name} has no master that a log could be cut to.", "See more with: twinlog doctor"
         )
     name, master = facts.member.name, group.master.member
+    if facts.member == master:
+        raise RoleRefusedError(
+            f"{name} is the master: only a slave's log is cut, to fit its master's.",
+            "See who is what with: twinlog list",
+        )
     own, other = await log_history(api, facts.member.address), await log_history(api, master.address)
     if own is None or other is None:
         silent = name if own is None else master.name
@@ -120,13 +125,13 @@ async def _planned_rewind(api: ClientApi, group: RoleGroup, facts: MemberFacts) 
     finding = (facts.status.get("master") or {}).get("finding") or {}
     found = compare_histories(own.entries, own.max_offset, other.entries, other.max_offset)
     first, why = None, f"it fits the log of {master.name}"
-    if found.cut_offset is not None and found.given_up_by is not None:
+    if finding.get("kind") == "diverged":  # Bytes that differ, whatever the histories say.
+        first, why = finding.get("offset"), str(finding.get("text"))
+    elif found.cut_offset is not None and found.given_up_by is not None:
         winner = group.named([found.given_up_by.winner])
         first, why = found.cut_offset, f"given up in epoch {found.given_up_by.epoch}, when {winner} became master"
     elif found.kind == "ahead" and own.max_offset > other.max_offset:
         first, why = other.max_offset, f"the log of {master.name} ends there; nothing proves that more was given up"
-    elif finding.get("kind") == "diverged":
-        first, why = finding.get("offset"), str(finding.get("text"))
     return RepairPlan(verb="rewind", member=name, first_offset=first, end_offset=own.max_offset, why=why)
 
 
@@ -135,7 +140,7 @@ async def _order(api: ClientApi, prepared: PreparedRepair, *, dry_run: bool) -> 
     ask: RewindAsk | ReinitAsk = ReinitAsk(dry_run=dry_run)
     if prepared.plan.verb == "rewind":
         ask = RewindAsk(accept_data_loss=prepared.accept_data_loss, dry_run=dry_run)
-    await call(api, address, prepared.plan.verb, ask, timeout_seconds=ORDER_SECONDS_MAX)
+    await call(api, prepared.group, address, prepared.plan.verb, ask, timeout_seconds=ORDER_SECONDS_MAX)
 
 
 async def repair(

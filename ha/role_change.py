@@ -84,10 +84,10 @@ def plan(verb: Verb, own: str, old_master: str, members: tuple[str, ...]) -> tup
     others = ", ".join(address for address in members if address != own) or "nobody"
     texts: dict[StepName, tuple[str, str]] = {
         "check": (own, f"ask {others} what they hold and have promised; nothing changes"),
-        "hold": (old_master, "hold sends back, and end what only a master does"),
+        "hold": (old_master, f"{old_master} holds sends back, and ends what only a master does"),
         "level": (
             own,
-            "be level with it, byte for byte, and take its tables"
+            f"be level with {old_master}, byte for byte, and take its tables"
             if verb == "switchover"
             else "fill all queues from the log",
         ),

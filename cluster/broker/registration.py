@@ -272,7 +272,7 @@ class RegistrationService:
                 answers.append(slaves_of(self.config.broker_name, found, but=self.config.broker_id))
                 known = member_addresses(self.config.broker_name, found)
                 if MASTER_ID not in known and not self.is_slave and not self._held:
-                    self._changes[name_server].set()  # Who had it before took it along when it registered under another id.
+                    self._changes[name_server].set()  # Who had it took it along when it registered under another.
                 for broker_id, address in known.items():
                     if address != self.address or broker_id not in addresses:  # Another one is news.
                         addresses[broker_id] = address

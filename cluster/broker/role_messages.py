@@ -129,6 +129,9 @@ class ScheduleAsk:
     reason: str = ""
 
 
+STRANGER = "is no member of this group, and haAllowedSlaves does not name it"  # Who may not ask at all hears this.
+
+
 class Calls(Protocol):
     """Questions to the member at an address. Each raises HAPeerError when there is no answer that can be used."""
 

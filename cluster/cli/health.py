@@ -130,7 +130,7 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
 
 
 def _limits(values: dict[str, Any]) -> Any:
-    from cluster.health import Limits
+    from cluster.health_member import Limits
 
     return Limits(**values)
 

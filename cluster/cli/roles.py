@@ -140,7 +140,7 @@ def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: 
     need_yes(yes or dry_run)
     prepared: Prepared = run_admin(namesrv, lambda admin: admin.prepare_role_change(order))
     if dry_run:
-        show_plan(prepared.group, prepared.state, fmt)
+        show_plan(prepared, fmt)
         return
     if fmt in ("pretty", "wide"):
         _show_members(prepared, fmt)
@@ -198,11 +198,12 @@ class StepTeller:
                 click.echo(f"{step.number}. {self._group.in_names(step.text)}: {mark}", err=True)
 
 
-def show_plan(group: "RoleGroup", state: "ChangeState", fmt: str) -> None:
+def show_plan(prepared: "Prepared", fmt: str) -> None:
     """The steps of a dry run, and what speaks for it."""
     from cluster.cli.render import Column, json_answer, table
     from cluster.role_admin import lost_words
 
+    group, state = prepared.group, prepared.state
     if fmt == "json":
         json_answer(state)
         return
@@ -213,10 +214,12 @@ def show_plan(group: "RoleGroup", state: "ChangeState", fmt: str) -> None:
         Column("WHAT", lambda step: group.in_names(step.text)),
     ]
     table(columns, state.steps, fmt)
-    if fmt != "tsv":
-        for each in state.judgements:
-            if each.forced and each.lost is not None:
-                click.echo(f"accepted: {lost_words(each.lost, group)}")
+    if fmt == "tsv":
+        return
+    for each in state.judgements:
+        if each.forced and each.lost is not None:
+            click.echo(f"accepted: {lost_words(each.lost, group)}")
+    click.echo(f"{prepared.candidate.name} would become the master of {group.name}. Nothing was changed")
 
 
 @click.command(
@@ -254,7 +257,7 @@ def resume(namesrv: str, group: str | None) -> None:
 @document_option("cluster.role_history:History")
 def history(namesrv: str, group: str | None, fmt: str) -> None:
     """Show each epoch: from which byte on, who was the master before and who then, why, and what it cost."""
-    from cluster.cli.render import Column, count, json_answer, moment, size, table
+    from cluster.cli.render import Column, count, json_answer, moment, table
 
     found = run_admin(namesrv, lambda admin: admin.history(group))
     if fmt == "json":
@@ -267,7 +270,13 @@ def history(namesrv: str, group: str | None, fmt: str) -> None:
         Column("NEW", lambda e: e.new),
         Column("KIND", lambda e: e.kind),
         Column("WHEN", lambda e: e.at_ms or None, moment),
-        Column("LOST", lambda e: e.lost_bytes, size, right=True),
+        Column("LOST", lambda e: "unknown" if e.lost_bytes is None else e.lost_bytes, _lost, right=True),
         Column("REASON", lambda e: e.reason),
     ]
     table(columns, found.reigns, fmt)
+
+
+def _lost(lost_bytes: int | str) -> str:
+    from cluster.cli.render import size
+
+    return lost_bytes if isinstance(lost_bytes, str) else size(lost_bytes)

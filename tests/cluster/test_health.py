@@ -7,7 +7,8 @@ from cluster.client.route import BrokerAddresses
 from cluster.explanation import explain_member, find_member
 from cluster.facts import ClusterFacts, MemberFacts, Probe
 from cluster.finding import Level
-from cluster.health import Limits, diagnosis, examine
+from cluster.health import diagnosis, examine
+from cluster.health_member import Limits
 from cluster.members import Member
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
@@ -208,3 +209,20 @@ def test_a_master_s_explanation_says_who_counts():
     texts = {sentence.topic: sentence.text for sentence in found.sentences}
     assert texts["confirmed"] == "up to byte 800; 100 bytes are not, 2 messages wait"
     assert find_member(facts, "nobody") is None
+
+
+def test_a_master_that_is_gone_names_who_could_take_its_place():
+    dead = evolve(as_member(MASTER, state="unreachable"), status={})
+    slave = as_member(SLAVE, epoch=3)
+    found = next(finding for finding in examine(cluster(dead, slave)) if finding.cause == "unreachable")
+    assert "twinlog failover --candidate broker-a-1 --dry-run" in found.fix
+    found = next(finding for finding in examine(cluster(dead, SLAVE)) if finding.cause == "unreachable")
+    assert found.fix == "", "a slave that knows no epochs cannot"
+
+
+def test_slaves_that_a_role_change_sent_away_are_no_strangers():
+    refused = evolve(MASTER, status={**MASTER.status, "refused": {"fenced": 2}})
+    assert examine(cluster(refused, SLAVE)) == ()
+    refused = evolve(MASTER, status={**MASTER.status, "refused": {"fenced": 2, "stranger": 1}})
+    (found,) = examine(cluster(refused, SLAVE))
+    assert found.what.endswith(": 1 x stranger")

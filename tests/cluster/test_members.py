@@ -140,3 +140,9 @@ def test_healthy_members_are_no_issue():
 def test_an_issue_is_a_sentence(groups, members, words):
     (issue,) = issues_of(groups, members)
     assert words in issue
+
+
+def test_what_went_wrong_before_is_no_reason_once_it_is_over():
+    status = {"role": "SLAVE", "state": "streaming", "master": {"lastError": "the master closed the connection"}}
+    assert member_of_status(SLAVE, status).reason is None
+    assert member_of_status(SLAVE, {**status, "state": "retrying"}).reason is not None

@@ -10,7 +10,7 @@ from attrs import define, evolve, field
 
 from cluster.admin import Admin
 from cluster.broker.role_json import history_body
-from cluster.broker.role_messages import ChangeResult, ChangeState, StepState
+from cluster.broker.role_messages import STRANGER, ChangeResult, ChangeState, StepState
 from cluster.client.api import ClientApi
 from cluster.members import NoMemberError
 from cluster.remoting.codes import RequestCode, ResponseCode
@@ -168,6 +168,7 @@ async def test_each_candidate_that_may_not_be_chosen_has_its_line(members, autoj
     assert raised.value.lines == (
         f"broker-a-1: may not be chosen: enough promises; {why}",
         "bytes 100 to 900 on broker-a-2 would be given up; they are kept in twinlog/divergent on each of them",
+        "to go on all the same, and give them up: --accept-data-loss 800",
         f"broker-a-2: may not be chosen: is level; {why}",
     )
     assert not [op for _, op in members.ops() if op != "check"]
@@ -175,8 +176,9 @@ async def test_each_candidate_that_may_not_be_chosen_has_its_line(members, autoj
 
 async def test_what_may_be_lost_can_be_unknown(members, autojump_clock):
     members.answers[B, "check"] = [refused("enough promises", lost=LostRange(100, None, (A,)))]
-    with pytest.raises(RoleRefusedError, match="bytes from 100 on, nobody knows how many, on broker-a-0"):
+    with pytest.raises(RoleRefusedError, match="bytes from 100 on, nobody knows how many, on broker-a-0") as raised:
         await prepare(api(members), RoleOrder(verb="failover", member=B))
+    assert raised.value.lines[-1].endswith("--accept-data-loss unknown")
 
 
 async def test_refused_after_the_promises(members, autojump_clock):
@@ -243,9 +245,21 @@ async def test_not_within_the_time(members, autojump_clock):
 
 
 async def test_who_may_not_ask(members, autojump_clock):
-    members.answers[B, "check"] = [(ResponseCode.NO_PERMISSION, "10.9.9.9 is no member")]
-    with pytest.raises(RoleRefusedError, match="haAllowedSlaves"):
+    members.answers[B, "check"] = [(ResponseCode.NO_PERMISSION, f"10.9.9.9:1 {STRANGER}")]
+    with pytest.raises(RoleRefusedError, match=r"broker-a-1 takes no role changes from here: .*\nRun the command on"):
         await prepare(api(members), RoleOrder(verb="switchover", member=B))
+
+
+async def test_a_refusal_names_members_and_speaks_of_nothing_else(members, autojump_clock):
+    members.answers[B, "reinit"] = [(ResponseCode.NO_PERMISSION, f"only a slave can reinit: {B} is serving")]
+    with pytest.raises(RoleRefusedError) as refusal:
+        await prepare_reinit(api(members), B)
+    assert refusal.value.lines == ("only a slave can reinit: broker-a-1 is serving",)
+
+
+async def test_the_masters_own_log_is_not_cut(members, autojump_clock):
+    with pytest.raises(RoleRefusedError, match="broker-a-0 is the master"):
+        await prepare_rewind(api(members), A, None)
 
 
 async def test_whom_nobody_can_choose(members, autojump_clock):

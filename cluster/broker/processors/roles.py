@@ -14,7 +14,7 @@ from cluster.broker.parts import BrokerParts
 from cluster.broker.role_book import RoleFileError
 from cluster.broker.role_change import RoleService
 from cluster.broker.role_json import encode, from_plain, history_body
-from cluster.broker.role_messages import Op, RoleRefusedError
+from cluster.broker.role_messages import STRANGER, Op, RoleRefusedError
 from cluster.remoting.address import ip_of
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
@@ -88,7 +88,7 @@ def _require_allowed(broker: BrokerParts, request: Request) -> None:
     if not _is_allowed(broker, request):
         raise RequestError(
             ResponseCode.NO_PERMISSION,
-            f"{request.connection.remote_address} is no member of this group, and haAllowedSlaves does not name it",
+            f"{request.connection.remote_address} {STRANGER}",
         )
 
 
