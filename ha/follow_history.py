@@ -49,6 +49,7 @@ class OwnHistory:
     me: Callable[[], GroupMember | None] = lambda: None
     adopt: Callable[[PeerHistory], Awaitable[None]] = _nothing
     doubt: Callable[[str], Awaitable[None]] = _nothing
+    clock_ahead_ms: Callable[[], int] = lambda: 0  # Of the master's, by which a pause ends.
 
     @property
     def has_promised(self) -> bool:
@@ -162,7 +163,7 @@ class FollowHistory:
         assert self.told is not None
         if not self.config.auto_rewind:
             return "haAutoRewind is false"
-        pause = remaining_pause(self.told.group, self.store.now_ms())
+        pause = remaining_pause(self.told.group, self.store.now_ms() - self.own.clock_ahead_ms())
         return f"the group is paused: {pause.reason or 'no reason was given'}" if pause is not None else ""
 
     async def confirm(self) -> None:

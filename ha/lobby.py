@@ -61,8 +61,7 @@ class Lobby:
                         self._look(self.guests[fd], left=bool(events & LEFT))
                     self._expire()
             finally:
-                for guest in list(self.guests.values()):
-                    self.send_away(guest)
+                self.send_all_away()
                 self._epoll = None
 
     def take(self, sock: socket.socket, address: str, ip: str) -> None:
@@ -88,6 +87,11 @@ class Lobby:
         """Close its connection."""
         self._forget(guest)
         guest.sock.close()
+
+    def send_all_away(self) -> None:
+        """Close all: what they ask was meant for a log, or an epoch, that is over. They may come back."""
+        for guest in list(self.guests.values()):
+            self.send_away(guest)
 
     def _forget(self, guest: Guest) -> None:
         del self.guests[guest.sock.fileno()]

@@ -34,6 +34,9 @@ class Reception:
     connections: Mapping[HAConnection, trio.CancelScope]
     serve: Callable[[socket.socket, str, str], None]
     ask_members: Callable[[], None]
+    has_record: Callable[[], bool] = lambda: (
+        False
+    )  # The group's record says who its members are, and who may be elected.
     admission: Admission = field(init=False)
     lobby: Lobby = field(init=False)
     refusals: Refusals = field(factory=Refusals, init=False)
@@ -68,9 +71,13 @@ class Reception:
         self.lobby.members_changed()
 
     def recount(self) -> None:
-        """Say anew whose acknowledgements count: whoever is connected from haAllowedSlaves is a matter of now."""
+        """Say anew whose acknowledgements count: whoever is connected from haAllowedSlaves is a matter of now.
+
+        In a group with a record that is no reason to count: a member may be elected without having heard of such a slave.
+        """
         served = (each.ip for each in self.connections if each.request_offset != NO_REQUEST_YET)
-        self.transfer.members_changed(self.admission.voices(served))
+        voices = self.admission.registered if self.has_record() else self.admission.voices(served)
+        self.transfer.members_changed(voices)
 
     def slave_connected(self, connection: HAConnection) -> None:
         """Note that a connection has made its request, and is served now."""

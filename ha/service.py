@@ -70,6 +70,7 @@ class HAService:
     adopt: Callable[[PeerHistory], Awaitable[None]] = _nothing
     me: Callable[[], GroupMember | None] = lambda: None
     doubt: Callable[[str], Awaitable[None]] = _nothing
+    clock_ahead_ms: Callable[[], int] = lambda: 0
     lease: Lease = field(init=False)
     group_transfer: GroupTransferService = field(init=False)
     reception: Reception = field(init=False)
@@ -92,7 +93,12 @@ class HAService:
         self.lease = Lease(self.config.lease_ms / 1000)
         self.lease.grant(ALWAYS)
         self.reception = Reception(
-            self.config, self.group_transfer, self._connections, self._take, lambda: self.ask_members()
+            self.config,
+            self.group_transfer,
+            self._connections,
+            self._take,
+            lambda: self.ask_members(),
+            lambda: self.own_group() is not None,
         )
         own = OwnHistory(
             entries=lambda: self.history(),
@@ -101,6 +107,7 @@ class HAService:
             me=lambda: self.me(),
             adopt=lambda master: self.adopt(master),
             doubt=lambda why: self.doubt(why),
+            clock_ahead_ms=lambda: self.clock_ahead_ms(),
         )
         self.client = HAClient(self.store, self.config, peer_of=self.peer_of, own=own)
         if self.store.config.broker_role is BrokerRole.SLAVE:
@@ -125,6 +132,7 @@ class HAService:
         self._sent_offset_max = min(self._sent_offset_max, offset)
 
     def _end_connections(self) -> None:
+        self.reception.lobby.send_all_away()
         for connection, scope in self._connections.items():
             self._note_sent(connection)
             connection.retire()

@@ -11,8 +11,12 @@ from attrs import evolve, frozen
 from ha.epochs import last_of
 from ha.group_record import id_as_slave, is_newer
 from store.config import BrokerRole
-from store.epoch_file import EpochEntry, EpochId
+from store.epoch_file import FIRST, EpochEntry, EpochId
 from store.role_file import GroupRecord, RoleState
+
+EPOCH_STEP_MAX = (
+    1 << 32
+)  # A number farther ahead is an accident; the greatest that a file takes would be the last for ever.
 
 
 @frozen(kw_only=True)
@@ -121,6 +125,8 @@ def _objection(state: RoleState, max_offset: int, holding_end: int | None, ask: 
         return ""
     if ask.epoch <= state.promised.epoch:
         return f"it has promised epoch {state.promised.epoch} to {state.promised.winner or 'nobody'}"
+    if ask.epoch > state.promised.epoch + EPOCH_STEP_MAX:
+        return _too_far(ask.epoch, state)
     if ask.expects_end is not None and holding_end is None:
         return "it does not hold sends back any more"
     if ask.expects_end not in (None, holding_end):
@@ -128,10 +134,19 @@ def _objection(state: RoleState, max_offset: int, holding_end: int | None, ask: 
     return ""
 
 
+def _too_far(epoch: int, state: RoleState) -> str:
+    return f"epoch {epoch} is no number that comes after {state.promised.epoch}"
+
+
 def _promised(state: RoleState, promised: EpochId, address: str) -> RoleState:
-    """Nobody's master from now on: the role comes back with an entry of its own."""
+    """Nobody's master from now on, without a master's plans: the role comes back with an entry of its own."""
     return evolve(
-        state, promised=promised, role=BrokerRole.SLAVE, broker_id=id_as_slave(state.group, address), clean=False
+        state,
+        promised=promised,
+        role=BrokerRole.SLAVE,
+        broker_id=id_as_slave(state.group, address),
+        clean=False,
+        scheduled=None,
     )
 
 
@@ -161,8 +176,10 @@ def lease(
 
 
 def _lease_objection(state: RoleState, ask: LeaseAsk, address: str) -> str:
-    if ask.id.winner not in ("", ask.address) or ask.address == address:
+    if (ask.id.winner != ask.address and ask.id != FIRST.id) or ask.address == address:
         return f"epoch {ask.id.epoch} was won by {ask.id.winner}, not by {ask.address}"
+    if ask.id.epoch > state.promised.epoch + EPOCH_STEP_MAX:
+        return _too_far(ask.id.epoch, state)
     if ask.id.epoch > state.promised.epoch or ask.id == state.promised:
         return ""
     return f"it has promised epoch {state.promised.epoch} to {state.promised.winner or 'nobody'}"
@@ -172,4 +189,11 @@ def followed(state: RoleState, master: EpochId, group: GroupRecord | None, addre
     """The state of who follows this master, whose epoch is the promised one or newer, with its record of the group."""
     assert master == state.promised or master.epoch > state.promised.epoch, (master, state.promised)
     record = group if group is not None and is_newer(group, state.group) else state.group
-    return evolve(state, promised=master, role=BrokerRole.SLAVE, group=record, broker_id=id_as_slave(record, address))
+    return evolve(
+        state,
+        promised=master,
+        role=BrokerRole.SLAVE,
+        group=record,
+        broker_id=id_as_slave(record, address),
+        scheduled=None,  # A master's plan ends with its mastership.
+    )

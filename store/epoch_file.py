@@ -60,19 +60,19 @@ class _File:
 def encode_epochs(entries: Sequence[EpochEntry]) -> bytes:
     """The reverse of decode_epochs, but that the oldest go when there are more than ENTRIES_MAX. Raises ValueError."""
     kept = tuple(entries[-ENTRIES_MAX:])
-    _check(kept)
+    check_history(kept)
     return encode_checked(NAME, VERSION, to_plain(kept))
 
 
 def decode_epochs(raw: bytes) -> tuple[EpochEntry, ...]:
     """Raises ValueError when the bytes are no such file, or no history."""
     entries = from_plain(_File, {"epochs": decode_checked(NAME, VERSION, raw)}).epochs
-    _check(entries)
+    check_history(entries)
     return entries
 
 
-def _check(entries: Sequence[EpochEntry]) -> None:
-    """Numbers rise, places do not fall."""
+def check_history(entries: Sequence[EpochEntry]) -> None:
+    """Numbers rise, places do not fall. Raises ValueError."""
     if not entries:
         raise ValueError("a history has at least one epoch")
     if entries[0].epoch < 0 or entries[0].start_offset < 0:

@@ -219,6 +219,7 @@ class BrokerParts:
             adopt=lambda master: self.roles.adopt(master),
             me=self.group.me,
             doubt=lambda why: self.roles.doubt(why),
+            clock_ahead_ms=lambda: self.roles.clock_ahead_ms,
         )
         self.repair = RepairService(self.store, self._peers_for_repair)
         self.schedule = ScheduleMessageService(

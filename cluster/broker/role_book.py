@@ -73,9 +73,16 @@ class RoleBook:
 
     async def save(self, state: RoleState) -> None:
         """Raises RoleFileError."""
+        lacked_tail = self.lacks_tail
+        if state.role is BrokerRole.SLAVE:  # Nobody's master any more: `whole` says what it lost.
+            self.lacks_tail = False
         state = self._stamped(state)
         if state != self.state:
-            await self._durably(lambda: save_role(self.side, state))
+            try:
+                await self._durably(lambda: save_role(self.side, state))
+            except RoleFileError:
+                self.lacks_tail = lacked_tail
+                raise
             self.state = state
 
     async def save_entries(self, entries: Sequence[EpochEntry]) -> None:

@@ -65,6 +65,7 @@ class RoleFacts:
     hold_begun: Wakeup = field(factory=Wakeup, init=False)
     master: PeerHistory | None = field(default=None, init=False)  # Who is followed, as it told last.
     confirmed_offset: int = field(default=0, init=False)  # Of the master that is followed, as it told last.
+    clock_ahead_ms: int = field(default=0, init=False)  # Our clock, of that of the master who told of a pause last.
     joins: bool = field(default=False, init=False)  # It is new to the group: it was seen without this member.
     strangers_record: GroupRecord | None = field(
         default=None, init=False
@@ -145,9 +146,13 @@ class RoleFacts:
             return ("following" if self.store.config.broker_role is BrokerRole.SLAVE else "serving"), ""
         return self.phase, self.book.failure or self.why
 
+    def group_ms(self) -> int:
+        """The wall clock of the master, by which a pause ends, as far as it told."""
+        return self.now_ms() - (0 if self.is_serving else self.clock_ahead_ms)
+
     def paused(self) -> str:
         """Why nothing may change; "" when it may."""
-        return pause_words(self.group, self.now_ms())
+        return pause_words(self.group, self.group_ms())
 
     def become(self, phase: Phase, why: str = "") -> None:
         """Say what it does from now on, once."""

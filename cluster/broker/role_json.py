@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from ha.peer import PeerHistory
-from store.epoch_file import EpochEntry
+from store.epoch_file import EpochEntry, check_history
 from store.plain import from_plain, to_plain
 
 __all__ = ["VERSION", "encode", "epoch_list", "from_plain", "history_body", "read_history", "to_plain"]
@@ -55,4 +55,8 @@ def read_history(body: bytes | memoryview) -> PeerHistory | None:
         return None
     if said.get("version") != VERSION:
         raise ValueError(f"its version of epochs is {said.get('version')}, ours {VERSION}")
-    return from_plain(PeerHistory, said | {"entries": said.get("epochs")})
+    history = from_plain(PeerHistory, said | {"entries": said.get("epochs")})
+    check_history(history.entries)
+    if history.entries[-1].id != history.id:
+        raise ValueError(f"its history does not end with epoch {history.id.epoch}")
+    return history

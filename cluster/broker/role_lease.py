@@ -309,4 +309,5 @@ class LeaseRounds:
         """Make a version this master's own, durably; the voters hear of it now. Holding `turn`. Raises RoleFileError."""
         state = self.member.state_or_first()
         await self.member.book.save(evolve(state, group=record, before=state.group))
+        self.member.ha.reception.recount()  # Only whom a record names counts, from the first one on.
         self.ask_soon()

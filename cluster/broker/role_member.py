@@ -14,10 +14,13 @@ from cluster.broker.role_tail import tail_digest
 from ha.errors import HAPeerError
 from ha.peer import PeerHistory
 from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, lease, promise
+from store.config import BrokerRole
 from store.epoch_file import EpochId
 from store.role_file import Change, GroupRecord, RoleState
 
 log = structlog.get_logger(__name__)
+
+CLOCKS_DIFFER_MS = 1_000  # Less is the way of the question.
 
 
 @frozen
@@ -109,6 +112,8 @@ class RoleMember(RoleFacts):
             own = (self.book.entries, self.store.max_offset, self.store.flusher.flushed_offset, me)
             state, answer = lease(before, ask, *own)
             if answer.accepted and (why := self._must_hear_others(ask.group) or self._is_unproven(ask)):
+                if self.strangers_record is not None and self.store.config.broker_role is not BrokerRole.SLAVE:
+                    await self.fence(why)  # Master by broker.conf, and another one may have been elected.
                 return evolve(answer, accepted=False, why=why)
             if not answer.accepted:
                 return answer
@@ -139,6 +144,10 @@ class RoleMember(RoleFacts):
 
     def _heard(self, ask: LeaseAsk) -> None:
         self.confirmed_offset = ask.confirmed_offset
+        pause = ask.group.paused
+        if pause is not None and pause.until_ms is not None and ask.pause_remaining_ms is not None:
+            ahead = self.now_ms() - (pause.until_ms - ask.pause_remaining_ms)
+            self.clock_ahead_ms = ahead if abs(ahead) >= CLOCKS_DIFFER_MS else 0
         self.master = PeerHistory(
             id=ask.id,
             entries=ask.entries,

@@ -4,6 +4,8 @@ What the master's history proves to be given up is cut as it is, once the digest
 may have been acknowledged, and the member says first, durably, that it is not whole.
 """
 
+from collections.abc import Awaitable, Callable
+
 import structlog
 from attrs import frozen
 
@@ -46,17 +48,18 @@ async def rewind(member: RoleMember, rules: StartRules, ask: RewindAsk) -> None:
         raise RoleRefusedError((cut.why, line, f"run it with --accept-data-loss {size}"))
     if ask.dry_run:
         return
-    await member.ha.leave_master()
-    if member.store.max_offset != end:
-        await rules.follow(master)
-        raise HAPeerError("this log got longer while it was compared: run it again")
     if not cut.is_proven:
         await member.doubt(cut.why)
-    if cut.offset > verdict.own.min_offset:
-        await member.store.truncate(cut.offset, cut.why)
-    else:
-        await member.store.reset(cut.why)
-    await _follow_again(member, rules, master)
+
+    async def repair() -> None:
+        if member.store.max_offset != end:
+            raise HAPeerError("this log got longer while it was compared: run it again")
+        if cut.offset > verdict.own.min_offset:
+            await member.store.truncate(cut.offset, cut.why)
+        else:
+            await member.store.reset(cut.why)
+
+    await _alone(member, rules, master, repair)
 
 
 async def reinit(member: RoleMember, rules: StartRules, ask: ReinitAsk) -> None:
@@ -72,9 +75,7 @@ async def reinit(member: RoleMember, rules: StartRules, ask: ReinitAsk) -> None:
         return
     why = f"begun anew with the log of {master.address}"
     await member.doubt(why)
-    await member.ha.leave_master()
-    await member.store.reset(why)
-    await _follow_again(member, rules, master)
+    await _alone(member, rules, master, lambda: member.store.reset(why))
 
 
 async def _compared(member: RoleMember, master: PeerHistory) -> Verdict:
@@ -119,7 +120,17 @@ async def _master_of(member: RoleMember, what: str) -> PeerHistory:
     return found
 
 
-async def _follow_again(member: RoleMember, rules: StartRules, master: PeerHistory) -> None:
-    """As a slave that knows nothing of this master yet: leave_master() forgot it."""
-    log.warning("this log was cut by a person", ends_at=member.store.max_offset, master=master.address)
-    await rules.follow(master)
+async def _alone(
+    member: RoleMember, rules: StartRules, master: PeerHistory, repair: Callable[[], Awaitable[None]]
+) -> None:
+    """Cut the log while nothing is promised or followed, then follow again: what failed left the log as it was."""
+    try:
+        async with member.turn:
+            if member.master is None or member.master.id != master.id or member.phase != "following":
+                raise RoleRefusedError((f"{member.address} does not follow {master.address} any more",))
+            await member.ha.leave_master()
+            await repair()
+            log.warning("this log was cut by a person", ends_at=member.store.max_offset, master=master.address)
+    finally:
+        if member.master is not None and member.master.id == master.id:
+            await rules.follow(master)  # As a slave that knows nothing of it yet: leave_master() forgot it.

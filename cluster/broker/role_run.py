@@ -192,7 +192,7 @@ class RoleRun:
         self._elected = True
 
     def _require_may_change(self) -> None:
-        paused = pause_words(self.survey.group, self.member.now_ms())
+        paused = pause_words(self.survey.group, self.member.group_ms())
         if paused and not self.ask.dry_run:
             raise RoleRefusedError((paused,))
 
@@ -245,6 +245,8 @@ class RoleRun:
     async def _serve(self) -> None:
         """In memory; the others hear of it by the lease."""
         member = self.member
+        if self.hold.held is None:  # Consumers went on elsewhere, and from now on only what is known here counts.
+            await member.hooks.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
         async with member.turn:
             self._require_promise()
             await member.hooks.serve_as_master(member.state_or_first())
