@@ -69,6 +69,8 @@ class StartRules:
         if member.master is not None:
             if member.phase != "following":
                 await self.follow(member.master)
+            elif member.ha.client.state != "streaming":
+                await self._seek()  # It may be none any more, and who took over need not know of this member.
         elif member.book.state is None:
             if member.strangers_record is not None:
                 await self._hear_others()
@@ -98,14 +100,14 @@ class StartRules:
         member, group, now = self.member, self.member.group, trio.current_time()
         if group is None or now < self._sought_at + SEEK_SECONDS:
             return
-        self._sought_at = now
+        self._sought_at, before = now, member.master
         for address in sorted(self.leases.others):
             found = await self._unless_a_master_speaks(address)
-            if member.master is not None:
+            if member.master is not before:
                 return
-            if found is None or found.role is BrokerRole.SLAVE or member.phase in ("serving", "holding", "following"):
+            if found is None or found.role is BrokerRole.SLAVE or member.phase in ("serving", "holding"):
                 continue
-            if found.id == member.promised() or found.id.epoch > member.promised().epoch:
+            if (found.id == member.promised() and before is None) or found.id.epoch > member.promised().epoch:
                 await self.follow(found)
                 return
 
@@ -114,7 +116,7 @@ class StartRules:
         meanwhile cannot wait for that.
         """
         member = self.member
-        found: PeerHistory | None = None
+        found, before = None, member.master
 
         async def ask() -> None:
             nonlocal found
@@ -124,7 +126,7 @@ class StartRules:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
-            while member.master is None:
+            while member.master is before:
                 await member.changed.wait()
             nursery.cancel_scope.cancel()
         member.changed.set()  # It was heard here, and run() has to look.
