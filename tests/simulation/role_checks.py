@@ -69,6 +69,13 @@ def finish_line(member: "RoleMember", start: int, data: bytes) -> None:
         line.data.extend(data[known:])
 
 
+def lost_before_record(member: "RoleMember", end: int) -> bool:
+    """Whether the first master came back with less than others may hold, and with nothing that tells theirs from what it writes."""
+    state, line = member.durable_role(), member.group.book.lines.of(FIRST.id)
+    begins = state is None or state.group is None or state.group.loss_free_from is None
+    return member.name == "m" and begins and line is not None and end < len(line.data)
+
+
 # At each append
 
 

@@ -40,7 +40,10 @@ async def help_on(world: "RoleWorld") -> None:
     """As a person would, who reads what the members say."""
     masters = serving(world)
     if len(masters) != 1 or _is_promised_to_others(world, masters[0]):
-        best = max(masters or world.role_members, key=lambda member: member.key)
+        knowing = [
+            member for member in world.role_members if (state := member.durable_role()) and state.group is not None
+        ]
+        best = max(masters or knowing or world.role_members, key=lambda member: member.key)
         world.trace(f"{[member.name for member in masters]} are master: {best.name} is to be")
         await operators.start(world, best, "failover" if best.asked < 2 else "forced failover")
         best.asked += 1
@@ -65,7 +68,7 @@ def _is_promised_to_others(world: "RoleWorld", master: "RoleMember") -> bool:
 def _check_help(world: "RoleWorld", member: "RoleMember") -> None:
     """Where nobody alone acknowledges, histories prove what is given up: no slave needs a person to follow."""
     is_damaged = any(each.store is not None and list(each.store.damaged) for each in world.role_members)
-    if world.plan.config.synchronous and not is_damaged:
+    if world.plan.config.synchronous and not is_damaged and not world.lost_before_record:
         world.violated(f"{member.name} was to follow by itself: {member.says()}")
 
 
@@ -99,6 +102,8 @@ def final(world: "RoleWorld") -> None:
         if not member.up or member.store is None:
             raise Violation(f"{member.name} is down after everything healed")
     found = unequal(world)
+    if found and world.lost_before_record:
+        return  # A person has to say whose log is right.
     if found:
         words = "; ".join(f"{member.name} {member.says()}" for member in world.role_members)
         masters = [member.name for member in serving(world)]

@@ -26,6 +26,7 @@ class RoleWorld(World):
 
     book: RoleLedger = field(factory=RoleLedger)
     promises: dict[str, EpochId] = field(factory=dict)  # The highest that each member had on its disk.
+    lost_before_record: bool = False  # Slaves may hold what their master lost, and no history tells them apart.
 
     @property
     def role_members(self) -> tuple[RoleMember, ...]:
@@ -55,6 +56,7 @@ class RoleWorld(World):
         assert member.store is not None
         damaged = list(member.store.damaged)
         role_checks.finish_line(member, start, data)
+        self.lost_before_record |= role_checks.lost_before_record(member, start + len(data))
         self.guard(lambda: member.log.came_back(start, data, damaged))
         self.saw_entry(member)
         self.guard(lambda: role_checks.fits_list(member))
