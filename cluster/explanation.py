@@ -50,7 +50,8 @@ def _sentences(facts: ClusterFacts, each: MemberFacts) -> Iterator[tuple[str, st
     if member.state == "unreachable":
         yield "state", f"it does not answer: {member.reason or 'no reason given'}"
         return
-    yield "state", f"{member.state}" + (f": {member.reason}" if member.reason else "")
+    is_told = bool((status.get("master") or {}).get("finding"))  # Below, in the same words.
+    yield "state", f"{member.state}" + (f": {member.reason}" if member.reason and not is_told else "")
     if member.written_offset is not None:
         yield "log", _log(facts, each)
     yield from _epoch(facts, each)

@@ -147,8 +147,8 @@ def _with_lag(
             lag_seconds=connection.get("lagSeconds"),
             rate_bytes_per_second=_first(connection.get("rateBytesPerSecond"), member.rate_bytes_per_second),
         )
-    if member.written_offset is None or master.written_offset is None:
-        return member
+    if member.written_offset is None or master.written_offset is None or member.state in ("ahead", "diverged"):
+        return member  # Of logs that have parted none is behind the other.
     lag = max(0, master.written_offset - member.written_offset)
     return evolve(member, lag_bytes=lag, lag_seconds=0.0 if lag == 0 else None)
 

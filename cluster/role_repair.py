@@ -170,7 +170,8 @@ async def repair(
         if total is not None:
             progress(min(written, total), total)
         if _is_level(status, total):
-            kept = tuple(_kept(cut) for cut in status.get("divergent") or () if cut["path"] not in before)
+            new = [cut for cut in status.get("divergent") or () if cut["path"] not in before]
+            kept = tuple(_kept(cut, prepared.group) for cut in new)
             return RepairResult(member=member.name, written_offset=written, kept=kept)
         if heard_at > deadline:
             raise RoleTimeoutError(
@@ -197,5 +198,5 @@ def _is_level(status: dict[str, Any], total: int | None) -> bool:
     )
 
 
-def _kept(cut: dict[str, Any]) -> KeptPart:
-    return KeptPart(path=cut["path"], first_offset=cut["first"], size=cut["size"], why=cut["why"])
+def _kept(cut: dict[str, Any], group: RoleGroup) -> KeptPart:
+    return KeptPart(path=cut["path"], first_offset=cut["first"], size=cut["size"], why=group.in_names(cut["why"]))

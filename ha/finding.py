@@ -25,8 +25,8 @@ FindingKind = Literal[
 ]
 NO_ERRORS: tuple[FindingKind, ...] = ("history", "not compared")
 REPAIR = (
-    "If the master is right, set haAutoResync=true here, or let this slave begin anew with an empty log. "
-    "If this slave is right, make it the master"
+    "If the master is right, set haAutoResync=true here, or let this slave begin anew with an empty log; where roles can change: "
+    "twinlog rewind MEMBER --accept-data-loss BYTES, or twinlog reinit MEMBER. If this slave is right, make it the master"
 )
 
 
@@ -157,7 +157,7 @@ def given_up(offset: int, own_max: int, why: str, held_back: str) -> Finding:
         "given up",
         offset,
         f"bytes {offset} to {own_max} of this slave's log were {why}; below them it is equal to its master's. They are not cut "
-        f"by themselves: {held_back}. Nothing is taken from this master. Next: twinlog rewind, which keeps them in "
+        f"by themselves: {held_back}. Nothing is taken from this master. Next: twinlog rewind MEMBER, which keeps them in "
         "twinlog/divergent/",
     )
 
@@ -180,7 +180,7 @@ def no_epochs(address: str, promised: EpochId, own_max: int) -> Finding:
         own_max,
         f"the member at {address} knows no epochs, and this slave has promised epoch {promised.epoch} to "
         f"{promised.winner or 'nobody'}: its log may lack what was acknowledged since. Nothing is taken from it. Next: make a "
-        "member of this group the master, or twinlog reinit here",
+        "member of this group the master, or let this one begin anew: twinlog reinit MEMBER",
     )
 
 

@@ -45,7 +45,8 @@ class PinnedReader(FileReader):
 def pinned_log(directory: StoreDirectory) -> Iterator[FileSeries]:
     """The log of a store, for as long as the block lasts. Raises OSError."""
     with closing(PinnedReader()) as reader:
-        yield pin_series(log_directories(directory), directory.log.file_size, reader)
+        log = directory.log
+        yield pin_series(log_directories(directory), log.file_size, reader, first=log.first)
 
 
 def log_directories(directory: StoreDirectory) -> tuple[Path, ...]:
@@ -53,7 +54,7 @@ def log_directories(directory: StoreDirectory) -> tuple[Path, ...]:
     return directory.options.commit_log_dirs or (directory.root / "commitlog",)
 
 
-def pin_series(directories: tuple[Path, ...], file_size: int, reader: PinnedReader) -> FileSeries:
+def pin_series(directories: tuple[Path, ...], file_size: int, reader: PinnedReader, *, first: int = 0) -> FileSeries:
     """Open every file of a log that may grow at its end and lose files at its start meanwhile. Raises OSError."""
     while True:
         files = _listed(directories)
@@ -62,7 +63,7 @@ def pin_series(directories: tuple[Path, ...], file_size: int, reader: PinnedRead
                 reader.pin(file.path)
         except FileNotFoundError:
             continue  # Deleted since it was listed: what is there now?
-        return FileSeries(directories[0], file_size, tuple(files), reader)
+        return FileSeries(directories[0], file_size, tuple(files), reader, first)
 
 
 def pin_growth(series: FileSeries, directories: tuple[Path, ...], reader: PinnedReader) -> FileSeries:
@@ -71,7 +72,7 @@ def pin_growth(series: FileSeries, directories: tuple[Path, ...], reader: Pinned
     new = [file for file in _listed(directories) if file.start > last]
     for file in new:
         reader.pin(file.path)
-    return FileSeries(series.directory, series.file_size, (*series.files, *new), reader)
+    return FileSeries(series.directory, series.file_size, (*series.files, *new), reader, series.first)
 
 
 def _listed(directories: tuple[Path, ...]) -> list[StoreFile]:

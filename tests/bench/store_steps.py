@@ -172,6 +172,7 @@ STEPS: dict[str, Callable[..., Result]] = {
 
 if __name__ == "__main__":
     structlog.configure(
+        processors=[structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)],
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

@@ -13,6 +13,7 @@ from store.offline.directory import DirectoryOptions, StoreDirectory, Writer
 from store.offline.dump import Selection, dump
 from store.offline.finding import Kind
 from store.offline.info import look
+from store.offline.pinned import pinned_log
 from store.offline.verify import Verdict, verify
 from store.truncate_intent import NAME
 from tests.store.cutting import FILE_SIZE, check_is, feed, history, open_slave
@@ -47,6 +48,8 @@ async def test_a_directory_of_what_was_cut_is_a_store_of_its_own(tmp_path, old, 
         info = look(cut)
         assert (info.log.min_offset, info.log.end_offset, info.problems) == (offset, old.end, ())
         assert verify(cut).records == len(messages)
+        with pinned_log(cut) as held_open:
+            assert held_open.min_offset == offset, "for `log dump` and `log diff`, too"
     with StoreDirectory.open(tmp_path / "store", OPTIONS) as directory:
         (found,) = look(directory).divergent
         assert (found.path, found.first_offset, found.size_bytes, found.why) == (
