@@ -31,7 +31,7 @@ Command: `{command}`. Raw results: [{raw}]({raw}).
 
 def newest() -> list[Path]:
     """Return the newest raw results of each benchmark."""
-    found = (max(DIRECTORY.glob(f"{name}-*.json"), default=None) for name in PAGES)
+    found = (max(DIRECTORY.glob(f"{name}-[0-9]*.json"), default=None) for name in PAGES)
     return [path for path in found if path is not None]
 
 
