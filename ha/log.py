@@ -68,6 +68,9 @@ class Flusher(Protocol):
     async def flush(self) -> None:
         """Flush what is written by now; see flushed_offset whether that worked."""
 
+    def refuse_all(self, why: str) -> None:
+        """Tell all that wait for the disk that they are not answered any more."""
+
 
 class ReplicatedStore(Protocol):
     """The store, for both sides."""

@@ -182,6 +182,7 @@ class HAService:
         """Serve nobody: nothing is told to be safe, who waits for that is refused, all slaves are sent away."""
         self._fenced = why
         self.group_transfer.refuse_all(why)
+        self.store.flusher.refuse_all(why)
         self.end_slaves(why)
 
     def unfence(self, *, synchronous: bool) -> None:

@@ -141,6 +141,11 @@ class FlushService:
         for sink, frames in by_sink(self._waiters.drain()):
             sink.refuse(frames, PutStatus.FLUSH_DISK_TIMEOUT, reason)
 
+    def refuse_all(self, why: str) -> None:
+        """Refuse all that wait, at once. Their messages are stored."""
+        for sink, frames in by_sink(self._waiters.drain()):
+            sink.refuse(frames, PutStatus.FLUSH_DISK_TIMEOUT, why)
+
     async def _expire(self) -> None:
         while True:
             deadline = self._waiters.next_deadline

@@ -80,6 +80,17 @@ async def test_who_waits_is_refused_at_once_and_told_why(autojump_clock, scene):
     assert trio.current_time() < 1
 
 
+async def test_who_waits_for_the_disk_alone_is_refused_too(autojump_clock, scene):
+    """Slaves confirmed its message; it is heard of no more from a member that serves nobody."""
+    sink = RecordingSink()
+    scene.ha.store.flusher.wait(put(scene.ha.store, b"x"), sink, b"x")
+    scene.ha.fence("it has promised epoch 5 to b:10911")
+    assert [status for _, status in sink.refused] == [PutStatus.FLUSH_DISK_TIMEOUT]
+    assert sink.reasons == ["it has promised epoch 5 to b:10911"]
+    await scene.ha.store.flush()
+    assert sink.answered == []
+
+
 async def test_slaves_are_sent_away_and_stay_away(autojump_clock, scene):
     stream = await scene.streaming()
     scene.ha.fence("fenced by a test")

@@ -7,6 +7,7 @@ read from what a power cut would leave of its disk.
     I4  a log is always a beginning of what the winner of its last epoch had or wrote: it is cut before the history is adopted
     I5  who wins without force has every message that was acknowledged; two winners of one number do not both acknowledge
     I6  no slave cuts what was acknowledged, unless it says before that it is not whole
+    I7  who is fenced acknowledges nothing, and stores nothing
 """
 
 from typing import TYPE_CHECKING
@@ -70,7 +71,7 @@ def finish_line(member: "RoleMember", start: int, data: bytes) -> None:
 
 
 def lost_before_record(member: "RoleMember", end: int) -> bool:
-    """Whether the first master came back with less than others may hold, and with nothing that tells theirs from what it writes."""
+    """Whether the first master came back with less than others may hold, and no history tells theirs from what it writes."""
     state, line = member.durable_role(), member.group.book.lines.of(FIRST.id)
     begins = state is None or state.group is None or state.group.loss_free_from is None
     return member.name == "m" and begins and line is not None and end < len(line.data)
@@ -89,6 +90,8 @@ def takes_over(member: "RoleMember") -> None:
 def wrote(member: "RoleMember", offset: int, data: bytes) -> None:
     """A master put messages. Raises Violation."""
     world = member.group
+    if member.is_fenced:
+        raise Violation(f"I7: {member.name} is fenced, and stores messages")
     epoch_id = own_epoch(member, "writes")
     line = world.book.lines.of(epoch_id)
     if line is None:
@@ -169,8 +172,9 @@ def acknowledged(member: "RoleMember", message: RoleMessage) -> None:
     """A producer hears that its message is safe. Raises Violation."""
     config, book = member.config, member.group.book
     epoch_id = message.line.id
-    # What slaves held before the promise may still wait for the disk: it is in the log that the promise told of.
-    if not config.sync_flush and own_epoch(member, f"acknowledges message {message.number}") != epoch_id:
+    if member.is_fenced:
+        raise Violation(f"I7: {member.name} is fenced, and acknowledges message {message.number}")
+    if own_epoch(member, f"acknowledges message {message.number}") != epoch_id:
         raise Violation(f"{member.name} acknowledges message {message.number} of {message.line}, an older epoch")
     if book.lines.of(epoch_id) is not message.line:
         raise Violation(f"{member.name} acknowledges message {message.number} of {message.line}, which it lost")

@@ -19,6 +19,7 @@ import ha.role_change
 import ha.voter
 import ha.votes
 import store.truncation
+from cluster.broker.master_offsets import MasterOffsets
 from cluster.broker.role_change import RoleService
 from cluster.broker.role_lease import LeaseRounds
 from cluster.broker.role_member import RoleMember
@@ -182,6 +183,17 @@ def equal_start_not_recorded() -> Iterator[None]:
             await self.book.save_entries(before)
 
     with patch.object(RoleService, "adopt", adopt_later):
+        yield
+
+
+@hole("offsets going back")
+def offsets_going_back() -> Iterator[None]:
+    """A slave replaces its consumers' offsets with those of its master, whatever was committed here (as RocketMQ does)."""
+
+    def replace(self: MasterOffsets, own: Any, told: Any, life: object, *, epoch: int | None = None) -> Any:
+        return {key: dict(queues) for key, queues in told.items()}, 0
+
+    with patch.object(MasterOffsets, "merge", replace):
         yield
 
 

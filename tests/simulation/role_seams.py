@@ -12,7 +12,7 @@ from ha.peer import PeerHistory
 from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
 from store.config import BrokerRole
 from store.role_file import GroupMember, RoleState
-from tests.simulation import role_checks
+from tests.simulation import role_checks, role_offsets
 from tests.simulation.determinism import machine_of_task
 from tests.simulation.peer import SimPeer
 
@@ -56,6 +56,14 @@ class SimCalls:
     async def history(self, address: str, me: GroupMember | None = None) -> PeerHistory | None:
         async def handle(member: "RoleMember") -> PeerHistory:
             return member.service.history(me)
+
+        return await self._ask(address, handle)
+
+    async def offsets(self, address: str) -> tuple[dict[str, dict[int, int]], int]:
+        """Consumers' offsets, and which life of the member tells them."""
+
+        async def handle(member: "RoleMember") -> tuple[dict[str, dict[int, int]], int]:
+            return member.offsets.copy(), member.starts
 
         return await self._ask(address, handle)
 
@@ -140,7 +148,7 @@ class SimHooks:
         return Held(
             end_offset=member.store.max_offset,
             min_offset=member.store.min_offset,
-            offsets={},
+            offsets=member.offsets.table.plain(),
             delay_offsets={},
             topics={},
             groups={},
@@ -167,7 +175,9 @@ class SimHooks:
             self.member.writable = True
 
     async def take_tables(self, held: Held | None) -> None:
-        await trio.lowlevel.checkpoint()  # A member of the simulation has no tables.
+        await trio.lowlevel.checkpoint()
+        if held is not None:
+            role_offsets.handed_over(self.member, held.offsets)
 
     async def serve_as_master(self, state: RoleState) -> None:
         member = self.member
@@ -209,4 +219,4 @@ class SimHooks:
         await trio.lowlevel.checkpoint()
 
     async def pull_offsets(self, addresses: tuple[str, ...]) -> None:
-        await trio.lowlevel.checkpoint()
+        await role_offsets.pull(self.member, addresses)

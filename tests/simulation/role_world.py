@@ -16,6 +16,7 @@ from tests.simulation.name_server import NameServer
 from tests.simulation.plan import Event
 from tests.simulation.role_ledger import Line, Log, RoleLedger, RoleMessage
 from tests.simulation.role_name_server import RoleNameServer
+from tests.simulation.role_offsets import Offsets
 from tests.simulation.roles import RoleMember
 from tests.simulation.world import World
 
@@ -26,7 +27,13 @@ class RoleWorld(World):
 
     book: RoleLedger = field(factory=RoleLedger)
     promises: dict[str, EpochId] = field(factory=dict)  # The highest that each member had on its disk.
+    consumer_rng: random.Random = field(init=False)
+    positions: dict[int, int] = field(factory=dict)  # Of consumers, by queue.
     lost_before_record: bool = False  # Slaves may hold what their master lost, and no history tells them apart.
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.consumer_rng = random.Random(f"consumers {self.plan.seed}")
 
     @property
     def role_members(self) -> tuple[RoleMember, ...]:
@@ -144,6 +151,7 @@ class RoleWorld(World):
         rng = random.Random(f"{name} {self.plan.seed}")
         member = RoleMember(self, name, ip, name == "m", self.plan.config, self.disks[name], rng, port=port)
         member.log = Log(name, self.book.lines)
+        member.offsets = Offsets(name)
         return member
 
     def _happen(self, event: Event, nursery: trio.Nursery) -> None:

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 from attrs import define, field
 
+from cluster.broker.consumer_offset import ConsumerOffsetManager
+from cluster.broker.master_offsets import MasterOffsets
 from cluster.broker.role_change import RoleService
 from ha.epochs import key_of
 from ha.peer import PeerHistory
 from store.epoch_file import FIRST, EpochEntry, decode_epochs
 from store.role_file import GroupMember, RoleState, decode_role, load_role
-from tests.simulation import role_checks
+from tests.simulation import role_checks, role_offsets
 from tests.simulation.determinism import wall
 from tests.simulation.member import Member
 from tests.simulation.parts import make_ha, make_store
 from tests.simulation.producer import Producer
 from tests.simulation.role_ledger import Log
 from tests.simulation.role_name_server import RoleNameServer
+from tests.simulation.role_offsets import Offsets
 from tests.simulation.role_seams import RolePeer, SimCalls, SimHooks
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ class RoleMember(Member):
 
     roles: RoleService | None = None
     log: Log = field(init=False)
+    offsets: Offsets = field(init=False)
     writable: bool = False  # Producers are let in.
     is_fenced: bool = False
     is_old: bool = False  # Its version knows of no records: it asks nobody, and answers nothing.
@@ -56,6 +60,11 @@ class RoleMember(Member):
         """While it lives."""
         assert self.roles is not None
         return self.roles
+
+    @property
+    def calls(self) -> SimCalls:
+        """Its questions to others."""
+        return SimCalls(self.group, self.ip)
 
     @property
     def key(self) -> Any:
@@ -108,11 +117,13 @@ class RoleMember(Member):
             self.boots += 1
         if self.wipe:
             self.group.trace(f"{self.name} is wiped")
+            self.offsets.table = ConsumerOffsetManager()
         await super()._lie_dead()
 
     async def _serve(self) -> None:
         self.writable = self.is_fenced = False
         self._registered, self._counted = [], []
+        self.offsets.master = MasterOffsets()
         state = load_role(Path(self.name) / "twinlog")
         self.is_master = state is None and self.name == "m"  # With a state it is a slave of nobody at first.
         self.store = store = make_store(self)
@@ -137,6 +148,8 @@ class RoleMember(Member):
             nursery.start_soon(self._watch_members)
             nursery.start_soon(self._watch_record)
             nursery.start_soon(roles.run)
+            nursery.start_soon(role_offsets.consume, self)
+            nursery.start_soon(role_offsets.synchronize, self)
             nursery.start_soon(RoleProducer(self.world, self, store, ha).run)
             await self._stop.wait()
             self.world.network.listeners.pop(self.address, None)
@@ -157,7 +170,7 @@ class RoleMember(Member):
             ),
             store=store,
             ha=ha,
-            calls=SimCalls(self.group, self.ip),
+            calls=self.calls,
             hooks=SimHooks(self),
             config=ha.config,
             now_ms=lambda: int(wall() * 1000),

@@ -123,6 +123,7 @@ CATCHES = {
     "an unlisted member is counted": Catch("began without|is acknowledged for|^I5", ("old slave",), roles=True),
     "a promise is given before the stream ends": Catch("^I3", ("overthrown",), synchronous, roles=True),
     "an epoch without a byte is not recorded": Catch("^I4", roles=True),
+    "offsets going back": Catch("^I9", roles=True),
     "one promise is enough": Catch("began without|^I5", config=chosen_alone(2), roles=True),
 }
 
