@@ -10,14 +10,11 @@ import trio
 from attrs import define, field
 
 from cluster.broker.config import BrokerConfig, MessageVisibility
-from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
-from cluster.broker.consumer_offset import ConsumerOffsetManager
 from cluster.broker.delay_service import ScheduleMessageService
 from cluster.broker.gate import Gate
 from cluster.broker.group_view import GroupView, under_saved_role
 from cluster.broker.ha_peer import Peers, RemotingPeer
 from cluster.broker.json_file import JsonFile
-from cluster.broker.lock_manager import RebalanceLockManager
 from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
 from cluster.broker.machine import machine_boot_id, own_ip, wall_clock_ms
 from cluster.broker.non_voters import NonVoters
@@ -30,23 +27,19 @@ from cluster.broker.role_services import RoleServices
 from cluster.broker.slave_kinds import SlaveKinds
 from cluster.broker.slave_peer import SlavePeers
 from cluster.broker.slave_sync import SlaveSynchronize
-from cluster.broker.subscription_group import SubscriptionGroupManager
-from cluster.broker.table_writer import TableWriter
-from cluster.broker.topic_config import TopicConfigManager, built_in_topics
+from cluster.broker.tables import BrokerTables
 from cluster.broker.transaction_check import CheckRules
 from cluster.broker.transaction_service import TransactionCheckService
 from cluster.broker.visibility import Visibility
 from cluster.broker.watchdog import Watchdog
 from cluster.remoting.client import RemotingClient
-from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.config import ServerConfig
 from cluster.remoting.connection import Connection
-from cluster.remoting.headers import NotifyConsumerIdsChanged, encode_header_fields
 from ha.config import HAConfig
 from ha.epochs import confirmed_in
 from ha.repair import RepairService
 from ha.service import HAService
-from store.config import BrokerRole, StoreConfig
+from store.config import BrokerRole
 from store.consume_queue import ConsumeQueue
 from store.message import decode_message
 from store.message_store import MessageStore
@@ -62,11 +55,9 @@ def _is_idle(connection: Connection) -> bool:
 
 
 @define(eq=False)
-class BrokerParts:
+class BrokerParts(BrokerTables):
     """Handlers reach everything through this. `address` is final once the ports are bound."""
 
-    config: BrokerConfig
-    store_config: StoreConfig
     ha_config: HAConfig = field(factory=HAConfig)
     server_config: ServerConfig = field(factory=ServerConfig)
 
@@ -78,15 +69,9 @@ class BrokerParts:
     watchdog: Watchdog = field(init=False)
     ha: HAService = field(init=False)
     repair: RepairService = field(init=False)
-    topics: TopicConfigManager = field(init=False)
-    groups: SubscriptionGroupManager = field(init=False)
-    offsets: ConsumerOffsetManager = field(factory=ConsumerOffsetManager, init=False)
-    consumers: ConsumerManager[Connection] = field(init=False)
-    producers: ProducerManager[Connection] = field(init=False)
     held_pulls: PullRequestHoldService = field(init=False)
     visibility: Visibility | None = field(default=None, init=False)  # None: consumers are shown all.
     gate: Gate = field(init=False)
-    locks: RebalanceLockManager = field(init=False)
     schedule: ScheduleMessageService = field(init=False)
     transactions: TransactionCheckService = field(init=False)
     remoting: RemotingClient = field(factory=RemotingClient, init=False)
@@ -100,9 +85,6 @@ class BrokerParts:
     rates: Rates = field(factory=Rates, init=False)
     puts_by_day: DailyTotals = field(factory=DailyTotals, init=False)
     gets_by_day: DailyTotals = field(factory=DailyTotals, init=False)
-    topics_writer: TableWriter = field(init=False)
-    groups_writer: TableWriter = field(init=False)
-    offsets_writer: TableWriter = field(init=False)
     group: GroupView = field(init=False)
     roles: RoleService = field(init=False)
     role_services: RoleServices = field(init=False)
@@ -119,7 +101,7 @@ class BrokerParts:
         self.set_addresses(config.listen_port, self.ha_config.listen_port)
         self.store = MessageStore(self.store_config)
         self.watchdog = Watchdog(lambda: self.store.flusher.busy_since, on_stall=self.group.stalled)
-        self._make_tables(config)
+        self.make_tables()
         self.held_pulls = PullRequestHoldService(
             now=trio.current_time,
             max_offset=self.shown_end,
@@ -169,34 +151,7 @@ class BrokerParts:
         self.address = f"{self.config.broker_ip1}:{port}"
         self.ha_address = f"{self.config.broker_ip2}:{ha_port}"
 
-    def _make_tables(self, config: BrokerConfig) -> None:
-        directory = self.store_config.root.expanduser() / "config"
-        self.topics = TopicConfigManager(
-            self.now_ms, auto_create=config.auto_create_topic_enable, changed=self._topic_changed
-        )
-        self.topics.add_built_in(
-            built_in_topics(
-                cluster_name=config.broker_cluster_name,
-                broker_name=config.broker_name,
-                default_queues=config.default_topic_queues,
-                auto_create=config.auto_create_topic_enable,
-                cluster_topic=config.cluster_topic_enable,
-                broker_topic=config.broker_topic_enable,
-                trace_topic=config.msg_trace_topic_name if config.trace_topic_enable else None,
-            )
-        )
-        self.groups = SubscriptionGroupManager(
-            self.now_ms, auto_create=config.auto_create_subscription_group, changed=self._group_changed
-        )
-        self.topics_writer = TableWriter(JsonFile(directory / "topics.json"), self.topics.plain)
-        self.groups_writer = TableWriter(JsonFile(directory / "subscriptionGroup.json"), self.groups.plain)
-        self.offsets_writer = TableWriter(JsonFile(directory / "consumerOffset.json"), self.offsets.plain)
-        self.consumers = ConsumerManager(trio.current_time, self._notify_consumers)
-        self.producers = ProducerManager(trio.current_time)
-        self.locks = RebalanceLockManager(trio.current_time)
-
     def _make_services(self, config: BrokerConfig) -> None:
-        directory = self.store_config.root.expanduser() / "config"
         self.peers = Peers(
             self.remoting,
             lambda: self.master,
@@ -224,7 +179,7 @@ class BrokerParts:
         self.repair = RepairService(self.store, self._peers_for_repair)
         self.schedule = ScheduleMessageService(
             store=self.store,
-            file=JsonFile(directory / "delayOffset.json"),
+            file=JsonFile(self.config_directory / "delayOffset.json"),
             levels_ms=self.store.delays_ms,
             now_ms=self.now_ms,
             confirmed_offset=self.confirmed_offset,
@@ -292,11 +247,6 @@ class BrokerParts:
 
     # What handlers ask
 
-    @staticmethod
-    def now_ms() -> int:
-        """Wall clock."""
-        return wall_clock_ms()
-
     @property
     def is_slave(self) -> bool:
         return self.store.config.broker_role is BrokerRole.SLAVE
@@ -342,12 +292,6 @@ class BrokerParts:
         self.consumers.connection_closed(connection)
         self.producers.connection_closed(connection)
 
-    def _notify_consumers(self, group: str, connections: list[Connection]) -> None:
-        """Tell a group's members to share the queues anew."""
-        header = NotifyConsumerIdsChanged(group)
-        for connection in connections:
-            connection.send(RemotingCommand(header.code, ext=encode_header_fields(header), flag=ONEWAY))
-
     @property
     def master(self) -> Master:
         """Who is followed: where roles are recorded these say it, elsewhere name servers."""
@@ -364,11 +308,7 @@ class BrokerParts:
             self.ha.set_master(master.ha_address)
         self.slave_sync.set_master(master.address if master.address != self.address else None)
 
-    # Tables to files
-
-    def _topic_changed(self, topic: str) -> None:
-        self.topics_writer.changed(topic)
+    def topic_changed(self, topic: str) -> None:
+        """Name servers hear of it soon."""
+        BrokerTables.topic_changed(self, topic)
         self.registration.topics_changed()
-
-    def _group_changed(self, group: str) -> None:
-        self.groups_writer.changed(group)

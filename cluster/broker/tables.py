@@ -1,0 +1,88 @@
+"""A broker's tables: topics, subscription groups, consumers' offsets, who is connected; and the files of those that last."""
+
+from pathlib import Path
+
+import trio
+from attrs import define, field
+
+from cluster.broker.config import BrokerConfig
+from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
+from cluster.broker.consumer_offset import ConsumerOffsetManager
+from cluster.broker.json_file import JsonFile
+from cluster.broker.lock_manager import RebalanceLockManager
+from cluster.broker.machine import wall_clock_ms
+from cluster.broker.subscription_group import SubscriptionGroupManager
+from cluster.broker.table_writer import TableWriter
+from cluster.broker.topic_config import TopicConfigManager, built_in_topics
+from cluster.remoting.command import ONEWAY, RemotingCommand
+from cluster.remoting.connection import Connection
+from cluster.remoting.headers import NotifyConsumerIdsChanged, encode_header_fields
+from store.config import StoreConfig
+
+
+@define(eq=False)
+class BrokerTables:
+    """Filled by make_tables(), which whoever has the final configuration calls."""
+
+    config: BrokerConfig
+    store_config: StoreConfig
+
+    topics: TopicConfigManager = field(init=False)
+    groups: SubscriptionGroupManager = field(init=False)
+    offsets: ConsumerOffsetManager = field(factory=ConsumerOffsetManager, init=False)
+    consumers: ConsumerManager[Connection] = field(init=False)
+    producers: ProducerManager[Connection] = field(init=False)
+    locks: RebalanceLockManager = field(init=False)
+    topics_writer: TableWriter = field(init=False)
+    groups_writer: TableWriter = field(init=False)
+    offsets_writer: TableWriter = field(init=False)
+
+    @property
+    def config_directory(self) -> Path:
+        """Where RocketMQ keeps them, too."""
+        return self.store_config.root.expanduser() / "config"
+
+    @staticmethod
+    def now_ms() -> int:
+        """Wall clock."""
+        return wall_clock_ms()
+
+    def make_tables(self) -> None:
+        """By the configuration as it is now."""
+        config, directory = self.config, self.config_directory
+        self.topics = TopicConfigManager(
+            self.now_ms, auto_create=config.auto_create_topic_enable, changed=lambda topic: self.topic_changed(topic)
+        )
+        self.topics.add_built_in(
+            built_in_topics(
+                cluster_name=config.broker_cluster_name,
+                broker_name=config.broker_name,
+                default_queues=config.default_topic_queues,
+                auto_create=config.auto_create_topic_enable,
+                cluster_topic=config.cluster_topic_enable,
+                broker_topic=config.broker_topic_enable,
+                trace_topic=config.msg_trace_topic_name if config.trace_topic_enable else None,
+            )
+        )
+        self.groups = SubscriptionGroupManager(
+            self.now_ms,
+            auto_create=config.auto_create_subscription_group,
+            changed=lambda group: self.groups_writer.changed(group),
+        )
+        self.topics_writer = TableWriter(JsonFile(directory / "topics.json"), self.topics.plain)
+        self.groups_writer = TableWriter(JsonFile(directory / "subscriptionGroup.json"), self.groups.plain)
+        self.offsets_writer = TableWriter(JsonFile(directory / "consumerOffset.json"), self.offsets.plain)
+        self.consumers = ConsumerManager(trio.current_time, _notify_consumers)
+        self.producers = ProducerManager(trio.current_time)
+        self.locks = RebalanceLockManager(trio.current_time)
+
+    def topic_changed(self, topic: str) -> None:
+        """It goes to the file soon."""
+        self.topics_writer.changed(topic)
+
+
+def _notify_consumers(group: str, connections: list[Connection]) -> None:
+    """Tell a group's members to share the queues anew."""
+    header = NotifyConsumerIdsChanged(group)
+    for connection in connections:
+        connection.send(RemotingCommand(header.code, ext=encode_header_fields(header), flag=ONEWAY))
