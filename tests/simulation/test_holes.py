@@ -120,7 +120,7 @@ CATCHES = {
     ),
     "who lost bytes is counted whole": Catch("began without", ("power cut of all",), in_memory, roles=True),
     "what others acknowledged is forgotten": Catch("began without", ("old slave",), begins_overthrown, roles=True),
-    "an unlisted member is counted": Catch("began without|is acknowledged for|^I5", ("old slave",), roles=True),
+    "an unlisted member is counted": Catch("began without|is acknowledged for|^I[45]", ("old slave",), roles=True),
     "a promise is given before the stream ends": Catch("^I3", ("overthrown",), synchronous, roles=True),
     "an epoch without a byte is not recorded": Catch("^I4", roles=True),
     "offsets going back": Catch("^I9", roles=True),
