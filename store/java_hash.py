@@ -50,6 +50,18 @@ def utf8_hashes(texts: Sequence[bytes]) -> list[int]:
     return hashes
 
 
+def ascii_hashes(keys: bytes) -> list[int]:
+    """The unsigned hash of each of many ASCII keys of 32 characters, which lie one behind the other."""
+    width, hash_lanes = _FOLDS[0]
+    size = _KEYS_MAX * width
+    if len(keys) <= size:
+        return hash_lanes(keys)
+    hashes: list[int] = []
+    for start in range(0, len(keys), size):
+        hashes += hash_lanes(keys[start : start + size])
+    return hashes
+
+
 def _hash_some(texts: Sequence[bytes]) -> list[int]:
     longest = max(map(len, texts))
     for width, hash_lanes in _FOLDS:

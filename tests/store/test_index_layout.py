@@ -91,6 +91,50 @@ def test_any_properties_are_read_as_rocketmq_reads_them(many, sys_flag):
     assert list(zip(hashes, phy_offsets, strict=True)) == expected
 
 
+USUAL = [f"TAGS\x01a\x02UNIQ_KEY\x01{number:032X}\x02WAIT\x01true" for number in range(200)]
+ODD = [
+    *(
+        "",
+        "UNIQ_KEY\x01",
+        "TAGS\x01a\x02UNIQ_KEY\x01short",
+        USUAL[1] + "\x02KEYS\x01k",
+        USUAL[1] + "\x02UNIQ_KEY\x01other",
+    ),
+    *(
+        USUAL[1][:-11],
+        USUAL[1][:-12],
+        USUAL[1][2:],
+        USUAL[1].replace("\x02UNIQ", "xUNIQ"),
+        USUAL[1].replace("000", "\x0200", 1),
+    ),
+    *(
+        USUAL[1].replace("00", "é", 1),
+        USUAL[1].replace("UNIQ_KEY", "UNIQ_KEYS"),
+        "KEYS\x01a\x02" + USUAL[1],
+        "xKEY" + USUAL[1],
+    ),
+]
+
+
+@pytest.mark.parametrize("odd", [None, *ODD])
+@pytest.mark.parametrize("at", [0, 1, 199])
+def test_many_alike_are_read_as_each_alone(odd, at):
+    for lead in (0, len("TAGS\x01a\x02")):  # With the key in front, and behind another property.
+        texts = [text[lead:] for text in USUAL]
+        texts[at] = texts[at] if odd is None else odd
+        entries = [DispatchEntry("T", 0, 0, n, 1, 0, n + 1, 0, text.encode()) for n, text in enumerate(texts)]
+        assert keys_of(entries) == alone(entries)
+    entries[at] = entries[at]._replace(topic="U")
+    assert keys_of(entries) == alone(entries)
+    entries[at] = entries[at]._replace(sys_flag=12)
+    assert keys_of(entries) == alone(entries)
+
+
+def alone(entries):
+    found = [keys_of([entry]) for entry in entries]
+    return tuple([item for each in found for item in each[part]] for part in range(3))
+
+
 # The image
 
 
