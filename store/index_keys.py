@@ -7,7 +7,7 @@ not count. Sources: IndexService.buildIndex, MessageDecoder; RocketMQ 4.9.8.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from store.java_hash import ascii_hashes, power_of_31, utf8_hashes, utf16_length
+from store.java_hash import UNIQUE_PART, power_of_31, unique_part_hashes, utf8_hash, utf8_hashes, utf16_length
 from store.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from store.properties import KEYS, UNIQ_KEY, java_hash, parse_properties
 from store.record_scan import DispatchEntry
@@ -61,29 +61,48 @@ def keys_of(entries: Sequence[DispatchEntry]) -> Keyed:
 
 
 def _keys_of_one_kind(entries: Sequence[DispatchEntry]) -> Keyed | None:
-    """The same with a few calls for all of them, where one program sends them to one topic: each has one key, a unique one of the
-    usual size, at the same place of its properties. None where that is not so.
+    """The same with a few calls for all of them, where all are of one topic and each has one key, a unique one at the same place
+    of its properties. None where that is not so.
+
+    A UNIQ_KEY has 32 characters, or 56 where the client's address is of IPv6; most of them say who made it.
     """
     topics, _, _, phy_offsets, _, _, timestamps, sys_flags, properties = zip(*entries, strict=True)
-    count, at = len(entries), properties[0].find(_UNIQ_KEY)
+    count, first = len(entries), properties[0]
+    at = first.find(_UNIQ_KEY)
     begin = at + len(_UNIQ_KEY)
-    end, lead = begin + _USUAL_SIZE, properties[0][max(at - 1, 0) : begin]
-    keys = b"".join([raw[begin:end] for raw in properties])
+    end = first.find(b"\x02", begin) if first.find(b"\x02", begin) >= 0 else len(first)
+    split = end - UNIQUE_PART
+    lead_at = max(at - 1, 0)
+    lead = b"\x02" + _UNIQ_KEY if at else _UNIQ_KEY
+    heads, tails = [raw[lead_at:split] for raw in properties], b"".join([raw[split:end] for raw in properties])
+    makers = set(heads)
     if (
         at < 0
-        or lead != (b"\x02" + _UNIQ_KEY if at else _UNIQ_KEY)
-        or b"".join([raw[begin - len(lead) : begin] for raw in properties]) != lead * count
-        or b"".join(properties).count(_ANY_KEY) != count
+        or split < begin
+        or len(makers) * _TOGETHER_MIN > count
+        or not all(_is_head(head, lead, split - lead_at) for head in makers)
+        or len(tails) != UNIQUE_PART * count
+        or b"\x02" in tails
+        or not tails.isascii()
         or not {raw[end : end + 1] for raw in properties} <= _ENDS
-        or len(keys) != _USUAL_SIZE * count
-        or b"\x02" in keys
-        or not keys.isascii()
+        or b"".join(properties).count(_ANY_KEY) != count
         or topics.count(topics[0]) != count
         or any(sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK for sys_flag in set(sys_flags))
     ):
         return None
-    _, usual = _prefixes.get(topics[0]) or _prefix(topics[0])
-    return Keyed(_absolute([usual + own for own in ascii_hashes(keys)]), list(phy_offsets), list(timestamps))
+    prefix = (_prefixes.get(topics[0]) or _prefix(topics[0]))[0] * power_of_31(split - begin)
+    shifted = {head: (prefix + utf8_hash(head[len(lead) :])) * power_of_31(UNIQUE_PART) for head in makers}
+    if len(makers) == 1:
+        (before,) = shifted.values()
+        sums = [before + own for own in unique_part_hashes(tails)]
+    else:
+        sums = [shifted[head] + own for head, own in zip(heads, unique_part_hashes(tails), strict=True)]
+    return Keyed(_absolute(sums), list(phy_offsets), list(timestamps))
+
+
+def _is_head(head: bytes, lead: bytes, size: int) -> bool:
+    """Whether a key begins there, and nothing else follows."""
+    return len(head) == size and head.startswith(lead) and b"\x02" not in head[1:] and head.isascii()
 
 
 def _keys_one_by_one(entries: Iterable[DispatchEntry]) -> Keyed:

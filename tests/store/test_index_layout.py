@@ -91,48 +91,56 @@ def test_any_properties_are_read_as_rocketmq_reads_them(many, sys_flag):
     assert list(zip(hashes, phy_offsets, strict=True)) == expected
 
 
-USUAL = [f"TAGS\x01a\x02UNIQ_KEY\x01{number:032X}\x02WAIT\x01true" for number in range(200)]
+def usual(number, size=32, makers=1):
+    maker = f"{number % makers:X}".ljust(size - 12, "F")
+    return f"TAGS\x01a\x02UNIQ_KEY\x01{maker}{number:012X}\x02WAIT\x01true"
+
+
 ODD = [
-    *(
-        "",
-        "UNIQ_KEY\x01",
-        "TAGS\x01a\x02UNIQ_KEY\x01short",
-        USUAL[1] + "\x02KEYS\x01k",
-        USUAL[1] + "\x02UNIQ_KEY\x01other",
-    ),
-    *(
-        USUAL[1][:-11],
-        USUAL[1][:-12],
-        USUAL[1][2:],
-        USUAL[1].replace("\x02UNIQ", "xUNIQ"),
-        USUAL[1].replace("000", "\x0200", 1),
-    ),
-    *(
-        USUAL[1].replace("00", "é", 1),
-        USUAL[1].replace("UNIQ_KEY", "UNIQ_KEYS"),
-        "KEYS\x01a\x02" + USUAL[1],
-        "xKEY" + USUAL[1],
-    ),
+    "",
+    "UNIQ_KEY\x01",
+    "TAGS\x01a\x02UNIQ_KEY\x01short",
+    usual(1, 31),
+    usual(1, 33),
+    usual(1)[:-11],
+    usual(1)[:-12],
+    usual(1)[2:],
 ]
+ODD += [usual(1) + more for more in ("\x02KEYS\x01k", "\x02UNIQ_KEY\x01other", "\x02UNIQ_KEY\x01")]
+ODD += [more + usual(1) for more in ("KEYS\x01a\x02", "xKEY", "UNIQ_KEY\x01x")]
+ODD += [
+    usual(1).replace(old, new, 1)
+    for old, new in (("00", "é"), ("FF", "é"), ("00", "\x020"), ("FF", "\x02F"), ("FF", "\x01F"))
+]
+ODD += [usual(1).replace(old, new) for old, new in (("\x02UNIQ", "xUNIQ"), ("UNIQ_KEY", "UNIQ_KEYS"))]
 
 
 @pytest.mark.parametrize("odd", [None, *ODD])
 @pytest.mark.parametrize("at", [0, 1, 199])
 def test_many_alike_are_read_as_each_alone(odd, at):
     for lead in (0, len("TAGS\x01a\x02")):  # With the key in front, and behind another property.
-        texts = [text[lead:] for text in USUAL]
+        texts = [usual(number)[lead:] for number in range(200)]
         texts[at] = texts[at] if odd is None else odd
-        entries = [DispatchEntry("T", 0, 0, n, 1, 0, n + 1, 0, text.encode()) for n, text in enumerate(texts)]
-        assert keys_of(entries) == alone(entries)
-    entries[at] = entries[at]._replace(topic="U")
-    assert keys_of(entries) == alone(entries)
-    entries[at] = entries[at]._replace(sys_flag=12)
-    assert keys_of(entries) == alone(entries)
+        assert_like_alone(as_entries(texts))
+    assert_like_alone(
+        [*as_entries([usual(1)] * 9), *as_entries([usual(1)], topic="U"), *as_entries([usual(1)], sys_flag=12)]
+    )
 
 
-def alone(entries):
+@pytest.mark.parametrize("size", [13, 15, 16, 17, 32, 33, 56, 300])
+@pytest.mark.parametrize("makers", [1, 2, 100])
+def test_keys_of_several_clients(size, makers):
+    assert_like_alone(as_entries([usual(number, size, makers) for number in range(200)]))
+
+
+def as_entries(texts, topic="T", sys_flag=0):
+    return [DispatchEntry(topic, 0, 0, n, 1, 0, n + 1, sys_flag, text.encode()) for n, text in enumerate(texts)]
+
+
+def assert_like_alone(entries):
     found = [keys_of([entry]) for entry in entries]
-    return tuple([item for each in found for item in each[part]] for part in range(3))
+    assert keys_of(entries) == tuple([item for each in found for item in each[part]] for part in range(3))
+    assert keys_of(entries[::-1]) == tuple([item for each in found[::-1] for item in each[part]] for part in range(3))
 
 
 # The image
