@@ -173,3 +173,5 @@ def test_seconds_are_between_0_and_the_largest_number():
 def test_pages_are_written_in_runs_of_neighbours():
     assert page_runs(frozenset()) == []
     assert page_runs(frozenset({7, 1, 2, 3, 9})) == [(1, 4), (7, 8), (9, 10)]
+    assert page_runs(frozenset({0, 7, 1, 3, 9, 12}), 1) == [(0, 4), (7, 10), (12, 13)]
+    assert page_runs(frozenset({2, 5, 9}), 2) == [(2, 6), (9, 10)]
