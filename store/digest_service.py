@@ -154,12 +154,14 @@ class DigestService:
         """Follow the log until cancelled."""
         while True:
             try:
-                level = not await self.advance()
+                await self.advance()
             except OSError as error:  # A bad sector is the scrub's to tell; the side file only matters to us.
                 log.warning("the log's digests do not get on; next try in 60 s", error=str(error))
                 await trio.sleep(60)
                 continue
-            await trio.sleep(_LOOK_SECONDS if level else 0)
+            # A log that is written to has a new block every few ms: one trip to a thread for those of a second.
+            is_behind = self.log.max_offset - self.digests.whole_end >= _BATCH
+            await trio.sleep(0 if is_behind else _LOOK_SECONDS)
 
     async def advance(self, *, thorough: bool = False) -> bool:
         """Digest up to a batch of whole blocks behind the coverage; False when there is none. Raises OSError.

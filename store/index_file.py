@@ -13,10 +13,14 @@ from attrs import define, field
 
 from store.index_image import PAGE, IndexImage, Unwritten, page_runs
 from store.index_layout import HEADER, ITEM, SLOT, IndexHeader, IndexItem, IndexLayout
+from store.mapped_file import WRITE_SIZE_MAX
 from store.sync import sync_file
 
 _CHAIN_MAX = 100_000  # Items that a query passes in one file, at most: each may be a read of the disk.
 _NO_FILE = -1
+# Pages that are written although nothing changed in them: each system call of a thread is a fight with the event loop for the
+# GIL, and a thousand messages a second leave a thousand runs of changed pages behind, or a tenth of that with these gaps.
+_GAP_MAX = 2
 
 
 @define(eq=False)
@@ -106,7 +110,7 @@ class IndexFile:
         if unwritten.items:
             _write(self._fd, unwritten.items, self.layout.item_position(unwritten.first))
         slots = memoryview(self.image.slots)
-        for first, end in page_runs(unwritten.pages):
+        for first, end in page_runs(unwritten.pages, _GAP_MAX):
             _write(self._fd, slots[first * PAGE : end * PAGE], HEADER.size + first * PAGE)
         _write(self._fd, unwritten.header.pack(), 0)
 
@@ -173,5 +177,5 @@ class Look(NamedTuple):
 def _write(fd: int, data: bytes | memoryview, position: int) -> None:
     rest = memoryview(data)
     while rest:  # The kernel may stop short, at a signal or a full disk.
-        done = os.pwrite(fd, rest, position)
+        done = os.pwrite(fd, rest[:WRITE_SIZE_MAX], position)
         rest, position = rest[done:], position + done

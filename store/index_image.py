@@ -175,12 +175,12 @@ class IndexImage:
         self._is_changed = True
 
 
-def page_runs(pages: frozenset[int]) -> list[tuple[int, int]]:
-    """The pages as runs of neighbours: first, and behind the last."""
+def page_runs(pages: frozenset[int], gap_max: int = 0) -> list[tuple[int, int]]:
+    """The pages as runs of neighbours: first, and behind the last. Gaps of up to `gap_max` pages are taken along."""
     runs: list[tuple[int, int]] = []
-    start = end = -1
+    start, end = -1, -1 - gap_max
     for page in sorted(pages):
-        if page != end:
+        if page > end + gap_max:
             if end > start:
                 runs.append((start, end))
             start = page

@@ -16,6 +16,7 @@ _MASK = 0xFFFFFFFF
 _KEYS_MAX = 128  # At once.
 _WIDTHS = (32, 64)  # Bytes of padded keys; longer ones are rare.
 _WIDTH_MAX = _WIDTHS[-1]
+UNIQUE_PART = 16  # Characters at the end of a UNIQ_KEY: what differs among the messages of one client, and more.
 
 
 def power_of_31(exponent: int) -> int:
@@ -47,6 +48,17 @@ def utf8_hashes(texts: Sequence[bytes]) -> list[int]:
     hashes: list[int] = []
     for start in range(0, len(texts), _KEYS_MAX):
         hashes += _hash_some(texts[start : start + _KEYS_MAX])
+    return hashes
+
+
+def unique_part_hashes(parts: bytes) -> list[int]:
+    """The unsigned hash of each of many ASCII texts of UNIQUE_PART characters, which lie one behind the other."""
+    hash_lanes, size = _UNIQUE_FOLD, _KEYS_MAX * UNIQUE_PART
+    if len(parts) <= size:
+        return hash_lanes(parts)
+    hashes: list[int] = []
+    for start in range(0, len(parts), size):
+        hashes += hash_lanes(parts[start : start + size])
     return hashes
 
 
@@ -84,3 +96,4 @@ def _fold(width: int) -> Callable[[bytes], list[int]]:
 
 
 _FOLDS = tuple((width, _fold(width)) for width in _WIDTHS)
+_UNIQUE_FOLD = _fold(UNIQUE_PART)

@@ -22,6 +22,9 @@ from store.errors import StoreError
 
 CLEAN_STOP_SECONDS_MAX = 60  # After the parent's end nobody is left who could send a second signal.
 REGISTER_SECONDS_MAX = 5  # A broker serves without its name server, too.
+_YOUNG_OBJECTS = (
+    20_000  # Before the collector looks at them: messages under way are some hundreds to thousands, and no garbage.
+)
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -92,6 +95,7 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
         # What start-up made stays for good: without this each full collection looks at all of it, 20 ms at a time.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(_YOUNG_OBJECTS)
         print(f"ready {words}", flush=True)
 
     for number in _STOP_SIGNALS:

@@ -1,6 +1,6 @@
 """Makes the index of keys from the records of a log, as a broker would that finds the log and no index."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class IndexBuilder:
     def __attrs_post_init__(self) -> None:
         self.directory.mkdir(parents=True)
 
-    def feed(self, entries: Iterable[DispatchEntry]) -> None:
+    def feed(self, entries: Sequence[DispatchEntry]) -> None:
         """Take the next records of the log. Raises OSError."""
         keyed = keys_of(entries)
         self.keys += len(keyed.hashes)

@@ -65,6 +65,19 @@ async def test_what_is_covered(tmp_path, autojump_clock):
     again._release()
 
 
+async def test_a_log_that_grows_is_followed_once_a_second(tmp_path, autojump_clock, nursery):
+    store = opened(tmp_path)
+    nursery.start_soon(store.digest.run)
+    ends = set()
+    for _ in range(300):
+        fill(store, BLOCK_SIZE)
+        await trio.sleep(0.01)
+        ends.add(store.digest.digests.end)
+    assert 2 <= len(ends) <= 5
+    nursery.cancel_scope.cancel()
+    store._release()
+
+
 async def test_it_follows_the_log_by_itself(tmp_path, nursery):
     store = opened(tmp_path)
     await nursery.start(store.run)

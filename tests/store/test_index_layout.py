@@ -91,6 +91,58 @@ def test_any_properties_are_read_as_rocketmq_reads_them(many, sys_flag):
     assert list(zip(hashes, phy_offsets, strict=True)) == expected
 
 
+def usual(number, size=32, makers=1):
+    maker = f"{number % makers:X}".ljust(size - 12, "F")
+    return f"TAGS\x01a\x02UNIQ_KEY\x01{maker}{number:012X}\x02WAIT\x01true"
+
+
+ODD = [
+    "",
+    "UNIQ_KEY\x01",
+    "TAGS\x01a\x02UNIQ_KEY\x01short",
+    usual(1, 31),
+    usual(1, 33),
+    usual(1)[:-11],
+    usual(1)[:-12],
+    usual(1)[2:],
+]
+ODD += [usual(1) + more for more in ("\x02KEYS\x01k", "\x02UNIQ_KEY\x01other", "\x02UNIQ_KEY\x01")]
+ODD += [more + usual(1) for more in ("KEYS\x01a\x02", "xKEY", "UNIQ_KEY\x01x")]
+ODD += [
+    usual(1).replace(old, new, 1)
+    for old, new in (("00", "é"), ("FF", "é"), ("00", "\x020"), ("FF", "\x02F"), ("FF", "\x01F"))
+]
+ODD += [usual(1).replace(old, new) for old, new in (("\x02UNIQ", "xUNIQ"), ("UNIQ_KEY", "UNIQ_KEYS"))]
+
+
+@pytest.mark.parametrize("odd", [None, *ODD])
+@pytest.mark.parametrize("at", [0, 1, 199])
+def test_many_alike_are_read_as_each_alone(odd, at):
+    for lead in (0, len("TAGS\x01a\x02")):  # With the key in front, and behind another property.
+        texts = [usual(number)[lead:] for number in range(200)]
+        texts[at] = texts[at] if odd is None else odd
+        assert_like_alone(as_entries(texts))
+    assert_like_alone(
+        [*as_entries([usual(1)] * 9), *as_entries([usual(1)], topic="U"), *as_entries([usual(1)], sys_flag=12)]
+    )
+
+
+@pytest.mark.parametrize("size", [13, 15, 16, 17, 32, 33, 56, 300])
+@pytest.mark.parametrize("makers", [1, 2, 100])
+def test_keys_of_several_clients(size, makers):
+    assert_like_alone(as_entries([usual(number, size, makers) for number in range(200)]))
+
+
+def as_entries(texts, topic="T", sys_flag=0):
+    return [DispatchEntry(topic, 0, 0, n, 1, 0, n + 1, sys_flag, text.encode()) for n, text in enumerate(texts)]
+
+
+def assert_like_alone(entries):
+    found = [keys_of([entry]) for entry in entries]
+    assert keys_of(entries) == tuple([item for each in found for item in each[part]] for part in range(3))
+    assert keys_of(entries[::-1]) == tuple([item for each in found[::-1] for item in each[part]] for part in range(3))
+
+
 # The image
 
 
@@ -121,3 +173,5 @@ def test_seconds_are_between_0_and_the_largest_number():
 def test_pages_are_written_in_runs_of_neighbours():
     assert page_runs(frozenset()) == []
     assert page_runs(frozenset({7, 1, 2, 3, 9})) == [(1, 4), (7, 8), (9, 10)]
+    assert page_runs(frozenset({0, 7, 1, 3, 9, 12}), 1) == [(0, 4), (7, 10), (12, 13)]
+    assert page_runs(frozenset({2, 5, 9}), 2) == [(2, 6), (9, 10)]
