@@ -20,6 +20,8 @@ from ha.log import ReplicatedStore
 from ha.overlap import Overlap
 from ha.peer_nursery import open_peer_nursery
 from ha.protocol import ACK, BatchReader
+from ha.trail_plan import Onset
+from ha.trailing import COLUMNS, Trailing
 from ha.transport import Transport
 from store.errors import StoreError
 from store.record_scan import Scan, scan_records
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 # Bytes that arrived together. So many are verified in columns, which takes half the time, and then more of them are waited for.
 BULK_SIZE = 256 * 1024
 GATHER_SECONDS, GATHER_SECONDS_MAX = 0.001, 0.005
-COLUMNS = "store.column_scan"
 
 
 @define(eq=False)
@@ -54,6 +55,7 @@ class Replica:
     _reader: BatchReader = field(init=False)
     _needed: int = field(default=0, init=False)  # Bytes of the record that has begun, once known.
     _requested: bool = field(default=False, init=False)
+    _onset: Onset = field(factory=Onset, init=False)
     _reporting: bool = field(default=False, init=False)
     _report_due: bool = field(default=False, init=False)
 
@@ -100,16 +102,44 @@ class Replica:
 
     async def _receive_task(self) -> None:
         while True:
-            before, was_comparing = self.received_bytes, self.is_comparing
+            before, was_comparing, at_once = self.received_bytes, self.is_comparing, 0
             try:
                 await self._receive()
                 await self._gather()
+                at_once = self._reader.staged_size
             except (HAProtocolError, HAConnectionLostError):
                 self._append()  # What came in order before is good.
                 raise
             self._append()
             if self.received_bytes > before or was_comparing:
                 await self._acknowledge()
+            if self._is_far_behind(at_once):
+                await self._trail()
+
+    def _is_far_behind(self, at_once: int) -> bool:
+        return self._onset.took(at_once) and self.config.verify_trail_max > 0 and not self.is_comparing
+
+    async def _trail(self) -> None:
+        """Receive first and verify later, until this slave is level. Raises what the stream ends with."""
+        trailing = Trailing(
+            self.transport,
+            self._reader,
+            self.store,
+            self.config.verify_trail_max,
+            _scan,
+            self._appended,
+            self._heard,
+        )
+        await trailing.run()
+        self._needed = 0
+
+    async def _appended(self, size: int) -> None:
+        self.received_bytes += size
+        await self._acknowledge()
+        await trio.lowlevel.checkpoint()  # Be fair to the other tasks.
+
+    def _heard(self) -> None:
+        self.last_read = trio.current_time()
 
     async def _receive(self) -> None:
         """Take what arrived. Raises HAProtocolError, HAConnectionLostError; what came in order before is staged then."""
