@@ -14,7 +14,7 @@ import trio
 from attrs import define, field
 
 from ha import trail_plan
-from ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
+from ha.errors import HABadRecordError, HAConnectionLostError, HAError, HALogError, HAProtocolError
 from ha.log import ReplicatedStore
 from ha.protocol import BatchReader
 from ha.trail_plan import Leave, Receive, Stream, TrailPlan, Verify
@@ -57,7 +57,7 @@ class Trailing:
     _buffer: memoryview = field(init=False)
     _stretch: bytearray = field(factory=bytearray, init=False)
     _is_sound: bool = field(default=True, init=False)  # All that is left is the beginning of a record.
-    _lost: HAProtocolError | HAConnectionLostError | None = field(default=None, init=False)
+    _lost: HAError | None = field(default=None, init=False)
 
     async def run(self) -> None:
         """Return when nothing but the beginning of a record is left, which is staged in the reader then.
@@ -110,8 +110,8 @@ class Trailing:
                 self._lost = HAConnectionLostError("the master closed the connection")
         except (HAProtocolError, HAConnectionLostError) as error:
             self._lost = error
-        except OSError as error:
-            raise HALogError(f"writing at offset {self._tail.end} failed: {error}") from error
+        except OSError as error:  # What of the stream was not written is lost: it is asked for again.
+            self._lost = HALogError(f"writing at offset {self._tail.end} failed: {error}")
         if self._tail.end > end or self.reader.frames > frames:
             self.read_at()
         self._plan.received(self._tail.end - end, time.perf_counter() - begin, stream)
