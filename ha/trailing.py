@@ -6,7 +6,6 @@ ha/trail_plan.py to say.
 
 import importlib
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -102,7 +101,7 @@ class Trailing:
             raise HALogError("this log is to be changed by others")
 
     async def _receive(self, step: Receive) -> None:
-        frames, end, begin = self.reader.frames, self._tail.end, time.perf_counter()
+        frames, end, begin = self.reader.frames, self._tail.end, trio.current_time()
         stream: Stream = "ended"
         try:
             stream = await self.transport.receive_bulk(self._buffer, self._take, step)
@@ -114,7 +113,7 @@ class Trailing:
             self._lost = HALogError(f"writing at offset {self._tail.end} failed: {error}")
         if self._tail.end > end or self.reader.frames > frames:
             self.read_at()
-        self._plan.received(self._tail.end - end, time.perf_counter() - begin, stream)
+        self._plan.received(self._tail.end - end, trio.current_time() - begin, stream)
 
     def _take(self, data: memoryview) -> None:
         for piece in self.reader.pieces(data):
@@ -128,7 +127,7 @@ class Trailing:
             raise HALogError(f"writing at offset {self._tail.end} failed: {error}") from error
 
     async def _verify(self) -> None:
-        store, begin = self.store, time.perf_counter()
+        store, begin = self.store, trio.current_time()
         offset, file_size = store.max_offset, store.commit_log.file_size
         size = min(max(trail_plan.STRETCH_BYTES, self._needed), self._tail.size, file_size - offset % file_size)
         try:
@@ -144,7 +143,7 @@ class Trailing:
         self._needed = scan.needed or (1 if scan.consumed else size + 1)
         if scan.consumed:
             await self.appended(scan.consumed)
-        self._plan.verified(scan.consumed, time.perf_counter() - begin)  # Dispatch and all.
+        self._plan.verified(scan.consumed, trio.current_time() - begin)  # Dispatch and all.
         if scan.error is not None:
             raise HABadRecordError(offset + scan.consumed, scan.error)
 
