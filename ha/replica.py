@@ -9,6 +9,7 @@ disk, too: one fdatasync is under way at a time, and each answers for all that w
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import trio
@@ -20,7 +21,7 @@ from ha.log import ReplicatedStore
 from ha.overlap import Overlap
 from ha.peer_nursery import open_peer_nursery
 from ha.protocol import ACK, BatchReader
-from ha.trail_plan import Onset
+from ha.trail_plan import FAR_BYTES, Onset
 from ha.trailing import COLUMNS, Trailing
 from ha.transport import Transport
 from store.errors import StoreError
@@ -48,6 +49,7 @@ class Replica:
     config: HAConfig
     overlap: Overlap | None = None
     begin_at: int = 0
+    master_end: Callable[[], int] = lambda: 0  # Where the master's log ended when it was asked last; 0: it was not.
     received_bytes: int = field(default=0, init=False)  # Of log, appended.
     reported_at: float = field(default=0.0, init=False)  # Monotonic seconds of the last report.
     connected_at: float = field(factory=trio.current_time, init=False)
@@ -117,7 +119,11 @@ class Replica:
                 await self._trail()
 
     def _is_far_behind(self, at_once: int) -> bool:
-        return self._onset.took(at_once) and self.config.verify_trail_max > 0 and not self.is_comparing
+        return (
+            self._onset.took(at_once, is_far=self._is_far())
+            and self.config.verify_trail_max > 0
+            and not self.is_comparing
+        )
 
     async def _trail(self) -> None:
         """Receive first and verify later, until this slave is level. Raises what the stream ends with."""
@@ -129,9 +135,13 @@ class Replica:
             _scan,
             self._appended,
             self._heard,
+            self._is_far,
         )
         await trailing.run()
         self._needed = 0
+
+    def _is_far(self) -> bool:
+        return self.master_end() - self.position > FAR_BYTES
 
     async def _appended(self, size: int) -> None:
         self.received_bytes += size

@@ -14,15 +14,19 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
-# So often in a row so much must have come at once: the stream has no end in sight then.
+# So often in a row so much must have come at once, in 5 ms: faster than verification. Less will do where the master is known
+# to have more than FAR_BYTES yet.
 FULL_BYTES, FULL_TIMES = 2 << 20, 4
+FULL_BYTES_FAR, FULL_TIMES_FAR, FAR_BYTES = 1 << 20, 2, 64 << 20
 STRETCH_BYTES = (
     8 << 20
 )  # Verified at a time: the loop stands for so long. Half as much takes 1.04 us a record instead of 0.74.
 RECEIVE_SECONDS, GAP_SECONDS = 0.5, 0.2  # In one turn, the length of a gap that ends it.
 LOOK_SECONDS, LOOK_GAP_SECONDS = 0.05, 0.005  # The same while the stream dries up,
 VERIFY_SECONDS = 0.25  # and how long is verified then before the next look.
-WORTH = 2  # A stream that has less than half the rate of verification is one that verification can follow.
+# How many times faster than the stream verification must be for it to go first. Of a slave that is known to be far behind more
+# is expected: verification has short turns, and seems faster than it is.
+FASTER, FASTER_FAR = 1, 2
 
 Stream = Literal["more", "gap", "ended"]
 
@@ -55,10 +59,10 @@ class Onset:
 
     _times: int = field(default=0, init=False)
 
-    def took(self, size: int) -> bool:
-        """Note how much came at once; whether to begin."""
-        self._times = self._times + 1 if size >= FULL_BYTES else 0
-        if self._times < FULL_TIMES:
+    def took(self, size: int, *, is_far: bool) -> bool:
+        """Note how much came at once; whether to begin. `is_far`: the master is known to have much more."""
+        self._times = self._times + 1 if size >= (FULL_BYTES_FAR if is_far else FULL_BYTES) else 0
+        if self._times < (FULL_TIMES_FAR if is_far else FULL_TIMES):
             return False
         self._times = 0
         return True
@@ -74,10 +78,10 @@ class TrailPlan:
     _seconds: float = field(default=0.0, init=False)  # Of verification since something was received last.
     _rate: float = field(default=0.0, init=False)  # Of verification, bytes a second; 0: not known.
 
-    def received(self, size: int, seconds: float, stream: Stream) -> None:
+    def received(self, size: int, seconds: float, stream: Stream, *, is_far: bool) -> None:
         """What a Receive took, and how it ended: with more to come, in a gap, or for ever."""
         self._has_ended = stream == "ended"
-        self.is_drying = stream == "gap" or size * WORTH < self._rate * seconds
+        self.is_drying = stream == "gap" or size * (FASTER_FAR if is_far else FASTER) < self._rate * seconds
         self._may_receive, self._seconds = False, 0.0
 
     def verified(self, size: int, seconds: float) -> None:

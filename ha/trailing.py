@@ -48,6 +48,7 @@ class Trailing:
     scan: ScanRecords
     appended: Callable[[int], Awaitable[None]]
     read_at: Callable[[], None]  # Told when something came.
+    is_far: Callable[[], bool]  # Whether the master is known to have much more than came so far.
     _tail: LogTail = field(init=False)
     _plan: TrailPlan = field(factory=TrailPlan, init=False)
     _needed: int = field(
@@ -113,7 +114,7 @@ class Trailing:
             self._lost = HALogError(f"writing at offset {self._tail.end} failed: {error}")
         if self._tail.end > end or self.reader.frames > frames:
             self.read_at()
-        self._plan.received(self._tail.end - end, trio.current_time() - begin, stream)
+        self._plan.received(self._tail.end - end, trio.current_time() - begin, stream, is_far=self.is_far())
 
     def _take(self, data: memoryview) -> None:
         for piece in self.reader.pieces(data):
