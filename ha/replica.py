@@ -119,11 +119,9 @@ class Replica:
                 await self._trail()
 
     def _is_far_behind(self, at_once: int) -> bool:
-        return (
-            self._onset.took(at_once, is_far=self._is_far())
-            and self.config.verify_trail_max > 0
-            and not self.is_comparing
-        )
+        # Behind a record of this connection: an empty log has no file yet.
+        may_trail = self.config.verify_trail_max > 0 and self.received_bytes > 0
+        return may_trail and self._onset.took(at_once, is_far=self._is_far())
 
     async def _trail(self) -> None:
         """Receive first and verify later, until this slave is level. Raises what the stream ends with."""

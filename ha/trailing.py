@@ -67,6 +67,8 @@ class Trailing:
         """
         if COLUMNS not in sys.modules:
             await trio.to_thread.run_sync(importlib.import_module, COLUMNS)
+        if self.reader.staged_offset != self.store.max_offset:
+            raise HALogError(f"this log ends at {self.store.max_offset}, not at {self.reader.staged_offset} as it did")
         try:
             self._tail = self.store.begin_tail()
         except StoreError as error:

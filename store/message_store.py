@@ -419,6 +419,8 @@ class MessageStore:
         Raises StoreNotWritableError.
         """
         self._check_replicates()
+        if not self.commit_log.files.files:
+            raise StoreNotWritableError("an empty log has no file to write behind")
         return LogTail(self.commit_log, self._ahead)
 
     def take_of_tail(self, size: int, entries: "list[DispatchEntry] | Columns") -> None:

@@ -142,6 +142,19 @@ async def test_all_of_it_arrives(connect, master, sizes, verify_trail_max):
     assert connection.leaves_nothing_behind()
 
 
+async def test_a_log_without_a_record_has_nothing_to_trail_behind(connect, tmp_path):
+    """The first record of an empty log may be so large that it takes a while to arrive."""
+    master = open_store(tmp_path / "other", file_size=FILE_SIZE)
+    end = put(master, bytes(100_000))
+    connection = connect()
+    data = log_bytes(master)
+    for at in range(0, end, 5000):
+        await connection.stream.send_all(BATCH_HEADER.pack(at, len(data[at : at + 5000])) + data[at : at + 5000])
+        await trio.sleep(0.005)
+    await connection.until_level(end)
+    assert log_bytes(connection.store) == data
+
+
 async def test_0_turns_it_off(connect, master, monkeypatch):
     monkeypatch.setattr(LogTail, "__attrs_post_init__", lambda self: pytest.fail("it trails"))
     connection = connect(verify_trail_max=0)
