@@ -63,11 +63,16 @@ def flushed(plan: Plan) -> bool:
     return plan.config.synchronous and plan.config.ack_flushed
 
 
+def trails(plan: Plan) -> bool:
+    return plan.config.synchronous and plan.config.trail_max > 0
+
+
 CATCHES = {
     "highest ack of all times": Catch(ACKED, POWER, master_loses_acks),
     "anybody's ack counts": Catch(ACKED, ("stranger",), synchronous),
     "a request above the end counts": Catch(ACKED, POWER, master_loses_acks),
     "ack before verification": Catch("nothing that a master ever wrote", ("flip",), flips=True),
+    "acks what has not been verified": Catch(ACKED, config=trails),
     "written acknowledged as flushed": Catch(ACKED, config=flushed),
     "one slave counted twice": Catch(ACKED, ("reset of half", "power cut"), three),
     "synchronous is silently asynchronous": Catch(
