@@ -105,6 +105,8 @@ def _as_slave(member: Member, master: Mapping[str, Any], status: Mapping[str, An
     if member.lag_bytes is not None:
         time = f", {member.lag_seconds:.1f} s" if member.lag_seconds is not None else ""
         yield "lag", f"{member.lag_bytes} bytes{time} behind its master"
+    if unverified := master.get("unverifiedBytes"):
+        yield "received", f"{unverified} bytes more, which are verified next: until then they are no part of its log"
     if (proven := master.get("provenOffset")) is not None:
         yield "proof", f"its log is proven equal to its master's below {proven}"
     if (mode := status.get("ackMode")) is not None:

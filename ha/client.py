@@ -269,6 +269,7 @@ class HAClient:
             finding=self.finding,
             master_max_offset=peer_log.max_offset if peer_log is not None else None,
             proven_offset=proven.offset if proven is not None else None,
+            unverified_bytes=self.store.unverified_bytes,
         )
 
 

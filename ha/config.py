@@ -196,6 +196,13 @@ class HAConfig:
         validator=validators.ge(4096),
     )
 
+    verify_trail_max: int = option(
+        4 << 30,
+        key="haVerifyTrailMax",
+        doc="bytes of the log that a slave far behind takes before it has verified them; only what is verified is part of its "
+        "log. 0: each byte is verified before the next one is taken",
+    )
+
     @property
     def ack_rule(self) -> AckRule:
         """How many members must hold a message."""

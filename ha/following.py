@@ -216,9 +216,12 @@ class Following:
             raise
         finally:
             self.fresh_transport = None
-        self.replica = Replica(transport, self.store, self.config, overlap, begin_at)
+        self.replica = Replica(transport, self.store, self.config, overlap, begin_at, self._master_end)
         self.entered("streaming")
         return self.replica
+
+    def _master_end(self) -> int:
+        return self.memory.peer_log.max_offset if self.memory.peer_log is not None else 0
 
     async def _connect(self) -> Transport:
         with trio.move_on_after(self.config.connect_timeout_ms / 1000):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from store.commit_log import CommitLog
 from store.config import StoreConfig
 from store.digest_service import DigestService
+from store.log_tail import LogTail
 from store.record_scan import DispatchEntry
 from store.running_flags import RunningFlags
 
@@ -105,6 +106,19 @@ class ReplicatedStore(Protocol):
 
     def append_replicated(self, data: memoryview, entries: "list[DispatchEntry] | Columns") -> None:
         """Put whole, verified records at the log's end."""
+
+    def begin_tail(self) -> LogTail:
+        """Let bytes come to lie behind the log's end before they are verified. Raises StoreError."""
+
+    @property
+    def unverified_bytes(self) -> int:
+        """Bytes of it."""
+
+    def take_of_tail(self, size: int, entries: "list[DispatchEntry] | Columns") -> None:
+        """Let whole, verified records that the tail begins with be part of the log."""
+
+    async def close_tail(self, tail: LogTail, *, durably: bool) -> None:
+        """Clear what is left of the tail."""
 
     def start_at(self, phy_offset: int) -> None:
         """Let an empty log begin at the start of another file than the first."""

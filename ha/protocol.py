@@ -6,6 +6,7 @@ Big endian; offsets and sizes count bytes. A body is a piece of the log: it may 
 crosses the end of a log file. Source: HAConnection, HAService.HAClient (RocketMQ 4.9.8).
 """
 
+from collections.abc import Iterator
 from struct import Struct
 
 from attrs import define, field
@@ -57,6 +58,7 @@ class BatchReader:
     _staged: int = field(default=0, init=False)
     _received: int = field(default=0, init=False)
     _body_left: int = field(default=0, init=False)  # Of the frame whose header was the last one seen.
+    _header: bytes = field(default=b"", init=False)  # The beginning of one, while frames pass by this buffer.
 
     def __attrs_post_init__(self) -> None:
         self._buffer = bytearray(max(self.buffer_size, BATCH_HEADER.size))
@@ -128,6 +130,42 @@ class BatchReader:
             )
         self._body_left = body_size
         self.frames += 1
+
+    def begin_passing(self) -> bytes:
+        """Give back what is staged: from now on bytes pass by this buffer, see pieces(), until end_passing()."""
+        staged = bytes(self.staged)
+        self._header = bytes(memoryview(self._buffer)[self._staged : self._received])
+        self._staged = self._received = 0
+        return staged
+
+    def pieces(self, data: memoryview) -> Iterator[memoryview]:
+        """What of `data`, the next bytes of the stream, is of the log, in order; `next_offset` goes along.
+
+        Raises HAProtocolError for a frame that has no place here, behind all that came in order before.
+        """
+        at = 0
+        while at < len(data):
+            if self._body_left:
+                piece = data[at : at + self._body_left]
+                yield piece
+                at += len(piece)
+                self._body_left -= len(piece)
+                assert self.next_offset is not None
+                self.next_offset += len(piece)
+                continue
+            part = data[at : at + BATCH_HEADER.size - len(self._header)]
+            self._header += part
+            at += len(part)
+            if len(self._header) == BATCH_HEADER.size:
+                header, self._header = self._header, b""
+                self._begin(*BATCH_HEADER.unpack(header))
+
+    def end_passing(self, staged: bytes) -> None:
+        """Stage the last bytes that passed by; the buffer is used again."""
+        rest, self._header = staged + self._header, b""
+        self.reserve(len(rest))
+        self._buffer[: len(rest)] = rest
+        self._staged, self._received = len(staged), len(rest)
 
     @property
     def staged(self) -> memoryview:

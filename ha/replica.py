@@ -9,6 +9,7 @@ disk, too: one fdatasync is under way at a time, and each answers for all that w
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import trio
@@ -20,6 +21,8 @@ from ha.log import ReplicatedStore
 from ha.overlap import Overlap
 from ha.peer_nursery import open_peer_nursery
 from ha.protocol import ACK, BatchReader
+from ha.trail_plan import FAR_BYTES, Onset
+from ha.trailing import COLUMNS, Trailing
 from ha.transport import Transport
 from store.errors import StoreError
 from store.record_scan import Scan, scan_records
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
 # Bytes that arrived together. So many are verified in columns, which takes half the time, and then more of them are waited for.
 BULK_SIZE = 256 * 1024
 GATHER_SECONDS, GATHER_SECONDS_MAX = 0.001, 0.005
-COLUMNS = "store.column_scan"
 
 
 @define(eq=False)
@@ -47,6 +49,7 @@ class Replica:
     config: HAConfig
     overlap: Overlap | None = None
     begin_at: int = 0
+    master_end: Callable[[], int] = lambda: 0  # Where the master's log ended when it was asked last; 0: it was not.
     received_bytes: int = field(default=0, init=False)  # Of log, appended.
     reported_at: float = field(default=0.0, init=False)  # Monotonic seconds of the last report.
     connected_at: float = field(factory=trio.current_time, init=False)
@@ -54,6 +57,7 @@ class Replica:
     _reader: BatchReader = field(init=False)
     _needed: int = field(default=0, init=False)  # Bytes of the record that has begun, once known.
     _requested: bool = field(default=False, init=False)
+    _onset: Onset = field(factory=Onset, init=False)
     _reporting: bool = field(default=False, init=False)
     _report_due: bool = field(default=False, init=False)
 
@@ -100,16 +104,50 @@ class Replica:
 
     async def _receive_task(self) -> None:
         while True:
-            before, was_comparing = self.received_bytes, self.is_comparing
+            before, was_comparing, at_once = self.received_bytes, self.is_comparing, 0
             try:
                 await self._receive()
                 await self._gather()
+                at_once = self._reader.staged_size
             except (HAProtocolError, HAConnectionLostError):
                 self._append()  # What came in order before is good.
                 raise
             self._append()
             if self.received_bytes > before or was_comparing:
                 await self._acknowledge()
+            if self._is_far_behind(at_once):
+                await self._trail()
+
+    def _is_far_behind(self, at_once: int) -> bool:
+        # Behind a record of this connection: an empty log has no file yet.
+        may_trail = self.config.verify_trail_max > 0 and self.received_bytes > 0
+        return may_trail and self._onset.took(at_once, is_far=self._is_far())
+
+    async def _trail(self) -> None:
+        """Receive first and verify later, until this slave is level. Raises what the stream ends with."""
+        trailing = Trailing(
+            self.transport,
+            self._reader,
+            self.store,
+            self.config.verify_trail_max,
+            _scan,
+            self._appended,
+            self._heard,
+            self._is_far,
+        )
+        await trailing.run()
+        self._needed = 0
+
+    def _is_far(self) -> bool:
+        return self.master_end() - self.position > FAR_BYTES
+
+    async def _appended(self, size: int) -> None:
+        self.received_bytes += size
+        await self._acknowledge()
+        await trio.lowlevel.checkpoint()  # Be fair to the other tasks.
+
+    def _heard(self) -> None:
+        self.last_read = trio.current_time()
 
     async def _receive(self) -> None:
         """Take what arrived. Raises HAProtocolError, HAConnectionLostError; what came in order before is staged then."""

@@ -71,6 +71,7 @@ class HAClientStatistics:
     finding: Finding | None  # How this log fits its master's; None: there is nothing to say.
     master_max_offset: int | None
     proven_offset: int | None  # Below it every byte was compared with the master's, by digests, and is equal.
+    unverified_bytes: int  # Received, behind max_offset, and not verified yet: not part of the log.
 
 
 @frozen(kw_only=True)

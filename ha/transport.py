@@ -10,15 +10,18 @@ import os
 import socket
 import termios
 from array import array
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
 import trio
 from attrs import define, field
 
+from ha.bulk_receive import receive_bulk
 from ha.cold_data import is_cold, warm
 from ha.errors import HAConnectionLostError, HALogError
 from ha.log import Chunk, ReadableLog
+from ha.trail_plan import Receive, Stream
 
 RECEIVE_SIZE = 4096  # Bytes; reports are 8 each.
 COLD_SIZE_MIN = 256 * 1024  # Bytes. What a slave that keeps up is sent was written just now.
@@ -52,6 +55,9 @@ class Transport(Protocol):
 
     async def receive_into(self, buffer: memoryview) -> int:
         """The same into a buffer; returns how many bytes, 0 when the peer has closed."""
+
+    async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
+        """See ha.bulk_receive: `take` may be called in a thread."""
 
     async def aclose(self) -> None:
         """Close, without waiting for anything."""
@@ -176,6 +182,10 @@ class SocketTransport:
             except (OSError, trio.ClosedResourceError) as error:
                 raise HAConnectionLostError(f"receiving failed: {error}") from error
 
+    async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
+        """See Transport. It is not cancelled: a step is short."""
+        return await trio.to_thread.run_sync(receive_bulk, self.sock, buffer, take, step)
+
     async def aclose(self) -> None:
         """See Transport."""
         if self.sock.fileno() >= 0:
@@ -246,6 +256,21 @@ class StreamTransport:
         data = await self._receive(len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+    async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
+        """See Transport."""
+        left, until = step.size_max, trio.current_time() + step.seconds_max
+        while left > 0 and trio.current_time() < until:
+            data: bytes | None = None
+            with trio.move_on_after(step.gap_seconds):
+                data = await self._receive(min(len(buffer), left))
+            if data is None:
+                return "gap"
+            if not data:
+                return "ended"
+            take(memoryview(data))
+            left -= len(data)
+        return "more"
 
     async def _receive(self, size_max: int) -> bytes:
         try:

@@ -37,7 +37,7 @@ class AllocateMappedFileService:
 
     def _wants_spare(self) -> bool:
         files = self.log.files.files
-        return self.takes_spares and bool(files) and files[-1].wrote * 2 > files[-1].size
+        return self.takes_spares and not self.log.ahead and bool(files) and files[-1].wrote * 2 > files[-1].size
 
     async def run(self) -> None:
         """Make files until cancelled."""

@@ -14,6 +14,7 @@ from attrs import define, field
 
 from store.crc import crc32
 from store.errors import LogFileError
+from store.log_tail import LogTail
 from store.mapped_file import MappedFile
 from store.mapped_file_queue import MappedFileQueue
 from store.message import (
@@ -91,6 +92,10 @@ class CommitLog:
     next_queue_offsets: dict[tuple[str, int], int] = field(factory=dict, init=False)
     spare: MappedFile | None = field(default=None, init=False)  # A file made ahead; lies outside the log's directory.
     takes_spares: bool = field(default=True, init=False)  # Whether such a file can be moved in.
+    tail: LogTail | None = field(default=None, init=False)  # A slave's: received, and not verified yet.
+    ahead: list[MappedFile] = field(
+        factory=list, init=False
+    )  # The tail's files; they lie outside the log's directory, too.
     pending: UncommittedEnd | None = field(default=None, init=False)  # Takes what is appended, where buffers are used.
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 
@@ -228,6 +233,8 @@ class CommitLog:
 
     def _next_file(self, start: int) -> MappedFile:
         try:
+            if self.tail is not None:
+                return self._move_in(start)
             if self.spare is not None:
                 try:
                     self.files.adopt(self.spare, start)
@@ -243,6 +250,16 @@ class CommitLog:
             return self.files.create(start)
         except OSError as error:
             raise LogFileError(error.errno, error.strerror, str(self.files.path_of(start))) from error
+
+    def _move_in(self, start: int) -> MappedFile:
+        file = self.ahead[0]
+        assert file.start == start
+        try:
+            self.files.adopt(file, start)
+        except OSError as error:
+            self.takes_spares = self.takes_spares and error.errno != errno.EXDEV
+            raise
+        return self.ahead.pop(0)
 
     def write_now(self, parts: Sequence[bytes | memoryview]) -> None:
         """Write at the log's end, each part into a file of its own: all of them or, when the disk refuses one, nothing."""
@@ -272,7 +289,7 @@ class CommitLog:
 
         Otherwise a crash could find the rest of an old record behind a new, shorter one, and take it for a message.
         """
-        if self.files.files and self.files.files[-1].wrote < self.file_size:
+        if self.files.files and self.files.files[-1].wrote < self.file_size and self.tail is None:
             file = self.files.files[-1]
             file.mend()
             file.write_at(file.wrote, b"\0")  # To see whether it takes anything; there is a zero already.
@@ -280,12 +297,21 @@ class CommitLog:
 
     def append_raw(self, data: bytes | memoryview) -> None:
         """Write replicated bytes at the end of the log; they may cross the end of a file. Raises OSError as append() does."""
+        assert self.tail is None
         room = self.file_size - self.max_offset % self.file_size
         if len(data) <= room:
             self.write_now([data])
         else:
             rest = range(room, len(data), self.file_size)
             self.write_now([data[:room], *(data[at : at + self.file_size] for at in rest)])
+
+    def take_of_tail(self, size: int) -> None:
+        """Let the first bytes of the tail, which lie in one file, be part of the log. Raises OSError as append() does."""
+        assert self.tail is not None
+        assert size <= self.tail.size
+        file = self._file_to_append()
+        assert file.wrote + size <= file.size
+        file.wrote += size
 
     def start_at(self, phy_offset: int) -> None:
         """Let an empty log begin at the start of a file other than the first. Raises OSError."""
@@ -313,6 +339,8 @@ class CommitLog:
         if self.spare is not None:
             self.spare.delete()
             self.spare = None
+        while self.ahead:
+            self.ahead.pop().delete()
         self.files.close()
 
 

@@ -85,8 +85,14 @@ class FlushService:
                     await self.flush()
 
     def _is_due(self) -> bool:
+        if self._waiters or self._requested:
+            return True
+        if (
+            self.log.tail is not None
+        ):  # A sync would bring all of that to the disk, too, for the little that is verified.
+            return False
         dirty_pages = (self.log.max_offset - self.flushed_offset) // _PAGE
-        return bool(self._waiters) or self._requested or dirty_pages >= self.config.flush_commit_log_least_pages
+        return dirty_pages >= self.config.flush_commit_log_least_pages
 
     async def flush(self) -> None:
         """One fdatasync of everything written so far; nothing once one has failed.

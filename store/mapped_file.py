@@ -194,13 +194,19 @@ class MappedFile:
         The file keeps its length at every moment: a file that a crash left short would open no more. From its end to the
         front, so that what a crash leaves is looked at by the next start as it was by this one.
         """
-        for begin, end in reversed(list(self.data_ranges(position))):
-            while end > begin:
-                start = max(begin, end - _LOOK_BYTES)
-                if not self.is_zero(start, end - start):
-                    self.write_at(start, _ZEROS[: end - start])
-                end = start
-        sync_file(self.fd)
+        self.clear(position, self.size, durably=True)
+
+    def clear(self, position: int, end: int, *, durably: bool) -> None:
+        """The same for bytes `position` to `end`. Raises OSError."""
+        for begin, data_end in reversed(list(self.data_ranges(position))):
+            at = min(data_end, end)
+            while at > begin:
+                start = max(begin, at - _LOOK_BYTES)
+                if not self.is_zero(start, at - start):
+                    self.write_at(start, _ZEROS[: at - start])
+                at = start
+        if durably:
+            sync_file(self.fd)
 
     def twin(self) -> "MappedFile":
         """The same file by another descriptor, for a thread: whoever takes it closes it. Raises OSError."""

@@ -6,6 +6,7 @@ Source: DefaultMessageStore, RocketMQ 4.9.8. All methods run on the event loop's
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from store.get_message import GetResult, get_message, memory_bytes_max, offset_b
 from store.index_service import IndexService
 from store.known_damage import KnownDamage
 from store.lock_file import take_lock
+from store.log_tail import LogTail, remove_left_over
 from store.mapped_file_queue import MappedFileQueue
 from store.put_service import PutService
 from store.query_message import QueryResult, query_message
@@ -112,6 +114,7 @@ class MessageStore:
     retention: RetentionService = field(init=False)
     flags: RunningFlags = field(factory=RunningFlags, init=False)
     _root: Path = field(init=False)
+    _ahead: Path = field(init=False)
     _queues: ConsumeQueueTable = field(init=False)
     _queue_flusher: FlushConsumeQueueService = field(init=False)
     _checkpoint: Checkpoint = field(init=False)
@@ -141,6 +144,7 @@ class MessageStore:
             has_room=lambda path: self.disk_usage(path) * 100 <= config.disk_limits.forced,
         )
         self.commit_log = CommitLog(files, self.delays_ms)
+        self._ahead = directory.parent / "twinlog" / "ahead"
         self._refusal = DiskRefusal(
             flags=self.flags, ask_again=self._write_what_was_refused, make_room=lambda: self.retention.make_room()
         )
@@ -238,6 +242,7 @@ class MessageStore:
             retention=self.retention,
             checkpoint=self._checkpoint,
             is_slave=lambda: self.config.broker_role is BrokerRole.SLAVE,
+            tail_ended=self.tail_ended,
             now_ms=lambda: self.now_ms(),
             fail=self.fail,
             on_truncate=self.on_truncate,
@@ -269,6 +274,7 @@ class MessageStore:
         if unfinished is not None:
             unfinished.cut_log(self.commit_log, self._checkpoint, self._queues.directory)
         self._allocator.path.unlink(missing_ok=True)
+        remove_left_over(self._ahead)
         started = time.monotonic()
         recovered = recover(
             self.commit_log,
@@ -390,16 +396,57 @@ class MessageStore:
 
         Raises StoreNotWritableError; nothing of `data` counts as written then.
         """
-        if self.config.broker_role is not BrokerRole.SLAVE:
-            raise StoreNotWritableError("this broker is a master, whose log is written by producers only")
-        if self.flags.why_not_appendable:
-            raise StoreNotWritableError(self.flags.why_not_appendable)
+        self._replicate(lambda: self.commit_log.append_raw(data), entries)
+
+    def _replicate(self, write: Callable[[], None], entries: "list[DispatchEntry] | Columns") -> None:
+        self._check_replicates()
         try:
-            self.commit_log.append_raw(data)
+            write()
         except OSError as error:
             self._refusal.refused("writing the commit log", error)
             raise StoreNotWritableError(self.flags.why_not_appendable) from error
         self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
+
+    def _check_replicates(self) -> None:
+        if self.config.broker_role is not BrokerRole.SLAVE:
+            raise StoreNotWritableError("this broker is a master, whose log is written by producers only")
+        if self.flags.why_not_appendable:
+            raise StoreNotWritableError(self.flags.why_not_appendable)
+
+    def begin_tail(self) -> LogTail:
+        """Let bytes of the master come to lie behind the log's end before they are verified; close_tail() is due afterwards.
+
+        Raises StoreNotWritableError.
+        """
+        self._check_replicates()
+        if not self.commit_log.files.files:
+            raise StoreNotWritableError("an empty log has no file to write behind")
+        return LogTail(self.commit_log, self._ahead)
+
+    def take_of_tail(self, size: int, entries: "list[DispatchEntry] | Columns") -> None:
+        """As append_replicated(), with whole, verified records that the tail begins with, in one file."""
+        self._replicate(lambda: self.commit_log.take_of_tail(size), entries)
+
+    async def close_tail(self, tail: LogTail, *, durably: bool) -> None:
+        """Clear what is left of it, `durably` unless that is the beginning of one record. Where it fails, so does the store."""
+        with trio.CancelScope(shield=True):
+            try:
+                await trio.to_thread.run_sync(partial(tail.clear, durably=durably))
+            except OSError as error:
+                self.fail(f"bytes behind the log's end, which were not verified, cannot be cleared: {error}")
+            finally:
+                tail.done()
+
+    async def tail_ended(self) -> None:
+        """Have no more bytes written behind the log's end, and wait until none are there."""
+        while self.commit_log.tail is not None:
+            self.commit_log.tail.is_unwanted = True
+            await self.commit_log.tail.ended.wait()
+
+    @property
+    def unverified_bytes(self) -> int:
+        """Bytes behind the log's end that were received, and not verified yet."""
+        return self.commit_log.tail.size if self.commit_log.tail is not None else 0
 
     def start_at(self, phy_offset: int) -> None:
         """Let the log of a fresh slave begin at the start of a file. Raises StoreNotWritableError."""

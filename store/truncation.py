@@ -12,7 +12,7 @@ RocketMQ moves positions only: the bytes stay valid on the disk, and come back a
 """
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,7 @@ class TruncationService:
     retention: RetentionService
     checkpoint: Checkpoint
     is_slave: Callable[[], bool]
+    tail_ended: Callable[[], Awaitable[None]]  # Nobody writes behind the log's end any more.
     now_ms: Callable[[], int]
     fail: Callable[[str], None]
     on_truncate: list[Callable[[int], None]]
@@ -98,6 +99,7 @@ class TruncationService:
         async with self.repairing, self.retention.lock:
             if not self.is_slave():
                 raise StoreError("only a slave's log is cut: a master's is what its producers were told")
+            await self.tail_ended()
             self.reput.dispatch()
             if self.flags.why_not_appendable or self.log.pending is not None:
                 raise StoreNotWritableError(self.flags.why_not_appendable or "write buffers are in use, as on a master")

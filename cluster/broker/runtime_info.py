@@ -69,6 +69,7 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
         "commitLogMinOffset": store.min_offset,
         "commitLogMaxOffset": store.max_offset,
         "dispatchBehindBytes": store.max_offset - store.dispatched_offset,
+        "unverifiedBytes": broker.store.unverified_bytes,
         "dispatchMaxBuffer": 0,
         "commitLogDiskRatio": broker.store.disk_usage(broker.store.commit_log.files.directory),
         "consumeQueueDiskRatio": broker.store.disk_usage(broker.store.config.root.expanduser()),
@@ -139,6 +140,7 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
             "finding": _finding(client.finding) if client and client.finding else None,
             "masterMaxOffset": client.master_max_offset if client else None,
             "provenOffset": client.proven_offset if client else None,
+            "unverifiedBytes": client.unverified_bytes if client else 0,
         }
     return {
         "schema": STATUS_SCHEMA,

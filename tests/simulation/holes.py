@@ -112,6 +112,16 @@ def no_verification() -> Iterator[None]:
         yield
 
 
+@hole("acks what has not been verified")
+def acks_the_trail() -> Iterator[None]:
+    """A slave that is far behind acknowledges what it has received."""
+    held = Replica._held.fget
+    assert held is not None
+
+    with patch.object(Replica, "_held", property(lambda self: held(self) + self.store.unverified_bytes)):
+        yield
+
+
 @hole("written acknowledged as flushed")
 def written_as_flushed() -> Iterator[None]:
     """A slave that is to acknowledge what is on its disk acknowledges what is in its memory."""

@@ -47,6 +47,7 @@ def make_ha(member: "Member", store: MessageStore) -> HAService:
         min_in_sync_replicas=member.config.need_min,
         ack_mode=AckMode.flushed if member.config.ack_flushed else AckMode.written,
         auto_resync=member.config.auto_resync,
+        verify_trail_max=member.config.trail_max,
     )
     ha = HAService(
         store,

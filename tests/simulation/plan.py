@@ -25,6 +25,7 @@ class Config:
     seconds: float  # Of trouble, before everything heals.
     period: float  # Seconds between registrations.
     index: bool  # Messages are indexed by key.
+    trail_max: int = 0  # Bytes that slaves take before they verify them; 0: none.
     roles: bool = False  # Operators change roles.
 
     @property
@@ -66,8 +67,12 @@ class Plan:
 def draw_trouble(seed: int) -> Plan:
     """The plan of a seed as far as machines, disks and the network go; role_plan.draw() adds operators."""
     rng = random.Random(f"plan {seed}")
-    config = _config(rng)
+    config = evolve(_config(rng), trail_max=_trail_max(random.Random(f"trail {seed}")))
     return Plan(seed=seed, config=config, events=_events(rng, config))
+
+
+def _trail_max(rng: random.Random) -> int:
+    return rng.choice((2000, 6000, 50_000)) if rng.random() < 0.4 else 0
 
 
 def _config(rng: random.Random) -> Config:

@@ -16,6 +16,8 @@ import trio
 from attrs import define, field, frozen
 
 import ha.service
+import store.column_scan  # noqa: F401  A slave far behind imports it in a thread, which takes time once only.
+from ha import trail_plan
 from tests.conftest import task_stacks
 from tests.simulation import determinism, disk
 from tests.simulation.ledger import Violation
@@ -106,6 +108,8 @@ def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManage
     ends: list[float] = []
     with _scratch_directory(), contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(ha.service, "AcceptSocketService", _NoListener))
+        for name, value in (("FULL_BYTES", 1), ("FULL_TIMES", 2), ("STRETCH_BYTES", 700)):
+            stack.enter_context(patch.object(trail_plan, name, value))  # See Config.trail_max.
         stack.enter_context(hole or nullcontext())
         rngs = {name: random.Random(f"disk {name} {seed}") for name in MEMBERS}
         disks = {name: disk.Disk(name, rngs[name], plan.config.sector) for name in MEMBERS}

@@ -86,11 +86,16 @@ def begins_overthrown(plan: Plan) -> bool:
     return any(event.kind == "overthrown" and event.target == "s1" and event.at < 14 for event in plan.events)
 
 
+def trails(plan: Plan) -> bool:
+    return plan.config.synchronous and plan.config.trail_max > 0
+
+
 CATCHES = {
     "highest ack of all times": Catch(ACKED, POWER, master_loses_acks),
     "anybody's ack counts": Catch(ACKED, ("stranger",), synchronous),
     "a request above the end counts": Catch(ACKED, POWER, master_loses_acks),
     "ack before verification": Catch("nothing that a master ever wrote", ("flip",), flips=True),
+    "acks what has not been verified": Catch(ACKED, config=trails),
     "written acknowledged as flushed": Catch(ACKED, config=flushed),
     "one slave counted twice": Catch(ACKED, ("reset of half", "power cut"), three),
     "synchronous is silently asynchronous": Catch(

@@ -1,0 +1,297 @@
+"""A slave far behind, which receives first and verifies later: the same log and verdicts, and no word of what is not verified."""
+
+import random
+import socket
+from contextlib import suppress
+
+import pytest
+import trio
+from trio.testing import memory_stream_pair
+
+from ha import trail_plan
+from ha.config import AckMode, HAConfig
+from ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
+from ha.protocol import ACK, BATCH_HEADER
+from ha.replica import Replica
+from ha.transport import SocketTransport, StreamTransport
+from store.commit_log import CommitLog
+from store.config import BrokerRole
+from store.log_tail import LogTail
+from store.record_scan import scan_records
+from tests.helpers import log_bytes, open_store, put
+from tests.store.golden import queue_files
+
+FILE_SIZE = 256 * 1024
+SECONDS_MAX = 30
+
+
+@pytest.fixture(autouse=True)
+def small_is_much(monkeypatch):
+    for name, value in (("FULL_BYTES", 1000), ("FULL_TIMES", 2), ("STRETCH_BYTES", 20_000)):
+        monkeypatch.setattr(trail_plan, name, value)
+
+
+@pytest.fixture
+def master(tmp_path):
+    """A thousand messages of many sizes in some files."""
+    store = open_store(tmp_path / "master", file_size=FILE_SIZE)
+    rnd = random.Random(1)
+    for number in range(100):
+        put(store, *[rnd.randbytes(rnd.choice((1000, 1000, 10, 3000))) for _ in range(10)], topic=f"T{number % 7}")
+    assert store.max_offset > 4 * FILE_SIZE
+    store.dispatch_pending()
+    return store
+
+
+def sockets():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    theirs.setblocking(False)
+    return SocketTransport(ours), trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+
+
+def streams():
+    ours, theirs = memory_stream_pair()
+    return StreamTransport(ours), theirs
+
+
+class Connection:
+    """A slave on one end; the test is the master on the other."""
+
+    def __init__(self, root, make, **config):
+        self.store = open_store(root, file_size=FILE_SIZE, role=BrokerRole.SLAVE)
+        transport, self.stream = make()
+        self.replica = Replica(transport, self.store, HAConfig(receive_buffer_size=16_384, **config))
+        self.acks, self.error, self.ended, self.scope = [], None, trio.Event(), trio.CancelScope()
+        self.unverified = []  # As it was seen now and then.
+
+    async def run(self):
+        self.store.appended.append(lambda: self.unverified.append(self.store.unverified_bytes))
+        with self.scope:
+            try:
+                await self.replica.run()
+            except Exception as error:
+                self.error = error
+        self.ended.set()
+
+    async def read_acks(self):
+        with suppress(trio.ClosedResourceError, trio.BrokenResourceError):
+            async for data in self.stream:
+                for (offset,) in ACK.iter_unpack(data):
+                    assert offset <= self.store.max_offset, "an ack of what is not in the log"
+                    self.acks.append(offset)
+
+    async def send(self, data, sizes):
+        at = 0
+        with suppress(trio.ClosedResourceError, trio.BrokenResourceError):  # It may have left.
+            while at < len(data):
+                size = min(next(sizes), len(data) - at, FILE_SIZE - at % FILE_SIZE)
+                await self.stream.send_all(BATCH_HEADER.pack(at, size) + data[at : at + size])
+                at += size
+
+    async def until_level(self, end):
+        with trio.fail_after(SECONDS_MAX):
+            while not self.acks or self.acks[-1] < end:
+                await trio.sleep(0.001)
+
+    async def until_ended(self):
+        with trio.fail_after(SECONDS_MAX):
+            await self.ended.wait()
+
+    def leaves_nothing_behind(self):
+        last = self.store.commit_log.files.files[-1]
+        ahead = self.store.config.root / "twinlog" / "ahead"
+        return last.is_clear_from(last.wrote) and not (ahead.is_dir() and list(ahead.iterdir()))
+
+
+@pytest.fixture(params=[streams, sockets])
+async def connect(request, tmp_path, nursery):
+    """Makes a connection whose slave runs."""
+    made = []
+
+    def connect(**config):
+        made.append(Connection(tmp_path / "slave", request.param, **config))
+        nursery.start_soon(made[-1].run)
+        nursery.start_soon(made[-1].read_acks)
+        return made[-1]
+
+    yield connect
+    for each in made:
+        await each.stream.aclose()
+
+
+@pytest.mark.parametrize("verify_trail_max", [1 << 30, 100_000, 3_000, 1])
+@pytest.mark.parametrize("sizes", [(200_000,), (30_000,), (100, 70_000, 3_000, 12_000)])
+async def test_all_of_it_arrives(connect, master, sizes, verify_trail_max):
+    connection = connect(verify_trail_max=verify_trail_max)
+    data, rnd = log_bytes(master), random.Random(2)
+    await connection.send(data, iter(lambda: rnd.choice(sizes), None))
+    await connection.until_level(len(data))
+    assert log_bytes(connection.store) == data
+    assert connection.acks == sorted(connection.acks)
+    assert connection.replica.received_bytes == len(data)
+    assert max(connection.unverified) <= verify_trail_max
+    if verify_trail_max >= 100_000:
+        assert max(connection.unverified) > 20_000
+    connection.store.dispatch_pending()
+    assert queue_files(connection.store.config.root) == queue_files(master.config.root)
+    with trio.fail_after(SECONDS_MAX):
+        while connection.store.commit_log.tail is not None:
+            await trio.sleep(0.001)
+    assert connection.leaves_nothing_behind()
+
+
+async def test_a_log_without_a_record_has_nothing_to_trail_behind(connect, tmp_path):
+    """The first record of an empty log may be so large that it takes a while to arrive."""
+    master = open_store(tmp_path / "other", file_size=FILE_SIZE)
+    end = put(master, bytes(100_000))
+    connection = connect()
+    data = log_bytes(master)
+    for at in range(0, end, 5000):
+        await connection.stream.send_all(BATCH_HEADER.pack(at, len(data[at : at + 5000])) + data[at : at + 5000])
+        await trio.sleep(0.005)
+    await connection.until_level(end)
+    assert log_bytes(connection.store) == data
+
+
+async def test_0_turns_it_off(connect, master, monkeypatch):
+    monkeypatch.setattr(LogTail, "__attrs_post_init__", lambda self: pytest.fail("it trails"))
+    connection = connect(verify_trail_max=0)
+    await connection.send(log_bytes(master), iter(lambda: 60_000, None))
+    await connection.until_level(master.max_offset)
+
+
+async def test_a_slave_that_is_level_again_takes_what_comes_record_by_record(connect, master):
+    connection, data = connect(), log_bytes(master)
+    await connection.send(data, iter(lambda: 60_000, None))
+    await connection.until_level(len(data))
+    with trio.fail_after(SECONDS_MAX):
+        while connection.store.commit_log.tail is not None:
+            await trio.sleep(0.001)
+    end = put(master, b"one more")
+    more = log_bytes(master)[len(data) :]
+    await connection.stream.send_all(BATCH_HEADER.pack(len(data), len(more)) + more)
+    await connection.until_level(end)
+    assert connection.unverified[-1] == 0
+
+
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.97])
+async def test_nothing_is_taken_from_a_bad_record_on(connect, master, place):
+    connection, data = connect(), bytearray(log_bytes(master))
+    bad = max(start for start in _starts(master) if start <= len(data) * place)
+    data[bad + 89] ^= 1
+    await connection.send(data, iter(lambda: 60_000, None))
+    await connection.until_ended()
+    assert isinstance(connection.error, HABadRecordError)
+    assert connection.error.phy_offset == bad
+    assert log_bytes(connection.store) == data[:bad]
+    assert max(connection.acks) <= bad
+    assert connection.leaves_nothing_behind()
+    again = open_again(connection.store)
+    assert again.max_offset == bad
+
+
+async def test_what_came_before_a_connection_ends_is_verified(connect, master):
+    connection, data = connect(), log_bytes(master)[:-500]
+    await connection.send(data, iter(lambda: 60_000, None))
+    await connection.stream.send_eof()
+    await connection.until_ended()
+    assert isinstance(connection.error, HAConnectionLostError)
+    assert len(data) > connection.store.max_offset > len(data) - 4000
+    assert data.startswith(log_bytes(connection.store))
+    assert connection.leaves_nothing_behind()
+
+
+async def test_what_came_before_a_frame_that_is_out_of_place_is_verified(connect, master):
+    connection, data = connect(), log_bytes(master)
+    await connection.send(data[:300_000], iter(lambda: 60_000, None))
+    await connection.stream.send_all(BATCH_HEADER.pack(7, 3) + b"???")
+    await connection.until_ended()
+    assert isinstance(connection.error, HAProtocolError)
+    assert 300_000 >= connection.store.max_offset > 290_000
+    assert data.startswith(log_bytes(connection.store))
+
+
+async def test_a_full_disk_ends_it_and_what_came_before_is_verified(connect, master, monkeypatch):
+    real = LogTail.write
+
+    def refuse(tail, data):
+        if tail.end > 2 * FILE_SIZE:
+            raise OSError(28, "No space left on device")
+        real(tail, data)
+
+    monkeypatch.setattr(LogTail, "write", refuse)
+    connection, data = connect(), log_bytes(master)
+    await connection.send(data, iter(lambda: 60_000, None))
+    await connection.until_ended()
+    assert isinstance(connection.error, HALogError)
+    assert "No space" in str(connection.error)
+    assert 2 * FILE_SIZE - 4000 < connection.store.max_offset < 3 * FILE_SIZE
+    assert data.startswith(log_bytes(connection.store))
+    assert connection.leaves_nothing_behind()
+
+
+async def test_who_wants_to_change_the_log_waits_for_the_end_of_it(connect, master, monkeypatch):
+    cut, real = trio.Event(), CommitLog.take_of_tail
+
+    def take(log, size):
+        real(log, size)
+        cut.set()
+
+    monkeypatch.setattr(CommitLog, "take_of_tail", take)
+    connection, data = connect(), log_bytes(master)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.send, data, iter(lambda: 60_000, None))
+        await cut.wait()
+        at = _starts(master)[2]
+        with trio.fail_after(SECONDS_MAX):
+            await connection.store.truncate(at, "a test")
+        await connection.until_ended()
+    assert isinstance(connection.error, HALogError)
+    assert log_bytes(connection.store) == data[:at]
+    assert connection.leaves_nothing_behind()
+
+
+async def test_a_stop_leaves_nothing_behind(connect, master, monkeypatch):
+    begun, real = trio.Event(), CommitLog.take_of_tail
+
+    def take(log, size):
+        real(log, size)
+        begun.set()
+
+    monkeypatch.setattr(CommitLog, "take_of_tail", take)
+    connection, data = connect(), log_bytes(master)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.send, data, iter(lambda: 60_000, None))
+        await begun.wait()
+        connection.scope.cancel()
+        await connection.until_ended()
+    assert data.startswith(log_bytes(connection.store))
+    assert connection.leaves_nothing_behind()
+
+
+async def test_acks_wait_for_the_disk_where_they_have_to(connect, master):
+    connection, data = connect(ack_mode=AckMode.flushed), log_bytes(master)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.store.flusher.run)
+        await connection.send(data, iter(lambda: 60_000, None))
+        await connection.until_level(len(data))
+        assert connection.store.flushed_offset == len(data)
+        nursery.cancel_scope.cancel()
+
+
+def _starts(store):
+    data = log_bytes(store)
+    return [
+        entry.phy_offset
+        for file in store.commit_log.files.files
+        for entry in scan_records(data[file.start : file.end], file.start, FILE_SIZE, check_crc=True).entries
+    ]
+
+
+def open_again(store):
+    """As after kill -9."""
+    store._release()
+    assert (store.config.root / "abort").exists()
+    return open_store(store.config.root, file_size=FILE_SIZE, role=BrokerRole.SLAVE)
