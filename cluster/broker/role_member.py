@@ -182,7 +182,9 @@ class RoleMember(RoleFacts):
                     f"this member has promised {promised}, and {master.address} is of epoch {master.id.epoch}"
                 )
             await self.book.save(followed(state, master.id, master.group, self.address))
-            await self.book.save_entries(master.entries)
+            if master.entries != self.book.entries:
+                await self.book.save_entries(master.entries)
+                self.ha.end_slaves("this log has another history now")  # Who copies from here has to take it up, too.
 
     async def doubt(self, why: str) -> None:
         """Note, before it is so, that bytes go that this member may have acknowledged: HAService.doubt. Raises RoleFileError."""

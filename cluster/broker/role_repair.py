@@ -7,7 +7,7 @@ may have been acknowledged, and the member says first, durably, that it is not w
 from collections.abc import Awaitable, Callable
 
 import structlog
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cluster.broker.role_member import RoleMember
 from cluster.broker.role_messages import ReinitAsk, RewindAsk, RoleRefusedError
@@ -75,7 +75,13 @@ async def reinit(member: RoleMember, rules: StartRules, ask: ReinitAsk) -> None:
         return
     why = f"begun anew with the log of {master.address}"
     await member.doubt(why)
-    await _alone(member, rules, master, lambda: member.store.reset(why))
+
+    async def begin_anew() -> None:
+        if member.book.state is not None:  # A lease may have called it whole meanwhile: it was level still.
+            await member.book.save(evolve(member.book.state, whole=False))
+        await member.store.reset(why)
+
+    await _alone(member, rules, master, begin_anew)
 
 
 async def _compared(member: RoleMember, master: PeerHistory) -> Verdict:

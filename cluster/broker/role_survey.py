@@ -88,7 +88,7 @@ class Survey:
         member = self.member
         if asked.verb == "switchover":
             return judge_switchover(self.group, member.address, self.answers, self._facts())
-        if self.old_master != member.address and await self._is_serving(self.old_master):
+        if not member.is_serving and self.old_master != member.address and await self._is_serving(self.old_master):
             fix = f"twinlog switchover --candidate {member.address}"
             return Judgement(member.address, False, "the master is gone", "no master", f"{self.old_master} serves", fix)
         return judge_failover(self.group, member.address, self.answers, asked.accept_data_loss)
