@@ -129,6 +129,7 @@ def _work() -> None:
         outcome = run_seed(int(seed), hole=HOLES[hole]() if hole else None)
         plain = {**attrs.asdict(outcome), "hole": hole, "lines": outcome.lines if outcome.violation else ()}
         print(json.dumps(plain), flush=True)
+        gc.collect()  # By itself the oldest generation would wait until there is a gigabyte of it.
 
 
 @click.command()
