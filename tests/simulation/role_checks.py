@@ -131,6 +131,8 @@ def adopted(member: "RoleMember", entries: tuple[EpochEntry, ...]) -> None:
     last = member.durable_epochs()[-1]
     if last.id != entries[-1].id:
         raise Violation(f"I4: {member.name} connects to {_named(entries[-1].id)}; on its disk is {_named(last.id)}")
+    for each in member.group.role_members:  # The winner has told of its epoch, and is about to serve.
+        member.group.saw_entry(each)
     fits_list(member)
 
 
