@@ -2,10 +2,11 @@
 
 import errno
 import gc
+import os
 import resource
 import socket
 import struct
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import ClassVar
 
 import psutil
@@ -477,18 +478,30 @@ async def test_connections_are_limited():
         assert (await (await here.connect()).ask(ECHO, text="x")).code == 0
 
 
+@contextmanager
+def no_gaps():
+    """Gives the next descriptor, behind which there are free ones only."""
+    with ExitStack() as gaps:
+        highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+        while gaps.enter_context(socket.socket()).fileno() < highest:
+            pass
+        with socket.socket() as following:
+            descriptor = following.fileno()
+        yield descriptor
+
+
 async def test_connections_leave_descriptors_for_files(monkeypatch):
     """A flood of connections must not keep the store from opening its next file, which it never gets over."""
-    with socket.socket() as lowest_free:
-        limit = lowest_free.fileno() + 100
-    monkeypatch.setattr(resource, "getrlimit", lambda _which: (limit, limit))
-    async with serving() as here:
-        with capture_logs() as logs:
-            clients = [await here.connect() for _ in range(100)]
-            assert await clients[-1].receive() is None
-        assert 0 < len(here.server.connections) < 50
-        assert [entry["event"] for entry in logs] == ["connections are refused, there are too many"]
-        assert (await clients[0].ask(ECHO, text="x")).code == 0
+    with no_gaps() as descriptor:
+        limit = descriptor + 100
+        monkeypatch.setattr(resource, "getrlimit", lambda _which: (limit, limit))
+        async with serving() as here:
+            with capture_logs() as logs:
+                clients = [await here.connect() for _ in range(100)]
+                assert await clients[-1].receive() is None
+            assert 0 < len(here.server.connections) < 50
+            assert [entry["event"] for entry in logs] == ["connections are refused, there are too many"]
+            assert (await clients[0].ask(ECHO, text="x")).code == 0
 
 
 def knock(address, count, *, reset):
