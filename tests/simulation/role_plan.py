@@ -8,7 +8,7 @@ from tests.simulation.plan import MEMBERS, Config, Event, Plan, draw_trouble
 
 BEGIN_SHARE = 0.2  # Of these, how many have others than members that acknowledge at first.
 FIRST_RECORD_SECONDS = 16.0  # By then there is one.
-SHARE = 0.7  # Of the seeds that can have it: of all of them 60 %.
+SHARE = 0.42
 # Left out. A flipped bit that no checksum covers makes a log of nobody's; an address is a member's identity for ever; whom a
 # master admits is what other seeds are about; and after a sync that failed nobody knows what a disk has, not even the ledger.
 _WITHOUT = {"flip", "stranger", "master moves", "sync fails"}
