@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 
 GateState = Literal["open", "holding", "forwarding", "closed"]
 HELD_BYTES_MAX = 64 << 20
+FORWARD_AT_ONCE = 100  # Some milliseconds of work.
 GRACE_SECONDS = 0.25  # Whoever closed the gate ends the hold at its deadline; this is for one who does not.
 
 Header = TypeVar("Header")
@@ -56,6 +57,9 @@ class Gate:
             await nursery.start(self.forwarder.run)
             task_status.started()
             while True:
+                while self._held and self.state == "forwarding":
+                    await trio.lowlevel.checkpoint()
+                    self._forward_some()
                 with trio.move_on_at(self._until) as scope:
                     await self._changed.wait()
                 if scope.cancelled_caught:
@@ -82,8 +86,11 @@ class Gate:
         """Pass on to the new master what was held and what comes from now on; open after so many seconds."""
         self._become("forwarding", f"the master is {address}", trio.current_time() + seconds)
         self.forwarder.aim(address)
-        while self._held:
-            connection, command, _ = self._take_held()
+        self._forward_some()  # run() sees to the rest: the stream that confirms all this must not stand still meanwhile.
+
+    def _forward_some(self) -> None:
+        for _ in range(min(FORWARD_AT_ONCE, len(self._held))):
+            connection, command, _carry_out = self._take_held()
             self.forwarder.forward(connection, command)
 
     def shut(self, why: str) -> None:
@@ -119,7 +126,7 @@ class Gate:
             return False
         if not isinstance(command.body, bytes):
             command.body = bytes(command.body)  # The frame lies in a buffer that is used again.
-        if self.state == "holding":
+        if self.state == "holding" or (self.state == "forwarding" and self._held):  # What came first goes first.
             self._hold(connection, command, carry_out)
         elif self.state == "forwarding":
             self.forwarder.forward(connection, command)

@@ -224,6 +224,24 @@ async def test_what_was_held_goes_first_to_the_new_master(master, nursery, autoj
     assert client.codes == [(1, 0), (2, 0), (3, 0), (4, 0)]
 
 
+async def test_much_that_was_held_leaves_room_for_others_and_goes_first(master, nursery, autojump_clock):
+    """The stream that confirms it all, say; and what comes meanwhile waits behind it."""
+    gate = Gate(forwarder=Forwarder(connect=master.connect))
+    await nursery.start(gate.run)
+    client = Client()
+    gate.close_for(trio.current_time() + 2)
+    bodies = [b"%d" % number for number in range(1001)]
+    for number, body in enumerate(bodies[:-1]):
+        assert gate.takes(client, RemotingCommand(310, number, body=body), lambda: None)
+    gate.forward_to(MASTER, 60)
+    assert 0 < gate._held_bytes < sum(map(len, bodies)), "no more than a part at a time"
+    assert gate.takes(client, RemotingCommand(310, 1000, body=bodies[-1]), lambda: None)
+    found = await master.requests(1001)
+    assert [bytes(each.body) for each in found] == bodies
+    await master.answer(*found)
+    assert len(client.codes) == 1001
+
+
 async def test_what_a_broker_held_back_another_one_takes(tmp_path, nursery):
     """Over real sockets: messages, a lock and an offset, for a client that talks to the old master alone."""
     old = make_broker(tmp_path / "old", listen_port=0)
@@ -241,6 +259,8 @@ async def test_what_a_broker_held_back_another_one_takes(tmp_path, nursery):
     offset = {"consumerGroup": "G", "topic": "T1", "queueId": "0", "commitOffset": "7"}
     requests = [RemotingCommand(310, ext=fields, body=b"%d" % number) for number in range(20)]
     requests += [RemotingCommand(41, body=fastjson.dumps(lock)), RemotingCommand(15, ext=offset)]
+    requests += [RemotingCommand(15, ext={**offset, "consumerGroup": "H"})]
+    new.offsets.commit("H", "T1", 0, 9)  # The same client, which knows the new master by now.
     answers = []
 
     async def ask(request):
@@ -260,6 +280,7 @@ async def test_what_a_broker_held_back_another_one_takes(tmp_path, nursery):
     host, port = client.connection_of(old.address).stream.socket.getsockname()
     assert {message.born_host for message in stored} == {host_bytes(f"{host}:{port}")}
     assert new.offsets.query("G", "T1", 0) == old.offsets.query("G", "T1", 0) == 7
+    assert new.offsets.query("H", "T1", 0) == 9, "what was said before it is no news"
 
 
 def _messages(broker):
