@@ -56,7 +56,9 @@ def update_consumer_offset(broker: BrokerParts, header: UpdateConsumerOffset, re
 @gated
 def _commit(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply:
     group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
-    if broker.gate.believes(request.connection, request.command) is not None:  # Its client may have said more here since.
+    if (
+        broker.gate.believes(request.connection, request.command) is not None
+    ):  # Its client may have said more here since.
         offset = max(offset, broker.offsets.query(group, topic, queue_id))
     broker.offsets.commit(group, topic, queue_id, offset)
     return Reply.success()
