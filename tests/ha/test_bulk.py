@@ -4,24 +4,18 @@ import importlib
 import random
 import sys
 import threading
-from contextlib import suppress
 
 import pytest
 import trio
 from trio.testing import memory_stream_pair
 
 from ha import replica as replica_module
-from ha.config import HAConfig
 from ha.errors import HABadRecordError, HAConnectionLostError, HALogError
-from ha.protocol import ACK, BATCH_HEADER
-from ha.replica import Replica
 from ha.transport import StreamTransport
 from store.commit_log import CommitLog
-from store.config import BrokerRole
-from tests.helpers import log_bytes, open_store, put
+from tests.ha.slave_connection import FILE_SIZE, SlaveConnection, long_log
+from tests.helpers import log_bytes
 from tests.store.golden import queue_files
-
-FILE_SIZE = 256 * 1024
 
 
 @pytest.fixture(autouse=True)
@@ -31,60 +25,13 @@ def small_is_much(monkeypatch):
 
 @pytest.fixture
 def master(tmp_path):
-    """A thousand messages of many sizes in some files."""
-    store = open_store(tmp_path / "master", file_size=FILE_SIZE)
-    rnd = random.Random(1)
-    for number in range(100):
-        put(store, *[rnd.randbytes(rnd.choice((1000, 1000, 10, 3000))) for _ in range(10)], topic=f"T{number % 7}")
-    assert store.max_offset > 4 * FILE_SIZE
-    store.dispatch_pending()
-    return store
-
-
-class Connection:
-    """A slave on one end of a stream; the test is the master on the other."""
-
-    def __init__(self, root, **config):
-        self.store = open_store(root, file_size=FILE_SIZE, role=BrokerRole.SLAVE)
-        ours, self.stream = memory_stream_pair()
-        self.replica = Replica(StreamTransport(ours), self.store, HAConfig(**config))
-        self.acks, self.error, self.ended = [], None, trio.Event()
-
-    async def run(self):
-        try:
-            await self.replica.run()
-        except Exception as error:
-            self.error = error
-        self.ended.set()
-
-    async def read_acks(self):
-        with suppress(trio.ClosedResourceError, trio.BrokenResourceError):
-            async for data in self.stream:
-                for (offset,) in ACK.iter_unpack(data):
-                    assert offset <= self.store.max_offset, "an ack of what is not in the log"
-                    self.acks.append(offset)
-
-    async def send(self, data, sizes):
-        at = 0
-        with suppress(trio.ClosedResourceError, trio.BrokenResourceError):  # It may have left.
-            while at < len(data):
-                size = min(next(sizes), len(data) - at, FILE_SIZE - at % FILE_SIZE)
-                await self.send_frame(at, data[at : at + size])
-                at += size
-
-    async def send_frame(self, at, body):
-        if body:
-            await self.stream.send_all(BATCH_HEADER.pack(at, len(body)) + body)
-
-    async def until_level(self, end):
-        with trio.fail_after(10):
-            while not self.acks or self.acks[-1] < end:
-                await trio.sleep(0.001)
+    return long_log(tmp_path / "master")
 
 
 @pytest.fixture
 async def connection(tmp_path, nursery):
-    found = Connection(tmp_path / "slave", receive_buffer_size=64 * 1024)
+    ours, theirs = memory_stream_pair()
+    found = SlaveConnection(tmp_path / "slave", (StreamTransport(ours), theirs), receive_buffer_size=64 * 1024)
     nursery.start_soon(found.run)
     nursery.start_soon(found.read_acks)
     yield found

@@ -2,27 +2,23 @@
 
 import random
 import socket
-from contextlib import suppress
 
 import pytest
 import trio
 from trio.testing import memory_stream_pair
 
 from ha import trail_plan
-from ha.config import AckMode, HAConfig
+from ha.config import AckMode
 from ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
-from ha.protocol import ACK, BATCH_HEADER
-from ha.replica import Replica
+from ha.protocol import BATCH_HEADER
 from ha.transport import SocketTransport, StreamTransport
 from store.commit_log import CommitLog
 from store.config import BrokerRole
 from store.log_tail import LogTail
 from store.record_scan import scan_records
+from tests.ha.slave_connection import FILE_SIZE, SECONDS_MAX, SlaveConnection, long_log
 from tests.helpers import log_bytes, open_store, put
 from tests.store.golden import queue_files
-
-FILE_SIZE = 256 * 1024
-SECONDS_MAX = 30
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +29,7 @@ def small_is_much(monkeypatch):
 
 @pytest.fixture
 def master(tmp_path):
-    """A thousand messages of many sizes in some files."""
-    store = open_store(tmp_path / "master", file_size=FILE_SIZE)
-    rnd = random.Random(1)
-    for number in range(100):
-        put(store, *[rnd.randbytes(rnd.choice((1000, 1000, 10, 3000))) for _ in range(10)], topic=f"T{number % 7}")
-    assert store.max_offset > 4 * FILE_SIZE
-    store.dispatch_pending()
-    return store
+    return long_log(tmp_path / "master")
 
 
 def sockets():
@@ -56,48 +45,13 @@ def streams():
     return StreamTransport(ours), theirs
 
 
-class Connection:
-    """A slave on one end; the test is the master on the other."""
+class Connection(SlaveConnection):
+    """Of which one can see what it does not say."""
 
     def __init__(self, root, make, **config):
-        self.store = open_store(root, file_size=FILE_SIZE, role=BrokerRole.SLAVE)
-        transport, self.stream = make()
-        self.replica = Replica(transport, self.store, HAConfig(receive_buffer_size=16_384, **config))
-        self.acks, self.error, self.ended, self.scope = [], None, trio.Event(), trio.CancelScope()
+        super().__init__(root, make(), receive_buffer_size=16_384, **config)
         self.unverified = []  # As it was seen now and then.
-
-    async def run(self):
         self.store.appended.append(lambda: self.unverified.append(self.store.unverified_bytes))
-        with self.scope:
-            try:
-                await self.replica.run()
-            except Exception as error:
-                self.error = error
-        self.ended.set()
-
-    async def read_acks(self):
-        with suppress(trio.ClosedResourceError, trio.BrokenResourceError):
-            async for data in self.stream:
-                for (offset,) in ACK.iter_unpack(data):
-                    assert offset <= self.store.max_offset, "an ack of what is not in the log"
-                    self.acks.append(offset)
-
-    async def send(self, data, sizes):
-        at = 0
-        with suppress(trio.ClosedResourceError, trio.BrokenResourceError):  # It may have left.
-            while at < len(data):
-                size = min(next(sizes), len(data) - at, FILE_SIZE - at % FILE_SIZE)
-                await self.stream.send_all(BATCH_HEADER.pack(at, size) + data[at : at + size])
-                at += size
-
-    async def until_level(self, end):
-        with trio.fail_after(SECONDS_MAX):
-            while not self.acks or self.acks[-1] < end:
-                await trio.sleep(0.001)
-
-    async def until_ended(self):
-        with trio.fail_after(SECONDS_MAX):
-            await self.ended.wait()
 
     def leaves_nothing_behind(self):
         last = self.store.commit_log.files.files[-1]
