@@ -10,7 +10,7 @@ from ha.voter import PromiseAsk
 from store.errors import StoreError
 from store.message_store import MessageStore
 from tests.cluster.broker.role_group import SLAVE, Group
-from tests.cluster.broker.test_role_start import _cut_log
+from tests.cluster.broker.test_role_start import lose_tail
 from tests.ha.conftest import no_threads as no_threads
 
 
@@ -24,15 +24,7 @@ async def pair(tmp_path, autojump_clock, no_threads, nursery):
 async def test_a_clean_stop_does_not_make_a_lost_tail_good(autojump_clock, pair):
     """Who restarts a master that waits for a person must not get one that writes again in the epoch whose tail it lost."""
     a, b = pair.nodes
-    a.put(3)
-    assert await a.is_acknowledged()
-    await b.stop()
-    await a.stop()
-    _cut_log(a, 206)
-    a.boot_id = "boot 2"
-    await b.start()
-    await a.start()
-    await trio.sleep(10)
+    await lose_tail(a, b)
     assert a.word == "fenced"
     await a.stop(cleanly=True)
     await a.start()
@@ -45,15 +37,7 @@ async def test_a_clean_stop_does_not_make_a_lost_tail_good(autojump_clock, pair)
 
 async def test_who_lost_a_tail_and_followed_since_stops_as_cleanly_as_others(autojump_clock, pair):
     a, b = pair.nodes
-    a.put(3)
-    assert await a.is_acknowledged()
-    await b.stop()
-    await a.stop()
-    _cut_log(a, 206)
-    a.boot_id = "boot 2"
-    await b.start()
-    await a.start()
-    await trio.sleep(10)
+    await lose_tail(a, b)
     assert (await pair.change("failover", b)).error == ""
     await pair.settled()
     await trio.sleep(3)

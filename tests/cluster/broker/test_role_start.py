@@ -98,16 +98,7 @@ async def test_a_master_whose_machine_died_is_elected_anew(autojump_clock, pair)
 async def test_a_master_that_lost_a_tail_does_not_serve(autojump_clock, pair):
     """The slave has more: a person decides."""
     a, b = pair.nodes
-    a.put(3)
-    assert await a.is_acknowledged()
-    end = a.store.max_offset
-    await b.stop()
-    await a.stop()
-    _cut_log(a, 206)
-    a.boot_id = "boot 2"
-    await b.start()
-    await a.start()
-    await trio.sleep(10)
+    end = await lose_tail(a, b)
     assert a.word == "fenced"
     assert not a.roles.is_serving
     assert (a.store.max_offset, b.store.max_offset) == (206, end)
@@ -115,6 +106,21 @@ async def test_a_master_that_lost_a_tail_does_not_serve(autojump_clock, pair):
     assert state.error == ""
     assert await pair.settled() is b
     assert pair.are_equal()
+
+
+async def lose_tail(master, slave):
+    """Three messages are at both, and the first one is at the master when its machine is back. Returns where the log ended."""
+    master.put(3)
+    assert await master.is_acknowledged()
+    end = master.store.max_offset
+    await slave.stop()
+    await master.stop()
+    _cut_log(master, 206)
+    master.boot_id = "boot 2"
+    await slave.start()
+    await master.start()
+    await trio.sleep(10)
+    return end
 
 
 def _cut_log(node, end: int) -> None:
