@@ -1,9 +1,11 @@
 """A name server, a master and a slave inside the test, and the command line against them."""
 
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
+import structlog
 import trio
 from attrs import define, evolve
 from click.testing import CliRunner, Result
@@ -19,6 +21,12 @@ from store.config import BrokerRole, StoreConfig
 
 HOST = "127.0.0.1"
 SERVER = ServerConfig(bind_address=HOST)
+
+
+@pytest.fixture(autouse=True)
+def log_elsewhere(plain_log):
+    """A command under test takes the place of sys.stdout, while brokers in another thread log."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
 
 
 @define

@@ -16,6 +16,7 @@ import trio.testing
 from attrs import define
 from structlog.testing import capture_logs
 
+from cluster.remoting import server
 from cluster.remoting.command import FRAME_SIZE_MAX, ONEWAY, ROCKETMQ, FrameReader, RemotingCommand, decode, encode
 from cluster.remoting.config import ServerConfig
 from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
@@ -495,6 +496,7 @@ async def test_connections_leave_descriptors_for_files(monkeypatch):
     with no_gaps() as descriptor:
         limit = descriptor + 100
         monkeypatch.setattr(resource, "getrlimit", lambda _which: (limit, limit))
+        monkeypatch.setattr(server, "_DESCRIPTORS_KEPT", 25)
         async with serving() as here:
             with capture_logs() as logs:
                 clients = [await here.connect() for _ in range(100)]
