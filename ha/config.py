@@ -131,6 +131,12 @@ class HAConfig:
         doc="IPs and networks, as 10.0.0.0/8, 192.168.1.7, that may follow besides the registered slaves of the group",
         validator=_are_networks,
     )
+    members: str = option(
+        "",
+        key="haMembers",
+        doc="who belongs to the group, HOST:PORT of each remoting port, with ';' between; its master forgets all others for "
+        "good. Empty: whoever was ever seen to follow",
+    )
     admission_timeout_ms: int = option(
         5_000,
         key="haAdmissionTimeout",

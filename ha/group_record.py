@@ -11,6 +11,7 @@ lack what was acknowledged, whatever the others promise; while it says nothing, 
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from attrs import evolve
 
@@ -51,8 +52,11 @@ def with_member(record: GroupRecord, member: GroupMember) -> GroupRecord:
 
 
 def without(record: GroupRecord, address: str) -> GroupRecord:
-    """Without a member."""
-    return _next(record, members=tuple(member for member in record.members if member.address != address))
+    """Without a member. What it alone acknowledged besides the master is on nobody else who belongs to the group: from which byte
+    on that cannot be, the record says anew once this version holds.
+    """
+    members = tuple(member for member in record.members if member.address != address)
+    return _next(record, members=members, loss_free_from=None)
 
 
 def with_need(record: GroupRecord, acks_needed: int) -> GroupRecord:
@@ -105,12 +109,22 @@ def id_as_slave(record: GroupRecord | None, address: str) -> int:
 
 
 def is_committed(before: GroupRecord | None, versions: Mapping[str, int], record: GroupRecord) -> bool:
-    """Whether a version holds: `versions` says what each voter, the master too, has durably of this master's records."""
+    """Whether a version holds: `versions` says what each voter, the master too, has durably of this master's records.
+
+    Who is gone from it need not know: a person said that they are gone for good. They may still have promised what the others
+    did not, so each set of promises that counts them in must have one of the others who knows; where none of the others is
+    needed for an election by the old version, that person's word is all there is.
+    """
     has = {address for address, version in versions.items() if version >= record.version}
     older = _older(before, record)
     if not older:  # The first one holds once all of its voters have it.
         return record.voters <= has
-    return all(len(old.voters - has) < needed(old) for old in older)
+    return all(_knows_enough(old, record, has) for old in older)
+
+
+def _knows_enough(old: GroupRecord, record: GroupRecord, has: AbstractSet[str]) -> bool:
+    gone = old.voters - _addresses(record)
+    return len(old.voters - gone - has) < max(needed(old) - len(gone), 1)
 
 
 def in_force(record: GroupRecord) -> GroupRecord:

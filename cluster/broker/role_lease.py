@@ -31,6 +31,7 @@ from ha.group_record import (
     remaining_pause,
     with_member,
     with_need,
+    without,
 )
 from ha.lease import ALWAYS
 from ha.voter import LeaseAnswer, LeaseAsk, is_master
@@ -276,8 +277,26 @@ class LeaseRounds:
                     self.ask_soon()
                 if holds:
                     log.info("the group's record is in force", version=held.version)
-            if self.is_settled and (record := self._next_record()) is not None:
+            record = self._smaller_record() or (self._next_record() if self.is_settled else None)
+            if record is not None:
                 await self.write_record(record)
+
+    def _smaller_record(self) -> GroupRecord | None:
+        """Without somebody whom haMembers does not name, even while another version waits, maybe for that one."""
+        group = self.member.group
+        if group is None or self._first_is_new or not self._listed:
+            return None
+        for member in group.members:
+            if member.address not in self._listed:
+                log.warning("haMembers does not name a member: it belongs to the group no more", member=member.address)
+                return without(group, member.address)
+        return None
+
+    @property
+    def _listed(self) -> frozenset[str]:
+        """Whom haMembers names; nobody: whoever follows is a member."""
+        named = frozenset(self.member.config.members.replace(";", " ").split())
+        return named | {self.member.address} if named else named
 
     def _count(self, record: GroupRecord) -> None:
         """Let the members of a version that holds acknowledge from now on, and nobody else."""
@@ -290,6 +309,8 @@ class LeaseRounds:
             if group is None and not slave.votes:  # A group begins with somebody who can promise.
                 continue
             del self.joining[address]
+            if self._listed and address not in self._listed:
+                continue
             record = joined(group, member.me(), slave, self.need, member.store.config.broker_role)
             if record is not group:
                 log.info("the group has another member", member=address, votes=slave.votes)

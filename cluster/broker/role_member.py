@@ -12,6 +12,7 @@ from cluster.broker.role_facts import RoleFacts
 from cluster.broker.role_messages import Held, HoldAsk, RoleRefusedError
 from cluster.broker.role_tail import tail_digest
 from ha.errors import HAPeerError
+from ha.group_record import is_newer
 from ha.peer import PeerHistory
 from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, lease, promise
 from store.config import BrokerRole
@@ -204,8 +205,9 @@ class RoleMember(RoleFacts):
             return ""
         why = "it is in the group's record, and its own files do not know: every other voter has to be heard first"
         if self.strangers_record is None:
-            self.strangers_record = group
             self.become("waiting", why)
+        if is_newer(group, self.strangers_record):  # Somebody may have been forgotten, see haMembers.
+            self.strangers_record = group
         return why
 
     # A hold

@@ -103,6 +103,25 @@ def test_nobody_counts_who_is_going():
     assert counted(before, after, committed=False) == counted(before, after, committed=True) == {"a", "b"}
 
 
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("acks_needed", [1, 2, 3])
+def test_who_is_gone_for_good_need_not_know(size, acks_needed):
+    """Nobody who is left can be elected by the old version together with those who are gone, and not have heard."""
+    before = record(size, acks_needed)
+    for gone in ("b", "bc")[: size - 1]:
+        after = before
+        for name in gone:
+            after = without(after, name)
+        left = before.voters - set(gone)
+        for has in subsets(left):
+            missed = [votes for votes in subsets(before.voters, needed(before)) if not votes & has and votes & left]
+            assert is_committed(before, dict.fromkeys(has, after.version), after) == (not missed)
+
+
+def test_what_a_member_that_is_gone_acknowledged_alone_is_not_forgotten():
+    assert without(evolve(record(3, 2), loss_free_from=100), "c").loss_free_from is None
+
+
 def test_the_first_record_holds_once_both_have_it():
     first = first_record(member("a", 0), member("b", 1), 2, BrokerRole.SYNC_MASTER)
     assert not is_committed(None, {"a": 1}, first)

@@ -177,7 +177,10 @@ class NodePeer(StorePeer):
     node: Any = None
 
     async def history(self, me: GroupMember | None) -> PeerHistory | None:
-        return await NodeCalls(self.asker).history(self.node.address, me)
+        told = await NodeCalls(self.asker).history(self.node.address, me)
+        if told is not None:
+            self.asker.roles.heard(told)
+        return told
 
 
 @define(eq=False)
