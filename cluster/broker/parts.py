@@ -243,6 +243,7 @@ class BrokerParts(BrokerTables):
             members_changed=lambda _ips: self.ha.members_changed(self.group.counted_slaves()),
             has_strangers=lambda: self.ha.reception.has_strangers,
             found_members=self.non_voters.registered,
+            may_be_none=lambda: not self.ha.lease.held(trio.current_time()),
         )
 
     # What handlers ask

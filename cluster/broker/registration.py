@@ -74,12 +74,14 @@ class RegistrationService:
     found_members: Callable[[Mapping[int, str]], None] = lambda _addresses: (
         None
     )  # Each time name servers have answered.
+    may_be_none: Callable[[], bool] = lambda: False  # A master that cannot find out whether it still is one.
     registered: trio.Event = field(factory=trio.Event, init=False)  # With at least one name server.
     master: Master = field(default=Master(None, None), init=False)
     members: list[str] = field(factory=list, init=False)
     slave_addresses: set[str] = field(factory=set, init=False)  # As the name servers answered last.
     _slaves: RegisteredSlaves = field(factory=RegisteredSlaves, init=False)
     _masters: dict[str, Master] = field(factory=dict, init=False)  # By name server.
+    _leaders: dict[str, str | None] = field(factory=dict, init=False)  # The same, for who is registered as a master.
     _changes: dict[str, trio.Event] = field(init=False)  # By name server, all of them, in their order.
     _ask: Wakeup = field(factory=Wakeup, init=False)
     _failing: set[str] = field(factory=set, init=False)  # So that each trouble is logged once.
@@ -194,7 +196,7 @@ class RegistrationService:
         return False
 
     async def _register(self, name_server: str) -> bool:
-        if self._held:
+        if self._held or self._leaves_it_to_another(name_server):
             return False
         ended = self._under_way[name_server] = trio.Event()
         try:
@@ -203,6 +205,11 @@ class RegistrationService:
             ended.set()
             if self._under_way.get(name_server) is ended:
                 del self._under_way[name_server]
+
+    def _leaves_it_to_another(self, name_server: str) -> bool:
+        """Who was cut off would take the id of the one that was elected meanwhile, again and again, and its clients with it."""
+        leader = self._leaders.get(name_server)
+        return not self.is_slave and leader not in (None, self.address) and self.may_be_none()
 
     async def _register_as_we_are(self, name_server: str) -> bool:
         body = registration_body(self.topics, self.config.broker_permission)
@@ -271,6 +278,7 @@ class RegistrationService:
                 found = fastjson.loads(answer.body)
                 answers.append(slaves_of(self.config.broker_name, found, but=self.config.broker_id))
                 known = member_addresses(self.config.broker_name, found)
+                self._leaders[name_server] = known.get(MASTER_ID)
                 if MASTER_ID not in known and not self.is_slave and not self._held:
                     self._changes[name_server].set()  # Who had it took it along when it registered under another.
                 for broker_id, address in known.items():

@@ -234,6 +234,25 @@ async def test_a_master_whose_id_was_taken_away_registers_again_soon(autojump_cl
     assert len(slave.times(103)) - asked <= 1, "it has nothing to say there"
 
 
+async def test_a_master_that_may_be_none_takes_no_id_from_another(autojump_clock, nursery):
+    """Cut off from its group and not from the name server, it would lead clients to itself each 30 s."""
+    fake, doubts = FakeNameServers(), [False]
+    nursery.start_soon(service(fake, may_be_none=lambda: doubts[0]).run)
+    await trio.sleep(60)
+    doubts[0] = True
+    before = len(fake.times(103))
+    await trio.sleep(60)
+    assert len(fake.times(103)) == before + 2, "it is the one who is registered"
+    fake.slaves[NS1] = {0: "192.0.2.12:10911"}
+    await trio.sleep(6)
+    before = len(fake.times(103))
+    await trio.sleep(120)
+    assert len(fake.times(103)) == before
+    doubts[0] = False
+    await trio.sleep(3)
+    assert len(fake.times(103)) == before + 1
+
+
 async def test_it_says_goodbye(autojump_clock, nursery):
     fake = FakeNameServers(down={NS2})
     await service(fake, namesrv=f"{NS1};{NS2}").unregister_all()
