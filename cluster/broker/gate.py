@@ -48,6 +48,7 @@ class Gate:
     why: str = field(default="", init=False)  # In words; empty while it is open.
     _held: "deque[tuple[Connection, RemotingCommand, Callable[[], None]]]" = field(factory=deque, init=False)
     _held_bytes: int = field(default=0, init=False)
+    _once_forwarding: list[Callable[[], None]] = field(factory=list, init=False)
     _until: float = field(default=math.inf, init=False)  # When the state ends by itself.
     _changed: trio.Event = field(factory=trio.Event, init=False)
 
@@ -86,6 +87,9 @@ class Gate:
         """Pass on to the new master what was held and what comes from now on; open after so many seconds."""
         self._become("forwarding", f"the master is {address}", trio.current_time() + seconds)
         self.forwarder.aim(address)
+        for act in self._once_forwarding:
+            act()
+        self._once_forwarding.clear()
         self._forward_some()  # run() sees to the rest: the stream that confirms all this must not stand still meanwhile.
 
     def _forward_some(self) -> None:
@@ -100,10 +104,19 @@ class Gate:
             connection, command, _ = self._take_held()
             refuse(connection, command, why)
 
+    def once_forwarding(self, act: Callable[[], None]) -> None:
+        """Do this now, or when what is held is passed on; never, if it is carried out here after all, or refused."""
+        if self.state == "forwarding":
+            act()
+        else:
+            self._once_forwarding.append(act)
+
     def _become(self, state: GateState, why: str, until: float) -> None:
         if (state, why) != (self.state, self.why):
             log.info("the gate for requests that change something", state=state, was=self.state, why=why or None)
         self.state, self.why, self._until = state, why, until
+        if state != "forwarding":
+            self._once_forwarding.clear()
         self._changed.set()
         self._changed = trio.Event()
 

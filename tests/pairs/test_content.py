@@ -53,7 +53,7 @@ def wait_for_finding(stage: Stage, kind: str) -> None:
 
     def found() -> bool:
         told = status(stage.ours)
-        finding = told["master"]["finding"] or {}
+        finding = (told["master"] or {}).get("finding") or {}
         return told["state"] == finding.get("kind") == kind and finding["offset"] == stage.copied_end
 
     wait_for(found, f"{kind} at {stage.copied_end}")

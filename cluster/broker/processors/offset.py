@@ -42,14 +42,16 @@ def _is_young(broker: BrokerParts, topic: str, queue_id: int) -> bool:
 
 
 def update_consumer_offset(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply | None:
-    """Any value is stored, smaller ones too; what the master is told of, here only if it is greater."""
+    """Any value is stored, smaller ones too; what the master is told of, here only if it is greater.
+
+    While writes are held nothing is stored yet: who read it here could be told less by the next master, which lacks it.
+    """
     fault = names.topic_fault(header.topic) or names.group_fault(header.consumer_group)
     if fault or header.queue_id < 0 or header.commit_offset < 0:
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault or "queueId and commitOffset must not be negative")
     if broker.gate.state in ("holding", "forwarding"):
-        known = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
-        if header.commit_offset > known:
-            broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        told = {f"{header.topic}@{header.consumer_group}": {header.queue_id: header.commit_offset}}
+        broker.gate.once_forwarding(lambda: broker.offsets.raise_to(told))
     return _commit(broker, header, request)
 
 

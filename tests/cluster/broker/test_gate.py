@@ -143,7 +143,7 @@ async def test_offsets_are_known_here_at_once_and_never_fall_on_the_way_to_the_m
     [
         ("open", BrokerRole.ASYNC_MASTER, 1),
         ("open", BrokerRole.SLAVE, -1),
-        ("holding", BrokerRole.ASYNC_MASTER, 1),
+        ("holding", BrokerRole.ASYNC_MASTER, -1),
         ("forwarding", BrokerRole.SLAVE, 1),
         ("closed", BrokerRole.SLAVE, -1),
     ],
