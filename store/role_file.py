@@ -101,6 +101,7 @@ class RoleState:
         None  # The record that `group` takes the place of, until enough voters have the new one.
     )
     told_confirmed: int = 0  # Consumers were shown everything below; kept at a clean stop and with each save.
+    address: str = ""  # Whose it is: in a copy of its directory, made to begin another member with, it says nothing.
 
 
 def encode_role(state: RoleState) -> bytes:
@@ -113,13 +114,17 @@ def decode_role(raw: bytes) -> RoleState:
     return from_plain(RoleState, decode_checked(NAME, VERSION, raw))
 
 
-def load_role(side: Path) -> RoleState | None:
-    """What the file says; None without one. Raises StoreDirectoryError."""
+def load_role(side: Path, address: str = "") -> RoleState | None:
+    """What the file says; None without one, and for one of another member than that at `address`, unless the port is one that is
+    chosen at each start (0). Raises StoreDirectoryError.
+    """
     raw = load_checked(side / NAME)
     try:
-        return None if raw is None else decode_role(raw)
+        state = None if raw is None else decode_role(raw)
     except ValueError as error:
         raise unreadable(side / NAME, error) from error
+    is_known = bool(address) and not address.endswith(":0")
+    return None if state is not None and is_known and state.address not in ("", address) else state
 
 
 def save_role(side: Path, state: RoleState) -> None:

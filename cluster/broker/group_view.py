@@ -24,8 +24,16 @@ def under_saved_role(
     """The configuration under the role that the store has saved, or else under its own. Raises ValueError,
     StoreDirectoryError.
     """
-    state = load_role(store_config.root.expanduser() / "twinlog")
+    side = store_config.root.expanduser() / "twinlog"
+    address = f"{config.broker_ip1}:{config.listen_port}"
+    state = load_role(side, address)
     if state is None:
+        if (other := load_role(side)) is not None:
+            log.warning(
+                "this directory is a copy of another member's, or this one has another address now: it is a new member",
+                was=other.address,
+                address=address,
+            )
         return config.for_role(store_config.broker_role), store_config, ha_config
     before = (store_config.broker_role.value, config.broker_id)
     if before != (state.role.value, state.broker_id):

@@ -93,9 +93,10 @@ class BrokerParts(BrokerTables):
 
     def __attrs_post_init__(self) -> None:
         self.group = GroupView(self)
-        config, self.store_config, self.ha_config = under_saved_role(self.config, self.store_config, self.ha_config)
-        ip = config.broker_ip1 or own_ip()
-        self.config = config = attrs.evolve(config, broker_ip1=ip, broker_ip2=config.broker_ip2 or ip)
+        ip = self.config.broker_ip1 or own_ip()
+        config = attrs.evolve(self.config, broker_ip1=ip, broker_ip2=self.config.broker_ip2 or ip)
+        config, self.store_config, self.ha_config = under_saved_role(config, self.store_config, self.ha_config)
+        self.config = config
         if not self.ha_config.listen_port and config.listen_port:
             self.ha_config = attrs.evolve(self.ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
         self.set_addresses(config.listen_port, self.ha_config.listen_port)

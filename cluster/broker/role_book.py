@@ -32,6 +32,7 @@ class RoleBook:
     side: Path
     boot_id: Callable[[], str]
     told_confirmed: Callable[[], int] = lambda: 0
+    address: Callable[[], str] = lambda: ""
     state: RoleState | None = field(default=None, init=False)
     entries: tuple[EpochEntry, ...] = field(default=(FIRST,), init=False)
     failure: str = field(default="", init=False)
@@ -42,7 +43,7 @@ class RoleBook:
     def load(self) -> None:
         """Read both files. Raises StoreDirectoryError."""
         self.entries = load_epochs(self.side)
-        self.state = load_role(self.side)
+        self.state = load_role(self.side, self.address())
         if self.state is not None and self.state.promised < self.entries[-1].id:  # It served, or followed, that one.
             self.state = evolve(self.state, promised=self.entries[-1].id)
 
@@ -55,7 +56,7 @@ class RoleBook:
         """A machine that died is remembered until what it cost is settled."""
         told = max(state.told_confirmed, self.told_confirmed())
         boot_id = state.boot_id if self.lacks_tail else self.boot_id()
-        return evolve(state, boot_id=boot_id, told_confirmed=told, clean=False)
+        return evolve(state, boot_id=boot_id, told_confirmed=told, clean=False, address=self.address())
 
     @property
     def promised(self) -> EpochId:

@@ -72,7 +72,7 @@ class RoleFacts:
     )  # Says that we were a member; our files do not.
 
     def __attrs_post_init__(self) -> None:
-        self.book = RoleBook(self.side, self.boot_id, lambda: self.told_confirmed())
+        self.book = RoleBook(self.side, self.boot_id, lambda: self.told_confirmed(), lambda: self.address)
 
     def load(self) -> RoleState | None:
         """Before the store is made: None: the role is broker.conf's. With a state, whatever its role, the member starts as a

@@ -168,3 +168,13 @@ def test_a_list_says_where_it_is_wrong():
     plain["members"][1]["votes"] = "no"
     with pytest.raises(ValueError, match=r"members\[1\]\.votes is 'no'"):
         from_plain(GroupRecord, plain)
+
+
+def test_a_copy_of_another_members_file_says_nothing(tmp_path):
+    """A store directory that was copied to begin another member with."""
+    save_role(tmp_path, attrs.evolve(STATE, address="10.0.0.1:10911"))
+    assert load_role(tmp_path, "10.0.0.1:10911") == load_role(tmp_path) == attrs.evolve(STATE, address="10.0.0.1:10911")
+    assert load_role(tmp_path, "10.0.0.2:10911") is None
+    assert load_role(tmp_path, "10.0.0.2:0") is not None, "its port is not known yet"
+    save_role(tmp_path, STATE)
+    assert load_role(tmp_path, "10.0.0.2:10911") == STATE, "one that does not say whose it is"
