@@ -111,7 +111,7 @@ def store(
 @click.option("--body", "bodies", multiple=True, type=int, default=(1024, 8192), show_default=True, help="Bytes.")
 @click.option("--pair", "chosen", multiple=True, help="MASTER/SLAVE, as twinlog/rocketmq. Default: all four.")
 @click.option("--part", multiple=True, type=click.Choice(ha.PARTS), help="Measure these alone.")
-@click.option("--rounds", default=1, show_default=True, help="How often catching up and throughput are measured.")
+@click.option("--rounds", default=1, show_default=True, help="How often each is measured.")
 @click.option("--seconds", default=10.0, show_default=True, help="Length of a measurement of lag or throughput.")
 @click.option("--rate", default=10_000, show_default=True, help="Messages a second, for the lag.")
 @click.option("--out", type=click.Path(path_type=Path), help="Raw results. Default: docs/benchmarks/ha-DATE.json.")

@@ -102,10 +102,12 @@ class _Run:
         return result
 
     def _lag(self) -> Iterator[Row]:
-        for master, slave in self.bench.pairs:
-            with self._directory() as directory:
-                row = trio.run(self._lag_of, directory, master, slave)
-            yield {"measure": "lag", "master": master, "slave": slave, **row}
+        for number in range(self.bench.rounds):
+            for master, slave in self.bench.pairs:
+                os.sync()
+                with self._directory() as directory:
+                    row = trio.run(self._lag_of, directory, master, slave)
+                yield {"measure": "lag", "master": master, "slave": slave, "round": number, **row}
 
     async def _lag_of(self, directory: Path, master: str, slave: str) -> Row:
         settings = FULL.settings

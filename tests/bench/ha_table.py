@@ -91,11 +91,11 @@ def _catch_up(rows: Sequence[Row]) -> str:
 
 def _lag(rows: Sequence[Row]) -> str:
     lines = ["| master | slave | p50 ms | p99 ms | max ms | messages |", "|---|---|--:|--:|--:|--:|"]
-    for row in rows:
-        times = [f"{row[key]:.1f}" for key in ("p50_ms", "p99_ms", "max_ms")]
-        lines.append(
-            f"| {' | '.join([NAMES[row['master']], NAMES[row['slave']], *times, format(row['messages'], ',')])} |"
-        )
+    for master, slave in dict.fromkeys((row["master"], row["slave"]) for row in rows):
+        own = _of(rows, master, slave)
+        times = [_spread(own, _number(key), ".1f") for key in ("p50_ms", "p99_ms", "max_ms")]
+        messages = format(sum(row["messages"] for row in own), ",")
+        lines.append(f"| {' | '.join([NAMES[master], NAMES[slave], *times, messages])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -120,6 +120,10 @@ def _rate(row: Row) -> float:
 
 def _taken(row: Row) -> float:
     return float(row["bytes"] / row.get("taken_seconds", row["seconds"]) / MB)
+
+
+def _number(key: str) -> Callable[[Row], float]:
+    return lambda row: float(row[key])
 
 
 def _cpu(who: str) -> Callable[[Row], float]:
