@@ -18,7 +18,8 @@ from cluster.remoting.client import RemotingClient
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingError, RequestError
-from cluster.remoting.headers import GetBrokerEpoch, encode_header_fields
+from cluster.remoting.header_fields import encode_header_fields
+from cluster.remoting.headers.members import GetBrokerEpoch
 from ha.errors import HAPeerError
 from ha.peer import PeerHistory, PeerLog, RangeDigests
 from store.role_file import GroupMember

@@ -35,15 +35,9 @@ from cluster.remoting.client import RemotingClient
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingError, RequestError
-from cluster.remoting.headers import (
-    GetBrokerClusterInfo,
-    RegisterBroker,
-    RegisterBrokerResponse,
-    RequestHeader,
-    UnregisterBroker,
-    decode_header,
-    encode_header_fields,
-)
+from cluster.remoting.header_fields import RequestHeader, decode_header, encode_header_fields
+from cluster.remoting.headers.namesrv import GetBrokerClusterInfo, RegisterBroker, UnregisterBroker
+from cluster.remoting.headers.responses import RegisterBrokerResponse
 from store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)

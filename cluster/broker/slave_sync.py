@@ -23,13 +23,13 @@ from cluster.remoting.client import RemotingClient
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingError, RequestError
-from cluster.remoting.headers import (
+from cluster.remoting.header_fields import RequestHeader
+from cluster.remoting.headers.broker_admin import (
     GetAllConsumerOffset,
     GetAllDelayOffset,
     GetAllSubscriptionGroupConfig,
     GetAllTopicConfig,
     GetBrokerRuntimeInfo,
-    RequestHeader,
 )
 from store.wakeup import Wakeup
 

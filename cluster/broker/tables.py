@@ -16,7 +16,8 @@ from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import TopicConfigManager, built_in_topics
 from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.connection import Connection
-from cluster.remoting.headers import NotifyConsumerIdsChanged, encode_header_fields
+from cluster.remoting.header_fields import encode_header_fields
+from cluster.remoting.headers.clients import NotifyConsumerIdsChanged
 from store.config import StoreConfig
 
 

@@ -29,7 +29,8 @@ from cluster.broker.transaction import (
 )
 from cluster.broker.transaction_check import CheckRules, EndedHalves, Verdict, judge
 from cluster.remoting.command import ONEWAY, RemotingCommand
-from cluster.remoting.headers import CheckTransactionState, encode_header_fields
+from cluster.remoting.header_fields import encode_header_fields
+from cluster.remoting.headers.messages import CheckTransactionState
 from store.commit_log import PutMessage, PutResult
 from store.consume_queue import ConsumeQueue
 from store.errors import MessageFormatError

@@ -8,8 +8,8 @@ from cluster.namesrv.kv_config import ORDER_TOPIC_CONFIG
 from cluster.namesrv.registration import read_data_version, read_registration
 from cluster.namesrv.route_info import UNIT, UNIT_SUBSCRIPTION
 from cluster.remoting import fastjson
-from cluster.remoting import headers as h
 from cluster.remoting.codes import ResponseCode
+from cluster.remoting.headers import namesrv as h
 from cluster.remoting.server import Reply, Request
 
 log = structlog.get_logger(__name__)

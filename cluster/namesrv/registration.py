@@ -18,7 +18,7 @@ from cluster.remoting import fastjson
 from cluster.remoting.address import split_address
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import RegisterBroker
+from cluster.remoting.headers.namesrv import RegisterBroker
 
 VERSION_MIN = 37  # V3_0_11. Brokers before that send another body.
 NAME_SIZE_MAX = 255  # Characters; RocketMQ's topics have at most 127.

@@ -15,7 +15,7 @@ from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.connection import Connection
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import CheckClientConfig, GetConsumerListByGroup, HeartBeat, UnregisterClient
+from cluster.remoting.headers.clients import CheckClientConfig, GetConsumerListByGroup, HeartBeat, UnregisterClient
 from cluster.remoting.server import Reply, Request
 
 CLIENT_ID_LENGTH_MAX = 1024

@@ -12,7 +12,7 @@ from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.connection import Connection
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import (
+from cluster.remoting.headers.broker_admin import (
     DeleteSubscriptionGroup,
     GetConsumerConnectionList,
     GetConsumeStats,

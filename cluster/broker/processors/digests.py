@@ -19,13 +19,9 @@ import trio
 from cluster.broker.parts import BrokerParts
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import (
-    BlockDigests,
-    BlockDigestsResponse,
-    RecordAtOffset,
-    RecordAtOffsetResponse,
-    encode_header_fields,
-)
+from cluster.remoting.header_fields import encode_header_fields
+from cluster.remoting.headers.members import BlockDigests, RecordAtOffset
+from cluster.remoting.headers.responses import BlockDigestsResponse, RecordAtOffsetResponse
 from cluster.remoting.server import Reply, Request
 from store.log_range import LogRange
 from store.range_digests import LogRangeError

@@ -12,7 +12,7 @@ from cluster.broker.parts import BrokerParts
 from cluster.broker.transaction import PRODUCER_GROUP, committed, op_message
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import EndTransaction
+from cluster.remoting.headers.messages import EndTransaction
 from cluster.remoting.server import Reply, Request
 from store.errors import MessageFormatError
 from store.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Message, decode_message, host_bytes

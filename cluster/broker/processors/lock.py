@@ -10,7 +10,7 @@ from cluster.broker.processors import body
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import LockBatchMq, UnlockBatchMq
+from cluster.remoting.headers.clients import LockBatchMq, UnlockBatchMq
 from cluster.remoting.server import Reply, Request
 
 

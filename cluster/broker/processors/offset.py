@@ -9,7 +9,7 @@ from cluster.broker.gate import gated
 from cluster.broker.parts import BrokerParts
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import (
+from cluster.remoting.headers.offsets import (
     GetEarliestMsgStoretime,
     GetMaxOffset,
     GetMinOffset,

@@ -16,7 +16,9 @@ from cluster.broker.topic_config import PERM_READ
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import LitePullMessage, PullMessage, UpdateConsumerOffset, encode_header_fields
+from cluster.remoting.header_fields import encode_header_fields
+from cluster.remoting.headers.messages import LitePullMessage, PullMessage
+from cluster.remoting.headers.offsets import UpdateConsumerOffset
 from cluster.remoting.server import Reply, Request
 from store.get_message import GetResult, GetStatus
 from store.message import host_bytes

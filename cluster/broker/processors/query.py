@@ -3,7 +3,9 @@
 from cluster.broker.parts import BrokerParts
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import QueryMessage, QueryMessageResponse, ViewMessageById, encode_header_fields
+from cluster.remoting.header_fields import encode_header_fields
+from cluster.remoting.headers.messages import QueryMessage, ViewMessageById
+from cluster.remoting.headers.responses import QueryMessageResponse
 from cluster.remoting.server import Reply, Request
 
 

@@ -18,7 +18,7 @@ from cluster.broker.role_messages import STRANGER, Op, RoleRefusedError
 from cluster.remoting.address import ip_of
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
+from cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
 from cluster.remoting.server import Reply, Request
 from ha.errors import HAError
 from ha.voter import LeaseAsk, PromiseAsk

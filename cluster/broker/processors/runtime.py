@@ -9,14 +9,14 @@ from cluster.broker import runtime_info
 from cluster.broker.parts import BrokerParts
 from cluster.config_file import format_value
 from cluster.remoting import fastjson
-from cluster.remoting.headers import (
+from cluster.remoting.headers.broker_admin import (
     CleanExpiredConsumeQueue,
     DeleteExpiredCommitLog,
     GetBrokerConfig,
     GetBrokerHaStatus,
     GetBrokerRuntimeInfo,
-    MemberStatus,
 )
+from cluster.remoting.headers.members import MemberStatus
 from cluster.remoting.server import Reply, Request
 from ha.statistics import HAClientStatistics
 

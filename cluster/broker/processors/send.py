@@ -22,7 +22,8 @@ from cluster.remoting.codes import RequestCode, ResponseCode
 from cluster.remoting.command import JSON, ONEWAY, RemotingCommand, encode
 from cluster.remoting.connection import Connection
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import SendBatchMessage, SendMessage, SendMessageV2, decode_header
+from cluster.remoting.header_fields import decode_header
+from cluster.remoting.headers.messages import SendBatchMessage, SendMessage, SendMessageV2
 from store.commit_log import PutMessage
 from store.config import BrokerRole
 from store.message import TRANSACTION_MASK, host_bytes, message_id

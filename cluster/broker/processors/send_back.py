@@ -14,7 +14,7 @@ from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.broker.topic_config import PERM_WRITE, UNIT_SUBSCRIPTION
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import ConsumerSendMsgBack
+from cluster.remoting.headers.messages import ConsumerSendMsgBack
 from cluster.remoting.server import Reply, Request
 from store.commit_log import PutMessage
 from store.errors import MessageFormatError

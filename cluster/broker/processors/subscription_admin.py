@@ -7,7 +7,7 @@ from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import (
+from cluster.remoting.headers.broker_admin import (
     GetAllConsumerOffset,
     GetAllDelayOffset,
     GetAllSubscriptionGroupConfig,

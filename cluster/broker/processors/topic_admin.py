@@ -9,7 +9,7 @@ from cluster.broker.topic_config import QUEUES_MAX, TopicConfig
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import (
+from cluster.remoting.headers.broker_admin import (
     DeleteTopicInBroker,
     GetAllTopicConfig,
     GetTopicConfig,

@@ -13,7 +13,7 @@ from cluster.broker.dispatch import main_port_table
 from cluster.remoting import fastjson
 from cluster.remoting.command import RemotingCommand, decode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import decode_header
+from cluster.remoting.header_fields import decode_header
 from cluster.remoting.server import Reply, Request
 from store.commit_log import PutMessage
 from store.config import BrokerRole, StoreConfig

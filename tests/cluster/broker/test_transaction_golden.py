@@ -4,7 +4,7 @@ import attrs
 
 from cluster.broker.processors.send import SendProcessor
 from cluster.broker.topic_config import TopicConfig
-from cluster.remoting.headers import decode_header
+from cluster.remoting.header_fields import decode_header
 from cluster.remoting.server import Request
 from store.message import decode_message
 from store.record_scan import scan_records

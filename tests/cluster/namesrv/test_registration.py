@@ -14,7 +14,7 @@ from cluster.namesrv.registration import BODY_SIZE_MAX, read_data_version, read_
 from cluster.namesrv.route_info import QueueData
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
-from cluster.remoting.headers import RegisterBroker
+from cluster.remoting.headers.namesrv import RegisterBroker
 
 HEADER = RegisterBroker("broker-a", "192.0.2.11:10911", "DefaultCluster", "192.0.2.11:10912", 0)
 TOPIC = {

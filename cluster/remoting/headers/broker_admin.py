@@ -1,0 +1,256 @@
+"""Requests of mqadmin and of slaves to a broker."""
+
+from typing import ClassVar
+
+from attrs import define
+
+from cluster.remoting.codes import RequestCode
+from cluster.remoting.header_fields import I32, I64, RequestHeader
+
+
+@define
+class UpdateAndCreateTopic(RequestHeader):
+    """17"""
+
+    code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_TOPIC
+    topic: str
+    default_topic: str
+    read_queue_nums: I32
+    write_queue_nums: I32
+    perm: I32
+    topic_filter_type: str
+    order: bool
+    topic_sys_flag: I32 | None = None
+    attributes: str | None = None  # 5.x
+    force: bool | None = None  # 5.x
+
+
+@define
+class GetAllTopicConfig(RequestHeader):
+    """21"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_ALL_TOPIC_CONFIG
+
+
+@define
+class UpdateBrokerConfig(RequestHeader):
+    """25, body `key=value` lines."""
+
+    code: ClassVar[RequestCode] = RequestCode.UPDATE_BROKER_CONFIG
+
+
+@define
+class GetBrokerConfig(RequestHeader):
+    """26"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CONFIG
+
+
+@define
+class GetBrokerRuntimeInfo(RequestHeader):
+    """28"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_RUNTIME_INFO
+
+
+@define
+class CleanExpiredConsumeQueue(RequestHeader):
+    """306"""
+
+    code: ClassVar[RequestCode] = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
+
+
+@define
+class DeleteExpiredCommitLog(RequestHeader):
+    """329"""
+
+    code: ClassVar[RequestCode] = RequestCode.DELETE_EXPIRED_COMMITLOG
+
+
+@define
+class GetAllConsumerOffset(RequestHeader):
+    """43"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_ALL_CONSUMER_OFFSET
+
+
+@define
+class GetAllDelayOffset(RequestHeader):
+    """45"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_ALL_DELAY_OFFSET
+
+
+@define
+class UpdateAndCreateSubscriptionGroup(RequestHeader):
+    """200, body SubscriptionGroupConfig."""
+
+    code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+
+
+@define
+class GetAllSubscriptionGroupConfig(RequestHeader):
+    """201"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+
+
+@define
+class GetTopicStatsInfo(RequestHeader):
+    """202"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_TOPIC_STATS_INFO
+    topic: str
+
+
+@define
+class GetConsumerConnectionList(RequestHeader):
+    """203"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_CONNECTION_LIST
+    consumer_group: str
+
+
+@define
+class GetProducerConnectionList(RequestHeader):
+    """204"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_PRODUCER_CONNECTION_LIST
+    producer_group: str
+
+
+@define
+class DeleteSubscriptionGroup(RequestHeader):
+    """207. The flag's name differs: removeOffset in 4.9, cleanOffset in 5.x."""
+
+    code: ClassVar[RequestCode] = RequestCode.DELETE_SUBSCRIPTIONGROUP
+    group_name: str
+    remove_offset: bool | None = None
+    clean_offset: bool | None = None  # 5.x
+
+
+@define
+class GetConsumeStats(RequestHeader):
+    """208"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_CONSUME_STATS
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None  # 5.x: joined by semicolons
+
+
+@define
+class DeleteTopicInBroker(RequestHeader):
+    """215"""
+
+    code: ClassVar[RequestCode] = RequestCode.DELETE_TOPIC_IN_BROKER
+    topic: str
+
+
+@define
+class InvokeBrokerToResetOffset(RequestHeader):
+    """222. timestamp -1: to the end."""
+
+    code: ClassVar[RequestCode] = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+    topic: str
+    group: str
+    timestamp: I64
+    is_force: bool
+    queue_id: I32 | None = None  # 5.x
+    offset: I64 | None = None  # 5.x
+
+
+@define
+class InvokeBrokerToGetConsumerStatus(RequestHeader):
+    """223"""
+
+    code: ClassVar[RequestCode] = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+@define
+class QueryTopicConsumeByWho(RequestHeader):
+    """300"""
+
+    code: ClassVar[RequestCode] = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+    topic: str
+
+
+@define
+class QueryConsumeTimeSpan(RequestHeader):
+    """303"""
+
+    code: ClassVar[RequestCode] = RequestCode.QUERY_CONSUME_TIME_SPAN
+    topic: str
+    group: str
+
+
+@define
+class GetSystemTopicListFromBroker(RequestHeader):
+    """305"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
+
+
+@define
+class CloneGroupOffset(RequestHeader):
+    """314"""
+
+    code: ClassVar[RequestCode] = RequestCode.CLONE_GROUP_OFFSET
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+
+
+@define
+class ViewBrokerStatsData(RequestHeader):
+    """315"""
+
+    code: ClassVar[RequestCode] = RequestCode.VIEW_BROKER_STATS_DATA
+    stats_name: str
+    stats_key: str
+
+
+@define
+class QueryConsumeQueue(RequestHeader):
+    """321"""
+
+    code: ClassVar[RequestCode] = RequestCode.QUERY_CONSUME_QUEUE
+    topic: str | None = None
+    queue_id: I32 = 0
+    index: I64 = 0
+    count: I32 = 0
+    consumer_group: str | None = None
+
+
+@define
+class GetAllProducerInfo(RequestHeader):
+    """328"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_ALL_PRODUCER_INFO
+
+
+@define
+class GetTopicConfig(RequestHeader):
+    """351, 5.x: mqadmin topicStatus and consumerProgress fail without it."""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_TOPIC_CONFIG
+    topic: str
+
+
+@define
+class GetSubscriptionGroupConfig(RequestHeader):
+    """352, 5.x"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
+    group: str
+
+
+@define
+class GetBrokerHaStatus(RequestHeader):
+    """907, 5.x"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_HA_STATUS

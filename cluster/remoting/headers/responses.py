@@ -1,0 +1,111 @@
+"""Headers of responses, for those who read them."""
+
+from attrs import define, field
+
+from cluster.remoting.header_fields import I32, I64, ResponseHeader, wire
+
+
+@define
+class SendMessageResponse(ResponseHeader):
+    """To 10, 310, 320, also with codes 10, 11 and 12. msg_id is the offset message id; of a batch, a comma list."""
+
+    msg_id: str
+    queue_id: I32
+    queue_offset: I64
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None  # 5.x
+    region_id: str | None = field(default=None, metadata=wire("MSG_REGION"))
+    trace_on: bool | None = field(default=None, metadata=wire("TRACE_ON"))
+
+
+@define
+class PullMessageResponse(ResponseHeader):
+    """To 11 and 361, with codes 0, 19, 20 and 21."""
+
+    suggest_which_broker_id: I64
+    next_begin_offset: I64
+    min_offset: I64
+    max_offset: I64
+
+
+@define
+class OffsetResponse(ResponseHeader):
+    """To 14, 29, 30 and 31."""
+
+    offset: I64
+
+
+@define
+class TimestampResponse(ResponseHeader):
+    """To 32; -1: none."""
+
+    timestamp: I64
+
+
+@define
+class QueryMessageResponse(ResponseHeader):
+    """To 12."""
+
+    index_last_update_timestamp: I64
+    index_last_update_phyoffset: I64
+
+
+@define
+class BlockDigestsResponse(ResponseHeader):
+    """To 20002: what the digests in the body are of, which may be less than was asked for."""
+
+    start: I64
+    end: I64
+    blocks_per_digest: I32
+
+
+@define
+class RecordAtOffsetResponse(ResponseHeader):
+    """To 20003: bytes `start` to `end` of the log, in the body; with a problem they are no sound record."""
+
+    start: I64
+    end: I64
+    problem: str | None = None
+
+
+@define
+class GetKVConfigResponse(ResponseHeader):
+    """To 101."""
+
+    value: str | None = None
+
+
+@define
+class RegisterBrokerResponse(ResponseHeader):
+    """To 103; both are there only for a slave whose master is registered."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+@define
+class QueryDataVersionResponse(ResponseHeader):
+    """To 322."""
+
+    changed: bool
+
+
+@define
+class WipeWritePermResponse(ResponseHeader):
+    """To 205."""
+
+    wipe_topic_count: I32
+
+
+@define
+class AddWritePermResponse(ResponseHeader):
+    """To 327."""
+
+    add_topic_count: I32
+
+
+@define
+class GetBrokerConfigResponse(ResponseHeader):
+    """To 26; version is a DataVersion as JSON."""
+
+    version: str

@@ -1,0 +1,22 @@
+"""All header classes, by request code: for the reference, and for tests that look for what is missing."""
+
+from types import ModuleType
+
+from cluster.remoting.codes import RequestCode
+from cluster.remoting.header_fields import RequestHeader, ResponseHeader
+from cluster.remoting.headers import broker_admin, clients, members, messages, namesrv, offsets, responses
+
+_MODULES: tuple[ModuleType, ...] = (messages, offsets, clients, broker_admin, members, namesrv)
+
+
+def _own(module: ModuleType, parent: type) -> list[type]:
+    return [
+        cls
+        for cls in vars(module).values()
+        if isinstance(cls, type) and issubclass(cls, parent) and cls.__module__ == module.__name__
+    ]
+
+
+HEADERS: tuple[type[RequestHeader], ...] = tuple(cls for module in _MODULES for cls in _own(module, RequestHeader))
+REQUESTS: dict[RequestCode, type[RequestHeader]] = {cls.code: cls for cls in HEADERS}
+RESPONSES: tuple[type[ResponseHeader], ...] = tuple(_own(responses, ResponseHeader))
