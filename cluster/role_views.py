@@ -10,6 +10,7 @@ from typing import Any
 from cluster.broker.role_messages import ChangeState
 from cluster.facts import ClusterFacts, MemberFacts
 from cluster.finding import Finding, Level
+from ha.group_record import newest
 from ha.votes import needed
 from store.plain import from_plain
 from store.role_file import GroupRecord
@@ -26,8 +27,7 @@ def record_of(status: Mapping[str, Any]) -> GroupRecord | None:
 
 def newest_record(members: Iterable[MemberFacts]) -> GroupRecord | None:
     """The newest one that any of them has."""
-    records = [record for each in members if (record := record_of(each.status)) is not None]
-    return max(records, key=lambda record: record.version, default=None)
+    return newest(*(record_of(each.status) for each in members))
 
 
 def change_of(status: Mapping[str, Any]) -> ChangeState | None:
