@@ -6,6 +6,7 @@ Source: NettyRemotingClient.java, NettyRemotingAbstract.java (RocketMQ 4.9.8).
 """
 
 import os
+import ssl
 from collections.abc import Awaitable, Callable
 
 import attrs
@@ -27,12 +28,27 @@ _OPAQUE_MASK = 0x7FFFFFFF
 log = structlog.get_logger(__name__)
 
 OnRequest = Callable[[RemotingCommand], RemotingCommand | None]
+Sign = Callable[[RemotingCommand], None]  # Adds to `ext`, which is a dict of its own and never None.
 
 
 async def connect_tcp(address: str) -> trio.abc.Stream:
     """Raises OSError, or ValueError for what is no address."""
     host, port = split_address(address)
     return await trio.open_tcp_stream(host, port)
+
+
+async def start_tls(stream: trio.abc.Stream, address: str, context: ssl.SSLContext) -> trio.abc.Stream:
+    """The stream once its handshake is done. Raises OSError when the peer speaks no TLS, or is not trusted."""
+    # Netty ends a connection without TLS's own goodbye, and waits for none: so `https_compatible`.
+    secure = trio.SSLStream(stream, context, server_hostname=split_address(address)[0], https_compatible=True)
+    try:
+        await secure.do_handshake()
+    except BaseException as error:
+        await trio.aclose_forcefully(stream)
+        if isinstance(error, trio.BrokenResourceError):
+            raise OSError(f"no TLS connection: {_tls_reason(error.__cause__)}") from None
+        raise
+    return secure
 
 
 @define(eq=False)
@@ -168,9 +184,12 @@ class RemotingClient:
     """Asks servers by their address. `run` carries the connections; requests work while it runs.
 
     on_request answers what servers ask on their own account (40, 220, ...): synchronously, None for no answer.
+    sign puts its fields into every request, last of all; tls makes every connection a TLS one.
     """
 
     on_request: OnRequest | None = None
+    sign: Sign | None = field(default=None, kw_only=True)
+    tls: ssl.SSLContext | None = field(default=None, kw_only=True)
     connect: Callable[[str], Awaitable[trio.abc.Stream]] = field(default=connect_tcp, kw_only=True)
     _connections: dict[str, _Connection] = field(factory=dict, init=False)
     _connecting: dict[str, trio.Lock] = field(factory=dict, init=False)
@@ -210,7 +229,7 @@ class RemotingClient:
         connection = None
         with trio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
-            return await connection.request(attrs.evolve(command, opaque=self._next_opaque()))
+            return await connection.request(self._prepared(command))
         if connection is None:
             raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
         raise RemotingTimeoutError(address, command.code, round(timeout_ms))
@@ -219,9 +238,16 @@ class RemotingClient:
         """Send without asking for an answer; returns when the frame is queued. Raises RemotingConnectError."""
         with trio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
-            flag = command.flag | ONEWAY
-            return await connection.send(attrs.evolve(command, opaque=self._next_opaque(), flag=flag))
+            return await connection.send(self._prepared(command, ONEWAY))
         raise RemotingConnectError(address, f"not sent within {timeout_ms:g} ms")
+
+    def _prepared(self, command: RemotingCommand, flag: int = 0) -> RemotingCommand:
+        """The request as it is sent; `command` may be under way elsewhere, and stays as it is."""
+        prepared = attrs.evolve(command, opaque=self._next_opaque(), flag=command.flag | flag)
+        if self.sign is not None:
+            prepared.ext = dict(command.ext or {})
+            self.sign(prepared)
+        return prepared
 
     def _next_opaque(self) -> int:
         self._opaque = (self._opaque + 1) & _OPAQUE_MASK
@@ -239,6 +265,8 @@ class RemotingClient:
         try:
             with trio.fail_after(CONNECT_TIMEOUT_MS / 1000):
                 stream = await self.connect(address)
+                if self.tls is not None:
+                    stream = await start_tls(stream, address, self.tls)
         except trio.TooSlowError:
             raise RemotingConnectError(address, f"not connected within {CONNECT_TIMEOUT_MS} ms") from None
         except (OSError, ValueError) as error:
@@ -254,6 +282,15 @@ class RemotingClient:
         finally:
             if self._connections.get(connection.address) is connection:
                 del self._connections[connection.address]
+
+
+def _tls_reason(error: BaseException | None) -> str:
+    """What openssl says, without its file and line."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate is not trusted ({error.verify_message})"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.replace("_", " ").lower()
+    return str(error or "the server closed the connection")
 
 
 def _connect_reason(error: BaseException) -> str:

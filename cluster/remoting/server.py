@@ -91,6 +91,7 @@ class Handler(NamedTuple):
 
 
 BatchHandler = Callable[[Connection, list[RemotingCommand]], None]
+Check = Callable[[Connection, RemotingCommand], Reply | None]
 
 
 def dispatch_table(owner: object, *handlers: Sequence[Callable[..., Any]]) -> dict[int, Handler]:
@@ -121,12 +122,17 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 @define(eq=False)
 class RemotingServer:
-    """One or more listening sockets that serve one dispatch table."""
+    """One or more listening sockets that serve one dispatch table.
+
+    check: asked before any request is carried out. What it returns is the answer; None lets the request through. It may
+    raise RequestError. The command's body is good until it returns, so it must not keep it.
+    """
 
     table: Mapping[int, Handler]
     config: ServerConfig = field(factory=ServerConfig)
     batch: BatchHandler | None = None
     batch_codes: Collection[int] = ()
+    check: Check | None = None
     on_connect: list[Callable[[Connection], None]] = field(factory=list)
     connections: set[Connection] = field(factory=set, init=False)
     _received: memoryview = field(init=False)  # One for all: a read is worked off before the next one.
@@ -230,12 +236,15 @@ class RemotingServer:
 
     def _work_off(self, connection: Connection, frames: Sequence[bytes | memoryview]) -> None:
         batch: list[RemotingCommand] = []
+        check = self.check
         try:
             for frame in frames:
                 command = decode(frame)
                 if command.flag & 1:
                     command.body = bytes(command.body)
                     connection.answered(command)
+                elif check is not None and self._stopped(check, Request(connection, command)):
+                    continue
                 elif command.code in self.batch_codes:
                     batch.append(command)
                 else:
@@ -244,6 +253,16 @@ class RemotingServer:
         finally:
             if batch:
                 self._run_batch(connection, batch)
+
+    def _stopped(self, check: Check, request: Request) -> bool:
+        """Whether the check has answered it."""
+        try:
+            reply = check(request.connection, request.command)
+        except Exception as error:  # A check that fails lets nobody in.
+            reply = _explain(error, request)
+        if reply is not None:
+            request.reply(reply)
+        return reply is not None
 
     def _run_batch(self, connection: Connection, batch: list[RemotingCommand]) -> None:
         assert self.batch is not None

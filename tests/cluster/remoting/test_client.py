@@ -98,6 +98,24 @@ async def test_the_callers_command_stays_as_it_is(client, network, nursery):
     await second.answer(requests[1])
 
 
+async def test_requests_are_signed_as_they_leave(network, nursery):
+    """With their flag and number, and without touching what the caller holds."""
+
+    def sign(command: RemotingCommand) -> None:
+        assert command.ext is not None
+        command.ext["Signature"] = f"{command.code} {command.flag} {bytes(command.body).decode()}"
+
+    client = RemotingClient(sign=sign, connect=network.connect)
+    await nursery.start(client.run)
+    with_ext, without = RemotingCommand(10, ext={"a": "b"}, body=b"x"), RemotingCommand(11)
+    nursery.start_soon(client.request, ADDRESS, with_ext)
+    server = await network.server()
+    assert (await server.next()).ext == {"a": "b", "Signature": "10 0 x"}
+    await client.oneway(ADDRESS, without)
+    assert (await server.next()).ext == {"Signature": "11 2 "}
+    assert (with_ext.ext, without.ext) == ({"a": "b"}, None)
+
+
 async def test_every_code_is_an_answer(client, network, nursery):
     async def serve() -> None:
         server = await network.server()

@@ -192,6 +192,67 @@ async def test_unknown_codes_are_answered_with_3():
         assert (answer.code, answer.remark) == (3, " request type 999 not supported")
 
 
+async def test_a_check_answers_instead_of_the_handler():
+    """It is asked for every request, those of batches included, and sees the body."""
+    seen = []
+
+    def check(connection, command):
+        seen.append((connection.remote_address, command.code, bytes(command.body)))
+        if command.body == b"raise":
+            raise RequestError(16, "not you")
+        return Reply(16, "not that") if command.body == b"refuse" else None
+
+    async with serving() as here:
+        here.server.check = check
+        client = await here.connect()
+        for code, ext in ((ECHO, {"text": "x"}), (BATCH, {}), (UNKNOWN, {})):
+            assert (await client.ask(code, body=b"refuse", **ext)).remark == "not that"
+            assert (await client.ask(code, body=b"raise", **ext)).remark == "not you"
+        assert here.batches == []
+        assert (await client.ask(ECHO, text="x", body=b"fine")).body == b"fine"
+        assert (await client.ask(BATCH, body=b"fine")).ext == {"size": "4"}
+        assert {host for host, *_ in seen} == {here.connection.remote_address}
+        assert [code for _, code, _ in seen] == [ECHO, ECHO, BATCH, BATCH, UNKNOWN, UNKNOWN, ECHO, BATCH]
+
+
+async def test_a_check_that_fails_lets_nobody_in():
+    async with serving() as here:
+        here.server.check = lambda _connection, _command: 1 // 0
+        client = await here.connect()
+        with capture_logs() as logs:
+            answers = [await client.ask(ECHO, text="x"), await client.ask(BATCH, body=b"x")]
+        assert [answer.code for answer in answers] == [1, 1]
+        assert len(logs) == 2
+        assert here.batches == []
+
+
+async def test_what_is_refused_in_a_read_leaves_the_rest_of_it():
+    async with serving() as here:
+        here.server.check = lambda _, command: Reply(16, "no") if command.body == b"refuse" else None
+        client = await here.connect()
+        bodies = [b"one", b"refuse", b"two"]
+        await client.send(b"".join(client.request(BATCH, body=body) for body in bodies))
+        answers = {answer.opaque: answer.code for answer in [await client.receive() for _ in bodies]}
+        assert answers == {1: 0, 2: 16, 3: 0}
+        assert sum(here.batches, start=[]) == [b"one", b"two"]  # noqa: RUF017
+
+
+async def test_answers_of_the_peer_are_not_checked(nursery, autojump_clock):
+    async with serving() as here:
+        here.server.check = lambda _connection, _command: Reply(16, "no")
+        client = await here.connect()
+        await client.ask(ECHO, text="x")
+        answers = []
+
+        async def call():
+            answers.append(await here.connection.call(RemotingCommand(220), 3000))
+
+        nursery.start_soon(call)
+        await client.send(encode(RemotingCommand.response_to(await client.receive(), 0, remark="hello")))
+        await trio.testing.wait_all_tasks_blocked()
+        assert [answer.remark for answer in answers] == ["hello"]
+
+
 async def test_oneway_gets_nothing_whatever_happens():
     async with serving() as here:
         client = await here.connect()
