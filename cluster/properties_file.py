@@ -1,11 +1,13 @@
 """The grammar of Java's properties files: text in, entries out. Source: java.util.Properties.load."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from struct import iter_unpack
 
 from attrs import frozen
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SPELLED = {"\\": "\\\\", **{char: f"\\{letter}" for letter, char in _ESCAPES.items()}}
 _BLANKS = " \t\f"
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
@@ -32,6 +34,46 @@ def parse_properties(text: str) -> list[Entry]:
         key, value = _KEY.fullmatch(line).groups()  # type: ignore[union-attr]  # matches any text
         entries.append(Entry(_unescape(key), _unescape(value.rstrip(_BLANKS)), number))
     return entries
+
+
+def with_values(text: str, values: Mapping[str, str]) -> str:
+    """The text of a properties file with these values: in the place of a key's last line, or in new lines at the end.
+
+    All else, comments, order and line ends, stays as it is. Keys are names of options, which need no escapes.
+    """
+    lines = re.split(r"(\r\n|\r|\n)", text)  # Texts at even places, line ends at odd ones.
+    starts = {entry.key: entry.line - 1 for entry in parse_properties(text)}
+    end = lines[1] if len(lines) > 1 else "\n"
+    added = []
+    for key, value in values.items():
+        line = f"{key}={_escape(value)}"
+        if key not in starts:
+            added.append(line)
+            continue
+        at = 2 * starts[key]
+        goes_on = at
+        while _is_continued(lines[goes_on]) and goes_on + 2 < len(lines):
+            goes_on += 2
+        lines[at] = line
+        for place in range(at + 1, goes_on + 1):  # The rest of a line that went on over several; places stay countable.
+            lines[place] = ""
+    whole = "".join(lines)
+    if added and whole and not whole.endswith(("\r", "\n")):
+        whole += end
+    return whole + "".join(line + end for line in added)
+
+
+def _is_continued(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _escape(text: str) -> str:
+    escaped = "".join(_SPELLED.get(char) or (char if " " <= char <= "~" else _as_units(char)) for char in text)
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
+
+def _as_units(char: str) -> str:
+    return "".join(f"\\u{unit:04x}" for (unit,) in iter_unpack(">H", char.encode("utf-16-be", "surrogatepass")))
 
 
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:

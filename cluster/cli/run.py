@@ -43,7 +43,7 @@ def namesrv(
         return
     from cluster.cli.service import run_namesrv
 
-    run_namesrv(configuration, until_stdin_closes=until_stdin_closes)
+    run_namesrv(configuration, config_file=config, until_stdin_closes=until_stdin_closes)
 
 
 @click.command(

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from types import FrameType
 
 import trio
@@ -32,8 +33,10 @@ SayReady = Callable[[str], None]
 Service = Callable[[SayReady], Awaitable[None]]
 
 
-def run_namesrv(configuration: Configuration, *, until_stdin_closes: bool = False) -> None:
-    """Serve until stopped. Raises CliError when the port cannot be had."""
+def run_namesrv(
+    configuration: Configuration, *, config_file: Path | None = None, until_stdin_closes: bool = False
+) -> None:
+    """Serve until stopped; changes over the network go to `config_file`. Raises CliError when the port cannot be had."""
     set_up_log(for_good=True)
     from cluster.namesrv.config import NamesrvConfig
     from cluster.namesrv.service import NameServer
@@ -43,7 +46,7 @@ def run_namesrv(configuration: Configuration, *, until_stdin_closes: bool = Fals
 
     async def serve(say_ready: SayReady) -> None:
         async with trio.open_nursery() as nursery:
-            port = await nursery.start(NameServer(config, server_config).run)
+            port = await nursery.start(NameServer(config, server_config, config_file).run)
             say_ready(f"namesrv={server_config.bind_address}:{port}")
 
     ports = (Port(config.listen_port, "listenPort"),)

@@ -1,20 +1,37 @@
 """What the name server's handlers work on. Source: NamesrvController.java (RocketMQ 4.9.8)."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import trio
 from attrs import AttrsInstance, define, field
 
 from cluster.namesrv.config import NamesrvConfig
 from cluster.namesrv.kv_config import KVConfigManager
 from cluster.namesrv.route_info import RouteInfoManager
+from cluster.properties_file import with_values
+from store.sync import write_durably
 
 
 @define(eq=False)
 class NamesrvController:
-    """The tables and the clock (seconds, monotonic)."""
+    """The tables, the configuration in force and the clock (seconds, monotonic)."""
 
-    config: NamesrvConfig
+    config: NamesrvConfig  # Replaced as a whole when request 318 changes something.
     kv: KVConfigManager
     clock: Callable[[], float]
-    configurations: Sequence[AttrsInstance]  # What request 319 shows.
+    other_configurations: Sequence[AttrsInstance] = ()  # What request 319 shows besides `config`.
+    config_file: Path | None = None  # Where changes are kept; None: they last until the end of the process.
     routes: RouteInfoManager = field(factory=RouteInfoManager)
+    config_lock: trio.Lock = field(factory=trio.Lock, init=False)
+
+    async def keep(self, values: dict[str, str]) -> None:
+        """Put these keys into the configuration file, durably; comments and the order of lines stay. Raises OSError."""
+        if self.config_file is not None and values:
+            await trio.to_thread.run_sync(_rewrite, self.config_file.resolve(), values)
+
+
+def _rewrite(path: Path, values: dict[str, str]) -> None:
+    # latin-1 keeps every byte as it is, whatever the file's encoding.
+    text = path.read_bytes().decode("latin-1")
+    write_durably(path, with_values(text, values).encode("latin-1"))

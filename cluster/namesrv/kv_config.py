@@ -1,35 +1,45 @@
 """Small settings that administrators leave at a name server, by namespace. Each name server has its own.
 
-The file is `{"configTable":{namespace:{key:value}}}`. Source: KVConfigManager.java (RocketMQ 4.9.8).
+The file is `{"configTable":{namespace:{key:value}}}`, as with RocketMQ. Source: KVConfigManager.java (RocketMQ 4.9.8).
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import trio
 from attrs import define, field
 
-from cluster.remoting import fastjson
+from cluster.broker.json_file import JsonFile
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # topic -> "broker-a:4;broker-b:4"
+
+Table = dict[str, dict[str, str]]
 
 
 @define(eq=False)
 class KVConfigManager:
-    """The table, and its file unless `path` is None. What cannot be written is not changed."""
+    """The table, and its file unless `path` is None. A change is on the disk before anybody sees it; what cannot be
+    written is not changed.
+    """
 
     path: Path | None = None
-    _table: dict[str, dict[str, str]] = field(factory=dict, init=False)
+    _table: Table = field(factory=dict, init=False)
+    _lock: trio.Lock = field(factory=trio.Lock, init=False)  # One change after the other: each builds on the last.
 
     def load(self) -> None:
-        """Read the file if there is one. Raises OSError, or ValueError that names the file."""
-        if self.path is None or not self.path.exists():
+        """Read the file, or where that is broken the one before, if there is one. Raises OSError, or ValueError that names it."""
+        if self.path is None:
             return
         try:
-            table = fastjson.loads(self.path.read_bytes())["configTable"]
-            self._table = {str(name): {str(k): str(v) for k, v in inner.items()} for name, inner in table.items()}
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            JsonFile(self.path).load_into(self._take)
+        except ValueError as error:
             raise ValueError(f"{self.path} is no KV configuration: {error}") from None
+
+    def _take(self, value: Mapping[str, object]) -> None:
+        table = value.get("configTable")
+        if not isinstance(table, dict) or not all(isinstance(inner, dict) for inner in table.values()):
+            raise ValueError("configTable is no object of objects")
+        self._table = {str(name): {str(k): str(v) for k, v in inner.items()} for name, inner in table.items()}
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -38,20 +48,19 @@ class KVConfigManager:
         """All of one namespace; None when nothing was ever put there."""
         return self._table.get(namespace)
 
-    def put(self, namespace: str, key: str, value: str) -> None:
+    async def put(self, namespace: str, key: str, value: str) -> None:
         """Raises OSError."""
-        self._change({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
+        async with self._lock:
+            await self._change({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
 
-    def delete(self, namespace: str, key: str) -> None:
+    async def delete(self, namespace: str, key: str) -> None:
         """No error when it is not there. Raises OSError."""
-        if key in self._table.get(namespace, {}):
-            left = {other: value for other, value in self._table[namespace].items() if other != key}
-            self._change({**self._table, namespace: left})
+        async with self._lock:
+            if key in self._table.get(namespace, {}):
+                left = {other: value for other, value in self._table[namespace].items() if other != key}
+                await self._change({**self._table, namespace: left})
 
-    def _change(self, table: dict[str, dict[str, str]]) -> None:
+    async def _change(self, table: Table) -> None:
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            scratch = self.path.with_name(self.path.name + ".tmp")
-            scratch.write_text(fastjson.pretty({"configTable": table}))
-            os.replace(scratch, self.path)
+            await trio.to_thread.run_sync(JsonFile(self.path).save_table, {"configTable": table})
         self._table = table

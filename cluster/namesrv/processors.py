@@ -3,9 +3,11 @@
 import attrs
 import structlog
 
+from cluster.config_file import format_value
+from cluster.namesrv.config_changes import changed
 from cluster.namesrv.controller import NamesrvController
 from cluster.namesrv.kv_config import ORDER_TOPIC_CONFIG
-from cluster.namesrv.registration import read_data_version, read_registration
+from cluster.namesrv.registration import read_data_version, read_registration, read_route
 from cluster.namesrv.route_info import UNIT, UNIT_SUBSCRIPTION
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
@@ -96,8 +98,8 @@ def get_topics_by_cluster(namesrv: NamesrvController, header: h.GetTopicsByClust
 def get_system_topic_list(namesrv: NamesrvController, header: h.GetSystemTopicListFromNs, request: Request) -> Reply:
     """304. Clusters and groups have topics of their name; mqadmin asks the one address for the others with 305."""
     routes = namesrv.routes
-    names = [*routes.clusters, *(name for names in routes.clusters.values() for name in names)]
-    address = next((address for group in routes.brokers.values() for address in group.addresses.values()), None)
+    names = [name for cluster, groups in routes.clusters.items() for name in (cluster, *groups)]
+    address = routes.any_address()
     return Reply(body=fastjson.dumps(({"brokerAddr": address} if address else {}) | {"topicList": names}))
 
 
@@ -118,9 +120,9 @@ def get_unit_sub_ununit_topics(
     return _topic_list(namesrv.routes.unit_topics(flags=UNIT_SUBSCRIPTION, mask=UNIT | UNIT_SUBSCRIPTION))
 
 
-def put_kv_config(namesrv: NamesrvController, header: h.PutKVConfig, request: Request) -> Reply:
-    """100"""
-    namesrv.kv.put(header.namespace, header.key, header.value)
+async def put_kv_config(namesrv: NamesrvController, header: h.PutKVConfig, request: Request) -> Reply:
+    """100. Answered when it is on the disk."""
+    await namesrv.kv.put(header.namespace, header.key, header.value)
     return Reply()
 
 
@@ -133,9 +135,9 @@ def get_kv_config(namesrv: NamesrvController, header: h.GetKVConfig, request: Re
     return Reply.success(value=value)
 
 
-def delete_kv_config(namesrv: NamesrvController, header: h.DeleteKVConfig, request: Request) -> Reply:
+async def delete_kv_config(namesrv: NamesrvController, header: h.DeleteKVConfig, request: Request) -> Reply:
     """102"""
-    namesrv.kv.delete(header.namespace, header.key)
+    await namesrv.kv.delete(header.namespace, header.key)
     return Reply()
 
 
@@ -147,14 +149,42 @@ def get_kv_list_by_namespace(namesrv: NamesrvController, header: h.GetKVListByNa
     return Reply(body=fastjson.dumps({"table": dict(table)}))
 
 
+def register_topic(namesrv: NamesrvController, header: h.RegisterTopicInNamesrv, request: Request) -> Reply:
+    """217, of 5.x. A group that is not registered is an error here; RocketMQ answers success and leaves the topic out."""
+    namesrv.routes.register_topic(header.topic, read_route(header.topic, request.body))
+    return Reply()
+
+
+def get_broker_member_group(namesrv: NamesrvController, header: h.GetBrokerMemberGroup, request: Request) -> Reply:
+    """901, of 5.x brokers."""
+    group = namesrv.routes.member_group(header.cluster_name, header.broker_name)
+    return Reply(body=fastjson.dumps({"brokerMemberGroup": group}))
+
+
+def broker_heartbeat(namesrv: NamesrvController, header: h.BrokerHeartbeat, request: Request) -> Reply:
+    """904, of 5.x brokers: a sign of life between registrations."""
+    namesrv.routes.touch(header.broker_addr, namesrv.clock())
+    return Reply()
+
+
+async def update_namesrv_config(namesrv: NamesrvController, header: h.UpdateNamesrvConfig, request: Request) -> Reply:
+    """318. What may change is in config_changes.py; it is in the configuration file when the answer leaves."""
+    async with namesrv.config_lock:
+        config, values = changed(namesrv.config, request.body)
+        await namesrv.keep(values)
+        namesrv.config = config
+    if values:
+        log.info("configuration changed", by=request.connection.remote_address, **values)
+    return Reply()
+
+
 def get_namesrv_config(namesrv: NamesrvController, header: h.GetNamesrvConfig, request: Request) -> Reply:
     """319"""
     options = {}
-    for configuration in namesrv.configurations:
+    for configuration in (namesrv.config, *namesrv.other_configurations):
         for option in attrs.fields(type(configuration)):
             value = getattr(configuration, option.name)
-            text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-            options[option.metadata["key"]] = text
+            options[option.metadata["key"]] = "***" if option.metadata.get("secret") and value else format_value(value)
     return Reply(body="".join(f"{key}={value}\n" for key, value in sorted(options.items())).encode())
 
 
@@ -181,5 +211,9 @@ HANDLERS = (
     get_kv_config,
     delete_kv_config,
     get_kv_list_by_namespace,
+    register_topic,
+    get_broker_member_group,
+    broker_heartbeat,
+    update_namesrv_config,
     get_namesrv_config,
 )

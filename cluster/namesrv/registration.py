@@ -23,6 +23,7 @@ from cluster.remoting.headers.namesrv import RegisterBroker
 VERSION_MIN = 37  # V3_0_11. Brokers before that send another body.
 NAME_SIZE_MAX = 255  # Characters; RocketMQ's topics have at most 127.
 QUEUES_MAX = 65_536
+TIMEOUT_MS_MIN = 1000
 BODY_SIZE_MAX = 64 * 1024 * 1024  # Of an inflated body: about half a million topics.
 
 _SIZE = Struct(">i")
@@ -52,7 +53,17 @@ def read_registration(header: RegisterBroker, body: bytes | memoryview, version:
         header.ha_server_addr,
         data_version,
         topics,
+        _timeout(header.heartbeat_timeout_millis),
     )
+
+
+def read_route(topic: str, body: bytes | memoryview) -> list[QueueData]:
+    """The queues in the body of 217, a TopicRouteData. Raises RequestError."""
+    try:
+        shares = _object(fastjson.loads(body), "TopicRouteData").get("queueDatas") or []
+        return [_queue(_object(share, "queueDatas").get("brokerName", ""), topic, share) for share in shares]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise _refused(f"the route cannot be read: {error}") from None
 
 
 def read_data_version(body: bytes | memoryview) -> DataVersion:
@@ -135,6 +146,11 @@ def _check_address(address: str) -> None:
         split_address(address)
     except ValueError as error:
         raise _refused(f"brokerAddr {error}") from None
+
+
+def _timeout(milliseconds: int | None) -> float | None:
+    """In seconds; what is shorter than a scan is long can only be a mistake, and counts as nothing said."""
+    return milliseconds / 1000 if milliseconds is not None and milliseconds >= TIMEOUT_MS_MIN else None
 
 
 def _refused(remark: str) -> RequestError:

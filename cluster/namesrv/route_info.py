@@ -67,6 +67,7 @@ class LiveBroker:
     data_version: DataVersion
     connection: object  # Whose end is the broker's end.
     ha_server_addr: str
+    timeout: float | None = None  # Seconds of silence that the broker itself calls too long (5.x).
 
 
 @frozen
@@ -80,6 +81,7 @@ class Registration:
     ha_server_addr: str
     data_version: DataVersion
     topics: Mapping[str, QueueData]
+    timeout: float | None = None  # Seconds; None: the name server's own.
 
 
 @frozen
@@ -118,7 +120,7 @@ class RouteInfoManager:
         if new.broker_id == MASTER_ID and (is_new or self.is_changed(new.address, new.data_version)):
             for topic, queue in new.topics.items():
                 self.queues.setdefault(topic, {})[new.broker_name] = queue
-        self.live[new.address] = LiveBroker(now, new.data_version, connection, new.ha_server_addr)
+        self.live[new.address] = LiveBroker(now, new.data_version, connection, new.ha_server_addr, new.timeout)
         master = addresses.get(MASTER_ID)
         if new.broker_id == MASTER_ID or master not in self.live:
             return Registered(is_new)
@@ -137,8 +139,15 @@ class RouteInfoManager:
         return self._remove_all(a for a, broker in self.live.items() if broker.connection is connection)
 
     def expire(self, now: float, timeout: float) -> dict[str, object]:
-        """Drop who has been silent for longer than `timeout` seconds; returns their addresses and connections."""
-        silent = {a: broker.connection for a, broker in self.live.items() if now - broker.registered_at > timeout}
+        """Drop who has been silent for longer than `timeout` seconds, or than it said itself.
+
+        Returns their addresses and connections.
+        """
+        silent = {
+            address: broker.connection
+            for address, broker in self.live.items()
+            if now - broker.registered_at > (broker.timeout or timeout)
+        }
         self._remove_all(silent)
         return silent
 
@@ -170,6 +179,16 @@ class RouteInfoManager:
                 touched += 1
         return touched
 
+    def register_topic(self, topic: str, shares: Iterable[QueueData]) -> None:
+        """Add or replace shares of a topic. Raises RequestError when one is of a group that is not registered."""
+        shares = list(shares)
+        for share in shares:
+            if share.broker_name not in self.brokers:
+                remark = f"topic {topic}: broker {share.broker_name} is not registered"
+                raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        for share in shares:
+            self.queues.setdefault(topic, {})[share.broker_name] = share
+
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic's queues, all or those of one cluster."""
         shares = self.queues.get(topic, {})
@@ -187,6 +206,18 @@ class RouteInfoManager:
             return None
         queues = [share.plain() for share in shares.values()]
         return {"brokerDatas": groups, "filterServerTable": {}, "queueDatas": queues}
+
+    def member_group(self, cluster: str, broker_name: str) -> dict[str, Any]:
+        """BrokerMemberGroup with int keys; without addresses when there is no such group in the cluster."""
+        group = self.brokers.get(broker_name)
+        if group is None or group.cluster != cluster:
+            group = BrokerData(cluster, broker_name)
+        return group.plain()
+
+    def any_address(self) -> str | None:
+        """Of any broker, a master's rather than a slave's; None without brokers."""
+        numbered = (item for group in self.brokers.values() for item in group.addresses.items())
+        return min(numbered, key=lambda item: item[0], default=(0, None))[1]
 
     def cluster_info(self) -> dict[str, Any]:
         """ClusterInfo with int keys for the broker ids."""

@@ -4,6 +4,7 @@ Source: NamesrvController.java, BrokerHousekeepingService.java (RocketMQ 4.9.8).
 """
 
 import math
+from pathlib import Path
 
 import structlog
 import trio
@@ -27,13 +28,14 @@ class NameServer:
 
     config: NamesrvConfig = field(factory=NamesrvConfig)
     server_config: ServerConfig = field(factory=ServerConfig)
+    config_file: Path | None = None  # Where changes of the configuration over the network are kept.
     controller: NamesrvController = field(init=False)
 
     @controller.default
     def _make_controller(self) -> NamesrvController:
         path = self.config.kv_config_path
         kv = KVConfigManager(path.expanduser() if path else None)
-        return NamesrvController(self.config, kv, trio.current_time, (self.config, self.server_config))
+        return NamesrvController(self.config, kv, trio.current_time, (self.server_config,), self.config_file)
 
     @property
     def routes(self) -> RouteInfoManager:
@@ -64,10 +66,10 @@ class NameServer:
 
     async def _scan_not_active_brokers(self) -> None:
         while True:
-            await trio.sleep(self.config.scan_not_active_broker_interval_ms / 1000)
-            timeout = self.config.broker_not_active_timeout_ms / 1000
+            await trio.sleep(self.controller.config.scan_not_active_broker_interval_ms / 1000)
+            timeout = self.controller.config.broker_not_active_timeout_ms / 1000
             for address, connection in self.routes.expire(trio.current_time(), timeout).items():
-                log.warning("broker dropped: it has gone silent", address=address, seconds=timeout)
+                log.warning("broker dropped: it has gone silent", address=address)
                 if isinstance(connection, Connection):
                     connection.close()
 

@@ -112,6 +112,14 @@ class DeleteTopicInNamesrv(RequestHeader):
 
 
 @define
+class RegisterTopicInNamesrv(RequestHeader):
+    """217, of 5.x; body TopicRouteData."""
+
+    code: ClassVar[RequestCode] = RequestCode.REGISTER_TOPIC_IN_NAMESRV
+    topic: str
+
+
+@define
 class GetKVListByNamespace(RequestHeader):
     """219"""
 
@@ -178,3 +186,23 @@ class QueryDataVersion(RequestHeader):
     broker_addr: str
     cluster_name: str
     broker_id: I64
+
+
+@define
+class GetBrokerMemberGroup(RequestHeader):
+    """901, of 5.x"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_MEMBER_GROUP
+    cluster_name: str
+    broker_name: str
+
+
+@define
+class BrokerHeartbeat(RequestHeader):
+    """904, of 5.x, oneway. What it says for elections is not read: there is no controller."""
+
+    code: ClassVar[RequestCode] = RequestCode.BROKER_HEARTBEAT
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: I64 | None = None

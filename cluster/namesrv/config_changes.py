@@ -1,0 +1,60 @@
+"""What request 318 may change while the name server runs: an allow-list with a range for each number. Pure.
+
+RocketMQ sets whatever key it finds by reflection, except those in its black list. Here a key that is not in the list
+below cannot be changed over the network, above all no path, host or port. Sources: DefaultRequestProcessor.updateConfig,
+Configuration.update (RocketMQ 4.9.8).
+"""
+
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from attrs import evolve, fields
+
+from cluster.config_file import format_value, read_value
+from cluster.namesrv.config import NamesrvConfig
+from cluster.properties_file import parse_properties
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.config import ServerConfig
+from cluster.remoting.errors import RequestError
+
+# Key -> least and greatest value; None for what is no number. Below a second a scan would be all that the server does.
+CHANGEABLE: Mapping[str, tuple[int, int] | None] = {
+    "orderMessageEnable": None,
+    "scanNotActiveBrokerInterval": (1_000, 3_600_000),
+    "brokerNotActiveTimeoutMillis": (5_000, 86_400_000),
+}
+BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+
+_FIELDS = {each.metadata["key"]: each.name for each in fields(NamesrvConfig)}
+_FIXED = (_FIELDS.keys() | {each.metadata["key"] for each in fields(ServerConfig)}) - CHANGEABLE.keys()
+
+
+def changed(config: NamesrvConfig, body: bytes | memoryview) -> tuple[NamesrvConfig, dict[str, str]]:
+    """The configuration after the `key=value` lines of `body`, and what changed in it by key, as a file spells it.
+
+    Keys that nobody knows are passed over, as RocketMQ does. Raises RequestError, and nothing is changed: code 16 for a key
+    that cannot be changed while the server runs, code 1 for a value that cannot be.
+    """
+    try:
+        given = {entry.key: entry.value.strip() for entry in parse_properties(bytes(body).decode())}
+    except UnicodeDecodeError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the configuration is no UTF-8: {error}") from None
+    if given.keys() & BLACK_LIST:
+        raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    for key in sorted(given.keys() & _FIXED):
+        remark = f"{key} cannot be changed while the name server runs: change its configuration file, then restart it"
+        raise RequestError(ResponseCode.NO_PERMISSION, remark)
+    values = {key: _value(key, given[key]) for key in CHANGEABLE.keys() & given.keys()}
+    new = evolve(config, **{_FIELDS[key]: value for key, value in values.items()})
+    return new, {key: format_value(value) for key, value in sorted(values.items())}
+
+
+def _value(key: str, text: str) -> Any:
+    limits = CHANGEABLE[key]
+    try:
+        value = read_value(text, get_type_hints(NamesrvConfig)[_FIELDS[key]])
+        if limits and not limits[0] <= value <= limits[1]:
+            raise ValueError(f"{limits[0]} to {limits[1]}")
+    except ValueError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key}={text:.60}: allowed is {error}") from None
+    return value
