@@ -8,6 +8,7 @@ Source: NettyRemotingClient.java, NettyRemotingAbstract.java (RocketMQ 4.9.8).
 import os
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import attrs
 import structlog
@@ -28,6 +29,7 @@ _OPAQUE_MASK = 0x7FFFFFFF
 log = structlog.get_logger(__name__)
 
 OnRequest = Callable[[RemotingCommand], RemotingCommand | None]
+OnRequestFrom = Callable[[str, RemotingCommand], RemotingCommand | None]
 Sign = Callable[[RemotingCommand], None]  # Adds to `ext`, which is a dict of its own and never None.
 
 
@@ -94,9 +96,21 @@ class _Connection:
 
     async def request(self, command: RemotingCommand) -> RemotingCommand:
         """Send and wait for the answer; the caller's cancel scope bounds both. Raises RemotingConnectError."""
+        return await self.answer(await self.begin(command), command)
+
+    async def begin(self, command: RemotingCommand) -> _Waiter:
+        """Send; what it returns waits for the answer. Raises RemotingConnectError."""
         waiter = self._waiters[command.opaque] = _Waiter()
         try:
             await self.send(command)
+        except BaseException:
+            self._waiters.pop(command.opaque, None)
+            raise
+        return waiter
+
+    async def answer(self, waiter: _Waiter, command: RemotingCommand) -> RemotingCommand:
+        """The answer to what was begun. Raises RemotingConnectError."""
+        try:
             await waiter.done.wait()
         finally:
             self._waiters.pop(command.opaque, None)
@@ -165,6 +179,11 @@ class _Connection:
         if frame and not request.is_oneway and self._outbox_size <= OUTBOX_SIZE_MAX:
             self._put(frame)
 
+    def put_answer(self, answer: RemotingCommand) -> None:
+        """Answer the server later; dropped where too much is unsent."""
+        if self._outbox_size <= OUTBOX_SIZE_MAX and not self.lost:
+            self._put(encode(answer))
+
     def _end(self, reason: str) -> None:
         self.lost = reason
         for waiter in self._waiters.values():
@@ -183,11 +202,13 @@ def _not_supported(request: RemotingCommand) -> RemotingCommand:
 class RemotingClient:
     """Asks servers by their address. `run` carries the connections; requests work while it runs.
 
-    on_request answers what servers ask on their own account (40, 220, ...): synchronously, None for no answer.
+    on_request answers what servers ask on their own account (40, 220, ...): synchronously, None for no answer, or for one
+    that `respond` gives later; on_request_from, when set, is asked instead, with the address of the server.
     sign puts its fields into every request, last of all; tls makes every connection a TLS one.
     """
 
     on_request: OnRequest | None = None
+    on_request_from: OnRequestFrom | None = field(default=None, kw_only=True)
     sign: Sign | None = field(default=None, kw_only=True)
     tls: ssl.SSLContext | None = field(default=None, kw_only=True)
     connect: Callable[[str], Awaitable[trio.abc.Stream]] = field(default=connect_tcp, kw_only=True)
@@ -234,6 +255,24 @@ class RemotingClient:
             raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
         raise RemotingTimeoutError(address, command.code, round(timeout_ms))
 
+    async def begin(
+        self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000
+    ) -> Callable[[], Awaitable[RemotingCommand]]:
+        """Send, and leave the wait for the answer to the caller: many requests of one task, one after the other.
+
+        Call what it returns, once, under a time limit of your own. Both raise RemotingConnectError.
+        """
+        with trio.move_on_after(timeout_ms / 1000):
+            connection = await self._connection(address)
+            prepared = self._prepared(command)
+            return partial(connection.answer, await connection.begin(prepared), prepared)
+        raise RemotingConnectError(address, f"not sent within {timeout_ms:g} ms")
+
+    def respond(self, address: str, answer: RemotingCommand) -> None:
+        """Answer what a server asked; dropped when its connection is gone."""
+        if connection := self._connections.get(address):
+            connection.put_answer(answer)
+
     async def oneway(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> None:
         """Send without asking for an answer; returns when the frame is queued. Raises RemotingConnectError."""
         with trio.move_on_after(timeout_ms / 1000):
@@ -271,9 +310,12 @@ class RemotingClient:
             raise RemotingConnectError(address, f"not connected within {CONNECT_TIMEOUT_MS} ms") from None
         except (OSError, ValueError) as error:
             raise RemotingConnectError(address, _connect_reason(error)) from error
-        connection = self._connections[address] = _Connection(address, stream, self.on_request)
+        connection = self._connections[address] = _Connection(address, stream, self._asked_by(address))
         self._nursery.start_soon(self._carry, connection)
         return connection
+
+    def _asked_by(self, address: str) -> OnRequest | None:
+        return partial(self.on_request_from, address) if self.on_request_from is not None else self.on_request
 
     async def _carry(self, connection: _Connection) -> None:
         try:

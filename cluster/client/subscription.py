@@ -1,0 +1,66 @@
+"""What a consumer wants of a topic. Pure. Sources: SubscriptionData, FilterAPI, PullAPIWrapper (RocketMQ 4.9.8)."""
+
+from typing import Any
+
+from attrs import field, frozen
+
+from store.properties import java_hash
+
+ALL = "*"
+TAG, SQL92 = "TAG", "SQL92"
+
+
+@frozen
+class Sql:
+    """A filter over properties, such as ``Sql("price > 10 AND colour = 'red'")``. The broker evaluates it.
+
+    RocketMQ's brokers refuse it (code 1) unless they run with `enablePropertyFilter=true`.
+    """
+
+    expression: str
+
+
+def _tags(expression: str) -> tuple[str, ...]:
+    if expression.strip() in ("", ALL):
+        return ()
+    tags = tuple(dict.fromkeys(part.strip() for part in expression.split("||") if part.strip()))
+    if not tags:
+        raise ValueError(f"the filter {expression!r} names no tag: allowed is * or `TagA || TagB`")
+    return tags
+
+
+@frozen
+class Subscription:
+    """One topic and its filter. `version` is when it was made, in ms: brokers keep the latest."""
+
+    topic: str
+    expression: str = ALL
+    kind: str = TAG
+    version: int = 0
+    tags: tuple[str, ...] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "tags", _tags(self.expression) if self.kind == TAG else ())
+
+    @classmethod
+    def of(cls, topic: str, wanted: "str | Sql", version: int) -> "Subscription":
+        """Raises ValueError for a filter that names no tag."""
+        if isinstance(wanted, Sql):
+            return cls(topic, wanted.expression, SQL92, version)
+        return cls(topic, wanted or ALL, TAG, version)
+
+    def matches(self, tags: str) -> bool:
+        """The broker compared hashes of tags; this compares words. SQL92 it has evaluated itself."""
+        return not self.tags or tags in self.tags
+
+    def plain(self) -> dict[str, Any]:
+        """As it stands in a heartbeat."""
+        return {
+            "classFilterMode": False,
+            "codeSet": sorted({java_hash(tag) for tag in self.tags}),
+            "expressionType": self.kind,
+            "subString": self.expression,
+            "subVersion": self.version,
+            "tagsSet": list(self.tags),
+            "topic": self.topic,
+        }
