@@ -4,19 +4,17 @@ Each system runs alone, started fresh, and the rounds go through the systems in 
 that what changes on the machine meanwhile hits all of them alike.
 """
 
-import datetime
 import json
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tests.bench import ha, ha_table, roles, roles_table, table
+from tests.bench import clients_commands, ha, ha_table, roles, roles_table, table
 from tests.bench.load import TOPIC, Load, measure
-from tests.bench.machine import facts
+from tests.bench.report import new_report
 from tests.bench.store import PARTS, SYSTEMS, StoreBench
 from tests.bench.store_directory import BODY_SIZE
 from tests.bench.store_restarts import BURST
@@ -61,7 +59,7 @@ def produce(
         "first_warm_up_s": first_warm_up,
         "warm_up_s": warm_up,
     }
-    report = _report("produce", setup)
+    report = new_report("produce", setup)
     path = out or table.DIRECTORY / f"produce-{report['date'][:10]}.json"
     for number in range(1, rounds + 1):
         for candidate in chosen if number % 2 else reversed(chosen):
@@ -95,7 +93,9 @@ def store(
         cold=not quick if cold is None else cold,
         say=lambda text: click.echo(text, err=True),
     )
-    report = _report("store", {"scale": name, "body_bytes": BODY_SIZE, "queues": SCALES[name].queues, "burst": BURST})
+    report = new_report(
+        "store", {"scale": name, "body_bytes": BODY_SIZE, "queues": SCALES[name].queues, "burst": BURST}
+    )
     report["setup"]["repeats"] = repeats
     path = out or table.DIRECTORY / f"store-{report['date'][:10]}.json"
     for row in bench.rows():
@@ -137,7 +137,7 @@ def replication(
         messages_per_second=rate,
         say=lambda text: click.echo(text, err=True),
     )
-    report = _report("ha", {"log_mib": mib, "seconds": seconds, "rate": rate, "rounds": rounds})
+    report = new_report("ha", {"log_mib": mib, "seconds": seconds, "rate": rate, "rounds": rounds})
     path = out or table.DIRECTORY / f"ha-{report['date'][:10]}.json"
     for row in bench.rows():
         report["results"].append(row)
@@ -163,7 +163,7 @@ def role_changes(rounds: int, rates: tuple[int, ...], mib: int, part: tuple[str,
         log_bytes=mib << 20,
         say=lambda text: click.echo(text, err=True),
     )
-    report = _report("roles", {"rounds": rounds, "rates": rates, "log_mib": mib})
+    report = new_report("roles", {"rounds": rounds, "rates": rates, "log_mib": mib})
     path = out or table.DIRECTORY / f"roles-{report['date'][:10]}.json"
     for row in bench.rows():
         report["results"].append(row)
@@ -172,24 +172,16 @@ def role_changes(rounds: int, rates: tuple[int, ...], mib: int, part: tuple[str,
     click.echo(f"raw results: {path}", err=True)
 
 
+for command in (clients_commands.consume, clients_commands.latency, clients_commands.idle):
+    main.add_command(command)
+
+
 @main.command("table")
 @click.argument("raw", required=False, type=click.Path(exists=True, path_type=Path))
 def write_table(raw: Path | None) -> None:
     """Generate docs/benchmarks/the pages of docs/benchmarks from raw results (default: the newest of each)."""
     for path in [raw] if raw else table.newest():
         click.echo(f"tables: {table.write(path)}", err=True)
-
-
-def _report(benchmark: str, setup: dict[str, Any]) -> dict[str, Any]:
-    """A raw result without results."""
-    return {
-        "benchmark": benchmark,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": f"scripts/bench {' '.join(sys.argv[1:])}",
-        "machine": facts(),
-        "setup": setup,
-        "results": [],
-    }
 
 
 def _show(result: dict[str, Any]) -> None:

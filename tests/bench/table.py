@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.bench import ha_table, roles_table, store_table
+from tests.bench import clients_table, ha_table, roles_table, store_table
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "benchmarks"
 Row = dict[str, Any]
@@ -116,4 +116,12 @@ def _slaves(count: int) -> str:
     return {0: "no slave", 1: "one slave"}.get(count, f"{count} slaves")
 
 
-PAGES = {"produce": page, "store": store_table.page, "ha": ha_table.page, "roles": roles_table.page}
+PAGES = {
+    "produce": page,
+    "store": store_table.page,
+    "ha": ha_table.page,
+    "roles": roles_table.page,
+    "consume": clients_table.consume_page,
+    "latency": clients_table.latency_page,
+    "idle": clients_table.idle_page,
+}

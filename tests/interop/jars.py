@@ -42,7 +42,7 @@ def jars(version: str = VERSION) -> Path:
         command = ["mvn", "-B", "-q", "-f", str(POM), COPY, "-DincludeScope=runtime"]
         _run([*command, f"-Drocketmq.version={version}", f"-DoutputDirectory={folder}"], timeout_s=600)
 
-    return _made_once(cache_dir() / "jars" / f"{version}-{_digest([POM])}", copy)
+    return made_once(cache_dir() / "jars" / f"{version}-{digest([POM])}", copy)
 
 
 def classes(sources: Path = JAVA_SOURCES, version: str = VERSION) -> Path:
@@ -53,7 +53,7 @@ def classes(sources: Path = JAVA_SOURCES, version: str = VERSION) -> Path:
         command = ["javac", "-nowarn", "-encoding", "UTF-8", "-cp", f"{jars(version)}/*", "-d", str(folder)]
         _run([*command, *map(str, files)], timeout_s=120)
 
-    return _made_once(cache_dir() / "classes" / f"{version}-{_digest(files)}", compile_all)
+    return made_once(cache_dir() / "classes" / f"{version}-{digest(files)}", compile_all)
 
 
 def class_path(version: str = VERSION, *, sources: Path | None = None) -> list[str]:
@@ -62,7 +62,8 @@ def class_path(version: str = VERSION, *, sources: Path | None = None) -> list[s
     return entries if sources is None else [str(classes(sources, version)), *entries]
 
 
-def _made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Return the folder; what `make` puts into it the first time becomes visible as a whole."""
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
@@ -84,6 +85,6 @@ def _run(command: list[str], *, timeout_s: float) -> None:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{said}")
 
 
-def _digest(files: Iterable[Path]) -> str:
+def digest(files: Iterable[Path]) -> str:
     """Name content by its bytes: an edited pom or source makes a new folder instead of a stale one."""
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]

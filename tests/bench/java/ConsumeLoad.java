@@ -1,0 +1,54 @@
+package twinlog.bench;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+
+/**
+ * Consumes a topic from its beginning with N push consumers of one group, which do nothing with the messages.
+ *
+ * Arguments: namesrv topic group consumers messages limitSeconds. One line of JSON: from the first message until the last.
+ */
+public final class ConsumeLoad {
+    private ConsumeLoad() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        long expected = Long.parseLong(args[4]);
+        AtomicLong got = new AtomicLong();
+        AtomicLong firstNanos = new AtomicLong();
+        CountDownLatch all = new CountDownLatch(1);
+        MessageListenerConcurrently listener = (messages, context) -> {
+            firstNanos.compareAndSet(0, System.nanoTime());
+            if (got.addAndGet(messages.size()) >= expected) {
+                all.countDown();
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        };
+        List<DefaultMQPushConsumer> consumers = new ArrayList<>();
+        for (int i = 0; i < Integer.parseInt(args[3]); i++) {
+            DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[2]);
+            consumer.setNamesrvAddr(args[0]);
+            consumer.setInstanceName("consumer-" + i);
+            consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            consumer.subscribe(args[1], "*");
+            consumer.registerMessageListener(listener);
+            consumer.start();
+            consumers.add(consumer);
+        }
+        boolean whole = all.await(Long.parseLong(args[5]), TimeUnit.SECONDS);
+        double elapsed = (System.nanoTime() - firstNanos.get()) / 1e9;
+        System.out.printf("{\"messages\":%d,\"whole\":%b,\"elapsed_s\":%.3f}%n", got.get(), whole, elapsed);
+        System.out.flush();
+        for (DefaultMQPushConsumer consumer : consumers) {
+            consumer.shutdown();
+        }
+        System.exit(0);
+    }
+}
