@@ -211,6 +211,7 @@ class Broker(BrokerParts):
         while True:
             counters = runtime_info.counters(self)
             self.rates.sample(trio.current_time(), *counters)
+            self.stats.look(trio.current_time())
             day = time.localtime(self.now_ms() / 1000).tm_yday
             self.puts_by_day.look(day, counters[runtime_info.PUTS])
             self.gets_by_day.look(day, counters[runtime_info.GET_MESSAGES])

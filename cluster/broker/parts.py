@@ -28,6 +28,7 @@ from cluster.broker.slave_kinds import SlaveKinds
 from cluster.broker.slave_peer import SlavePeers
 from cluster.broker.slave_sync import SlaveSynchronize
 from cluster.broker.tables import BrokerTables
+from cluster.broker.stats import BrokerStatsManager
 from cluster.broker.transaction_check import CheckRules
 from cluster.broker.transaction_service import TransactionCheckService
 from cluster.broker.visibility import Visibility
@@ -84,6 +85,7 @@ class BrokerParts(BrokerTables):
     pulls: PullCounters = field(factory=PullCounters, init=False)
     rates: Rates = field(factory=Rates, init=False)
     puts_by_day: DailyTotals = field(factory=DailyTotals, init=False)
+    stats: BrokerStatsManager = field(init=False)
     gets_by_day: DailyTotals = field(factory=DailyTotals, init=False)
     group: GroupView = field(init=False)
     roles: RoleService = field(init=False)
@@ -99,6 +101,7 @@ class BrokerParts(BrokerTables):
         self.config = config
         if not self.ha_config.listen_port and config.listen_port:
             self.ha_config = attrs.evolve(self.ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
+        self.stats = BrokerStatsManager(config.broker_cluster_name)
         self.set_addresses(config.listen_port, self.ha_config.listen_port)
         self.store = MessageStore(self.store_config)
         self.watchdog = Watchdog(lambda: self.store.flusher.busy_since, on_stall=self.group.stalled)
@@ -186,6 +189,7 @@ class BrokerParts(BrokerTables):
             confirmed_offset=self.confirmed_offset,
             flush_interval_ms=config.flush_delay_offset_interval_ms,
         )
+            delivered=self.stats.delivered,
         self.transactions = TransactionCheckService(
             store=self.store,
             offsets=self.offsets,

@@ -3,6 +3,8 @@
 Source: PullMessageProcessor.java (RocketMQ 4.9.8). Records leave as views of the log; nothing copies a body.
 """
 
+import time
+
 import trio
 
 from cluster.broker import names
@@ -49,6 +51,7 @@ def lite_pull_message(broker: BrokerParts, header: LitePullMessage, request: Req
 
 
 def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hold: bool) -> Reply | None:
+    began = time.perf_counter()
     group, subscription = _check(broker, header)
     # A queue is read as far ahead as is asked for, so what an answer cannot hold is not asked for.
     count = max(1, min(header.max_msg_nums, broker.store.config.max_transfer_count_on_message_in_memory))
@@ -69,6 +72,9 @@ def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hol
             # A consumer that is ahead of this slave goes back to the master instead of being reset.
             code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
     broker.pulls.count(result.message_count)
+    if code == ResponseCode.SUCCESS:
+        group_name, latency_ms = header.consumer_group, int((time.perf_counter() - began) * 1000)
+        broker.stats.group_get(group_name, header.topic, header.queue_id, result.message_count, result.size, latency_ms)
     return Reply(
         code=code,
         remark=result.status.value,

@@ -1,0 +1,191 @@
+"""How much is written and read, by topic, queue and group: what mqadmin statsAll and request 315 show. No I/O, no clock.
+
+    put, topic_put, group_get, send_back    plain increments, called once a batch or pull
+    look                                    notes how far all are; the broker calls it every second
+    view                                    one statistic by RocketMQ's name and key, over minute, hour and day
+
+Topics' numbers are the sums of their queues', so that a batch or pull counts in one place.
+Source: BrokerStatsManager.java, Stats.java (RocketMQ 4.9.7). There a topic's queues are counted for delayed messages only.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from attrs import define, field
+
+from cluster.broker.names import SCHEDULE_TOPIC
+from cluster.broker.stats_item import DAY, LATENCY_MS, MINUTE, NUMS, PERIODS, SIZE, Counter, Snapshot, Windows, snapshot
+from store.commit_log import PutMessage, PutResult
+
+K = TypeVar("K")
+
+SCHEDULE_CONSUMER_GROUP = "SCHEDULE_CONSUMER"
+COUNTERS_MAX = 20_000  # Of a kind: many groups with many topics and queues must not take all memory.
+
+# Which counters a statistic is made of, and which of their numbers it shows.
+_VIEWS = {
+    "TOPIC_PUT_NUMS": ("topic puts", NUMS),
+    "TOPIC_PUT_SIZE": ("topic puts", SIZE),
+    "QUEUE_PUT_NUMS": ("queue puts", NUMS),
+    "QUEUE_PUT_SIZE": ("queue puts", SIZE),
+    "GROUP_GET_NUMS": ("group gets", NUMS),
+    "GROUP_GET_SIZE": ("group gets", SIZE),
+    "GROUP_GET_LATENCY": ("latencies", LATENCY_MS),
+    "QUEUE_GET_NUMS": ("queue gets", NUMS),
+    "QUEUE_GET_SIZE": ("queue gets", SIZE),
+    "SNDBCK_PUT_NUMS": ("send backs", NUMS),
+    "BROKER_PUT_NUMS": ("broker puts", NUMS),
+    "BROKER_GET_NUMS": ("broker gets", NUMS),
+}
+
+
+@define(eq=False)
+class BrokerStatsManager:
+    """`cluster`: the key of the broker's own numbers."""
+
+    cluster: str
+    puts: dict[tuple[str, int], Counter] = field(factory=dict, init=False)  # By topic and queue.
+    gets: dict[tuple[str, int, str], Counter] = field(factory=dict, init=False)  # By topic, queue and group.
+    send_backs: dict[tuple[str, str], Counter] = field(factory=dict, init=False)  # By topic and group.
+    broker_puts: Counter = field(factory=Counter, init=False)
+    broker_gets: Counter = field(factory=Counter, init=False)
+    _windows: Windows = field(factory=Windows, init=False)
+    _lost: Counter = field(factory=Counter, init=False)  # Takes what finds no room, and shows it to nobody.
+
+    # Counting
+
+    def put(self, messages: Sequence[PutMessage], results: Sequence[PutResult]) -> None:
+        """Single messages were stored, each by a request of its own; those that were refused have no size."""
+        puts, count = self.puts, 0
+        for message, result in zip(messages, results, strict=True):
+            size = result[2]  # Indexes: every message comes through here.
+            if size > 0:
+                try:
+                    counter = puts[message[:2]]
+                except KeyError:
+                    counter = self._born(puts, message[:2])
+                counter.nums += 1
+                counter.size += size
+                counter.calls += 1
+                count += 1
+        self.broker_puts.nums += count
+
+    def topic_put(self, topic: str, queue_id: int, count: int, size: int) -> None:
+        """One request brought `count` messages, `size` bytes of the log."""
+        counter = self.puts.get((topic, queue_id)) or self._born(self.puts, (topic, queue_id))
+        counter.nums += count
+        counter.size += size
+        counter.calls += 1
+        self.broker_puts.nums += count
+
+    def delivered(self, level: int, messages: Sequence[PutMessage], results: Sequence[PutResult]) -> None:
+        """Messages whose delay is over went from their level's queue to their own."""
+        for result in results:
+            self.group_get(SCHEDULE_CONSUMER_GROUP, SCHEDULE_TOPIC, level - 1, 1, result.size, 0)
+        self.put(messages, results)
+
+    def group_get(self, group: str, topic: str, queue_id: int, count: int, size: int, latency_ms: int) -> None:
+        """One pull was answered with messages."""
+        counter = self.gets.get((topic, queue_id, group)) or self._born(self.gets, (topic, queue_id, group))
+        counter.nums += count
+        counter.size += size
+        counter.latency_ms += latency_ms
+        counter.calls += 1
+        self.broker_gets.nums += count
+
+    def send_back(self, group: str, topic: str, count: int) -> None:
+        """A consumer handed back what it could not consume."""
+        counter = self.send_backs.get((topic, group)) or self._born(self.send_backs, (topic, group))
+        counter.nums += count
+        counter.calls += 1
+
+    def _born(self, table: dict[K, Counter], key: K) -> Counter:
+        if len(table) >= COUNTERS_MAX:
+            return self._lost
+        counter = table[key] = Counter()
+        return counter
+
+    # Looking
+
+    def look(self, now: float) -> None:
+        """Note where all counters are, as far as that is due; call it every second or so."""
+        for period in self._windows.due(now):
+            for counter in self._all():
+                if counter.nums:
+                    counter.look(period, now)
+            if period == DAY:
+                self._make_room()
+
+    def _all(self) -> Iterator[Counter]:
+        yield from self.puts.values()
+        yield from self.gets.values()
+        yield from self.send_backs.values()
+        yield from (self.broker_puts, self.broker_gets)
+
+    # Forgetting
+
+    def _make_room(self) -> None:
+        if len(self.puts) > COUNTERS_MAX // 2:
+            _drop(self.puts, lambda key: self.puts[key].is_idle)
+        if len(self.gets) > COUNTERS_MAX // 2:
+            _drop(self.gets, lambda key: self.gets[key].is_idle)
+        if len(self.send_backs) > COUNTERS_MAX // 2:
+            _drop(self.send_backs, lambda key: self.send_backs[key].is_idle)
+
+    def topic_deleted(self, topic: str) -> None:
+        _drop(self.puts, lambda key: key[0] == topic)
+        _drop(self.gets, lambda key: key[0] == topic)
+        _drop(self.send_backs, lambda key: key[0] == topic)
+
+    def group_deleted(self, group: str) -> None:
+        _drop(self.gets, lambda key: key[2] == group)
+        _drop(self.send_backs, lambda key: key[1] == group)
+
+    # Showing
+
+    def view(self, name: str, key: str) -> list[Snapshot] | None:
+        """A statistic by its name and key, over minute, hour and day; None: there is none, or nothing was counted yet.
+
+        Keys: topic, topic@queue, topic@group, queue@topic@group (latencies), topic@queue@group, and the cluster's name.
+        """
+        if name not in _VIEWS:
+            return None
+        kind, what = _VIEWS[name]
+        counters = self._find(kind, key)
+        return [snapshot(counters, what, period) for period in PERIODS] if counters else None
+
+    def group_get_tps(self, group: str, topic: str) -> float:
+        """Messages a second that a group got of a topic, over the last minute."""
+        return snapshot(self._find("group gets", f"{topic}@{group}"), NUMS, MINUTE).tps
+
+    def _find(self, kind: str, key: str) -> list[Counter]:
+        if kind in ("broker puts", "broker gets"):
+            counter = self.broker_puts if kind == "broker puts" else self.broker_gets
+            return _one(counter if key == self.cluster else None)
+        match kind, key.split("@"):
+            case "topic puts", [topic]:
+                return [counter for (name, _), counter in self.puts.items() if name == topic]
+            case "queue puts", [topic, queue]:
+                return _one(self.puts.get((topic, _number(queue))))
+            case "group gets", [topic, group]:
+                return [found for (name, _, whose), found in self.gets.items() if (name, whose) == (topic, group)]
+            case ("latencies", [queue, topic, group]) | ("queue gets", [topic, queue, group]):
+                return _one(self.gets.get((topic, _number(queue), group)))
+            case "send backs", [topic, group]:
+                return _one(self.send_backs.get((topic, group)))
+        return []
+
+
+def _one(counter: Counter | None) -> list[Counter]:
+    """A counter that counted something."""
+    return [counter] if counter is not None and counter.nums else []
+
+
+def _number(text: str) -> int:
+    """A queue id; -1 for what is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+
+
+def _drop(table: dict[K, Counter], is_unwanted: Callable[[K], bool]) -> None:
+    for key in [key for key in table if is_unwanted(key)]:
+        del table[key]
