@@ -122,7 +122,7 @@ async def store(tmp_path, autojump_clock):
     return store
 
 
-async def test_pulls_filter_by_the_tags_in_the_extension(store):
+async def test_pulls_filter_by_the_tags_in_the_extension(store, autojump_clock):
     """What cannot be read there is no reason to leave a message out."""
     wanted = frozenset({tags_code("TagB")})
     found = [*offsets(store.get_message("T1", 0, 0, 32, wanted)), *offsets(store.get_message("T1", 0, 10, 32, wanted))]
@@ -130,14 +130,14 @@ async def test_pulls_filter_by_the_tags_in_the_extension(store):
     assert 10 in found
 
 
-async def test_the_extension_is_cleaned_with_its_queue(store, tmp_path):
+async def test_the_extension_is_cleaned_with_its_queue(store, autojump_clock, tmp_path):
     queue = store.queue("T1", 0)
     queue.min_offset = 5
     queue.clean_ext()
     assert [path.name for path in (tmp_path / "consumequeue_ext" / "T1" / "0").iterdir()] == [f"{100:020}"]
 
 
-async def test_new_units_are_plain(store):
+async def test_new_units_are_plain(store, autojump_clock):
     fill(store, 1, tags=("TagB",))
     assert store.queue("T1", 0).unit(12).tags_code == tags_code("TagB")
     assert store.commit_log.file_size == LOG_FILE

@@ -92,7 +92,7 @@ async def here(tmp_path, autojump_clock):
         yield transactions
 
 
-async def test_a_commit_is_the_message_itself(here):
+async def test_a_commit_is_the_message_itself(here, autojump_clock):
     half = here.begin()
     (prepared,) = here.stored(HALF)
     assert here.end(half).code == 0
@@ -105,14 +105,14 @@ async def test_a_commit_is_the_message_itself(here):
     assert (op.body, op.properties_raw) == (b"0", b"WAIT\x01true\x02TAGS\x01d")
 
 
-async def test_a_rollback_is_an_op_message_alone(here):
+async def test_a_rollback_is_an_op_message_alone(here, autojump_clock):
     assert here.end(here.begin(), ROLLBACK).code == 0
     assert here.stored("T1", 1) == []
     assert [op.body for op in here.stored(OP)] == [b"0"]
 
 
 @pytest.mark.parametrize("how", [UNKNOWN, 4, 99])
-async def test_what_is_not_known_yet_is_not_answered(here, how):
+async def test_what_is_not_known_yet_is_not_answered(here, autojump_clock, how):
     assert here.end(here.begin(), how) is None
     assert here.stored(OP) == []
 
@@ -127,13 +127,13 @@ async def test_what_is_not_known_yet_is_not_answered(here, how):
         ({"commitLogOffset": 1 << 40}, "Find prepared transaction message failed"),
     ],
 )
-async def test_the_half_message_must_be_the_one_that_is_meant(here, how, changed, remark):
+async def test_the_half_message_must_be_the_one_that_is_meant(here, autojump_clock, how, changed, remark):
     reply = here.end(here.begin(), how, **changed)
     assert (reply.code, reply.remark) == (1, remark)
     assert here.stored("T1", 1) == here.stored(OP) == []
 
 
-async def test_a_committed_message_is_no_half_message(here):
+async def test_a_committed_message_is_no_half_message(here, autojump_clock):
     """Its properties are the half's: nobody may commit it again, as something else."""
     here.end(here.begin())
     (message,) = here.stored("T1", 1)
@@ -147,7 +147,7 @@ async def test_a_slave_refuses(tmp_path):
         assert client.ask(37, commitOrRollback=8, **fields).code == 11
 
 
-async def test_a_commit_that_cannot_be_stored_leaves_the_transaction_open(here):
+async def test_a_commit_that_cannot_be_stored_leaves_the_transaction_open(here, autojump_clock):
     half = here.begin()
     here.broker.store.fail("the disk is gone")
     reply = here.end(half)
@@ -155,7 +155,7 @@ async def test_a_commit_that_cannot_be_stored_leaves_the_transaction_open(here):
     assert "the disk is gone" in reply.remark
 
 
-async def test_a_delay_counts_from_the_commit(here):
+async def test_a_delay_counts_from_the_commit(here, autojump_clock):
     """RocketMQ loses such a message; its own clients take the level out."""
     half = here.begin(DELAY="1", WAIT="true")
     here.end(half)
@@ -173,7 +173,7 @@ async def test_a_delay_counts_from_the_commit(here):
 
 
 @pytest.mark.parametrize("gives_up", [False, True])
-async def test_a_sync_master_answers_when_its_slave_has_the_message(here, gives_up):
+async def test_a_sync_master_answers_when_its_slave_has_the_message(here, autojump_clock, gives_up):
     """Success in every case, as it is stored; a producer that asked oneway hears nothing."""
     broker = here.broker
     broker.store.config = attrs.evolve(broker.store.config, broker_role=BrokerRole.SYNC_MASTER)
@@ -192,7 +192,7 @@ async def test_a_sync_master_answers_when_its_slave_has_the_message(here, gives_
     assert [command.code for command in here.client.connection.sent] == [0]
 
 
-async def test_a_commit_is_refused_while_too_few_are_in_sync(here):
+async def test_a_commit_is_refused_while_too_few_are_in_sync(here, autojump_clock):
     """Nothing is stored, and the half message stays: its producer will be asked."""
     broker = here.broker
     broker.store.config = attrs.evolve(broker.store.config, broker_role=BrokerRole.SYNC_MASTER)
@@ -217,7 +217,7 @@ def _begin_waiting(here, transfer):
 # Checks
 
 
-async def test_an_open_transaction_is_asked_about_when_it_is_old_enough(here):
+async def test_an_open_transaction_is_asked_about_when_it_is_old_enough(here, autojump_clock):
     here.begin()
     assert await here.check(5_999) == []
     assert here.offset(HALF) == -1, "nothing is dealt with"
@@ -240,7 +240,7 @@ async def test_an_open_transaction_is_asked_about_when_it_is_old_enough(here):
     assert here.offset(HALF) == 1
 
 
-async def test_what_has_ended_is_passed(here):
+async def test_what_has_ended_is_passed(here, autojump_clock):
     """Ends come in any order, and behind more than one look at the op queue; the open one between them is asked about."""
     halves = [here.begin() for _ in range(100)]
     for half in reversed(halves[:50] + halves[51:]):
@@ -252,7 +252,7 @@ async def test_what_has_ended_is_passed(here):
     assert (here.offset(HALF), here.offset(OP)) == (101, 100)
 
 
-async def test_what_was_ended_after_a_young_one_is_remembered(here):
+async def test_what_was_ended_after_a_young_one_is_remembered(here, autojump_clock):
     """The op offset stays before an op message whose half message is not passed: a restart reads it again."""
     here.begin()
     second = here.begin()
@@ -264,7 +264,7 @@ async def test_what_was_ended_after_a_young_one_is_remembered(here):
     assert (here.offset(HALF), here.offset(OP)) == (2, 1)
 
 
-async def test_after_many_checks_it_is_put_aside(here):
+async def test_after_many_checks_it_is_put_aside(here, autojump_clock):
     here.begin(WAIT="true")
     for expected in ([1], [2], [3], [], []):
         assert await here.check(6_000) == expected
@@ -276,20 +276,20 @@ async def test_after_many_checks_it_is_put_aside(here):
     assert here.offset(HALF) == 4
 
 
-async def test_what_is_older_than_messages_are_kept_is_put_aside(here):
+async def test_what_is_older_than_messages_are_kept_is_put_aside(here, autojump_clock):
     here.begin(born=START_MS - 72 * 3_600_000)
     assert await here.check(1) == []
     (message,) = here.stored(CHECK_MAX)
     assert (message.properties["TRANSACTION_CHECK_TIMES"], message.flag) == ("1", 7)
 
 
-async def test_a_producer_whose_clock_is_ahead_is_asked_at_once(here):
+async def test_a_producer_whose_clock_is_ahead_is_asked_at_once(here, autojump_clock):
     here.begin(born=START_MS + 60_000)
     assert await here.check() == [], "stored in the same moment"
     assert await here.check(1) == [1]
 
 
-async def test_a_message_may_ask_for_more_time(here):
+async def test_a_message_may_ask_for_more_time(here, autojump_clock):
     """It goes to the end of the queue without a question, so that it holds up nobody; that is no check."""
     here.begin(CHECK_IMMUNITY_TIME_IN_SECONDS="60")
     here.begin()
@@ -304,7 +304,7 @@ async def test_a_message_may_ask_for_more_time(here):
 
 
 @pytest.mark.parametrize("restart", [False, True])
-async def test_a_postponed_message_has_ended_when_its_first_copy_has(here, restart):
+async def test_a_postponed_message_has_ended_when_its_first_copy_has(here, autojump_clock, restart):
     half = here.begin(CHECK_IMMUNITY_TIME_IN_SECONDS="60")
     assert await here.check(6_000) == []
     assert here.end(half).code == 0
@@ -318,7 +318,7 @@ async def test_a_postponed_message_has_ended_when_its_first_copy_has(here, resta
     assert (here.offset(HALF), here.offset(OP)) == (len(here.stored(HALF)), 2)
 
 
-async def test_without_a_producer_the_next_round_asks(here):
+async def test_without_a_producer_the_next_round_asks(here, autojump_clock):
     here.begin()
     here.producer.close()
     here.broker.producers.connection_closed(here.producer)
@@ -330,7 +330,7 @@ async def test_without_a_producer_the_next_round_asks(here):
     assert await here.check(6_000) == [2]
 
 
-async def test_a_store_that_takes_nothing_ends_the_round(here):
+async def test_a_store_that_takes_nothing_ends_the_round(here, autojump_clock):
     here.begin()
     here.broker.store.flags.set(Condition.DISK_FULL, "disk full")
     assert await here.check(6_000) == []
@@ -339,7 +339,7 @@ async def test_a_store_that_takes_nothing_ends_the_round(here):
     assert await here.check() == [1]
 
 
-async def test_a_round_that_is_not_on_disk_is_not_over(here):
+async def test_a_round_that_is_not_on_disk_is_not_over(here, autojump_clock):
     """After a power loss the copy would be gone, and an offset behind the first one would forget the transaction."""
     here.begin()
     here.broker.transactions.flush = trio.lowlevel.checkpoint  # A disk that does not get on.
@@ -352,7 +352,7 @@ async def test_a_round_that_is_not_on_disk_is_not_over(here):
     assert here.offset(HALF) == 3
 
 
-async def test_op_messages_of_5x_name_several(here):
+async def test_op_messages_of_5x_name_several(here, autojump_clock):
     for _ in range(4):
         here.begin()
     for body, tags in ((b"2,0,", "d"), (b"nonsense", "d"), (b"1", "x")):
