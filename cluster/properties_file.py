@@ -57,10 +57,13 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
         lines[at] = line
         for place in range(at + 1, goes_on + 1):  # The rest of a line that went on over several; places stay countable.
             lines[place] = ""
-    whole = "".join(lines)
-    if added and whole and not whole.endswith(("\r", "\n")):
-        whole += end
-    return whole + "".join(line + end for line in added)
+    if added:
+        last = len(lines) - 1 if lines[-1] or len(lines) == 1 else len(lines) - 3
+        if lines[-1]:
+            lines.append(end)
+        if _is_continued(lines[last]):  # With nothing behind it: it must not swallow what is added.
+            lines[last] = lines[last][:-1]
+    return "".join([*lines, *(line + end for line in added)])
 
 
 def _is_continued(line: str) -> bool:
@@ -69,7 +72,9 @@ def _is_continued(line: str) -> bool:
 
 def _escape(text: str) -> str:
     escaped = "".join(_SPELLED.get(char) or (char if " " <= char <= "~" else _as_units(char)) for char in text)
-    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+    start = len(escaped) - len(escaped.lstrip(" "))
+    inside = escaped.strip(" ")  # Blanks at either end would be lost.
+    return "\\u0020" * start + inside + "\\u0020" * (len(escaped) - start - len(inside))
 
 
 def _as_units(char: str) -> str:

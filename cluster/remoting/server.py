@@ -21,6 +21,7 @@ from cluster.remoting.config import ServerConfig
 from cluster.remoting.connection import Connection
 from cluster.remoting.errors import RemotingError, RequestError
 from cluster.remoting.header_fields import RequestHeader, decode_header
+from cluster.remoting.not_served import refusal
 from ha.accept import OUT_OF_RESOURCES
 
 log = structlog.get_logger()
@@ -276,8 +277,7 @@ class RemotingServer:
     def _dispatch(self, request: Request) -> None:
         handler = self.table.get(request.command.code)
         if handler is None:
-            remark = f" request type {request.command.code} not supported"
-            request.reply(Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            request.reply(Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, refusal(request.command.code)))
             return
         try:
             header = decode_header(handler.header, request.command.ext)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.properties_file import Entry, parse_properties
+from cluster.properties_file import Entry, parse_properties, with_values
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,32 @@ def test_what_is_escaped_comes_back(table):
 
     text = "\n".join(f"{escaped(key)}={escaped(value)}" for key, value in table.items())
     assert {entry.key: entry.value for entry in parse_properties(text)} == table
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("# c\na=1\nb=2\n", {"a": "9"}, "# c\na=9\nb=2\n"),
+        ("a=1\na=2", {"a": "9"}, "a=1\na=9"),  # The last one counts.
+        ("a = one\\\n  two\nb=2", {"a": "9"}, "a=9\nb=2"),
+        ("a=1\r\n", {"b": "2"}, "a=1\r\nb=2\r\n"),
+        ("a=1", {"b": "2", "c": "3"}, "a=1\nb=2\nc=3\n"),
+        ("", {"a": "x y"}, "a=x y\n"),
+        ("! only a comment", {"a": " \u00e9\\\t"}, "! only a comment\na=\\u0020\\u00e9\\\\\\t\n"),
+    ],
+)
+def test_values_are_put_into_a_file(text, values, expected):
+    assert with_values(text, values) == expected
+
+
+@given(
+    st.text(alphabet="ab=:#!\\ \n\r\t\u00e9", max_size=40),
+    st.dictionaries(
+        st.sampled_from(["a", "b", "longKey"]),
+        st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), max_size=10),
+    ),
+)
+def test_what_was_put_in_is_read_and_the_rest_stays(text, values):
+    before = {entry.key: entry.value for entry in parse_properties(text) if entry.key}
+    after = {entry.key: entry.value for entry in parse_properties(with_values(text, values)) if entry.key}
+    assert after == before | values

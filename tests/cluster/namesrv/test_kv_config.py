@@ -3,25 +3,47 @@
 import json
 
 import pytest
+import trio
 
 from cluster.namesrv.kv_config import KVConfigManager
 
 
-def test_values_outlive_the_process(tmp_path):
+async def test_values_outlive_the_process(tmp_path):
     path = tmp_path / "namesrv" / "kvConfig.json"
     kv = KVConfigManager(path)
     kv.load()
-    kv.put("NS", "k", "v")
-    kv.put("NS", "é", "2")
-    kv.put("OTHER", "k", "3")
-    kv.delete("NS", "k")
-    kv.delete("NS", "k")
+    await kv.put("NS", "k", "v")
+    await kv.put("NS", "é", "2")
+    await kv.put("OTHER", "k", "3")
+    await kv.delete("NS", "k")
+    await kv.delete("NS", "k")
     again = KVConfigManager(path)
     again.load()
     assert (again.get("NS", "k"), again.namespace("NS"), again.get("OTHER", "k")) == (None, {"é": "2"}, "3")
     assert again.namespace("nowhere") is None
     assert json.loads(path.read_text()) == {"configTable": {"NS": {"é": "2"}, "OTHER": {"k": "3"}}}
-    assert [file.name for file in path.parent.iterdir()] == ["kvConfig.json"]
+    assert {file.name for file in path.parent.iterdir()} == {"kvConfig.json", "kvConfig.json.bak"}
+
+
+async def test_a_broken_file_is_not_the_end_of_the_one_before(tmp_path):
+    path = tmp_path / "kvConfig.json"
+    kv = KVConfigManager(path)
+    await kv.put("NS", "k", "1")
+    await kv.put("NS", "k", "2")
+    path.write_text("{")
+    again = KVConfigManager(path)
+    again.load()
+    assert again.get("NS", "k") == "1"
+
+
+async def test_changes_at_the_same_time_are_all_kept(tmp_path):
+    kv = KVConfigManager(tmp_path / "kvConfig.json")
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            nursery.start_soon(kv.put, "NS", f"k{number}", "v")
+    again = KVConfigManager(tmp_path / "kvConfig.json")
+    again.load()
+    assert again.namespace("NS") == {f"k{number}": "v" for number in range(8)}
 
 
 def test_rocketmqs_file_is_read(tmp_path):
@@ -32,14 +54,14 @@ def test_rocketmqs_file_is_read(tmp_path):
     assert kv.get("ORDER_TOPIC_CONFIG", "T1") == "broker-a:4"
 
 
-def test_without_a_file_values_live_in_memory():
+async def test_without_a_file_values_live_in_memory():
     kv = KVConfigManager()
     kv.load()
-    kv.put("NS", "k", "v")
+    await kv.put("NS", "k", "v")
     assert kv.get("NS", "k") == "v"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"configTable":[]}', '{"configTable":{"NS":1}}'])
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"configTable":[]}', '{"configTable":{"NS":1}}'])
 def test_an_unreadable_file_is_named(tmp_path, text):
     path = tmp_path / "kvConfig.json"
     path.write_text(text)
@@ -47,9 +69,9 @@ def test_an_unreadable_file_is_named(tmp_path, text):
         KVConfigManager(path).load()
 
 
-def test_what_cannot_be_written_is_not_changed(tmp_path):
+async def test_what_cannot_be_written_is_not_changed(tmp_path):
     (tmp_path / "file").write_text("")
     kv = KVConfigManager(tmp_path / "file" / "kvConfig.json")
     with pytest.raises(OSError, match="file"):
-        kv.put("NS", "k", "v")
+        await kv.put("NS", "k", "v")
     assert kv.get("NS", "k") is None

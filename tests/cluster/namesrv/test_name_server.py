@@ -15,7 +15,7 @@ from cluster.namesrv.processors import HANDLERS
 from cluster.namesrv.service import NameServer
 from cluster.remoting import fastjson
 from cluster.remoting.client import RemotingClient
-from cluster.remoting.codes import RequestCode, ResponseCode
+from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import ROCKETMQ, RemotingCommand
 from cluster.remoting.errors import RemotingConnectError
 from cluster.remoting.server import dispatch_table
@@ -268,6 +268,169 @@ async def test_when_it_ends_its_connections_end(nursery):
 async def test_every_request_of_4_9_name_servers_has_a_handler(namesrv):
     table = dispatch_table(namesrv[0].controller, HANDLERS)
     assert isinstance(namesrv[0].controller, NamesrvController)
-    wanted = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 311, 312, 313, 319, 322, 327}
-    assert {int(code) for code in table} == wanted
-    assert RequestCode.UPDATE_NAMESRV_CONFIG not in table  # Options are read at the start only.
+    wanted = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327}
+    of_5 = {217, 901, 904}
+    assert {int(code) for code in table} == wanted | of_5
+
+
+async def test_zones_and_other_fields_of_5_x_are_passed_over(ask):
+    await ask(103, enableActingMaster="true", heartbeatTimeoutMillis="", **registration())
+    plain = await ask(105, topic="T1")
+    zoned = await ask(
+        105, topic="T1", __ZONE_NAME="north", __ZONE_MODE="true", ns="n", nsd="false", oway="false", lo="x"
+    )
+    assert zoned.body == plain.body
+
+
+async def test_unit_topics(ask):
+    table = {
+        name: {"perm": 6, "readQueueNums": 1, "topicSysFlag": flag, "writeQueueNums": 1}
+        for name, flag in (("Plain", 0), ("Unit", 1), ("Sub", 2), ("Both", 3))
+    }
+    wrapper = {"dataVersion": {"counter": 1, "timestamp": 5}, "topicConfigTable": table}
+    fields = registration()
+    fields |= {"body": json.dumps({"topicConfigSerializeWrapper": wrapper}).encode(), "bodyCrc32": 0}
+    await ask(103, **fields)
+
+    async def topics(code: int) -> list[str]:
+        return json.loads(bytes((await ask(code)).body))["topicList"]
+
+    assert await topics(311) == ["Unit", "Both"]
+    assert await topics(312) == ["Sub", "Both"]
+    assert await topics(313) == ["Sub"]
+
+
+async def test_a_topic_goes_from_one_cluster_and_stays_in_the_other(ask):
+    await ask(103, **registration())
+    await ask(103, **{**registration(0, B), "brokerName": "broker-b", "clusterName": "Other"})
+    assert (await ask(216, topic="T1", clusterName="nowhere")).code == 0
+    assert len(fastjson.loads((await ask(105, topic="T1")).body)["queueDatas"]) == 2
+    await ask(216, topic="T1", clusterName="Other")
+    assert [q["brokerName"] for q in fastjson.loads((await ask(105, topic="T1")).body)["queueDatas"]] == ["broker-a"]
+    await ask(216, topic="T1", clusterName="")
+    assert (await ask(105, topic="T1")).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_the_address_to_ask_for_system_topics_is_a_masters(ask):
+    await ask(103, **registration(1, B))
+    assert json.loads(bytes((await ask(304)).body))["brokerAddr"] == B
+    await ask(103, **registration())
+    assert json.loads(bytes((await ask(304)).body))["brokerAddr"] == A
+
+
+async def test_topics_are_registered_by_themselves(ask):
+    """217 of 5.x: mqadmin tells of a topic that no broker has registered."""
+    await ask(103, **registration())
+    share = {"brokerName": "broker-a", "perm": 6, "readQueueNums": 2, "topicSysFlag": 0, "writeQueueNums": 2}
+    body = json.dumps({"brokerDatas": [], "queueDatas": [share]}).encode()
+    assert (await ask(217, body, topic="T2")).code == 0
+    assert fastjson.loads((await ask(105, topic="T2")).body)["queueDatas"] == [share]
+    strange = json.dumps({"queueDatas": [share, {**share, "brokerName": "nobody"}]}).encode()
+    refused = await ask(217, strange, topic="T3")
+    assert (refused.code, refused.remark) == (1, "topic T3: broker nobody is not registered")
+    assert (await ask(105, topic="T3")).code == ResponseCode.TOPIC_NOT_EXIST
+    for bad in (b"", b"[]", b'{"queueDatas":[1]}', b'{"queueDatas":[{"brokerName":"broker-a","perm":99}]}'):
+        assert (await ask(217, bad, topic="T3")).code == 1
+
+
+async def test_members_of_a_group(ask):
+    """901, which 5.x brokers ask."""
+    await ask(103, **registration())
+    await ask(103, **registration(1, B))
+    answer = await ask(901, clusterName="DefaultCluster", brokerName="broker-a")
+    assert answer.body == (
+        b'{"brokerMemberGroup":{"brokerAddrs":{0:"192.0.2.11:10911",1:"192.0.2.12:10911"},'
+        b'"brokerName":"broker-a","cluster":"DefaultCluster"}}'
+    )
+    nobody = await ask(901, clusterName="Other", brokerName="broker-a")
+    assert nobody.body == b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"broker-a","cluster":"Other"}}'
+
+
+async def test_heartbeats_of_5_x_keep_a_broker_that_wants_to_be_dropped_soon(namesrv, ask, autojump_clock):
+    """904 counts as a sign of life, and heartbeatTimeoutMillis is how long the silence may be."""
+    server = namesrv[0]
+    await ask(103, heartbeatTimeoutMillis=15_000, **registration())
+    name = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": 0, "maxOffset": 7}
+    for _ in range(5):
+        await trio.sleep(10)
+        assert (await ask(904, brokerAddr=A, **name)).code == 0
+    assert (await ask(904, brokerAddr=B, **name)).code == 0
+    assert list(server.routes.live) == [A]
+    await trio.sleep(30)
+    assert not server.routes.live
+
+
+async def test_the_configuration_changes_while_it_runs(namesrv, ask):
+    server = namesrv[0]
+    assert (
+        await ask(318, b"orderMessageEnable=true\nscanNotActiveBrokerInterval=2000\nserverWorkerThreads=9\n")
+    ).code == 0
+    assert server.controller.config.order_message_enable
+    lines = bytes((await ask(319)).body).decode().splitlines()
+    assert {"orderMessageEnable=true", "scanNotActiveBrokerInterval=2000"} <= set(lines)
+    assert (await ask(318)).code == 0  # Nothing asked for, nothing changed.
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "reason"),
+    [
+        (b"kvConfigPath=/etc/passwd", 16, "Can not update config in black list."),
+        (b"orderMessageEnable=true\nconfigStorePath=/tmp/x", 16, "Can not update config in black list."),
+        (b"rocketmqHome=/", 16, "Can not update config in black list."),
+        (b"configBlackList=", 16, "Can not update config in black list."),
+        (b"bindAddress=0.0.0.0", 16, "bindAddress cannot be changed while the name server runs"),
+        (b"listenPort=1", 16, "listenPort cannot be changed while the name server runs"),
+        (b"orderMessageEnable=maybe", 1, "orderMessageEnable=maybe: allowed is true or false"),
+        (b"scanNotActiveBrokerInterval=1", 1, "scanNotActiveBrokerInterval=1: allowed is 1000 to 3600000"),
+        (b"brokerNotActiveTimeoutMillis=x", 1, "brokerNotActiveTimeoutMillis=x: allowed is a whole number"),
+        (b"\xff", 1, "no UTF-8"),
+    ],
+)
+async def test_what_must_not_change_does_not(namesrv, ask, body, code, reason):
+    server = namesrv[0]
+    before = server.controller.config
+    answer = await ask(318, body)
+    assert answer.code == code
+    assert reason in answer.remark
+    assert server.controller.config is before
+
+
+async def test_a_changed_configuration_is_kept_in_its_file(nursery, tmp_path):
+    """Comments, unknown keys and the order of lines stay; the next start reads what was set."""
+    path = tmp_path / "namesrv.conf"
+    path.write_text("# ours\nlistenPort=9876\norderMessageEnable = false\n")
+    server = NameServer(NamesrvConfig(kv_config_path=None), config_file=path)
+    port = await nursery.start(server.run, "127.0.0.1", 0)
+    client = RemotingClient()
+    await nursery.start(client.run)
+    body = b"orderMessageEnable=true\nbrokerNotActiveTimeoutMillis=60000\n"
+    answer = await client.request(f"127.0.0.1:{port}", RemotingCommand(318, body=body))
+    assert answer.code == 0
+    text = path.read_text()
+    assert text == "# ours\nlistenPort=9876\norderMessageEnable=true\nbrokerNotActiveTimeoutMillis=60000\n"
+    path.unlink()
+    path.mkdir()
+    answer = await client.request(f"127.0.0.1:{port}", RemotingCommand(318, body=b"orderMessageEnable=false\n"))
+    assert answer.code == 1  # What cannot be kept is not changed.
+    assert server.controller.config.order_message_enable
+
+
+async def test_several_name_servers_know_nothing_of_one_another(nursery):
+    """mqadmin and brokers tell each of them; what only one was told the other does not know."""
+    client = RemotingClient()
+    await nursery.start(client.run)
+    ports = [await nursery.start(NameServer(NamesrvConfig(kv_config_path=None)).run, "127.0.0.1", 0) for _ in range(2)]
+    one, two = (f"127.0.0.1:{port}" for port in ports)
+    fields = {"namespace": "N", "key": "k", "value": "v"}
+    assert (await client.request(one, RemotingCommand(100, ext=fields))).code == 0
+    assert (await client.request(two, RemotingCommand(101, ext=fields))).code == ResponseCode.QUERY_NOT_FOUND
+
+
+@pytest.mark.parametrize("code", [1001, 1002, 1005, 1006, 1009, 1010, 1011])
+async def test_requests_to_a_controller_are_told_that_there_is_none(ask, code):
+    answer = await ask(code)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert (
+        answer.remark
+        == f" request type {code} not supported: there is no controller; roles change with twinlog switchover"
+    )
