@@ -18,6 +18,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from attrs import Attribute, field, fields, frozen
 
 from cluster.properties_file import parse_properties
+from cluster.redaction import shown
 
 T = TypeVar("T")
 
@@ -208,7 +209,7 @@ def _effective(key: str, option: _Option, objects: Mapping[type, Any], given: Ma
 
 
 def _problem(setting: Setting, allowed: str) -> str:
-    return f"{setting.source}: {setting.key}={setting.value}: allowed is {allowed}"
+    return f"{setting.source}: {setting.key}={shown(setting.key, setting.value)}: allowed is {allowed}"
 
 
 def _unknown(setting: Setting, known: Collection[str]) -> str:

@@ -46,6 +46,8 @@ class Broker(BrokerParts):
         for a port that cannot be had comes in an exception group.
         """
         self.load_tables()
+        if self.acl is not None:
+            self.acl.load()
         await trio.to_thread.run_sync(self.store.load)
         try:
             self._load_role()
@@ -137,6 +139,8 @@ class Broker(BrokerParts):
         nursery.start_soon(self._watch_record)
         if self.visibility is not None:
             nursery.start_soon(self.visibility.run)
+        if self.acl is not None:
+            nursery.start_soon(self.acl.run)
         if self.ha_config.repair_enable:
             nursery.start_soon(self.repair.run)
         nursery.start_soon(self._flush_offsets)
@@ -157,7 +161,8 @@ class Broker(BrokerParts):
 
     async def _serve(self, nursery: trio.Nursery, main: socket.socket, fast: socket.socket) -> None:
         for table, listener in ((main_port_table(self), main), (fast_port_table(self), fast)):
-            server = RemotingServer(table, self.server_config, batch=self.send.process, batch_codes=SEND_CODES)
+            check = self.acl.check if self.acl is not None else None
+            server = RemotingServer(table, self.server_config, self.send.process, SEND_CODES, check)
             await nursery.start(server.serve, listener)
 
     async def _stop(self) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import (
+    acl,
+    client_forward,
     client_manage,
     consumer_admin,
     digests,
@@ -15,6 +17,8 @@ from cluster.broker.processors import (
     offset,
     pull,
     query,
+    reply,
+    reset_offset,
     roles,
     runtime,
     send_back,
@@ -24,6 +28,8 @@ from cluster.broker.processors import (
 from cluster.remoting.server import Handler, dispatch_table
 
 _BOTH_PORTS = (
+    acl.HANDLERS,
+    client_forward.HANDLERS,
     client_manage.HANDLERS,
     consumer_admin.HANDLERS,
     digests.HANDLERS,
@@ -31,6 +37,8 @@ _BOTH_PORTS = (
     lock.HANDLERS,
     offset.HANDLERS,
     query.HANDLERS,
+    reply.HANDLERS,
+    reset_offset.HANDLERS,
     roles.HANDLERS,
     runtime.HANDLERS,
     send_back.HANDLERS,

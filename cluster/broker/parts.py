@@ -9,6 +9,7 @@ import attrs
 import trio
 from attrs import define, field
 
+from cluster.broker.client_calls import ClientCalls
 from cluster.broker.config import BrokerConfig, MessageVisibility
 from cluster.broker.delay_service import ScheduleMessageService
 from cluster.broker.gate import Gate
@@ -24,11 +25,13 @@ from cluster.broker.registration import Master, RegistrationService
 from cluster.broker.role_calls import RemotingCalls
 from cluster.broker.role_change import RoleService
 from cluster.broker.role_services import RoleServices
+from cluster.broker.security.config import AclConfig
+from cluster.broker.security.service import AclService, acl_service
 from cluster.broker.slave_kinds import SlaveKinds
 from cluster.broker.slave_peer import SlavePeers
 from cluster.broker.slave_sync import SlaveSynchronize
-from cluster.broker.tables import BrokerTables
 from cluster.broker.stats import BrokerStatsManager
+from cluster.broker.tables import BrokerTables
 from cluster.broker.transaction_check import CheckRules
 from cluster.broker.transaction_service import TransactionCheckService
 from cluster.broker.visibility import Visibility
@@ -36,6 +39,7 @@ from cluster.broker.watchdog import Watchdog
 from cluster.remoting.client import RemotingClient
 from cluster.remoting.config import ServerConfig
 from cluster.remoting.connection import Connection
+from cluster.remoting.signing import make_signer
 from ha.config import HAConfig
 from ha.epochs import confirmed_in
 from ha.repair import RepairService
@@ -61,11 +65,13 @@ class BrokerParts(BrokerTables):
 
     ha_config: HAConfig = field(factory=HAConfig)
     server_config: ServerConfig = field(factory=ServerConfig)
+    acl_config: AclConfig = field(factory=AclConfig)
 
     address: str = field(default="", init=False)  # What clients are told.
     ha_address: str = field(default="", init=False)  # What slaves are told.
     started_ms: int = field(factory=wall_clock_ms, init=False)
 
+    acl: AclService | None = field(default=None, init=False)  # None: all are allowed everything.
     store: MessageStore = field(init=False)
     watchdog: Watchdog = field(init=False)
     ha: HAService = field(init=False)
@@ -75,6 +81,7 @@ class BrokerParts(BrokerTables):
     gate: Gate = field(init=False)
     schedule: ScheduleMessageService = field(init=False)
     transactions: TransactionCheckService = field(init=False)
+    client_calls: ClientCalls = field(factory=ClientCalls, init=False)
     remoting: RemotingClient = field(factory=RemotingClient, init=False)
     registration: RegistrationService = field(init=False)
     peers: Peers = field(init=False)  # For replication, to ask other members.
@@ -83,9 +90,9 @@ class BrokerParts(BrokerTables):
     slave_kinds: SlaveKinds = field(init=False)
     offset_moved: OffsetMovedEvents = field(factory=OffsetMovedEvents, init=False)
     pulls: PullCounters = field(factory=PullCounters, init=False)
+    stats: BrokerStatsManager = field(init=False)
     rates: Rates = field(factory=Rates, init=False)
     puts_by_day: DailyTotals = field(factory=DailyTotals, init=False)
-    stats: BrokerStatsManager = field(init=False)
     gets_by_day: DailyTotals = field(factory=DailyTotals, init=False)
     group: GroupView = field(init=False)
     roles: RoleService = field(init=False)
@@ -95,13 +102,16 @@ class BrokerParts(BrokerTables):
 
     def __attrs_post_init__(self) -> None:
         self.group = GroupView(self)
+        self.acl = acl_service(self.acl_config, self.now_ms)
+        if (own := self.acl_config.own) is not None:
+            self.remoting.sign = make_signer(own)
         ip = self.config.broker_ip1 or own_ip()
         config = attrs.evolve(self.config, broker_ip1=ip, broker_ip2=self.config.broker_ip2 or ip)
         config, self.store_config, self.ha_config = under_saved_role(config, self.store_config, self.ha_config)
         self.config = config
+        self.stats = BrokerStatsManager(config.broker_cluster_name)
         if not self.ha_config.listen_port and config.listen_port:
             self.ha_config = attrs.evolve(self.ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
-        self.stats = BrokerStatsManager(config.broker_cluster_name)
         self.set_addresses(config.listen_port, self.ha_config.listen_port)
         self.store = MessageStore(self.store_config)
         self.watchdog = Watchdog(lambda: self.store.flusher.busy_since, on_stall=self.group.stalled)
@@ -187,9 +197,9 @@ class BrokerParts(BrokerTables):
             levels_ms=self.store.delays_ms,
             now_ms=self.now_ms,
             confirmed_offset=self.confirmed_offset,
+            delivered=self.stats.delivered,
             flush_interval_ms=config.flush_delay_offset_interval_ms,
         )
-            delivered=self.stats.delivered,
         self.transactions = TransactionCheckService(
             store=self.store,
             offsets=self.offsets,

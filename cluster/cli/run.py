@@ -72,10 +72,11 @@ def broker(
 
 def _print_configuration(configuration: Any) -> None:
     from cluster.cli.render import Column, table
+    from cluster.redaction import shown
 
     columns = [
         Column("KEY", lambda e: e.key),
-        Column("VALUE", lambda e: e.text),
+        Column("VALUE", lambda e: shown(e.key, e.text)),
         Column("SOURCE", lambda e: e.source),
         Column("MEANING", lambda e: e.doc, wide=True),
     ]

@@ -58,6 +58,7 @@ def run_broker(configuration: Configuration, *, until_stdin_closes: bool = False
     set_up_log(for_good=True)
     from cluster.broker.broker import Broker
     from cluster.broker.config import BrokerConfig
+    from cluster.broker.security.config import AclConfig
     from cluster.remoting.config import ServerConfig
     from ha.config import HAConfig
     from store.config import StoreConfig
@@ -66,7 +67,9 @@ def run_broker(configuration: Configuration, *, until_stdin_closes: bool = False
     server_config = configuration.of(ServerConfig)
 
     async def serve(say_ready: SayReady) -> None:
-        broker = Broker(config, configuration.of(StoreConfig), ha_config, server_config)
+        broker = Broker(
+            config, configuration.of(StoreConfig), ha_config, server_config, acl_config=configuration.of(AclConfig)
+        )
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             if config.name_servers:

@@ -12,11 +12,13 @@ import click
 from cluster import rocketmq_keys
 from cluster.cli.errors import USAGE, CliError
 from cluster.config_file import ConfigError, Configuration, Setting, configure, setting_of, settings_of
+from cluster.redaction import is_secret
 
 
 def load_broker(config: Path | None, overrides: Sequence[str], *, namesrv: str | None) -> Configuration:
     """Raises CliError, exit status 2, for a value that cannot be."""
     from cluster.broker.config import BrokerConfig
+    from cluster.broker.security.config import AclConfig
     from cluster.remoting.config import ServerConfig
     from ha.config import HAConfig
     from store.config import StoreConfig
@@ -26,7 +28,7 @@ def load_broker(config: Path | None, overrides: Sequence[str], *, namesrv: str |
         first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
     if namesrv is not None:
         last.append(Setting("namesrvAddr", namesrv, "--namesrv"))
-    classes = (BrokerConfig, StoreConfig, HAConfig, ServerConfig)
+    classes = (BrokerConfig, StoreConfig, HAConfig, ServerConfig, AclConfig)
     return _load(classes, config, first, last, overrides, rocketmq_keys.BROKER_FILE)
 
 
@@ -54,6 +56,10 @@ def _load(
     except ConfigError as error:
         lines = str(error).splitlines()
         raise CliError(lines[0], "\n  ".join(lines[1:]), exit_code=USAGE) from error
+    for key in {setting.key for setting in map(setting_of, overrides) if is_secret(setting.key)}:
+        click.echo(
+            f"warning: --set {key}=...: others on this machine see what is on a command line; use a file", err=True
+        )
     for sentence in configuration.unknown:
         click.echo(f"warning: {sentence}", err=True)
     if configuration.without_effect:

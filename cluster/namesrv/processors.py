@@ -9,6 +9,7 @@ from cluster.namesrv.controller import NamesrvController
 from cluster.namesrv.kv_config import ORDER_TOPIC_CONFIG
 from cluster.namesrv.registration import read_data_version, read_registration, read_route
 from cluster.namesrv.route_info import UNIT, UNIT_SUBSCRIPTION
+from cluster.redaction import shown
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.headers import namesrv as h
@@ -184,7 +185,8 @@ def get_namesrv_config(namesrv: NamesrvController, header: h.GetNamesrvConfig, r
     for configuration in (namesrv.config, *namesrv.other_configurations):
         for option in attrs.fields(type(configuration)):
             value = getattr(configuration, option.name)
-            options[option.metadata["key"]] = "***" if option.metadata.get("secret") and value else format_value(value)
+            key = option.metadata["key"]
+            options[key] = shown(key, format_value(value))
     return Reply(body="".join(f"{key}={value}\n" for key, value in sorted(options.items())).encode())
 
 

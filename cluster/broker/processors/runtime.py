@@ -8,6 +8,7 @@ from typing import Any
 from cluster.broker import runtime_info
 from cluster.broker.parts import BrokerParts
 from cluster.config_file import format_value
+from cluster.redaction import shown
 from cluster.remoting import fastjson
 from cluster.remoting.headers.broker_admin import (
     CleanExpiredConsumeQueue,
@@ -22,8 +23,9 @@ from ha.statistics import HAClientStatistics
 
 
 def get_broker_config(broker: BrokerParts, header: GetBrokerConfig, request: Request) -> Reply:
-    """All options as `key=value` lines."""
-    lines = sorted(f"{key}={format_value(value)}\n" for key, value in runtime_info.options(broker).items())
+    """All options as `key=value` lines, but for secrets."""
+    options = runtime_info.options(broker)
+    lines = sorted(f"{key}={shown(key, format_value(value))}\n" for key, value in options.items())
     return Reply.success("".join(lines).encode(), version=fastjson.dumps(broker.topics.version.plain()).decode())
 
 

@@ -24,14 +24,9 @@ CLASSES = [*HEADERS, *RESPONSES]
 # Codes without a header class: neither served nor sent here. A code leaves this list when somebody handles it.
 NOT_HANDLED = {
     RequestCode.QUERY_BROKER_OFFSET,
-    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
     RequestCode.QUERY_ASSIGNMENT,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
     RequestCode.TRIGGER_DELETE_FILES,
-    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
-    RequestCode.DELETE_ACL_CONFIG,
-    RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
-    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
     RequestCode.GET_TIMER_CHECK_POINT,
     RequestCode.GET_TIMER_METRICS,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,

@@ -1,0 +1,60 @@
+"""What a broker is told about access control. Names are RocketMQ's: BrokerConfig 4.9.8, AuthConfig 5.3.3."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import orjson
+from attrs import frozen
+
+from cluster.remoting.signing import Credentials
+from store.config import option
+
+
+def _credentials(_instance: object, _attribute: object, value: str | None) -> None:
+    if value:
+        read_credentials(value)
+
+
+@frozen(kw_only=True)
+class AclConfig:
+    """The files are read when the broker starts, and each 5 s."""
+
+    enable: bool = option(False, key="aclEnable", doc="check who asks: accounts and addresses are in plain_acl.yml")
+    home: Path | None = option(
+        None, key="rocketmqHome", doc="conf/plain_acl.yml and conf/acl/*.yml lie below it; none: $ROCKETMQ_HOME"
+    )
+    file: str = option(
+        "conf/plain_acl.yml",
+        key="rocketmq.acl.plain.file",
+        doc="the file that administrators change by request, below rocketmqHome",
+    )
+    credentials: str | None = option(
+        None,
+        key="innerClientAuthenticationCredentials",
+        doc='what this broker signs its own requests with: {"accessKey":"...","secretKey":"..."}, an admin of all members',
+        validator=_credentials,
+    )
+
+    @property
+    def home_directory(self) -> Path | None:
+        """As an absolute path; None: nobody said."""
+        home = self.home or os.environ.get("ROCKETMQ_HOME")
+        return Path(os.path.abspath(Path(home).expanduser())) if home else None
+
+    @property
+    def own(self) -> Credentials | None:
+        """What to sign with."""
+        return read_credentials(self.credentials) if self.credentials else None
+
+
+def read_credentials(text: str) -> Credentials:
+    """Raises ValueError that does not repeat the secret."""
+    try:
+        value: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = None
+    keys = [value.get(name) for name in ("accessKey", "secretKey")] if isinstance(value, dict) else []
+    if len(keys) != 2 or not all(isinstance(key, str) and key for key in keys):
+        raise ValueError('{"accessKey":"...","secretKey":"..."}')
+    return Credentials(*keys, security_token=value.get("securityToken") or None)

@@ -1,0 +1,5 @@
+"""What access control raises."""
+
+
+class AclError(ValueError):
+    """A request that is not allowed, or rules that cannot be. The text is RocketMQ's, where it has one."""

@@ -1,0 +1,135 @@
+"""The files with the rules: found, read, written. Everything here blocks, so it runs in a thread once the broker serves.
+
+<home>/conf/plain_acl.yml, and each *.yml and *.yaml below <home>/conf/acl but tools.yml. A file that breaks while the broker runs
+keeps the rules it had. Written as RocketMQ writes it, but at once and durably, with the mode it has.
+Sources: PlainPermissionManager.java, AclUtils.java, AclFileWatchService.java (RocketMQ 4.9.8).
+"""
+
+import os
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import structlog
+import yaml
+from attrs import define, field
+
+from cluster.broker.security.accounts import AclFile, Document, Rules, read_document
+from cluster.broker.security.errors import AclError
+from store.sync import sync_directory
+
+log = structlog.get_logger(__name__)
+
+FILE_SIZE_MAX = 4 * 1024 * 1024
+_NEW_FILE_MODE = 0o600
+_SUFFIXES = (".yml", ".yaml")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@define(eq=False)
+class AclFiles:
+    """`default` is where new accounts and global addresses go. `rules` is what all files say, as of the last `load`."""
+
+    home: Path
+    default: Path
+    now_ms: Callable[[], int]
+    rules: Rules = field(factory=Rules, init=False)
+    _good: dict[Path, AclFile] = field(factory=dict, init=False)
+    _hashes: dict[Path, bytes] = field(factory=dict, init=False)
+
+    def paths(self) -> list[Path]:
+        """The files that there are now."""
+        directory = self.home / "conf" / "acl"
+        found = [path for path in sorted(directory.rglob("*")) if path.suffix in _SUFFIXES and path.name != "tools.yml"]
+        found = [path for path in found if path.is_file()]
+        return found if self.default in found or not self.default.exists() else [*found, self.default]
+
+    def load_first(self) -> None:
+        """For the start, when there are no rules to keep. Raises AclError that names the file, OSError."""
+        for path in self.paths():
+            data = _read(path)
+            self._good[path], self._hashes[path] = self._parse(path, data), _hash(data)
+        self.rules = Rules.of(self._good.values())
+
+    def load(self) -> bool:
+        """Read again what has changed; whether anything has. What is broken is logged, and changes nothing."""
+        paths = self.paths()
+        changed = [path for path in paths if self._reload(path)]
+        gone = [path for path in self._hashes if path not in paths]
+        for path in gone:
+            del self._hashes[path]
+            self._good.pop(path, None)
+            log.warning("a file with rules of access is gone, its accounts with it", file=str(path))
+        if changed or gone:
+            self.rules = Rules.of(self._good[path] for path in paths if path in self._good)
+        return bool(changed or gone)
+
+    def _reload(self, path: Path) -> bool:
+        """Whether the file says something new."""
+        try:
+            data = _read(path)
+            if self._hashes.get(path) == (digest := _hash(data)):
+                return False
+            self._hashes[path] = digest  # Broken or not: what is wrong with it is said once.
+            self._good[path] = self._parse(path, data)
+        except (AclError, OSError) as error:
+            kept = "the rules it had stay in force" if path in self._good else "it is passed over"
+            log.error(f"a file with rules of access cannot be used, {kept}", file=str(path), why=str(error))
+            return False
+        log.info("rules of access were read", file=str(path), accounts=len(self._good[path].accounts))
+        return True
+
+    def _parse(self, path: Path, data: bytes) -> AclFile:
+        return read_document(path, parse_yaml(path, data), self.now_ms())
+
+    def document(self, path: Path) -> Document:
+        """What the file says now, to be changed and written. Raises AclError, OSError; a new file is empty."""
+        value = parse_yaml(path, _read(path)) if path.exists() else None
+        return read_document(path, value, self.now_ms()).document
+
+    def write(self, path: Path, document: Document) -> None:
+        """Replace the file, and take what it says. Raises AclError when that would not be understood, OSError."""
+        text = yaml.safe_dump(document, default_flow_style=False, allow_unicode=True, sort_keys=False)
+        file = read_document(path, document, self.now_ms())
+        _replace(path, text.encode())
+        self._good[path], self._hashes[path] = file, _hash(text.encode())
+        self.rules = Rules.of(self._good[each] for each in self.paths() if each in self._good)
+
+
+def parse_yaml(path: Path, data: bytes) -> Any:
+    """Plain objects only: no tag makes anything else. Raises AclError that says where, and repeats no line of the file."""
+    try:
+        return yaml.load(data, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f" in line {mark.line + 1}" if mark else ""
+        raise AclError(f"{path} is no YAML{line}: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise AclError(f"{path} is no YAML: {type(error).__name__}") from None
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(FILE_SIZE_MAX + 1)
+    if len(data) > FILE_SIZE_MAX:
+        raise AclError(f"{path} is longer than {FILE_SIZE_MAX} bytes")
+    return data
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    path = path.resolve()  # What a link points to is replaced, not the link.
+    mode = path.stat().st_mode & 0o777 if path.exists() else _NEW_FILE_MODE
+    scratch = path.with_name(path.name + ".tmp")
+    scratch.unlink(missing_ok=True)
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+    os.replace(scratch, path)
+    sync_directory(path.parent)

@@ -1,0 +1,147 @@
+"""What a request needs, and what permissions say. Pure.
+
+Permissions are bits; DENY wins. Groups are kept and asked for under the name of their retry topic.
+Sources: Permission.java, PlainAccessValidator.java, PlainAccessResource.java (RocketMQ 4.9.8).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cluster.broker.names import RETRY_PREFIX, retry_topic
+from cluster.broker.security.errors import AclError
+from cluster.remoting import fastjson
+from cluster.remoting.codes import RequestCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import HeaderError
+from cluster.remoting.header_fields import decode_header
+from cluster.remoting.headers.clients import GetConsumerListByGroup, UnregisterClient
+from cluster.remoting.headers.offsets import UpdateConsumerOffset
+
+DENY, ANY, PUB, SUB = 1, 2, 4, 8
+
+ACL_CODES = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+        RequestCode.DELETE_ACL_CONFIG,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+    }
+)
+# RocketMQ asks for an administrator for the first five. Ours: it lets any account make itself an administrator by request 50;
+# and twinlog's own requests change roles, or show bytes of the log whatever topic they belong to.
+ADMIN_CODES = ACL_CODES | {
+    RequestCode.UPDATE_AND_CREATE_TOPIC,
+    RequestCode.UPDATE_BROKER_CONFIG,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    RequestCode.DELETE_TOPIC_IN_BROKER,
+    RequestCode.TWINLOG_BLOCK_DIGESTS,
+    RequestCode.TWINLOG_RECORD_AT,
+    RequestCode.TWINLOG_LEASE,
+    RequestCode.TWINLOG_PROMISE,
+    RequestCode.TWINLOG_ROLE_CHANGE,
+}
+_WORDS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}
+
+Resources = dict[str, int]
+
+
+def is_permitted(needed: int, owned: int) -> bool:
+    if owned & DENY:
+        return False
+    if needed & ANY:
+        return bool(owned & (PUB | SUB))
+    return bool(needed & owned)
+
+
+def parse_permission(text: str | None) -> int:
+    """What is no permission is none."""
+    return _WORDS.get((text or "").strip(), DENY)
+
+
+def split_permission(text: str) -> tuple[str, str] | None:
+    """`T1=PUB|SUB`; None when it has no such form."""
+    parts = [part for part in text.split("=") if part]
+    return (parts[0].strip(), parts[1].strip()) if len(parts) == 2 else None
+
+
+def check_permissions(texts: Iterable[str] | None) -> None:
+    """What an administrator wants to set. Raises AclError in RocketMQ's words."""
+    for text in texts or ():
+        pair = split_permission(text)
+        if pair is None:
+            raise AclError(
+                f"Parse Resource format error for {text}.\nThe expected resource format is 'Res=Perm'. For example: topicA=SUB"
+            )
+        if pair[1] not in _WORDS:
+            raise AclError(
+                f"Parse resource permission error for {text}.\n"
+                "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
+            )
+
+
+def resource_text(resource: str) -> str:
+    """As refusals name it."""
+    is_group = resource.startswith(RETRY_PREFIX)
+    return f"group:{resource.removeprefix(RETRY_PREFIX)}" if is_group else f"topic:{resource}"
+
+
+def needed_by(command: RemotingCommand) -> Resources:
+    """The resources that a request asks for; most ask for none. Raises AclError for a request that cannot be understood.
+
+    As in 4.9, batches (320) and replies (324, 325) ask for none.
+    """
+    code, ext = command.code, command.ext or {}
+    if code == RequestCode.SEND_MESSAGE_V2:
+        return _sending(ext.get("b"), ext.get("a"))
+    if code == RequestCode.SEND_MESSAGE:
+        return _sending(ext.get("topic"), ext.get("group"))
+    if code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+        return _named((ext.get("topic"), SUB), (_retry(ext.get("consumerGroup")), SUB))
+    if code == RequestCode.CONSUMER_SEND_MSG_BACK:
+        return _named((_retry(ext.get("group")), SUB))
+    if code == RequestCode.QUERY_MESSAGE:
+        return _named((ext.get("topic"), SUB))
+    try:
+        return _of_consumers(command)
+    except (HeaderError, ValueError, TypeError, AttributeError) as error:
+        raise AclError(str(error)) from None
+
+
+def _of_consumers(command: RemotingCommand) -> Resources:
+    code = command.code
+    if code == RequestCode.UPDATE_CONSUMER_OFFSET:
+        committed = decode_header(UpdateConsumerOffset, command.ext)
+        return _named((_retry(committed.consumer_group), SUB), (committed.topic, SUB))
+    if code == RequestCode.GET_CONSUMER_LIST_BY_GROUP:
+        return _named((_retry(decode_header(GetConsumerListByGroup, command.ext).consumer_group), SUB))
+    if code == RequestCode.UNREGISTER_CLIENT:
+        return _named((_retry(decode_header(UnregisterClient, command.ext).consumer_group), SUB))
+    if code == RequestCode.HEART_BEAT:
+        return _of_heartbeat(fastjson.loads(bytes(command.body)))
+    return {}
+
+
+def _of_heartbeat(beat: Mapping[str, Any]) -> Resources:
+    needed: Resources = {}
+    for data in beat.get("consumerDataSet") or ():
+        needed |= _named((_retry(data.get("groupName")), SUB))
+        for subscription in data.get("subscriptionDataSet") or ():
+            needed |= _named((subscription.get("topic"), SUB))
+    return needed
+
+
+def _sending(topic: str | None, group: str | None) -> Resources:
+    """Consumers send to their retry topic what they could not consume."""
+    if topic is not None and topic.startswith(RETRY_PREFIX):
+        return _named((_retry(group), SUB))
+    return _named((topic, PUB))
+
+
+def _retry(group: str | None) -> str | None:
+    """As MixAll.getRetryTopic."""
+    return None if group is None else retry_topic(group)
+
+
+def _named(*pairs: tuple[str | None, int]) -> Resources:
+    return {resource: permission for resource, permission in pairs if resource is not None}

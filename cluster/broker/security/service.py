@@ -1,0 +1,176 @@
+"""The check before each request, and the watch over the files.
+
+    1 the IP is white for all -> allowed           5 the signature differs -> refused
+    2 no AccessKey -> refused                      6 it sends to the trace topic -> allowed
+    3 no such account -> refused                   7 it needs an administrator -> refused
+    4 the IP is white for the account -> allowed   8 permissions of what it names
+
+Sources: PlainPermissionManager.validate, checkPerm (RocketMQ 4.9.8). Other than there, who is not an administrator cannot see or
+change accounts, even from the account's white address; and a signature with _UNIQUE_KEY_QUERY in it is good, too.
+"""
+
+import hmac
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+import trio
+from attrs import define, field
+
+from cluster.broker.names import RETRY_PREFIX, TRACE_TOPIC
+from cluster.broker.security.accounts import Account, Rules
+from cluster.broker.security.config import AclConfig
+from cluster.broker.security.errors import AclError
+from cluster.broker.security.files import AclFiles
+from cluster.broker.security.permission import ACL_CODES, ADMIN_CODES, PUB, is_permitted, needed_by, resource_text
+from cluster.remoting.address import ip_of
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.connection import Connection
+from cluster.remoting.server import Reply
+from cluster.remoting.signing import ACCESS_KEY, SIGNATURE, signed_fields
+
+log = structlog.get_logger(__name__)
+
+RELOAD_SECONDS = 5.0
+REFUSED_LOG_SECONDS = 60.0
+_ADDRESSES_MAX = 10_000
+_UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+_EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
+_FRAME = "org.apache.rocketmq.acl.plain.PlainPermissionManager.validate(PlainPermissionManager.java)"
+
+T = TypeVar("T")
+
+
+@define(eq=False)
+class AclService:
+    """Access control of one broker. `check` is RemotingServer's."""
+
+    files: AclFiles
+    refused: Counter[str] = field(factory=Counter, init=False)  # By IP; bounded.
+    _white: dict[str, bool] = field(factory=dict, init=False)  # By IP:PORT: whether all requests are let through.
+    _logged: dict[str, float] = field(factory=dict, init=False)
+    _lock: trio.Lock = field(factory=trio.Lock, init=False)
+
+    @property
+    def rules(self) -> Rules:
+        return self.files.rules
+
+    def load(self) -> None:
+        """For the start. Raises AclError when a file cannot be used: there are no rules to keep yet. Raises OSError."""
+        self.files.load_first()
+        if not self.rules.accounts and not self.rules.white:
+            log.warning(
+                "aclEnable is on, but there is no account: all requests are refused", file=str(self.files.default)
+            )
+
+    async def run(self) -> None:
+        """Read the files again when they change."""
+        while True:
+            await trio.sleep(RELOAD_SECONDS)
+            async with self._lock:
+                try:
+                    if await trio.to_thread.run_sync(self.files.load):
+                        self._white.clear()
+                except OSError as error:
+                    log.error("the rules of access cannot be read, those before stay in force", why=str(error))
+
+    async def change(self, how: Callable[[AclFiles], T]) -> T:
+        """Change the files in a thread, one change at a time. Raises AclError, OSError."""
+        async with self._lock:
+            try:
+                return await trio.to_thread.run_sync(how, self.files)
+            finally:
+                self._white.clear()
+
+    def check(self, connection: Connection, command: RemotingCommand) -> Reply | None:
+        """None lets the request through. Called for each, so it should cost little."""
+        address = connection.remote_address
+        white = self._white.get(address)
+        if white is None:
+            white = self._look_up(address)
+        if white:
+            return None
+        try:
+            self._require(ip_of(address), command)
+        except AclError as error:
+            self._note_refused(ip_of(address), str(error))
+            return Reply(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: {error}, {_FRAME}")
+        return None
+
+    def _look_up(self, address: str) -> bool:
+        if len(self._white) >= _ADDRESSES_MAX:
+            self._white.clear()
+        white = self._white[address] = self.rules.is_white(ip_of(address))
+        return white
+
+    def _require(self, ip: str, command: RemotingCommand) -> None:
+        ext = command.ext
+        key = ext.get(ACCESS_KEY) if ext else None
+        if ext is None or key is None:
+            raise AclError("No accessKey is configured")
+        account = self.rules.accounts.get(key)
+        if account is None:
+            raise AclError(f"No acl config for {key[:128]}")
+        if account.white.matches(ip):
+            if command.code in ACL_CODES:
+                _require_admin(account, command.code)
+            return
+        if not is_signed(account, ext, command.body):
+            raise AclError(f"Check signature failed for accessKey={key}")
+        require_permissions(account, command)
+
+    def _note_refused(self, ip: str, why: str) -> None:
+        if len(self.refused) < _ADDRESSES_MAX or ip in self.refused:
+            self.refused[ip] += 1
+        now = trio.current_time()
+        if now >= self._logged.get(ip, float("-inf")) + REFUSED_LOG_SECONDS:
+            if len(self._logged) >= _ADDRESSES_MAX:
+                self._logged.clear()
+            self._logged[ip] = now
+            log.warning("requests are refused", ip=ip, why=why, count=self.refused[ip])
+
+
+def is_signed(account: Account, ext: dict[str, str], body: bytes | memoryview) -> bool:
+    """Whether the signature is of this account: over all fields, or over those that servers of 4.9 take."""
+    given = ext.get(SIGNATURE, "").encode("utf-8", "replace")
+    if hmac.compare_digest(account.mac(signed_fields(ext), body), given):
+        return True
+    if _UNIQUE_KEY_QUERY not in ext:
+        return False
+    return hmac.compare_digest(account.mac(signed_fields(ext, without=_UNIQUE_KEY_QUERY), body), given)
+
+
+def require_permissions(account: Account, command: RemotingCommand) -> None:
+    """Raises AclError for the first thing that the account may not do."""
+    needed = needed_by(command)
+    if needed.get(TRACE_TOPIC) == PUB:
+        return
+    if command.code in ADMIN_CODES:
+        _require_admin(account, command.code)
+    if account.admin and account.permissions is None:
+        return
+    permissions = account.permissions or {}
+    for resource, permission in needed.items():
+        owned = permissions.get(resource)
+        if owned is None:
+            owned = account.default_group if resource.startswith(RETRY_PREFIX) else account.default_topic
+        if not is_permitted(permission, owned):
+            raise AclError(f"No default permission for {resource_text(resource)}")
+
+
+def _require_admin(account: Account, code: int) -> None:
+    if not account.admin:
+        raise AclError(f"Need admin permission for request code={int(code)}, but accessKey={account.access_key} is not")
+
+
+def acl_service(config: AclConfig, now_ms: Callable[[], int]) -> AclService | None:
+    """None when access is free for all. Raises AclError when nobody said where the rules are."""
+    if not config.enable:
+        return None
+    home = config.home_directory
+    if home is None:
+        raise AclError("aclEnable=true needs to know where conf/plain_acl.yml is: set rocketmqHome, or ROCKETMQ_HOME")
+    return AclService(AclFiles(home, Path(home / config.file), now_ms))
