@@ -48,6 +48,9 @@ class BrokerConfig:
     msg_trace_topic_name: str = option("RMQ_SYS_TRACE_TOPIC", key="msgTraceTopicName", doc="the message trace topic")
     trace_on: bool = option(True, key="traceOn", doc="TRACE_ON in answers to producers")
     region_id: str = option("DefaultRegion", key="regionId", doc="MSG_REGION in answers to producers")
+    store_reply_message_enable: bool = option(
+        True, key="storeReplyMessageEnable", doc="keep answers to request messages in <cluster>_REPLY_TOPIC"
+    )
     reject_transaction_message: bool = option(
         False, key="rejectTransactionMessage", doc="refuse the first half of transactions"
     )

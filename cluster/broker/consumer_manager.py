@@ -43,7 +43,13 @@ class ConsumerGroupInfo(Generic[C]):
 
     @property
     def client_ids(self) -> list[str]:
-        return [client.client_id for client in self.clients.values()]
+        """Each once: one that has come back over another connection would be given queues twice."""
+        return list(dict.fromkeys(client.client_id for client in self.clients.values()))
+
+    def find_client(self, client_id: str) -> ClientInfo[C] | None:
+        """The member of that id; of several connections the one heard of last."""
+        found = [client for client in self.clients.values() if client.client_id == client_id]
+        return max(found, key=lambda client: client.last_seen, default=None)
 
     def update_client(self, client: ClientInfo[C]) -> bool:
         """Whether its connection is new."""
@@ -138,10 +144,28 @@ class ConsumerManager(Generic[C]):
 class ProducerManager(Generic[C]):
     now: Callable[[], float]
     groups: dict[str, dict[C, ClientInfo[C]]] = field(factory=dict, init=False)
+    _by_id: dict[str, C] = field(factory=dict, init=False)
     _turn: int = field(default=0, init=False)
 
     def register(self, group: str, client: ClientInfo[C]) -> None:
-        self.groups.setdefault(group, {})[client.connection] = client
+        clients = self.groups.setdefault(group, {})
+        old = clients.get(client.connection)
+        clients[client.connection] = client
+        self._by_id[client.client_id] = client.connection
+        if old is not None and old.client_id != client.client_id:
+            self._forget_id(old)
+
+    def find(self, client_id: str) -> C | None:
+        """The connection over which this client was heard of last."""
+        return self._by_id.get(client_id)
+
+    def _forget_id(self, client: ClientInfo[C]) -> None:
+        """Unless the connection has that id in another group."""
+        if self._by_id.get(client.client_id) != client.connection:
+            return
+        others = (clients.get(client.connection) for clients in self.groups.values())
+        if not any(other is not None and other.client_id == client.client_id for other in others):
+            del self._by_id[client.client_id]
 
     def next_of(self, group: str, is_idle: Callable[[C], bool]) -> C | None:
         """One of the group's connections, each in its turn, rather one that is idle; None: there is nobody."""
@@ -155,8 +179,12 @@ class ProducerManager(Generic[C]):
 
     def unregister(self, group: str, connection: C) -> None:
         clients = self.groups.get(group)
-        if clients is not None and clients.pop(connection, None) is not None and not clients:
+        client = clients.pop(connection, None) if clients is not None else None
+        if client is None:
+            return
+        if not clients:
             del self.groups[group]
+        self._forget_id(client)
 
     def connection_closed(self, connection: C) -> None:
         for group in list(self.groups):

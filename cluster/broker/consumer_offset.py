@@ -44,6 +44,13 @@ class ConsumerOffsetManager:
             del self.table[f"{topic}@{group}"]
             self.dirty = True
 
+    def clone(self, group: str, other: str, topic: str) -> None:
+        """Give another group the same offsets in a topic; nothing happens when there are none."""
+        queues = self.table.get(f"{topic}@{group}")
+        if queues is not None:
+            self.table[f"{topic}@{other}"] = dict(queues)
+            self.dirty = True
+
     def lower(self, end_of: Callable[[str, int], int]) -> None:
         """Let no offset lie behind the end of its queue: the log was cut, and other messages get these numbers."""
         for key, queues in self.table.items():

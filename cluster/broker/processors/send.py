@@ -15,6 +15,7 @@ from cluster.broker.acks import CODES, AcksOnceSaved, ProducerAcks, refusal, wai
 from cluster.broker.batch_body import split_batch
 from cluster.broker.delay import delayed
 from cluster.broker.forward import FROM
+from cluster.broker.send_checks import admit, answer_fields, check_broker
 from cluster.broker.send_properties import SendProperties
 from cluster.broker.topic_config import PERM_WRITE, TopicConfig
 from cluster.broker.transaction import HALF_QUEUE_ID, half_properties, is_transaction
@@ -83,7 +84,7 @@ class SendProcessor:
         self._properties = SendProperties(config.broker_cluster_name)
         self._store_host = host_bytes(self.broker.address)
         self._id_prefix = message_id(self._store_host, 0)[:-16]
-        self._answer_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
+        self._answer_fields = answer_fields(config)
         self._ok = _ok_template(self._answer_fields)
         self._restricted = bool(config.start_accept_send_request_timestamp) or not config.broker_permission & PERM_WRITE
 
@@ -164,11 +165,11 @@ class SendProcessor:
             return None
         topic = self.broker.topics.table.get(header.topic)
         if topic is None or header.topic in names.FORBIDDEN_TO_SEND or not 0 <= header.queue_id < topic.write_queues:
-            topic = self._admit(connection, header)
+            topic = admit(self.broker, connection, header)
         name, queue_id, reconsume_times = topic.name, header.queue_id, header.reconsume_times or 0
         if queue_id < 0:
             queue_id = random.randrange(max(1, topic.write_queues))
-        self._check_broker(topic)
+        check_broker(self.broker, topic)
         if name.startswith(names.RETRY_PREFIX):
             topic, queue_id, given_up = self._retry_target(topic, queue_id, header, command.version)
             name = topic.name
@@ -202,43 +203,6 @@ class SendProcessor:
         """Where the message was born, though another member passed it on."""
         client = self.broker.gate.believes(connection, command)
         return connection.remote_host if client is None else host_bytes(client)
-
-    def _check_broker(self, topic: TopicConfig) -> None:
-        config = self.broker.config
-        if (
-            config.start_accept_send_request_timestamp
-            and self.broker.now_ms() < config.start_accept_send_request_timestamp
-        ):
-            remark = f"broker unable to service, until {config.start_accept_send_request_timestamp} (ms since 1970)"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-        if topic.order and not config.broker_permission & PERM_WRITE:
-            remark = f"the broker[{self.broker.address}] sending message is forbidden"
-            raise RequestError(ResponseCode.NO_PERMISSION, remark)
-
-    def _admit(self, connection: Connection, header: SendMessage | SendMessageV2) -> TopicConfig:
-        """The topic of a request that is not the plain case; created when that is allowed."""
-        if fault := names.topic_fault(header.topic):
-            raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
-        if header.topic in names.FORBIDDEN_TO_SEND:
-            remark = f"Sending message to topic[{header.topic}] is forbidden."
-            raise RequestError(ResponseCode.NO_PERMISSION, remark)
-        topic = self.broker.topics.create_in_send(
-            header.topic,
-            header.default_topic,
-            header.default_topic_queue_nums,
-            header.unit_mode,
-            connection.remote_address,
-        )
-        if topic is None:
-            remark = f"topic[{header.topic}] not exist, apply first please! See `twinlog topic` or mqadmin updateTopic."
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if header.queue_id >= max(topic.read_queues, topic.write_queues):
-            remark = (
-                f"request queueId[{header.queue_id}] is illegal, topic {topic.name} has {topic.write_queues} write and "
-                f"{topic.read_queues} read queues on this broker, producer: {connection.remote_address}"
-            )
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-        return topic
 
     def _retry_target(
         self, topic: TopicConfig, queue_id: int, header: SendMessage | SendMessageV2, version: int
@@ -320,11 +284,11 @@ class SendProcessor:
     def _process_batch(self, connection: Connection, command: RemotingCommand) -> None:
         """A batch request: one record for each of its messages, one answer. Raises RequestError."""
         header = decode_header(_HEADERS[command.code], command.ext)
-        topic = self._admit(connection, header)
+        topic = admit(self.broker, connection, header)
         if topic.name.startswith(names.RETRY_PREFIX):
             remark = f"batch request does not support retry group {topic.name}"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        self._check_broker(topic)
+        check_broker(self.broker, topic)
         properties = parse_properties(header.properties or "")
         if header.sys_flag & TRANSACTION_MASK or properties.get(DELAY, "0") != "0":
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be a transaction")

@@ -72,6 +72,27 @@ class SendReplyMessageV2(SendMessageV2):
 
 
 @define
+class PushReplyMessageToClient(RequestHeader):
+    """326, broker to producer: the answer to its request message. Hosts are `ip:port`."""
+
+    code: ClassVar[RequestCode] = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: I32
+    queue_id: I32
+    sys_flag: I32
+    born_timestamp: I64
+    flag: I32
+    born_host: str
+    store_host: str
+    store_timestamp: I64
+    properties: str | None = None
+    reconsume_times: I32 | None = None
+    unit_mode: bool = False
+
+
+@define
 class PullMessage(RequestHeader):
     """11. sys_flag bits: 1 commit_offset counts, 2 may be held, 4 use subscription of this request, 16 lite pull."""
 

@@ -12,7 +12,7 @@ from cluster.broker.config import BrokerConfig
 from cluster.broker.dispatch import main_port_table
 from cluster.remoting import fastjson
 from cluster.remoting.command import RemotingCommand, decode
-from cluster.remoting.errors import RequestError
+from cluster.remoting.errors import RemotingTimeoutError, RequestError
 from cluster.remoting.header_fields import decode_header
 from cluster.remoting.server import Reply, Request
 from store.commit_log import PutMessage
@@ -33,9 +33,18 @@ class FakeConnection:
     unsent_bytes: int = 0
     on_close: list = field(factory=list)
     sent: list[RemotingCommand] = field(factory=list)
+    answers: dict[int, Reply] = field(factory=dict)  # By request code; a client without one stays silent.
 
     def send(self, command):
         self.sent.append(command)
+
+    async def call(self, command, timeout_ms):
+        self.sent.append(command)
+        if command.code not in self.answers:
+            await trio.sleep(timeout_ms / 1000)
+            raise RemotingTimeoutError(self.remote_address, command.code, timeout_ms)
+        reply = self.answers[command.code]
+        return RemotingCommand(reply.code, flag=1, remark=reply.remark, ext=reply.ext, body=reply.body)
 
     def write(self, *buffers):
         self.sent.append(decode(b"".join(buffers)[4:]))
@@ -53,6 +62,8 @@ class Client:
     broker: Broker
     connection: FakeConnection = field(factory=FakeConnection)
     opaque: int = 0
+    language: str = "JAVA"
+    version: int = 407
     table: Mapping = field(init=False)
 
     def __attrs_post_init__(self):
@@ -74,7 +85,7 @@ class Client:
         texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in ext.items()}
         raw = body if isinstance(body, bytes) else fastjson.dumps(body)
         self.opaque += 1
-        command = RemotingCommand(code, self.opaque, ext=texts, body=raw)
+        command = RemotingCommand(code, self.opaque, ext=texts, body=raw, language=self.language, version=self.version)
         try:
             return handler.function(
                 handler.owner, decode_header(handler.header, texts), Request(self.connection, command)

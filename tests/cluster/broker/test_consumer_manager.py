@@ -89,3 +89,32 @@ def test_tags_are_compared_by_their_java_hash():
 def test_an_expression_without_any_tag_is_an_error():
     with pytest.raises(SubscriptionError):
         build_subscription("T", "||")
+
+
+def test_a_producer_is_found_by_its_id_until_it_has_left_every_group():
+    producers = ProducerManager(lambda: 0.0)
+    producers.register("P", client("a"))
+    producers.register("Q", client("a"))
+    assert producers.find("id-a") == "a"
+    producers.unregister("P", "a")
+    assert producers.find("id-a") == "a"
+    producers.unregister("Q", "a")
+    assert producers.find("id-a") is None
+
+
+def test_ids_that_a_connection_no_longer_uses_are_forgotten():
+    """Or heartbeats under ever new names would fill the memory."""
+    producers = ProducerManager(lambda: 0.0)
+    for number in range(5):
+        producers.register("P", ClientInfo("a", f"name-{number}", "JAVA", 409, 0.0))
+        producers.register(f"P{number}", ClientInfo("a", f"name-{number}", "JAVA", 409, 0.0))
+    producers.connection_closed("a")
+    assert producers._by_id == {}
+
+
+def test_the_latest_connection_of_an_id_stays_when_the_old_one_goes():
+    producers = ProducerManager(lambda: 0.0)
+    producers.register("P", ClientInfo("old", "id", "JAVA", 409, 0.0))
+    producers.register("P", ClientInfo("new", "id", "JAVA", 409, 0.0))
+    producers.connection_closed("old")
+    assert producers.find("id") == "new"

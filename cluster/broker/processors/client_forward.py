@@ -1,0 +1,143 @@
+"""223, 307, 309: questions that only a consumer can answer; they go to it, and its answer comes back.
+
+Sources: AdminBrokerProcessor.callConsumer, Broker2Client.getConsumeStatus (RocketMQ 4.9.8).
+"""
+
+from typing import Any
+
+import structlog
+import trio
+
+from cluster.broker import names
+from cluster.broker.consumer_manager import ClientInfo
+from cluster.broker.parts import BrokerParts
+from cluster.broker.processors.reset_offset import refuse_old_client
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.connection import Connection
+from cluster.remoting.errors import RemotingError, RemotingTimeoutError, RequestError
+from cluster.remoting.header_fields import encode_header_fields
+from cluster.remoting.headers.broker_admin import InvokeBrokerToGetConsumerStatus
+from cluster.remoting.headers.clients import (
+    ConsumeMessageDirectly,
+    GetConsumerRunningInfo,
+    GetConsumerStatusFromClient,
+)
+from cluster.remoting.server import Reply, Request
+from store.errors import MessageFormatError
+from store.message import decode_message
+
+log = structlog.get_logger(__name__)
+
+STATUS_MS_MAX = 5_000
+STATUS_BYTES_MAX = 256 * 1024  # Of one client's answer: it is read here, on the one thread there is.
+ASKABLE_SINCE_VERSION = 62  # V3_1_8_SNAPSHOT
+CLIENT_ID_SHOWN_MAX = 255
+_ID_LENGTHS = (32, 56)  # Store host with an IPv4 or an IPv6 address, and the log's offset: hex digits.
+
+
+async def get_consumer_running_info(broker: BrokerParts, header: GetConsumerRunningInfo, request: Request) -> Reply:
+    """What a consumer has in its queues, and its threads' stacks where asked for."""
+    ext = dict(request.command.ext or {})
+    return await _ask(broker, header.consumer_group, header.client_id, RemotingCommand(header.code, ext=ext))
+
+
+async def consume_message_directly(broker: BrokerParts, header: ConsumeMessageDirectly, request: Request) -> Reply:
+    """One consumer gets one message of this log, and tells what it made of it."""
+    ext = dict(request.command.ext or {}) | {"brokerName": broker.config.broker_name}
+    body = _record(broker, header.msg_id)
+    return await _ask(broker, header.consumer_group, header.client_id, RemotingCommand(header.code, ext=ext, body=body))
+
+
+def _record(broker: BrokerParts, msg_id: str | None) -> bytes:
+    try:
+        if msg_id is None or len(msg_id) not in _ID_LENGTHS:
+            raise ValueError
+        record = broker.store.message_at(int(msg_id[-16:], 16))
+        if record is None:
+            raise ValueError
+        decode_message(record, check_crc=False)
+    except (ValueError, MessageFormatError):
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"there is no message {(msg_id or '')[:56]} in this log"
+        ) from None
+    return bytes(record)
+
+
+async def _ask(broker: BrokerParts, group: str, client_id: str | None, command: RemotingCommand) -> Reply:
+    """Its answer as it came."""
+    info = broker.consumers.find(group)
+    client = info.find_client(client_id) if info is not None and client_id else None
+    shown = f"{group[: names.GROUP_LENGTH_MAX]}> <{(client_id or 'null')[:CLIENT_ID_SHOWN_MAX]}"
+    if client is None:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{shown}> not online")
+    if client.version < ASKABLE_SINCE_VERSION:
+        remark = (
+            f"The Consumer <{client.client_id}> Version <{client.version}> too low to finish, "
+            "please upgrade it to V3_1_8_SNAPSHOT"
+        )
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+    try:
+        answer = await broker.client_calls.call(client.connection, command)
+    except RequestError:
+        raise
+    except RemotingTimeoutError as error:
+        remark = f"consumer <{shown}> Timeout: {error}"
+        raise RequestError(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
+    except RemotingError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"invoke consumer <{shown}> Exception: {error}") from None
+    return Reply(answer.code, answer.remark, answer.ext, bytes(answer.body))
+
+
+async def get_consumer_status(broker: BrokerParts, header: InvokeBrokerToGetConsumerStatus, request: Request) -> Reply:
+    """How far each member has consumed, by its own word; those that do not answer in time are left out."""
+    info = broker.consumers.find(header.group)
+    if info is None:
+        group = header.group[: names.GROUP_LENGTH_MAX]
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{group}]")
+    asked = [each for each in info.clients.values() if header.client_addr in (None, "", each.client_id)]
+    for client in asked:
+        refuse_old_client(client.version)
+    told: dict[str, Any] = {}
+    async with trio.open_nursery() as nursery:
+        for client in asked:
+            nursery.start_soon(_ask_status, broker, header, client, told)
+    return Reply(ext=None, body=fastjson.dumps({"consumerTable": told, "messageQueueTable": {}}))
+
+
+async def _ask_status(
+    broker: BrokerParts,
+    header: InvokeBrokerToGetConsumerStatus,
+    client: ClientInfo[Connection],
+    told: dict[str, Any],
+) -> None:
+    question = GetConsumerStatusFromClient(header.topic, header.group)
+    command = RemotingCommand(question.code, ext=encode_header_fields(question))
+    try:
+        answer = await broker.client_calls.call(client.connection, command, timeout_ms=STATUS_MS_MAX)
+        if answer.code == ResponseCode.SUCCESS and 0 < len(answer.body) <= STATUS_BYTES_MAX:
+            told[client.client_id] = _queues(fastjson.loads(bytes(answer.body)))
+    except (RemotingError, ValueError) as error:
+        log.warning("a consumer did not tell how far it is", client=client.client_id, why=str(error)[:200])
+
+
+def _queues(value: Any) -> dict[str, int]:
+    """Raises ValueError for what is no such table."""
+    table = value.get("messageQueueTable") if isinstance(value, dict) else None
+    if not isinstance(table, dict) or not all(isinstance(offset, int) for offset in table.values()):
+        raise ValueError("no messageQueueTable")
+    return {_bare(key): offset for key, offset in table.items()}
+
+
+def _bare(key: str) -> str:
+    """A queue as a map key: fastjson writes it bare, other clients as text."""
+    if isinstance(key, fastjson.ObjectKey):
+        return key
+    fields = fastjson.loads(key)
+    if not isinstance(fields, dict):
+        raise ValueError("a key is no queue")
+    return fastjson.ObjectKey.of(fields)
+
+
+HANDLERS = (get_consumer_running_info, consume_message_directly, get_consumer_status)

@@ -1,0 +1,132 @@
+"""324, 325: a consumer answers a message; the answer goes to the producer that asked (326), and to the log.
+
+Source: ReplyMessageProcessor.java (RocketMQ 4.9.8). The producer waits on its own connection for it; the copy in the log
+(storeReplyMessageEnable) is for those who look later, so nobody waits for its disk or its replicas.
+"""
+
+import random
+
+import structlog
+
+from cluster.broker.parts import BrokerParts
+from cluster.broker.send_checks import admit, answer_fields, check_broker
+from cluster.broker.topic_config import TopicConfig
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingError, RequestError
+from cluster.remoting.header_fields import encode_header_fields
+from cluster.remoting.headers.messages import (
+    PushReplyMessageToClient,
+    SendMessage,
+    SendMessageV2,
+    SendReplyMessage,
+    SendReplyMessageV2,
+)
+from cluster.remoting.server import Reply, Request
+from store.commit_log import PutMessage, PutResult
+from store.message import TRANSACTION_MASK, host_bytes, message_id
+from store.offset_waiters import PutStatus
+from store.properties import format_properties, parse_properties
+from store.record_scan import properties_tags_code
+
+log = structlog.get_logger(__name__)
+
+REPLY_TO_CLIENT, PUSH_REPLY_TIME = "REPLY_TO_CLIENT", "PUSH_REPLY_TIME"
+CLIENT_ID_SHOWN_MAX = 255
+
+
+async def send_reply_message(broker: BrokerParts, header: SendReplyMessage, request: Request) -> Reply | None:
+    """Answered once the producer has it, with code 1 when it cannot be had."""
+    return await _reply(broker, header, request)
+
+
+async def send_reply_message_v2(broker: BrokerParts, header: SendReplyMessageV2, request: Request) -> Reply | None:
+    """The same with short names."""
+    return await _reply(broker, header, request)
+
+
+async def _reply(broker: BrokerParts, header: SendMessage | SendMessageV2, request: Request) -> Reply:
+    fields = answer_fields(broker.config)
+    try:
+        topic = admit(broker, request.connection, header)
+        check_broker(broker, topic)
+        fault = await _push(broker, header, request)
+    except RequestError as error:
+        return Reply(error.code, error.remark, ext=fields)
+    queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(max(1, topic.write_queues))
+    placed = _store(broker, topic, queue_id, header, request)
+    msg_id = message_id(host_bytes(broker.address), placed.phy_offset) if placed is not None else "0"
+    fields |= {
+        "msgId": msg_id,
+        "queueId": str(queue_id),
+        "queueOffset": str(placed.queue_offset if placed is not None else 0),
+    }
+    return Reply(ResponseCode.SYSTEM_ERROR if fault else ResponseCode.SUCCESS, fault or None, ext=fields)
+
+
+async def _push(broker: BrokerParts, header: SendMessage | SendMessageV2, request: Request) -> str:
+    """Give it to the producer; what went wrong, empty for nothing. Raises RequestError when too many wait already."""
+    properties = parse_properties(header.properties or "")
+    client_id = properties.get(REPLY_TO_CLIENT)
+    if not client_id:
+        return f"reply message properties[{REPLY_TO_CLIENT}] is null"
+    shown = client_id[:CLIENT_ID_SHOWN_MAX]
+    connection = broker.producers.find(client_id)
+    if connection is None:
+        return f"push reply message fail, channel of <{shown}> not found."
+    properties[PUSH_REPLY_TIME] = str(broker.now_ms())
+    told = PushReplyMessageToClient(
+        producer_group=header.producer_group,
+        topic=header.topic,
+        default_topic=header.default_topic,
+        default_topic_queue_nums=header.default_topic_queue_nums,
+        queue_id=header.queue_id,
+        sys_flag=header.sys_flag,
+        born_timestamp=header.born_timestamp,
+        flag=header.flag,
+        born_host=request.connection.remote_address,
+        store_host=broker.address,
+        store_timestamp=broker.now_ms(),
+        properties=format_properties(properties),
+        reconsume_times=header.reconsume_times,
+        unit_mode=header.unit_mode,
+    )
+    command = RemotingCommand(told.code, ext=encode_header_fields(told), body=bytes(request.body))
+    try:
+        answer = await broker.client_calls.call(connection, command)
+    except RequestError:
+        raise
+    except RemotingError as error:
+        log.warning("a reply did not reach its producer", client=shown, why=str(error))
+        return f"push reply message to {shown} fail: {error}"
+    return "" if answer.code == ResponseCode.SUCCESS else f"push reply message to {shown} fail: {answer.remark}"
+
+
+def _store(
+    broker: BrokerParts, topic: TopicConfig, queue_id: int, header: SendMessage | SendMessageV2, request: Request
+) -> PutResult | None:
+    """Where it lies; None when it is not kept."""
+    if not broker.config.store_reply_message_enable or broker.is_slave or broker.gate.state != "open":
+        return None
+    raw = (header.properties or "").encode()
+    message = PutMessage(
+        topic=topic.name,
+        queue_id=queue_id,
+        body=bytes(request.body),
+        properties=raw,
+        flag=header.flag,
+        sys_flag=header.sys_flag & ~TRANSACTION_MASK,
+        born_timestamp=header.born_timestamp,
+        born_host=request.connection.remote_host,
+        store_host=host_bytes(broker.address),
+        reconsume_times=header.reconsume_times or 0,
+        tags_code=properties_tags_code(raw),
+    )
+    (result,) = broker.store.put([message])
+    if result.status is not PutStatus.PUT_OK:
+        log.warning("a reply was not stored", topic=topic.name, why=result.status.value)
+        return None
+    return result
+
+
+HANDLERS = (send_reply_message, send_reply_message_v2)

@@ -1,0 +1,164 @@
+"""222, 314: where a consumer group goes on, moved by an administrator.
+
+Sources: AdminBrokerProcessor.resetOffset and cloneGroupOffset, Broker2Client.resetOffset (RocketMQ 4.9.8; 5.3.3 for the fields
+that name one queue). Consumers that are there keep offsets in memory, so they are told (220), and commit what they are told.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.broker import names
+from cluster.broker.consumer_manager import ConsumerGroupInfo
+from cluster.broker.consumer_offset import NOT_STORED
+from cluster.broker.gate import gated
+from cluster.broker.parts import BrokerParts
+from cluster.broker.topic_config import TopicConfig
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import ONEWAY, RemotingCommand
+from cluster.remoting.connection import Connection
+from cluster.remoting.errors import RequestError
+from cluster.remoting.header_fields import encode_header_fields
+from cluster.remoting.headers.broker_admin import CloneGroupOffset, InvokeBrokerToResetOffset
+from cluster.remoting.headers.clients import ResetConsumerClientOffset
+from cluster.remoting.server import Reply, Request
+
+RESETTABLE_SINCE_VERSION = 28  # V3_0_7_SNAPSHOT: older clients know neither 220 nor 221.
+TO_THE_END = -1  # As timestamp.
+
+
+def invoke_broker_to_reset_offset(
+    broker: BrokerParts, header: InvokeBrokerToResetOffset, request: Request
+) -> Reply | None:
+    """The answer lists each queue's new offset. 5.x names its two fields always: then the offsets are stored here, too."""
+    topic = broker.topics.select(header.topic)
+    if topic is None:
+        name = header.topic[: names.TOPIC_LENGTH_MAX]
+        remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={name}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+    if header.queue_id is not None:
+        return _store_and_tell(broker, header, request)
+    offsets = _targets(broker, header, topic)
+    info = broker.consumers.find(header.group)
+    if info is None:
+        raise RequestError(
+            ResponseCode.CONSUMER_NOT_ONLINE,
+            f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {topic.name} "
+            f"Timestamp: {header.timestamp}",
+        )
+    _tell(broker, header, info, offsets, request.command.language == "CPP")
+    return _answer(broker, topic.name, offsets)
+
+
+def _targets(broker: BrokerParts, header: InvokeBrokerToResetOffset, topic: TopicConfig) -> dict[int, int]:
+    """By queue. Without isForce nobody is moved forward."""
+    targets = {}
+    for queue_id in range(topic.write_queues):
+        committed = broker.offsets.query(header.group, topic.name, queue_id)
+        if committed == NOT_STORED:
+            group = header.group[: names.GROUP_LENGTH_MAX]
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")
+        target = _offset_at(broker, topic.name, queue_id, header.timestamp)
+        targets[queue_id] = target if header.is_force else min(target, committed)
+    return targets
+
+
+def _offset_at(broker: BrokerParts, topic: str, queue_id: int, timestamp: int) -> int:
+    end = broker.shown_end(topic, queue_id)
+    if timestamp == TO_THE_END:
+        return end
+    return max(0, min(broker.store.offset_by_time(topic, queue_id, timestamp), end))
+
+
+@gated
+def _store_and_tell(broker: BrokerParts, header: InvokeBrokerToResetOffset, request: Request) -> Reply:
+    """As a 5.x broker: nobody has to be online."""
+    if broker.groups.table.get(header.group) is None:
+        group = header.group[: names.GROUP_LENGTH_MAX]
+        raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
+    topic = broker.topics.select(header.topic)
+    assert topic is not None
+    offsets = _targets_of_5(broker, header, topic)
+    info = broker.consumers.find(header.group)
+    if info is not None:
+        _tell(broker, header, info, offsets, request.command.language == "CPP")
+    for queue_id, offset in offsets.items():
+        broker.offsets.commit(header.group, topic.name, queue_id, offset)
+    return _answer(broker, topic.name, offsets)
+
+
+def _targets_of_5(broker: BrokerParts, header: InvokeBrokerToResetOffset, topic: TopicConfig) -> dict[int, int]:
+    name, queue_id = topic.name, header.queue_id
+    if queue_id is None or queue_id < 0:
+        return {number: _offset_at(broker, name, number, header.timestamp) for number in range(topic.read_queues)}
+    if queue_id >= topic.read_queues:
+        remark = f"queueId[{queue_id}] is out of range, topic {name} has {topic.read_queues} queues"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+    if header.offset is None or header.offset < 0:
+        return {queue_id: _offset_at(broker, name, queue_id, header.timestamp)}
+    low, high = broker.store.queue(name, queue_id).min_offset, broker.shown_end(name, queue_id)
+    if not low <= header.offset <= high:
+        remark = f"offset[{header.offset}] is not within the queue's [{low}, {high}]"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+    return {queue_id: header.offset}
+
+
+def _tell(
+    broker: BrokerParts,
+    header: InvokeBrokerToResetOffset,
+    info: ConsumerGroupInfo[Connection],
+    offsets: Mapping[int, int],
+    for_cpp: bool,
+) -> None:
+    """220 to every member; to none when one of them would not understand it."""
+    for client in info.clients.values():
+        refuse_old_client(client.version)
+    told = ResetConsumerClientOffset(header.topic, header.group, header.timestamp, is_force=False)
+    ext = encode_header_fields(told)
+    body = fastjson.dumps({"offsetTable": (_list if for_cpp else _table)(broker, header.topic, offsets)})
+    for connection in info.clients:
+        connection.send(RemotingCommand(told.code, ext=ext, body=body, flag=ONEWAY))
+
+
+def refuse_old_client(version: int) -> None:
+    """Raises RequestError for a client that is too old for 220 and 221."""
+    if version < RESETTABLE_SINCE_VERSION:
+        remark = f"the client does not support this feature. version={version}"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _table(broker: BrokerParts, topic: str, offsets: Mapping[int, int]) -> dict[str, int]:
+    name = broker.config.broker_name
+    return {
+        fastjson.ObjectKey.of({"brokerName": name, "queueId": queue_id, "topic": topic}): offset
+        for queue_id, offset in offsets.items()
+    }
+
+
+def _list(broker: BrokerParts, topic: str, offsets: Mapping[int, int]) -> list[dict[str, Any]]:
+    """The C++ client's reader knows no maps whose keys are objects."""
+    name = broker.config.broker_name
+    return [
+        {"brokerName": name, "offset": offset, "queueId": queue_id, "topic": topic}
+        for queue_id, offset in offsets.items()
+    ]
+
+
+def _answer(broker: BrokerParts, topic: str, offsets: Mapping[int, int]) -> Reply:
+    return Reply(ext=None, body=fastjson.dumps({"offsetTable": _table(broker, topic, offsets)}))
+
+
+@gated
+def clone_group_offset(broker: BrokerParts, header: CloneGroupOffset, request: Request) -> Reply:
+    """The other group gets the first one's offsets, of one topic or of all; `offline`: of topics it has left, too."""
+    if fault := names.group_fault(header.dest_group):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    info = None if header.offline else broker.consumers.find(header.src_group)
+    for name in [header.topic] if header.topic else broker.offsets.topics_of(header.src_group):
+        is_left = info is not None and info.subscriptions and name not in info.subscriptions
+        if broker.topics.select(name) is not None and not is_left:
+            broker.offsets.clone(header.src_group, header.dest_group, name)
+    return Reply(ext=None)
+
+
+HANDLERS = (invoke_broker_to_reset_offset, clone_group_offset)

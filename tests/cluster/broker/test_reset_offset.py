@@ -1,0 +1,148 @@
+"""Moving groups: what consumers are told, and what is refused."""
+
+import pytest
+
+from cluster.broker.topic_config import TopicConfig
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
+
+ANY_TIME = 1_000
+
+
+@pytest.fixture
+async def client(tmp_path):
+    """A topic of two queues with three messages in the first; group G has consumed two of them."""
+    async with opened(make_broker(tmp_path / "broker-a-0")) as client:
+        broker = client.broker
+        broker.topics.table["T1"] = TopicConfig("T1", 2, 2)
+        for _ in range(3):
+            put(broker)
+        broker.offsets.commit("G", "T1", 0, 2)
+        broker.offsets.commit("G", "T1", 1, 0)
+        yield client
+
+
+def consumer(client: Client, **options) -> FakeConnection:
+    member = Client(client.broker, FakeConnection(), **options)
+    member.ask(34, heartbeat("T1", client_id=f"c{len(client.broker.consumers.groups)}"))
+    member.connection.sent.clear()
+    return member.connection
+
+
+def reset(client: Client, timestamp: int = -1, force: bool = True, topic: str = "T1", group: str = "G", **more):
+    return client.ask(222, topic=topic, group=group, timestamp=timestamp, isForce=force, **more)
+
+
+def queue(number: int) -> str:
+    return fastjson.ObjectKey.of({"brokerName": "broker-a", "queueId": number, "topic": "T1"})
+
+
+async def test_every_member_is_told(client):
+    members = [consumer(client), consumer(client)]
+    reply = reset(client)
+    assert reply.code == 0
+    assert fastjson.loads(reply.body) == {"offsetTable": {queue(0): 3, queue(1): 0}}
+    for member in members:
+        (told,) = member.sent
+        assert (told.code, told.is_oneway, bytes(told.body)) == (220, True, reply.body)
+        assert told.ext == {"topic": "T1", "group": "G", "timestamp": "-1", "isForce": "false"}
+    assert client.broker.offsets.query("G", "T1", 0) == 2, "members commit it themselves"
+
+
+async def test_nobody_is_moved_forward_without_force(client):
+    consumer(client)
+    assert fastjson.loads(reset(client, force=False).body)["offsetTable"] == {queue(0): 2, queue(1): 0}
+    assert fastjson.loads(reset(client, ANY_TIME, force=False).body)["offsetTable"] == {queue(0): 0, queue(1): 0}
+
+
+async def test_a_client_in_cpp_gets_a_list(client):
+    member = consumer(client)
+    Client(client.broker, language="CPP").ask(222, topic="T1", group="G", timestamp=-1, isForce=True)
+    (told,) = member.sent
+    assert fastjson.loads(told.body)["offsetTable"][0] == {
+        "brokerName": "broker-a",
+        "offset": 3,
+        "queueId": 0,
+        "topic": "T1",
+    }
+
+
+async def test_nobody_there(client):
+    reply = reset(client)
+    assert reply.code == ResponseCode.CONSUMER_NOT_ONLINE
+    assert reply.remark == "Consumer not online, so can not reset offset, Group: G Topic: T1 Timestamp: -1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "remark"),
+    [
+        ({"topic": "T2"}, "[reset-offset] reset offset failed, no topic in this broker. topic=T2"),
+        ({"group": "H"}, "THe consumer group <H> not exist"),
+    ],
+)
+async def test_what_cannot_be_reset(client, fields, remark):
+    consumer(client)
+    reply = reset(client, **fields)
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+
+
+async def test_a_client_too_old_to_be_reset(client):
+    """Then nobody is told: half a group at the new place would consume twice what the other half has."""
+    new, old = consumer(client), consumer(client, version=1)
+    reply = reset(client)
+    assert (reply.code, reply.remark) == (1, "the client does not support this feature. version=1")
+    assert new.sent == old.sent == []
+
+
+async def test_5x_stores_the_offsets_here(client):
+    """Nobody needs to be online, but who is there is told."""
+    client.broker.groups.find("G")
+    reply = reset(client, queueId=-1, offset=-1)
+    assert fastjson.loads(reply.body)["offsetTable"] == {queue(0): 3, queue(1): 0}
+    assert client.broker.offsets.query("G", "T1", 0) == 3
+    member = consumer(client)
+    assert reset(client, timestamp=0, queueId=0, offset=1).code == 0
+    assert client.broker.offsets.query("G", "T1", 0) == 1
+    assert fastjson.loads(member.sent[0].body)["offsetTable"] == {queue(0): 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"queueId": 2, "offset": 0}, ResponseCode.SYSTEM_ERROR),
+        ({"queueId": 0, "offset": 4}, ResponseCode.SYSTEM_ERROR),
+        ({"queueId": 0, "offset": 0, "group": "H"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+    ],
+)
+async def test_what_5x_cannot_reset(client, fields, code):
+    client.broker.groups.find("G")
+    assert reset(client, **fields).code == code
+    assert client.broker.offsets.query("G", "T1", 0) == 2
+
+
+async def test_clone_of_all_topics_and_of_one(client):
+    broker = client.broker
+    broker.topics.table["T2"] = TopicConfig("T2", 1, 1)
+    broker.offsets.commit("G", "T2", 0, 7)
+    assert client.ask(314, srcGroup="G", destGroup="H", topic="T2").code == 0
+    assert (broker.offsets.query("H", "T1", 0), broker.offsets.query("H", "T2", 0)) == (-1, 7)
+    assert client.ask(314, srcGroup="G", destGroup="H").code == 0
+    assert broker.offsets.query("H", "T1", 0) == 2
+    broker.offsets.commit("H", "T1", 0, 3)
+    assert broker.offsets.query("G", "T1", 0) == 2, "a copy, not the same table"
+
+
+@pytest.mark.parametrize(("offline", "cloned"), [(False, -1), (True, 7)])
+async def test_topics_that_the_group_has_left_are_cloned_when_asked_for(client, offline, cloned):
+    broker = client.broker
+    broker.topics.table["T2"] = TopicConfig("T2", 1, 1)
+    broker.offsets.commit("G", "T2", 0, 7)
+    consumer(client)
+    client.ask(314, srcGroup="G", destGroup="H", offline=offline)
+    assert broker.offsets.query("H", "T1", 0) == 2
+    assert broker.offsets.query("H", "T2", 0) == cloned
+
+
+async def test_clone_to_an_impossible_group(client):
+    assert client.ask(314, srcGroup="G", destGroup="../H").code == ResponseCode.SYSTEM_ERROR
