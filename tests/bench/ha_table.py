@@ -17,7 +17,7 @@ the log: *taken* until all of them were in the slave's log file, *held* until th
 verified and acknowledged (RocketMQ's slave looks at nothing, so that both are the same), *dispatched* until the last of them was
 in its consume queue, too. CPU is user and system time for each GB. Masters are ASYNC_MASTER, with the name server of twinlog.
 Shown is the median of {rounds} round{s}, with the lowest and highest where they differ. *Raw* is the limit: sendfile
-in one process, recv and pwrite in another, which looks at nothing.
+in one process, recv and pwrite in another, which looks at nothing, and for which all rounds of all sizes are the same.
 
 {cpu_model}, {cpu_count} cores (master and slave share them), Linux {kernel}, Python {python}, {java}, RocketMQ {rocketmq}.
 Date {date}, commit `{commit}`{changed}; load of the machine when it began: {load_average_1m}.
@@ -45,9 +45,10 @@ def page(report: dict[str, Any], raw: str) -> str:
             command=report["command"],
         )
     ]
+    raw_rows = [row for row in rows if row["measure"] == "raw"]
     for body in sorted({row["body_bytes"] for row in rows if "body_bytes" in row}):
-        found = [row for row in rows if row.get("body_bytes") == body]
-        parts += [f"\n## Catching up, messages of {body:,} bytes\n\n", _catch_up(found)]
+        found = [row for row in rows if row.get("body_bytes") == body and row["measure"] == "catch-up"]
+        parts += [f"\n## Catching up, messages of {body:,} bytes\n\n", _catch_up(found, raw_rows)]
     if lags := [row for row in rows if row["measure"] == "lag"]:
         parts += [f"\n## Lag at {setup['rate']:,} messages of 1 KiB a second\n\n", LAG, _lag(lags)]
     if costs := [row for row in rows if row["measure"] == "verification"]:
@@ -62,12 +63,12 @@ LAG = (
 COST = "64 client threads with one sync send of 1 KiB each under way; CPU in microseconds for each message.\n\n"
 
 
-def _catch_up(rows: Sequence[Row]) -> str:
+def _catch_up(rows: Sequence[Row], raw: Sequence[Row]) -> str:
     lines = [
         "| master | slave | taken MB/s | of RocketMQ's | of raw | held MB/s | dispatched MB/s | master CPU s/GB | slave s/GB |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    theirs, raw = _of(rows, "rocketmq", "rocketmq"), [row for row in rows if row["measure"] == "raw"]
+    theirs = _of(rows, "rocketmq", "rocketmq")
     for master, slave in dict.fromkeys((row["master"], row["slave"]) for row in rows if "master" in row):
         own = _of(rows, master, slave)
         cells = [
