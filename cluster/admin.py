@@ -244,9 +244,10 @@ class Admin:
 @asynccontextmanager
 async def open_admin(namesrv: tuple[str, ...], *, timeout_ms: int = 3000) -> AsyncIterator[Admin]:
     """An Admin with a client of its own, for as long as the block lasts."""
+    from cluster.credentials import own_signer
     from cluster.remoting.client import RemotingClient
 
-    client = RemotingClient()
+    client = RemotingClient(sign=own_signer())
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
         yield Admin(ClientApi(client, namesrv, timeout_ms))

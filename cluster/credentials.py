@@ -1,0 +1,65 @@
+"""Whose name the tools ask in: taken from the environment or a file, never from the command line, which others can read.
+
+    1 TWINLOG_ACCESS_KEY and TWINLOG_SECRET_KEY, TWINLOG_SECURITY_TOKEN if there is one
+    2 twinlog/credentials.yml in $XDG_CONFIG_HOME, else ~/.config
+    3 conf/tools.yml in $ROCKETMQ_HOME, where mqadmin looks
+
+Both files have `accessKey: ...` and `secretKey: ...`. Source of the last: AclUtils.getAclRPCHook (RocketMQ 4.9.8).
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cluster.config_file import ConfigError
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.signing import Credentials, make_signer
+
+ACCESS, SECRET, TOKEN = "TWINLOG_ACCESS_KEY", "TWINLOG_SECRET_KEY", "TWINLOG_SECURITY_TOKEN"
+
+
+def own_signer(environment: Mapping[str, str] = os.environ) -> Callable[[RemotingCommand], None] | None:
+    """What RemotingClient.sign wants; None: nobody in particular asks. Raises ConfigError, OSError."""
+    credentials = find_credentials(environment)
+    return None if credentials is None else make_signer(credentials)
+
+
+def find_credentials(environment: Mapping[str, str]) -> Credentials | None:
+    """The first that there are. Raises ConfigError for half of them, OSError for a file that cannot be read."""
+    keys = environment.get(ACCESS), environment.get(SECRET)
+    if any(keys):
+        if not (keys[0] and keys[1]):
+            raise ConfigError(f"{ACCESS if keys[0] else SECRET} is set without {SECRET if keys[0] else ACCESS}: set both")
+        return Credentials(keys[0], keys[1], environment.get(TOKEN) or None)
+    for path in credential_files(environment):
+        if path.is_file():
+            return read_credentials_file(path)
+    return None
+
+
+def credential_files(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where they may lie, in this order."""
+    configured = environment.get("XDG_CONFIG_HOME") or ""
+    base = Path(configured) if configured.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".config"
+    home = environment.get("ROCKETMQ_HOME")
+    rocketmq = (Path(home) / "conf" / "tools.yml",) if home else ()
+    return (base / "twinlog" / "credentials.yml", *rocketmq)
+
+
+def read_credentials_file(path: Path) -> Credentials | None:
+    """None for a file without keys, as RocketMQ's own tools.yml may be. Raises ConfigError that repeats no secret, OSError."""
+    import yaml  # 15 ms, for those only who have such a file.
+
+    try:
+        value = yaml.safe_load(path.read_bytes())
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ConfigError(f"{path} is no YAML{f', line {mark.line + 1}' if mark else ''}") from None
+    if not isinstance(value, dict):
+        return None
+    key, secret, token = (value.get(name) for name in ("accessKey", "secretKey", "securityToken"))
+    if key is None and secret is None:
+        return None
+    if key in (None, "") or secret in (None, ""):
+        raise ConfigError(f"{path}: accessKey and secretKey are needed, both")
+    return Credentials(str(key), str(secret), None if token is None else str(token))
