@@ -1,0 +1,45 @@
+"""A selection of RocketMQ's own integration tests: what three minutes can show of each kind."""
+
+from functools import partial
+
+import pytest
+import trio
+
+from tests.peer_suite import masters
+from tests.peer_suite.runner import Run, Suite
+
+SELECTION = [  # The longest first: two JVMs share them.
+    "client.producer.transaction.TransactionalMsgIT",
+    "client.consumer.balance.NormalMsgStaticBalanceIT",
+    "client.consumer.cluster.DynamicCrashConsumerIT",
+    "client.consumer.tag.TagMessageWithMulConsumerIT",
+    "client.consumer.filter.SqlFilterIT",
+    "client.producer.order.OrderMsgWithTagIT",
+    "client.consumer.broadcast.tag.BroadCastTwoConsumerSubTagIT",
+    "client.producer.querymsg.QueryMsgByIdIT",
+    "tls.TLS_IT",
+    "client.producer.querymsg.QueryMsgByKeyIT",
+    "client.producer.batch.BatchSendIT",
+    "client.producer.order.OrderMsgIT",
+    "smoke.NormalMessageSendAndRecvIT",
+    "client.producer.exception.msg.MessageExceptionIT",
+    "client.producer.exception.msg.MessageUserPropIT",
+    "client.producer.async.AsyncSendExceptionIT",
+    "client.producer.oneway.OneWaySendWithSelectorIT",
+    "client.consumer.broadcast.normal.BroadCastNormalMsgRecvFailIT",
+]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Run]]:
+    """The runs of each class; a failed one was run again."""
+    root = tmp_path_factory.mktemp("peer")
+    with masters.running(root) as namesrv:
+        return trio.run(partial(Suite(namesrv, root).run, SELECTION))
+
+
+@pytest.mark.timeout(175)  # The first one waits for all of them.
+@pytest.mark.parametrize("name", SELECTION)
+def test_class(results: dict[str, list[Run]], name: str) -> None:
+    runs = results[name]
+    assert runs[-1].passed, [run.plain() for run in runs]
