@@ -3,8 +3,10 @@
 Source: DefaultMessageStore.getMessage, RocketMQ 4.9.8.
 """
 
+from collections.abc import Callable
 from enum import Enum
 from functools import cache
+from time import monotonic
 from typing import NamedTuple
 
 import psutil
@@ -15,9 +17,15 @@ from store.consume_queue import UNIT, ConsumeQueue
 from store.consume_queue_ext import EXT_ADDRESS_MAX
 from store.message import RECORD_V4
 from store.read_check import ReadCheck
+from store.stored_properties import stored_properties
 
 _SCAN_UNITS_MAX = 800  # RocketMQ's 16,000 bytes of units.
 _NOTHING = -(1 << 63)
+_LOOK_SECONDS_MAX = 0.05  # So long an answer may look for messages that a filter of properties accepts.
+_ANY_SECONDS_MAX = 0.005
+
+PropertyFilter = Callable[[bytes], bool]
+"""Whether a message with these properties, as its record has them, is wanted."""
 
 
 class GetStatus(Enum):
@@ -61,12 +69,14 @@ def get_message(
     count_max: int,
     tags_codes: frozenset[int] | None,
     *,
+    accepts: PropertyFilter | None = None,
     check: ReadCheck | None = None,
     limit: int | None = None,
 ) -> GetResult:
     """Up to `count_max` messages, at least one, from `offset` on whose tags code is wanted (None: all of them).
 
-    `check`: look at each record first, and leave out what is broken. `limit`: show no byte of the log from there on.
+    `accepts`: of these only those whose properties it wants. `check`: look at each record first, and leave out what is broken.
+    `limit`: show no byte of the log from there on.
     """
     count_max = max(1, count_max)
     low, high = queue.min_offset, queue.max_offset
@@ -83,15 +93,16 @@ def get_message(
         return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [])
     if offset > high:
         return nothing(GetStatus.OFFSET_OVERFLOW_BADLY, high)
-    units = queue.read(offset, max(_SCAN_UNITS_MAX, count_max) if tags_codes is not None else count_max)
+    filtered = tags_codes is not None or accepts is not None
+    units = queue.read(offset, max(_SCAN_UNITS_MAX, count_max) if filtered else count_max)
     if not units:
         return nothing(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset))
-    result = _collect(units, low, high, queue, log, config, offset, count_max, tags_codes, check, limit)
+    result = _collect(units, low, high, queue, log, config, offset, count_max, tags_codes, accepts, check, limit)
     all_passed = (result.next_offset - offset) * CONSUME_QUEUE_UNIT == len(units)
-    if all_passed and result.message_count < count_max < _SCAN_UNITS_MAX and tags_codes is None:
+    if all_passed and result.message_count < count_max < _SCAN_UNITS_MAX and not filtered:
         more = queue.read(offset, _SCAN_UNITS_MAX)  # Some were left out: look farther, as RocketMQ does at once.
         if len(more) > len(units):
-            return _collect(more, low, high, queue, log, config, offset, count_max, tags_codes, check, limit)
+            return _collect(more, low, high, queue, log, config, offset, count_max, None, None, check, limit)
     return result
 
 
@@ -105,6 +116,7 @@ def _collect(
     offset: int,
     count_max: int,
     tags_codes: frozenset[int] | None,
+    accepts: PropertyFilter | None,
     check: ReadCheck | None,
     limit: int | None,
 ) -> GetResult:
@@ -117,6 +129,7 @@ def _collect(
     shown_end = log_end if limit is None else min(limit, log_end)
     memory_start = log_end - memory_bytes_max(config.access_message_in_memory_max_ratio)
     in_memory, on_disk = _limits(config, count_max)
+    deadline = monotonic() + _LOOK_SECONDS_MAX if accepts is not None else 0.0
     for phy_offset, size, code in UNIT.iter_unpack(units):
         if phy_offset < skip_below:
             last_phy_offset = phy_offset
@@ -150,6 +163,12 @@ def _collect(
             if phy_offset < log_start:  # Its file is gone; so are the records up to that file's end.
                 skip_below = (phy_offset // file_size + 1) * file_size
             continue
+        if accepts is not None:
+            if passed and monotonic() > deadline:
+                break
+            if not accepts(stored_properties(log, phy_offset, size)):
+                passed += 1
+                continue
         passed += 1
         if phy_offset != run_end or not phy_offset % file_size:
             runs.append((run_start, run_end))
@@ -170,6 +189,16 @@ def _collect(
     suggest = last_phy_offset < memory_start
     buffers = [view for view in views if view is not None]
     return GetResult(status, offset + passed, low, high, buffers, total, count, suggest)
+
+
+def any_accepted(queue: ConsumeQueue, log: CommitLog, start: int, end: int, accepts: PropertyFilter) -> bool:
+    """Whether a filter wants one of the messages `start` to `end` of the queue; yes when finding out would take too long."""
+    deadline = monotonic() + _ANY_SECONDS_MAX
+    units = queue.read(start, end - start)
+    for phy_offset, size, _ in UNIT.iter_unpack(units):
+        if accepts(stored_properties(log, phy_offset, size)) or monotonic() > deadline:
+            return True
+    return len(units) < (end - start) * CONSUME_QUEUE_UNIT  # The rest lies in another file: for a pull to find out.
 
 
 def _extension_matches(queue: ConsumeQueue, address: int, tags_codes: frozenset[int]) -> bool:

@@ -29,7 +29,15 @@ from store.dispatch import ArrivalListener, ReputMessageService
 from store.divergent import Divergent
 from store.errors import StoreError, StoreNotWritableError
 from store.flush import FlushConsumeQueueService, FlushService
-from store.get_message import GetResult, get_message, memory_bytes_max, offset_by_time, store_timestamp
+from store.get_message import (
+    GetResult,
+    PropertyFilter,
+    any_accepted,
+    get_message,
+    memory_bytes_max,
+    offset_by_time,
+    store_timestamp,
+)
 from store.index_service import IndexService
 from store.known_damage import KnownDamage
 from store.lock_file import take_lock
@@ -553,17 +561,35 @@ class MessageStore:
         return ((queue.topic, queue.queue_id, queue) for queue in self._queues)
 
     def get_message(
-        self, topic: str, queue_id: int, offset: int, count_max: int, tags_codes: frozenset[int] | None
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        tags_codes: frozenset[int] | None,
+        accepts: PropertyFilter | None = None,
     ) -> GetResult:
         """Answer a pull; see store.get_message."""
         queue = self._queues.get(topic, queue_id)
         check = self._read_check if offset < self._read_check.trusted_from.get(queue, 0) else None
         limit = self.dispatch_limit() if self.dispatch_limit is not None else None
         result = get_message(
-            queue, self.commit_log, self.config, offset, count_max, tags_codes, check=check, limit=limit
+            queue,
+            self.commit_log,
+            self.config,
+            offset,
+            count_max,
+            tags_codes,
+            accepts=accepts,
+            check=check,
+            limit=limit,
         )
         self._gets += result.message_count
         return result
+
+    def any_accepted(self, topic: str, queue_id: int, start: int, end: int, accepts: PropertyFilter) -> bool:
+        """Whether a filter wants one of these messages of a queue; see store.get_message."""
+        return any_accepted(self._queues.get(topic, queue_id), self.commit_log, start, end, accepts)
 
     def message_at(self, phy_offset: int) -> memoryview | None:
         """The record at a physical offset, as it is stored; None when no sound one starts there."""

@@ -75,6 +75,7 @@ class Broker(BrokerParts):
             (self.topics_writer.file, self.topics.merge),
             (self.groups_writer.file, self.groups.merge),
             (self.offsets_writer.file, self.offsets.merge),
+            (self.filters_writer.file, self.filters.merge),
             (self.schedule.file, self.schedule.merge),
         )
         for file, merge in tables:
@@ -146,6 +147,7 @@ class Broker(BrokerParts):
         nursery.start_soon(self._flush_offsets)
         nursery.start_soon(self.topics_writer.run)
         nursery.start_soon(self.groups_writer.run)
+        nursery.start_soon(self.filters_writer.run)
         nursery.start_soon(self._watch_clients)
         nursery.start_soon(self._sample)
 
@@ -175,7 +177,7 @@ class Broker(BrokerParts):
             self.schedule.confirm()
             await self.schedule.flush()
         self._note_offsets()
-        for writer in (self.topics_writer, self.groups_writer, self.offsets_writer):
+        for writer in (self.topics_writer, self.groups_writer, self.offsets_writer, self.filters_writer):
             with contextlib.suppress(OSError):  # It was logged.
                 await writer.save()
 
@@ -202,6 +204,7 @@ class Broker(BrokerParts):
                 if not self.consumers.has(connection) and not self.producers.has(connection):
                     connection.close()
             self.locks.expire()
+            self.filters.clean(self.config.filter_data_clean_time_span_ms)
 
     async def _watch_record(self) -> None:
         """Who is new in the group's record counts once it holds."""

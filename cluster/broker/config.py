@@ -82,6 +82,15 @@ class BrokerConfig:
         doc="messages that consumers are shown: all; or confirmed: those that a SYNC_MASTER could answer with SEND_OK, so that "
         "none is consumed that a failover takes back",
     )
+    enable_property_filter: bool = option(
+        False, key="enablePropertyFilter", doc="consumers may filter by SQL92 over messages' properties"
+    )
+    filter_support_retry: bool = option(
+        False, key="filterSupportRetry", doc="ask a group's filter about retried messages, too"
+    )
+    filter_data_clean_time_span_ms: int = option(
+        24 * 3_600_000, key="filterDataCleanTimeSpan", doc="how long the filter of a group without consumers is kept"
+    )
     slave_read_enable: bool = option(False, key="slaveReadEnable", doc="send consumers that are far behind to a slave")
     register_name_server_period_ms: int = option(
         30_000, key="registerNameServerPeriod", doc="how often to register; 10 to 60 s"

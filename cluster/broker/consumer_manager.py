@@ -80,6 +80,7 @@ class ConsumerManager(Generic[C]):
 
     now: Callable[[], float]
     notify: Callable[[str, list[C]], None] = lambda _group, _connections: None
+    gone: Callable[[str], None] = lambda _group: None  # Called with a group whose last consumer left.
     groups: dict[str, ConsumerGroupInfo[C]] = field(factory=dict, init=False)
 
     def find(self, group: str) -> ConsumerGroupInfo[C] | None:
@@ -126,6 +127,7 @@ class ConsumerManager(Generic[C]):
     def _left(self, info: ConsumerGroupInfo[C], notify: bool) -> None:
         if not info.clients:
             del self.groups[info.group]
+            self.gone(info.group)
         elif notify:
             self.notify(info.group, list(info.clients))
 

@@ -3,6 +3,9 @@
     arrival of a message -> the held pulls of its queue whose filter lets it through run again, in the next turn of the loop
     each 5 s (1 s without long polling) -> those run again whose queue has grown, filter or not, or whose time is up
 
+Pulls of one queue that filter alike are asked about once an arrival, however many they are: an arrival costs as much as there
+are filters in its queue, and whom it wakes.
+
 Source: PullRequestHoldService.java, NotifyMessageArrivingListener.java (RocketMQ 4.9.8). So a pull may be held up to 5 s
 longer than it asked for. Other than a 4.9 slave, ours wakes pulls on arrivals, too, as 5.x does.
 """
@@ -15,7 +18,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.get_message import as_i32
+from store.get_message import PropertyFilter, as_i32
 from store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
@@ -37,10 +40,15 @@ class HeldPull:
     deadline: float  # Seconds, monotonic.
     connection: Hashable
     run_again: Callable[[], None]  # Must answer, without a further hold.
+    accepts: PropertyFilter | None = None  # Of those with these codes only the messages that this one wants.
 
-    def lets_through(self, codes: Sequence[int]) -> bool:
-        wanted = self.wanted
-        return wanted is None or any(as_i32(code) in wanted for code in codes)
+    @property
+    def filter(self) -> "_Filter":
+        """Pulls with the same one want the same messages."""
+        return self.wanted, self.accepts
+
+
+_Filter = tuple[frozenset[int] | None, PropertyFilter | None]
 
 
 def _remove(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
@@ -51,31 +59,44 @@ def _remove(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> Non
             del table[key]
 
 
+def _nothing_known(_topic: str, _queue_id: int, _start: int, _end: int, _accepts: PropertyFilter) -> bool:
+    return True
+
+
 @define(eq=False)
 class PullRequestHoldService:
     now: Callable[[], float]
     max_offset: Callable[[str, int], int]  # Of a queue: the offset of its next message.
     scan_seconds: float = SCAN_SECONDS
-    _queues: dict[tuple[str, int], dict[HeldPull, None]] = field(factory=dict, init=False)
+    # Whether a filter wants one of the messages from one offset to another of a queue.
+    any_accepted: Callable[[str, int, int, int, PropertyFilter], bool] = _nothing_known
+    _queues: dict[tuple[str, int], dict[_Filter, dict[HeldPull, None]]] = field(factory=dict, init=False)
     _connections: dict[Hashable, dict[HeldPull, None]] = field(factory=dict, init=False)
     _ready: deque[HeldPull] = field(factory=deque, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
     def __len__(self) -> int:
-        return sum(len(held) for held in self._queues.values())
+        return sum(len(held) for filters in self._queues.values() for held in filters.values())
 
     def hold(self, pull: HeldPull) -> None:
         """Keep it until something wakes it; the caller sees to connection_closed()."""
-        self._queues.setdefault((pull.topic, pull.queue_id), {})[pull] = None
+        self._queues.setdefault((pull.topic, pull.queue_id), {}).setdefault(pull.filter, {})[pull] = None
         self._connections.setdefault(pull.connection, {})[pull] = None
 
     def on_arrival(self, topic: str, queue_id: int, max_offset: int, codes: Sequence[int]) -> None:
         """Messages came: `max_offset` is now the queue's end, `codes` are their tags codes. Cheap when nobody waits."""
-        held = self._queues.get((topic, queue_id))
-        if not held:
+        filters = self._queues.get((topic, queue_id))
+        if not filters:
             return
-        for pull in [pull for pull in held if pull.offset < max_offset and pull.lets_through(codes)]:
-            self._make_ready(pull)
+        for (wanted, accepts), held in list(filters.items()):
+            if wanted is not None and not any(as_i32(code) in wanted for code in codes):
+                continue
+            if accepts is not None and not self.any_accepted(
+                topic, queue_id, max_offset - len(codes), max_offset, accepts
+            ):
+                continue
+            for pull in [pull for pull in held if pull.offset < max_offset]:
+                self._make_ready(pull)
 
     def connection_closed(self, connection: Hashable) -> None:
         for pull in list(self._connections.get(connection, ())):
@@ -84,10 +105,12 @@ class PullRequestHoldService:
     def scan(self) -> None:
         """Wake those whose queue has grown, or ends before them since the log was cut, and those whose time is up."""
         now = self.now()
-        for (topic, queue_id), held in list(self._queues.items()):
+        for (topic, queue_id), filters in list(self._queues.items()):
             end = self.max_offset(topic, queue_id)
-            for pull in [pull for pull in held if pull.offset != end or pull.deadline <= now]:
-                self._make_ready(pull)
+            held = [pull for pulls in filters.values() for pull in pulls]
+            for pull in held:
+                if pull.offset != end or pull.deadline <= now:
+                    self._make_ready(pull)
 
     def _make_ready(self, pull: HeldPull) -> None:
         self._forget(pull)
@@ -95,7 +118,12 @@ class PullRequestHoldService:
         self._wakeup.set()
 
     def _forget(self, pull: HeldPull) -> None:
-        _remove(self._queues, (pull.topic, pull.queue_id), pull)
+        queue = pull.topic, pull.queue_id
+        filters = self._queues.get(queue)
+        if filters is not None:
+            _remove(filters, pull.filter, pull)
+            if not filters:
+                del self._queues[queue]
         _remove(self._connections, pull.connection, pull)
 
     async def run(self) -> None:

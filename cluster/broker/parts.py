@@ -120,6 +120,7 @@ class BrokerParts(BrokerTables):
             now=trio.current_time,
             max_offset=self.shown_end,
             scan_seconds=SCAN_SECONDS if config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING,
+            any_accepted=self.store.any_accepted,
         )
         self.gate = Gate(lambda: self.roles.role_state())
         self._show(config.visibility)

@@ -8,6 +8,7 @@ from attrs import define, field
 from cluster.broker.config import BrokerConfig
 from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
 from cluster.broker.consumer_offset import ConsumerOffsetManager
+from cluster.broker.filter.consumer_filters import ConsumerFilterManager
 from cluster.broker.json_file import JsonFile
 from cluster.broker.lock_manager import RebalanceLockManager
 from cluster.broker.machine import wall_clock_ms
@@ -33,10 +34,12 @@ class BrokerTables:
     offsets: ConsumerOffsetManager = field(factory=ConsumerOffsetManager, init=False)
     consumers: ConsumerManager[Connection] = field(init=False)
     producers: ProducerManager[Connection] = field(init=False)
+    filters: ConsumerFilterManager = field(init=False)
     locks: RebalanceLockManager = field(init=False)
     topics_writer: TableWriter = field(init=False)
     groups_writer: TableWriter = field(init=False)
     offsets_writer: TableWriter = field(init=False)
+    filters_writer: TableWriter = field(init=False)
 
     @property
     def config_directory(self) -> Path:
@@ -73,7 +76,9 @@ class BrokerTables:
         self.topics_writer = TableWriter(JsonFile(directory / "topics.json"), self.topics.plain)
         self.groups_writer = TableWriter(JsonFile(directory / "subscriptionGroup.json"), self.groups.plain)
         self.offsets_writer = TableWriter(JsonFile(directory / "consumerOffset.json"), self.offsets.plain)
-        self.consumers = ConsumerManager(trio.current_time, _notify_consumers)
+        self.filters = ConsumerFilterManager(self.now_ms, lambda: self.filters_writer.changed())
+        self.filters_writer = TableWriter(JsonFile(directory / "consumerFilter.json"), self.filters.plain)
+        self.consumers = ConsumerManager(trio.current_time, _notify_consumers, self.filters.unregister)
         self.producers = ProducerManager(trio.current_time)
         self.locks = RebalanceLockManager(trio.current_time)
 

@@ -7,9 +7,12 @@ from typing import Any
 
 from cluster.broker import names
 from cluster.broker.consumer_manager import ClientInfo
+from cluster.broker.filter.consumer_filters import compile_expression
+from cluster.broker.filter.expression import SelectorError
 from cluster.broker.filter.tags import TAG, SubscriptionData
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import body
+from cluster.broker.processors.pull import not_supported
 from cluster.broker.topic_config import UNIT_SUBSCRIPTION
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
@@ -80,6 +83,7 @@ def _register_consumer(
         consume_from_where=str(data.get("consumeFromWhere") or "CONSUME_FROM_LAST_OFFSET"),
         notify=config is None or config.notify_consumer_ids_changed_enable,
     )
+    broker.filters.register(group, subscriptions)
 
 
 def unregister_client(broker: BrokerParts, header: UnregisterClient, request: Request) -> Reply:
@@ -106,13 +110,17 @@ def get_consumer_list_by_group(broker: BrokerParts, header: GetConsumerListByGro
 
 
 def check_client_config(broker: BrokerParts, header: CheckClientConfig, request: Request) -> Reply:
-    """Consumers ask before they start whether their filter is understood; only tags are."""
+    """Consumers ask before they start whether their filter is understood; code 23 says why it is not."""
     subscription = body.json_object(request).get("subscriptionData")
     kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
-    if kind and kind != TAG:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {str(kind)[:40]}"
-        )
+    if not isinstance(subscription, dict) or not kind or kind == TAG:
+        return Reply(ext=None)
+    if not broker.config.enable_property_filter:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(str(kind)))
+    try:
+        compile_expression(str(subscription.get("subString") or ""), str(kind))
+    except SelectorError as error:
+        raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector. {error}") from None
     return Reply(ext=None)
 
 

@@ -8,6 +8,8 @@ import time
 import trio
 
 from cluster.broker import names
+from cluster.broker.filter.consumer_filters import RETRY_TOPIC_PREFIX, compile_expression
+from cluster.broker.filter.expression import SelectorError
 from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
 from cluster.broker.long_polling import HeldPull
 from cluster.broker.offset_moved import OffsetMoved
@@ -22,7 +24,7 @@ from cluster.remoting.header_fields import encode_header_fields
 from cluster.remoting.headers.messages import LitePullMessage, PullMessage
 from cluster.remoting.headers.offsets import UpdateConsumerOffset
 from cluster.remoting.server import Reply, Request
-from store.get_message import GetResult, GetStatus
+from store.get_message import GetResult, GetStatus, PropertyFilter
 from store.message import host_bytes
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of sys_flag.
@@ -52,15 +54,16 @@ def lite_pull_message(broker: BrokerParts, header: LitePullMessage, request: Req
 
 def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hold: bool) -> Reply | None:
     began = time.perf_counter()
-    group, subscription = _check(broker, header)
+    group, subscription, accepts = _check(broker, header)
     # A queue is read as far ahead as is asked for, so what an answer cannot hold is not asked for.
     count = max(1, min(header.max_msg_nums, broker.store.config.max_transfer_count_on_message_in_memory))
-    result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count, subscription.wanted)
+    wanted = subscription.wanted
+    result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count, wanted, accepts)
     if may_hold and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
         _commit(broker, header, request)
     code = code_of(result.status, header.queue_offset)
     if code == ResponseCode.PULL_NOT_FOUND and may_hold and header.sys_flag & SUSPEND:
-        _hold(broker, header, request, subscription)
+        _hold(broker, header, request, wanted, accepts)
         return None
     if broker.visibility is not None:
         result = as_shown(result, broker.shown_end(header.topic, header.queue_id))
@@ -133,8 +136,10 @@ def suggested_broker(result: GetResult, group: SubscriptionGroupConfig, *, slave
     return group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
 
 
-def _check(broker: BrokerParts, header: PullMessage) -> tuple[SubscriptionGroupConfig, SubscriptionData]:
-    """All that can be wrong with a pull, in RocketMQ's order. Raises RequestError."""
+def _check(
+    broker: BrokerParts, header: PullMessage
+) -> tuple[SubscriptionGroupConfig, SubscriptionData, PropertyFilter | None]:
+    """All that can be wrong with a pull, in RocketMQ's order; what is wanted, by tags and by properties. Raises RequestError."""
     if not broker.config.broker_permission & PERM_READ:
         raise RequestError(
             ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] pulling message is forbidden"
@@ -159,23 +164,27 @@ def _check(broker: BrokerParts, header: PullMessage) -> tuple[SubscriptionGroupC
             f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
             f"[{topic.read_queues}] consumer:[{header.consumer_group}]",
         )
-    subscription = _subscription(broker, header, group)
-    if not subscription.is_tag:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            f"The broker does not support consumer to filter message by {subscription.expression_type[:40]}",
-        )
-    return group, subscription
-
-
-def _subscription(broker: BrokerParts, header: PullMessage, group: SubscriptionGroupConfig) -> SubscriptionData:
     if header.sys_flag & SUBSCRIPTION:
-        try:
-            return build_subscription(header.topic, header.subscription, header.expression_type)
-        except SubscriptionError:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-            ) from None
+        return group, *_brought(broker, header)
+    return group, *_registered(broker, header, group)
+
+
+def _brought(broker: BrokerParts, header: PullMessage) -> tuple[SubscriptionData, PropertyFilter | None]:
+    """What the request itself says. Other than RocketMQ, which then filters nothing, an expression that is none is refused."""
+    try:
+        subscription = build_subscription(header.topic, header.subscription, header.expression_type)
+        if subscription.is_tag:
+            return subscription, _retry_filter(broker, header.topic)
+        _check_enabled(broker, subscription)
+        return subscription, compile_expression(subscription.sub_string, subscription.expression_type).accepts
+    except (SubscriptionError, SelectorError):
+        raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed") from None
+
+
+def _registered(
+    broker: BrokerParts, header: PullMessage, group: SubscriptionGroupConfig
+) -> tuple[SubscriptionData, PropertyFilter | None]:
+    """What the group's heartbeats say."""
     info = broker.consumers.find(header.consumer_group)
     if info is None:
         raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
@@ -189,10 +198,44 @@ def _subscription(broker: BrokerParts, header: PullMessage, group: SubscriptionG
         raise RequestError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
     if subscription.sub_version < header.sub_version:
         raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-    return subscription
+    if subscription.is_tag:
+        return subscription, _retry_filter(broker, header.topic)
+    data = broker.filters.get(header.topic, header.consumer_group)
+    if data is None:
+        raise RequestError(
+            ResponseCode.FILTER_DATA_NOT_EXIST,
+            "The broker's consumer filter data is not exist!Your expression may be wrong!",
+        )
+    if data.client_version < header.sub_version:
+        raise RequestError(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
+    _check_enabled(broker, subscription)
+    return subscription, data.filter.accepts
 
 
-def _hold(broker: BrokerParts, header: PullMessage, request: Request, subscription: SubscriptionData) -> None:
+def _check_enabled(broker: BrokerParts, subscription: SubscriptionData) -> None:
+    if not broker.config.enable_property_filter:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, not_supported(subscription.expression_type))
+
+
+def not_supported(expression_type: str) -> str:
+    """RocketMQ's words for a broker without enablePropertyFilter."""
+    return f"The broker does not support consumer to filter message by {expression_type[:40]}"
+
+
+def _retry_filter(broker: BrokerParts, topic: str) -> PropertyFilter | None:
+    """Consumers subscribe to retry topics by tag, whatever they said of the topics that these messages come from."""
+    if broker.config.filter_support_retry and topic.startswith(RETRY_TOPIC_PREFIX):
+        return broker.filters.retry_filter(topic)
+    return None
+
+
+def _hold(
+    broker: BrokerParts,
+    header: PullMessage,
+    request: Request,
+    wanted: frozenset[int] | None,
+    accepts: PropertyFilter | None,
+) -> None:
     def run_again() -> None:
         try:
             reply = _pull(broker, header, request, may_hold=False)
@@ -208,10 +251,11 @@ def _hold(broker: BrokerParts, header: PullMessage, request: Request, subscripti
         topic=header.topic,
         queue_id=header.queue_id,
         offset=header.queue_offset,
-        wanted=subscription.wanted,
+        wanted=wanted,
         deadline=broker.held_pulls.now() + max(0, min(wait_ms, SUSPEND_MS_MAX)) / 1000,
         connection=connection,
         run_again=run_again,
+        accepts=accepts,
     )
     broker.held_pulls.hold(pull)
     broker.watch(connection)

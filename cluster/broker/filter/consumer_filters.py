@@ -1,0 +1,215 @@
+"""Which expression each group filters each topic by: a pure table, kept in consumerFilter.json.
+
+    heartbeat with SQL92 -> compiled, under its version; the same again only takes the newer version
+    topic no longer listed, or the group's last consumer gone -> dead; a heartbeat revives it, after 24 h it is dropped
+    an expression that is none -> nothing is kept, so that pulls are answered FILTER_DATA_NOT_EXIST
+
+Sources: ConsumerFilterManager.java, ConsumerFilterData.java (RocketMQ 4.9.7). Other than there, what cannot be compiled is left
+out of a file that is loaded; RocketMQ would let such a group have all messages.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import structlog
+from attrs import define, field
+
+from cluster.broker.filter.bloom import shape
+from cluster.broker.filter.expression import SelectorError
+from cluster.broker.filter.sql import RawFilter, SqlFilter, compile_sql
+from cluster.broker.filter.tags import SQL92, SubscriptionData
+from store.properties import parse_properties
+
+log = structlog.get_logger(__name__)
+
+DEAD_MS_MAX = 24 * 3_600_000
+_DEAD_BEFORE_LOAD_MS = 30_000
+RETRY_TOPIC_PREFIX, RETRY_TOPIC = "%RETRY%", "RETRY_TOPIC"
+
+
+def compile_expression(expression: str, expression_type: str) -> SqlFilter:
+    """Raises SelectorError, for a kind of expression that there is none of, too."""
+    if expression_type != SQL92:
+        raise SelectorError(f"{expression_type[:40]} is no kind of expression; there are TAG and {SQL92}")
+    return compile_sql(expression)
+
+
+@define(kw_only=True, eq=False)
+class ConsumerFilterData:
+    """One group's expression for one topic. Times in ms since 1970."""
+
+    topic: str
+    group: str
+    filter: SqlFilter
+    expression_type: str
+    client_version: int
+    born_ms: int
+    dead_ms: int = 0
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_ms >= self.born_ms
+
+    def plain(self) -> dict[str, Any]:
+        bits = shape()
+        return {
+            "bloomFilterData": {"bitNum": bits.bits, "bitPos": bits.positions(f"{self.group}#{self.topic}")},
+            "bornTime": self.born_ms,
+            "clientVersion": self.client_version,
+            "consumerGroup": self.group,
+            "dead": self.is_dead,
+            "deadTime": self.dead_ms,
+            "expression": self.filter.text,
+            "expressionType": self.expression_type,
+            "topic": self.topic,
+        }
+
+
+@define(eq=False)
+class ConsumerFilterManager:
+    """`changed` is called whenever the file should be written anew."""
+
+    now_ms: Callable[[], int]
+    changed: Callable[[], None] = lambda: None
+    _topics: dict[str, dict[str, ConsumerFilterData]] = field(factory=dict, init=False)  # By topic and group.
+    _groups: dict[str, set[str]] = field(factory=dict, init=False)  # The topics of each group.
+
+    def __len__(self) -> int:
+        return sum(map(len, self._topics.values()))
+
+    def get(self, topic: str, group: str) -> ConsumerFilterData | None:
+        """Dead ones too."""
+        groups = self._topics.get(topic)
+        return groups.get(group) if groups is not None else None
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+        """What a heartbeat of the group lists; other topics of the group are dead from now on."""
+        listed = set()
+        for subscription in subscriptions:
+            listed.add(subscription.topic)
+            if not subscription.is_tag and subscription.sub_string:
+                self._register_one(group, subscription)
+        for topic in self._groups.get(group, set()) - listed:
+            self._die(self._topics[topic][group])
+
+    def _register_one(self, group: str, subscription: SubscriptionData) -> None:
+        topic, version = subscription.topic, subscription.sub_version
+        old = self.get(topic, group)
+        if old is not None and version <= old.client_version:
+            if version == old.client_version:
+                self._revive(old)
+            return
+        text, kind = subscription.sub_string, subscription.expression_type
+        if old is not None and (old.filter.text, old.expression_type) == (text, kind):
+            old.client_version = version
+            self._revive(old)
+            self.changed()
+            return
+        try:
+            compiled = compile_expression(text, kind)
+        except SelectorError as error:
+            log.warning("a filter is none", topic=topic, group=group, expression=text[:200], why=str(error))
+            if old is not None:
+                self._forget(topic, group)
+            return
+        self._keep(
+            ConsumerFilterData(
+                topic=topic,
+                group=group,
+                filter=compiled,
+                expression_type=kind,
+                client_version=version,
+                born_ms=self.now_ms(),
+            )
+        )
+        self.changed()
+
+    def _keep(self, data: ConsumerFilterData) -> None:
+        self._topics.setdefault(data.topic, {})[data.group] = data
+        self._groups.setdefault(data.group, set()).add(data.topic)
+
+    def _forget(self, topic: str, group: str) -> None:
+        for table, key, inner in ((self._topics, topic, group), (self._groups, group, topic)):
+            held: Any = table[key]
+            held.pop(inner) if isinstance(held, dict) else held.discard(inner)
+            if not held:
+                del table[key]
+        self.changed()
+
+    def _revive(self, data: ConsumerFilterData) -> None:
+        if data.is_dead:
+            data.dead_ms = 0
+            self.changed()
+
+    def _die(self, data: ConsumerFilterData) -> None:
+        if not data.is_dead:
+            data.dead_ms = self.now_ms()
+            self.changed()
+
+    def unregister(self, group: str) -> None:
+        """The group has no consumer any more."""
+        for topic in self._groups.get(group, ()):
+            self._die(self._topics[topic][group])
+
+    def clean(self, dead_ms_max: int = DEAD_MS_MAX) -> None:
+        """Drop those that have been dead for so long."""
+        before = self.now_ms() - dead_ms_max
+        all_data = [data for groups in self._topics.values() for data in groups.values()]
+        for data in all_data:
+            if data.is_dead and data.dead_ms <= before:
+                self._forget(data.topic, data.group)
+
+    def retry_filter(self, retry_topic: str) -> RawFilter:
+        """For a group's retry topic: each message is asked for by the filter of the topic that it came from, if there is one."""
+        group = retry_topic.removeprefix(RETRY_TOPIC_PREFIX)
+
+        def accepts(raw_properties: bytes) -> bool:
+            properties = parse_properties(raw_properties.decode("utf-8", "replace"))
+            data = self.get(properties.get(RETRY_TOPIC, ""), group)
+            return data is None or data.filter.matches(properties)
+
+        return accepts
+
+    def plain(self) -> dict[str, Any]:
+        """consumerFilter.json."""
+        return {
+            "filterDataByTopic": {
+                topic: {"groupFilterData": {group: data.plain() for group, data in groups.items()}, "topic": topic}
+                for topic, groups in self._topics.items()
+            }
+        }
+
+    def merge(self, value: Mapping[str, Any]) -> None:
+        """Take a table in the form of plain(), with or without bits; all in it are dead until they show themselves.
+
+        Raises ValueError.
+        """
+        by_topic = value.get("filterDataByTopic") or {}
+        entries = [
+            (topic, group, item)
+            for topic, groups in by_topic.items()
+            for group, item in ((groups or {}).get("groupFilterData") or {}).items()
+            if item
+        ]
+        for topic, group, item in entries:
+            self._load(topic, group, item)
+
+    def _load(self, topic: str, group: str, item: Mapping[str, Any]) -> None:
+        expression, kind = str(item.get("expression") or ""), str(item.get("expressionType") or "")
+        born_ms, dead_ms = int(item.get("bornTime") or 0), int(item.get("deadTime") or 0)
+        try:
+            compiled = compile_expression(expression, kind)
+        except SelectorError as error:
+            log.warning("a filter is left out", topic=topic, group=group, expression=expression[:200], why=str(error))
+            return
+        self._keep(
+            ConsumerFilterData(
+                topic=topic,
+                group=group,
+                filter=compiled,
+                expression_type=kind,
+                client_version=int(item.get("clientVersion") or 0),
+                born_ms=born_ms,
+                dead_ms=dead_ms or max(born_ms, self.now_ms() - _DEAD_BEFORE_LOAD_MS),
+            )
+        )

@@ -1,0 +1,248 @@
+"""Expressions compiled to Python closures that are asked for the truth of one message's properties. Pure.
+
+    properties (names and values, strings) -> True, False or None (null); NotComparable where RocketMQ raises, which ends it all
+
+Null and what raises follow RocketMQ's evaluation step by step: the side that is null decides, and what is not needed is not
+looked at. Sources: the evaluate methods of ComparisonExpression, LogicExpression and UnaryExpression (RocketMQ 4.9.7).
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from cluster.broker.filter.expression import (
+    NUMBERS,
+    Comparison,
+    Constant,
+    Expression,
+    In,
+    Kind,
+    Logic,
+    Negation,
+    Not,
+    Property,
+    Truth,
+)
+from cluster.broker.filter.java_values import (
+    NotComparable,
+    compare_doubles,
+    parse_boolean,
+    parse_double,
+    parse_int,
+    parse_long,
+)
+
+Properties: TypeAlias = Mapping[str, str]
+Evaluator: TypeAlias = Callable[[Properties], Any]  # A string, a number, a bool or None.
+
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_PARSERS: dict[Kind, Callable[[str], Any]] = {
+    Kind.INTEGER: parse_int,
+    Kind.LONG: parse_long,
+    Kind.DOUBLE: parse_double,
+    Kind.BOOLEAN: parse_boolean,
+}
+
+
+def evaluator(expression: Expression) -> Evaluator:
+    """The closure of a tree; it keeps nothing of what it is asked."""
+    match expression:
+        case Constant():
+            value = expression.value
+            return lambda _properties: value
+        case Property():
+            name = expression.name
+            return lambda properties: properties.get(name)
+        case Truth():
+            name = expression.right.name
+            return lambda properties: False if name in properties else None
+        case In():
+            return _is_in(expression)
+        case Not():
+            return _not(evaluator(expression.right))
+        case Negation():
+            return _negative(evaluator(expression.right), expression.kind)
+        case Logic():
+            terms = tuple(evaluator(term) for term in expression.terms)
+            return _any(terms) if expression.is_or else _all(terms)
+        case Comparison():
+            return _equal(expression) if expression.symbol == "=" else _ordered(expression)
+
+
+def _is_in(expression: In) -> Evaluator:
+    name, values, is_negated = expression.name, expression.values, expression.is_negated
+
+    def evaluate(properties: Properties) -> bool | None:
+        value = properties.get(name)
+        return None if value is None else (value in values) != is_negated
+
+    return evaluate
+
+
+def _not(condition: Evaluator) -> Evaluator:
+    def evaluate(properties: Properties) -> bool | None:
+        value = condition(properties)
+        return None if value is None else not value
+
+    return evaluate
+
+
+def _negative(right: Evaluator, kind: Kind) -> Evaluator:
+    def nothing(properties: Properties) -> None:
+        right(properties)  # It may raise.
+
+    def evaluate(properties: Properties) -> Any:
+        return -right(properties)  # Numbers are constants: never null.
+
+    return evaluate if kind in NUMBERS else nothing
+
+
+def _any(terms: tuple[Evaluator, ...]) -> Evaluator:
+    def evaluate(properties: Properties) -> bool | None:
+        result: bool | None = False
+        for term in terms:
+            value = term(properties)
+            if value:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return evaluate
+
+
+def _all(terms: tuple[Evaluator, ...]) -> Evaluator:
+    def evaluate(properties: Properties) -> bool | None:
+        result: bool | None = True
+        for term in terms:
+            value = term(properties)
+            if value is None:
+                result = None
+            elif not value:
+                return False
+        return result
+
+    return evaluate
+
+
+def _equal(expression: Comparison) -> Evaluator:
+    left, right = evaluator(expression.left), evaluator(expression.right)
+    if isinstance(expression.left, Property) and isinstance(expression.right, Constant):
+        if expression.right.value is None:
+            absent = expression.left.name
+            return lambda properties: absent not in properties
+        return _property_equal(expression.left.name, expression.right)
+    same = _equality(expression.left.kind, expression.right.kind)
+
+    def evaluate(properties: Properties) -> bool | None:
+        first, second = left(properties), right(properties)
+        if first is None:
+            return True if second is None else None
+        return False if second is None else same(first, second)
+
+    return evaluate
+
+
+def _property_equal(name: str, constant: Constant) -> Evaluator:
+    """What most filters consist of, with less ado."""
+    value = constant.value
+    if constant.kind is Kind.STRING:
+
+        def evaluate(properties: Properties) -> bool | None:
+            text = properties.get(name)
+            return None if text is None else text == value
+
+        return evaluate
+    parse = _PARSERS[constant.kind]
+
+    def evaluate_parsed(properties: Properties) -> bool | None:
+        text = properties.get(name)
+        return None if text is None else parse(text) == value
+
+    return evaluate_parsed
+
+
+def _equality(left: Kind, right: Kind) -> Callable[[Any, Any], bool]:
+    """How two values that are not null are compared by =; which of them is the string matters to RocketMQ."""
+    if left is right:
+        return operator.eq
+    if left is Kind.STRING and right in _PARSERS:
+        parse = _PARSERS[right]
+        return lambda text, value: bool(parse(text) == value)
+    if left is Kind.BOOLEAN and right is Kind.STRING:
+        return _raise
+    if right is Kind.STRING and left in NUMBERS:
+        parse = _PARSERS[left]
+        return lambda value, text: bool(parse(text) == value)
+    if {left, right} <= NUMBERS:
+        return _as_doubles(operator.eq) if Kind.DOUBLE in (left, right) else operator.eq
+    return lambda _left, _right: False
+
+
+def _raise(left: Any, right: Any) -> bool:
+    raise NotComparable(f"{left} and {right}")
+
+
+def _as_doubles(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    return lambda left, right: compare(float(left), float(right))
+
+
+def _ordered(expression: Comparison) -> Evaluator:
+    left, right, symbol = expression.left, expression.right, expression.symbol
+    if (
+        isinstance(right, Property) and left.kind in NUMBERS
+    ):  # Numbers are never null, so the order of asking is no matter.
+        left, right, symbol = right, left, _MIRRORED[symbol]
+    if isinstance(left, Property) and isinstance(right, Constant):
+        assert isinstance(right.value, int | float)
+        return _property_ordered(left.name, symbol, right.kind, right.value)
+    first, second = evaluator(left), evaluator(right)
+    compare = _order(left.kind, right.kind, _ORDERS[symbol])
+
+    def evaluate(properties: Properties) -> bool | None:
+        one = first(properties)
+        if one is None:
+            return None
+        other = second(properties)
+        return None if other is None else compare(one, other)
+
+    return evaluate
+
+
+def _property_ordered(name: str, symbol: str, kind: Kind, value: int | float) -> Evaluator:
+    compare, parse = _ORDERS[symbol], _PARSERS[kind]
+    if kind is Kind.DOUBLE:
+        compare = _order(Kind.DOUBLE, Kind.DOUBLE, compare)
+
+    def evaluate(properties: Properties) -> bool | None:
+        text = properties.get(name)
+        return None if text is None else compare(parse(text), value)
+
+    return evaluate
+
+
+def _order(left: Kind, right: Kind, compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """How two values that are not null are compared by <, <=, > or >=."""
+    if left is Kind.STRING and right is Kind.STRING:
+        return lambda one, other: compare(compare_doubles(parse_double(one), parse_double(other)), 0)
+    if left is Kind.STRING and right in NUMBERS:
+        return _parsed_first(_PARSERS[right], _order(right, right, compare))
+    if right is Kind.STRING and left in NUMBERS:
+        return _parsed_second(_PARSERS[left], _order(left, left, compare))
+    if Kind.DOUBLE in (left, right):
+        return lambda one, other: compare(compare_doubles(float(one), float(other)), 0)
+    return compare  # Two integers, or nothing that is ever compared.
+
+
+def _parsed_first(parse: Callable[[str], Any], compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    return lambda text, value: compare(parse(text), value)
+
+
+def _parsed_second(parse: Callable[[str], Any], compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    return lambda value, text: compare(value, parse(text))

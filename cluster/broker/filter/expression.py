@@ -1,0 +1,244 @@
+"""SQL92 expressions as trees, and RocketMQ's rules for what may be put together. Pure.
+
+Whether two things can be compared is known before a message is seen: properties are strings, constants have their own type.
+So the tree knows each part's kind, and all that RocketMQ refuses when it compiles is refused here.
+Sources: ComparisonExpression, ConstantExpression, LogicExpression, UnaryExpression, SelectorParser (RocketMQ 4.9.7, filter).
+"""
+
+from enum import Enum
+from typing import TypeAlias
+
+from attrs import frozen
+
+from cluster.broker.filter.java_values import INT_MAX, LONG_MAX
+
+DEPTH_MAX = 100  # Ours: how deep parts may lie in each other; RocketMQ ends at its stack's end.
+
+
+class SelectorError(ValueError):
+    """The expression is none; the text says why."""
+
+
+class Kind(Enum):
+    """What a part yields when it does not yield null."""
+
+    STRING = "string"
+    INTEGER = "integer"
+    LONG = "long"
+    DOUBLE = "double"
+    BOOLEAN = "boolean"
+    NOTHING = "null"  # It always yields null.
+
+
+NUMBERS = frozenset((Kind.INTEGER, Kind.LONG, Kind.DOUBLE))
+
+
+@frozen
+class Constant:
+    kind: Kind
+    value: str | int | float | bool | None
+    depth: int = 1
+
+    @property
+    def is_boolean(self) -> bool:
+        """TRUE, FALSE and NULL may stand where a condition may."""
+        return self.kind in (Kind.BOOLEAN, Kind.NOTHING)
+
+    def __str__(self) -> str:
+        if self.kind is Kind.STRING:
+            return "'" + str(self.value).replace("'", "''") + "'"
+        return "NULL" if self.value is None else str(self.value).upper()
+
+
+@frozen
+class Property:
+    name: str
+    kind: Kind = Kind.STRING
+    is_boolean: bool = False
+    depth: int = 1
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@frozen
+class Negation:
+    """`-x`: null unless x is a number."""
+
+    right: "Expression"
+    kind: Kind
+    depth: int
+    is_boolean: bool = False
+
+    def __str__(self) -> str:
+        return f"(- {self.right})"
+
+
+@frozen
+class Not:
+    right: "Expression"
+    depth: int
+    kind: Kind = Kind.BOOLEAN
+    is_boolean: bool = True
+
+    def __str__(self) -> str:
+        return f"(NOT {self.right})"
+
+
+@frozen
+class Truth:
+    """A property where a condition is wanted: null without it, else false, for strings are not true."""
+
+    right: Property
+    depth: int = 2
+    kind: Kind = Kind.BOOLEAN
+    is_boolean: bool = True
+
+    def __str__(self) -> str:
+        return str(self.right)
+
+
+@frozen
+class Logic:
+    """AND or OR of two or more conditions, asked in their order."""
+
+    is_or: bool
+    terms: "tuple[Expression, ...]"
+    depth: int
+    kind: Kind = Kind.BOOLEAN
+    is_boolean: bool = True
+
+    def __str__(self) -> str:
+        return "(" + (" OR " if self.is_or else " AND ").join(map(str, self.terms)) + ")"
+
+
+@frozen
+class Comparison:
+    symbol: str  # =, <, <=, >, >=
+    left: "Expression"
+    right: "Expression"
+    depth: int
+    kind: Kind = Kind.BOOLEAN
+    is_boolean: bool = True
+
+    def __str__(self) -> str:
+        return f"({self.left} {self.symbol} {self.right})"
+
+
+@frozen
+class In:
+    name: str
+    values: frozenset[str]
+    is_negated: bool
+    depth: int = 2
+    kind: Kind = Kind.BOOLEAN
+    is_boolean: bool = True
+
+    def __str__(self) -> str:
+        return f"({self.name} {'NOT IN' if self.is_negated else 'IN'} {sorted(self.values)})"
+
+
+Expression: TypeAlias = Constant | Property | Negation | Not | Truth | Logic | Comparison | In
+
+TRUE, FALSE = Constant(Kind.BOOLEAN, True), Constant(Kind.BOOLEAN, False)
+NULL = Constant(Kind.NOTHING, None)
+
+
+def _short(part: Expression) -> str:
+    text = str(part)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _above(*parts: Expression) -> int:
+    depth = 1 + max(part.depth for part in parts)
+    if depth > DEPTH_MAX:
+        raise SelectorError(f"it is nested more than {DEPTH_MAX} deep")
+    return depth
+
+
+def decimal(text: str) -> Constant:
+    """An integer, or a long where that does not hold it; an L at the end changes nothing."""
+    digits = text.rstrip("lL")
+    if len(digits) > len(str(LONG_MAX)) or (value := int(digits)) > LONG_MAX:
+        raise SelectorError(f"the number {digits[:40]} is greater than {LONG_MAX}")
+    return Constant(Kind.INTEGER if value <= INT_MAX else Kind.LONG, value)
+
+
+def floating(text: str) -> Constant:
+    """A double above zero."""
+    value = float(text)
+    if not 0.0 < value < float("inf"):
+        raise SelectorError(f"the number {text[:40]} is not within the range of a double above 0")
+    return Constant(Kind.DOUBLE, value)
+
+
+def as_condition(part: Expression) -> Expression:
+    """What may be asked for its truth."""
+    if isinstance(part, Property):
+        return Truth(part)
+    if not part.is_boolean:
+        raise SelectorError(f"{_short(part)} is no condition")
+    return part
+
+
+def negate(part: Expression) -> Negation:
+    return Negation(part, part.kind if part.kind in NUMBERS else Kind.NOTHING, _above(part))
+
+
+def negation(part: Expression) -> Not:
+    condition = as_condition(part)
+    return Not(condition, _above(condition))
+
+
+def logic(left: Expression, right: Expression, *, is_or: bool) -> Logic:
+    """A chain of one kind is one node: how long it is does not make it deep."""
+    first, last = as_condition(left), as_condition(right)
+    if isinstance(first, Logic) and first.is_or == is_or:
+        return Logic(is_or, (*first.terms, last), max(first.depth, _above(last)))
+    return Logic(is_or, (first, last), _above(first, last))
+
+
+def equal(left: Expression, right: Expression) -> Comparison:
+    for part in (left, right):
+        if part == NULL:
+            raise SelectorError("NULL cannot be compared; say IS NULL")
+    if (
+        isinstance(left, Constant)
+        and isinstance(right, Constant)
+        and left.kind is Kind.BOOLEAN
+        and right.kind is not Kind.BOOLEAN
+    ):
+        raise SelectorError(f"{left} cannot be compared with {_short(right)}")
+    return Comparison("=", left, right, _above(left, right))
+
+
+def is_null(left: Expression) -> Comparison:
+    return Comparison("=", left, NULL, _above(left))
+
+
+def ordered(symbol: str, left: Expression, right: Expression) -> Comparison:
+    """<, <=, > or >=: for numbers, and for properties that may hold some."""
+    for part in (left, right):
+        if part.is_boolean or (isinstance(part, Constant) and part.kind not in NUMBERS):
+            raise SelectorError(f"{_short(part)} cannot be compared by {symbol}, which is for numbers")
+    return Comparison(symbol, left, right, _above(left, right))
+
+
+def between(value: Expression, low: Expression, high: Expression) -> Logic:
+    if isinstance(low, Constant) and isinstance(high, Constant) and {low.kind, high.kind} <= NUMBERS:
+        assert isinstance(low.value, int | float)
+        assert isinstance(high.value, int | float)
+        as_doubles = Kind.DOUBLE in (low.kind, high.kind)  # Java rounds the other one then.
+        if float(high.value) < float(low.value) if as_doubles else high.value < low.value:
+            raise SelectorError(f"nothing is between {low} and {high}")
+    return logic(ordered(">=", value, low), ordered("<=", value, high), is_or=False)
+
+
+def not_between(value: Expression, low: Expression, high: Expression) -> Logic:
+    return logic(ordered("<", value, low), ordered(">", value, high), is_or=True)
+
+
+def is_in(left: Expression, values: list[str], *, is_negated: bool) -> In:
+    if not isinstance(left, Property):
+        raise SelectorError(f"IN is for properties, and {_short(left)} is none")
+    return In(left.name, frozenset(values), is_negated)
