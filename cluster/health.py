@@ -1,6 +1,7 @@
 """What is wrong with a cluster, why, and what to do about it. Pure: facts in, findings out.
 
-A rule is a function with a title; `examine` asks all of them. They lie in health_group.py, health_member.py and role_views.py.
+A rule is a function with a title; `examine` asks all of them. They lie in health_group.py, health_member.py,
+health_security.py and role_views.py.
 `twinlog check`, `explain` and `doctor` show what they find.
 """
 
@@ -12,6 +13,7 @@ from cluster.facts import ClusterFacts
 from cluster.finding import Finding, Level
 from cluster.health_group import alone, file_sizes, followed, masters, name_servers, versions
 from cluster.health_member import Limits, clocks, disks, ha_ports, lag, promises, refused, states
+from cluster.health_security import access, encryption, replication_port, secret_files
 from cluster.role_views import roles
 
 
@@ -63,4 +65,8 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("disks have room, logs are sound, nobody stands still", disks),
     ("nobody is refused", refused),
     ("one kind of broker in a group", versions),
+    ("requests are checked where strangers can connect", access),
+    ("connections are private where strangers can listen", encryption),
+    ("only slaves get the log", replication_port),
+    ("secrets are readable to their owner only", secret_files),
 )

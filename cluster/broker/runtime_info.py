@@ -8,6 +8,7 @@ import trio
 
 from cluster.broker import ack_status, role_status
 from cluster.broker.names import SCHEDULE_TOPIC
+from cluster.broker.security.facts import security_facts
 from cluster.remoting.command import VERSION
 from ha.absent import KnownSlave
 from ha.finding import NO_ERRORS, Finding
@@ -203,6 +204,7 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
             for each in ha.refusals
         ],
         "master": master,
+        "security": security_facts(broker),
         **role_status.plain(broker),
     }
 
