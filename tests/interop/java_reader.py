@@ -92,3 +92,17 @@ class Tool:
         """Run a command, as `mqadmin ARGUMENTS` does; returns what it prints. No argument may hold a blank."""
         printed: str = self._client.call(self._handle, "run", arguments=" ".join(arguments))
         return printed
+
+    def both(self, *arguments: str) -> tuple[str, str]:
+        """As run(); what it prints to stdout, and to stderr."""
+        printed: dict[str, str] = self._client.call(self._handle, "both", arguments=" ".join(arguments))
+        return printed["out"], printed["err"]
+
+    def commands(self) -> dict[str, str]:
+        """Every sub-command that this release has, with its description."""
+        commands: dict[str, str] = self._client.call(self._handle, "commands")
+        return commands
+
+    def codes(self) -> dict[str, int]:
+        """Every request code that this release defines, by name."""
+        return {name: int(code) for name, code in self._client.call(self._handle, "codes").items()}

@@ -41,7 +41,7 @@ class NameServer(NameServerProcess):
     ) -> None:
         self._version, self._heap = version, heap
         super().__init__("real name server", root, port=port)
-        _make_home(root)
+        make_home(root)
         (root / "namesrv.conf").write_text(f"listenPort={self.port}\nkvConfigPath={root}/kvConfig.json\n")
 
     def command(self) -> Sequence[str]:
@@ -75,7 +75,7 @@ class Broker(BrokerProcess):
         super().__init__(
             root, namesrv, role=role, broker_id=broker_id, broker_name=broker_name, port=port, settings=settings
         )
-        _make_home(root, log_level)
+        make_home(root, log_level)
 
     def command(self) -> Sequence[str]:
         main = "org.apache.rocketmq.broker.BrokerStartup"
@@ -95,7 +95,8 @@ def _java(root: Path, version: str, heap: Sequence[str]) -> list[str]:
     return ["java", "-server", *heap, *jars.OPEN_MODULES, f"-Duser.home={root}", "-cp", path]
 
 
-def _make_home(root: Path, level: str = "INFO") -> None:
+def make_home(root: Path, level: str = "INFO") -> None:
+    """The logback files without which neither server starts, nor mqadmin runs."""
     conf = root / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     for name in ("logback_namesrv.xml", "logback_broker.xml", "logback_tools.xml"):

@@ -1,0 +1,93 @@
+"""The two clusters that mqadmin is shown, RocketMQ's and twinlog's: name server, master and slave, with the same in them."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from attrs import define, field
+
+from tests.interop import rocketmq, twinlog
+from tests.interop.java_client import JavaClient
+from tests.interop.java_reader import Tool
+from tests.interop.member import TEST_SETTINGS, BrokerProcess
+from tests.interop.remoting import create_topic, wait_for
+
+MESSAGES = 5
+
+
+@define(eq=False)
+class Cluster:
+    """One of them, with what is connected to it."""
+
+    root: Path
+    namesrv: str
+    master: BrokerProcess
+    slave: BrokerProcess
+    tool: Tool
+    consumer: str = ""  # Its client id.
+    offset_id: str = ""  # Of the first message; unique_id is the producer's own name for it.
+    unique_id: str = ""
+    is_ours: bool = field(init=False)
+
+    @is_ours.default
+    def _is_ours(self) -> bool:
+        return isinstance(self.master, twinlog.Broker)
+
+    @property
+    def out(self) -> Path:
+        """Where commands export to."""
+        return self.root / "out"
+
+    def words(self) -> dict[str, str]:
+        """What rows may name."""
+        return {
+            "broker": self.master.address,
+            "slave": self.slave.address,
+            "namesrv": self.namesrv,
+            "consumer": self.consumer,
+            "offset_id": self.offset_id,
+            "missing_id": self.offset_id[:16] + f"{1 << 40:016X}",
+            "unique_id": self.unique_id,
+            "out": str(self.out),
+        }
+
+    def mqadmin(self, command: str, arguments: str) -> tuple[str, str]:
+        """What it prints to stdout, and to stderr."""
+        return self.tool.both(command, "-n", self.namesrv, *arguments.format(**self.words()).split())
+
+
+@contextmanager
+def both_clusters(root: Path, client: JavaClient) -> Iterator[tuple[Cluster, Cluster]]:
+    """RocketMQ's and ours."""
+    with ExitStack() as stack:
+        members: list[tuple[str, BrokerProcess, BrokerProcess]] = []
+        for name, kind in (("real", rocketmq), ("ours", twinlog)):
+            namesrv = stack.enter_context(kind.NameServer(root / name / "namesrv")).address  # type: ignore[attr-defined]
+            master, slave = (
+                kind.Broker(root / name / role, namesrv, role=role, settings=TEST_SETTINGS)  # type: ignore[attr-defined]
+                for role in ("ASYNC_MASTER", "SLAVE")
+            )
+            members.append((namesrv, stack.enter_context(master), stack.enter_context(slave)))
+        clusters = [
+            Cluster(root / name, *each, Tool(client, each[0]))
+            for name, each in zip(("real", "ours"), members, strict=True)
+        ]
+        for number, cluster in enumerate(clusters):
+            fill(cluster, client, number)
+        yield clusters[0], clusters[1]
+
+
+def fill(cluster: Cluster, client: JavaClient, number: int) -> None:
+    """Topics, messages, and a producer and a consumer that stay."""
+    cluster.out.mkdir(parents=True)
+    create_topic(cluster.master.address, "Orders", queues=2)
+    create_topic(cluster.master.address, "Single", queues=1)
+    producer = client.producer("PG", cluster.namesrv)
+    sent = producer.send("Single", MESSAGES, keys="order-{i}", tags=["TagA", "TagB"], body_size=16)
+    assert all(each.ok for each in sent), sent
+    cluster.offset_id, cluster.unique_id = sent[0].offset_msg_id or "", sent[0].msg_id
+    consumer = client.consumer("CG", cluster.namesrv, "Single")
+    assert len(consumer.consumed(MESSAGES)) == MESSAGES
+    wait_for(lambda: "Diff Total: 0" in cluster.mqadmin("consumerProgress", "-g CG")[0], "what was read is committed")
+    connections, _ = cluster.mqadmin("consumerConnection", "-g CG")
+    cluster.consumer = next(word for word in connections.split() if "@" in word and "instance-" in word)

@@ -1,0 +1,73 @@
+"""Every sub-command of RocketMQ 4.9.7's mqadmin, against RocketMQ and against twinlog: it prints the same.
+
+docs/reference/compatibility.toml says which of them may differ, and why; what it does not name must be equal.
+"""
+
+import difflib
+import json
+import re
+
+import pytest
+
+from tests.interop.java_reader import Tool
+from tests.mqadmin.clusters import Cluster
+from tests.mqadmin.normalise import names, normalise
+from tests.mqadmin.rows import ROWS, Compare, Row
+from tests.mqadmin.table import differences
+
+
+def answer(cluster: Cluster, row: Row) -> tuple[str, bool]:
+    """What a row prints, made comparable, with the file that it writes; and whether it failed."""
+    out, err = cluster.mqadmin(row.command, row.arguments)
+    if row.file:
+        out += "\n" + pretty((cluster.out / row.file).read_text()) if (cluster.out / row.file).exists() else "\nno file"
+    return normalise(out, cluster.words()), "Exception" in err
+
+
+def pretty(text: str) -> str:
+    return json.dumps(json.loads(text), indent=1, sort_keys=True)
+
+
+def judge(row: Row, real: str, ours: str) -> str:
+    """What is different; empty for nothing."""
+    if row.compare is Compare.SHAPE:
+        return "" if bool(real) == bool(ours) else f"RocketMQ's answer has {len(real)} characters, ours {len(ours)}"
+    if row.compare is Compare.KEYS:
+        missing = names(real) - names(ours)
+        return f"ours is without {sorted(missing)}" if missing else ""
+    left, right = real.splitlines(), ours.splitlines()
+    if row.compare is Compare.LINES:
+        left, right = sorted(left), sorted(right)
+    return "\n".join(difflib.unified_diff(left, right, "RocketMQ", "twinlog", lineterm=""))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_it_prints_what_it_prints_for_rocketmq(clusters: tuple[Cluster, Cluster], row: Row) -> None:
+    (real, real_failed), (ours, ours_failed) = (answer(cluster, row) for cluster in clusters)
+    if row.ours:
+        assert re.search(row.ours, ours), ours
+    different = judge(row, real, ours)
+    if real_failed != ours_failed:
+        different += f"\nfails: RocketMQ {real_failed}, twinlog {ours_failed}"
+    reason = differences().get(row.command)
+    assert not different or reason, f"mqadmin {row.name}\n{different}\n--- all of ours\n{ours}"
+
+
+def test_every_sub_command_has_a_row(clusters: tuple[Cluster, Cluster]) -> None:
+    commands = clusters[0].tool.commands()
+    assert len(commands) > 50
+    assert set(commands) == {row.command for row in ROWS}
+
+
+def test_every_request_code_of_4_9_7_is_known(clusters: tuple[Cluster, Cluster]) -> None:
+    assert_all_codes_are_known(clusters[0].tool)
+
+
+def assert_all_codes_are_known(tool: Tool) -> None:
+    from cluster.remoting.codes import RequestCode
+    from cluster.remoting.not_served import NOT_SERVED
+
+    codes = tool.codes()
+    assert len(codes) > 80
+    unknown = {name: code for name, code in codes.items() if code not in {*map(int, RequestCode), *NOT_SERVED}}
+    assert not unknown
