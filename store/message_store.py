@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
@@ -149,7 +149,7 @@ class MessageStore:
             preallocate=True,
             others=tuple(others),
             read_only=config.read_only_commit_log_paths,
-            has_room=lambda path: self.disk_usage(path) * 100 <= config.disk_limits.forced,
+            has_room=lambda path: self.disk_usage(path) * 100 <= self.config.disk_limits.forced,
         )
         self.commit_log = CommitLog(files, self.delays_ms)
         self._ahead = directory.parent / "twinlog" / "ahead"
@@ -496,6 +496,15 @@ class MessageStore:
                 self._putter.become_master(self.config)
             else:
                 self.config = self._putter.config = evolve(self.config, broker_role=role)
+
+    def reconfigure(self, **values: Any) -> None:
+        """Let other values of these fields hold from now on: those that services look at each time they need them."""
+        self.config = evolve(self.config, **values)
+        self._putter.take_config(evolve(self._putter.config, **values))
+        self.flusher.config = evolve(self.flusher.config, **values)
+        self._queue_flusher.config = evolve(self._queue_flusher.config, **values)
+        self.retention.config = evolve(self.retention.config, **values)
+        self.index.config = evolve(self.index.config, **values)
 
     def become_slave(self) -> None:
         """Take no more messages from producers, but replicated bytes. What was put is in the log then."""

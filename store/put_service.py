@@ -44,7 +44,11 @@ class PutService:
     _uncommitted: deque[DispatchEntry] = field(factory=deque, init=False)  # Still in a buffer.
 
     def __attrs_post_init__(self) -> None:
-        config = self.config
+        self.take_config(self.config)
+
+    def take_config(self, config: StoreConfig) -> None:
+        """Go by this configuration from now on."""
+        self.config = config
         self._body_size_unchecked = min(config.max_message_size, self.log.file_size - RECORD_OVERHEAD_MAX)
         self._busy_after = config.os_page_cache_busy_timeout_ms / 1000 or math.inf
 

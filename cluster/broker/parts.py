@@ -3,6 +3,7 @@
 Whoever starts and stops all this is cluster/broker/broker.py. Source: BrokerController.java (RocketMQ 4.9.8).
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -11,6 +12,7 @@ from attrs import define, field
 
 from cluster.broker.client_calls import ClientCalls
 from cluster.broker.config import BrokerConfig, MessageVisibility
+from cluster.broker.data_version import DataVersion
 from cluster.broker.delay_service import ScheduleMessageService
 from cluster.broker.gate import Gate
 from cluster.broker.group_view import GroupView, under_saved_role
@@ -68,11 +70,15 @@ class BrokerParts(BrokerTables):
     acl_config: AclConfig = field(factory=AclConfig)
 
     address: str = field(default="", init=False)  # What clients are told.
+    config_file: Path | None = field(default=None, kw_only=True)  # Where changes over the network are kept.
     ha_address: str = field(default="", init=False)  # What slaves are told.
     started_ms: int = field(factory=wall_clock_ms, init=False)
 
     acl: AclService | None = field(default=None, init=False)  # None: all are allowed everything.
     store: MessageStore = field(init=False)
+    config_version: DataVersion = field(factory=lambda: DataVersion(wall_clock_ms()), init=False)
+    config_lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while the configuration changes.
+    on_config_change: list[Callable[[], None]] = field(factory=list, init=False)  # For those that keep a copy.
     watchdog: Watchdog = field(init=False)
     ha: HAService = field(init=False)
     repair: RepairService = field(init=False)

@@ -132,6 +132,10 @@ class BrokerStatsManager:
         if len(self.send_backs) > COUNTERS_MAX // 2:
             _drop(self.send_backs, lambda key: self.send_backs[key].is_idle)
 
+    def topics(self) -> set[str]:
+        """The topics that anything was counted for."""
+        return {key[0] for table in (self.puts, self.gets, self.send_backs) for key in table}
+
     def topic_deleted(self, topic: str) -> None:
         _drop(self.puts, lambda key: key[0] == topic)
         _drop(self.gets, lambda key: key[0] == topic)

@@ -14,7 +14,7 @@ from cluster.broker.lock_manager import RebalanceLockManager
 from cluster.broker.machine import wall_clock_ms
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.table_writer import TableWriter
-from cluster.broker.topic_config import TopicConfigManager, built_in_topics
+from cluster.broker.topic_config import TopicConfig, TopicConfigManager, built_in_topics
 from cluster.remoting.command import ONEWAY, RemotingCommand
 from cluster.remoting.connection import Connection
 from cluster.remoting.header_fields import encode_header_fields
@@ -57,17 +57,7 @@ class BrokerTables:
         self.topics = TopicConfigManager(
             self.now_ms, auto_create=config.auto_create_topic_enable, changed=lambda topic: self.topic_changed(topic)
         )
-        self.topics.add_built_in(
-            built_in_topics(
-                cluster_name=config.broker_cluster_name,
-                broker_name=config.broker_name,
-                default_queues=config.default_topic_queues,
-                auto_create=config.auto_create_topic_enable,
-                cluster_topic=config.cluster_topic_enable,
-                broker_topic=config.broker_topic_enable,
-                trace_topic=config.msg_trace_topic_name if config.trace_topic_enable else None,
-            )
-        )
+        self.topics.add_built_in(built_in(config))
         self.groups = SubscriptionGroupManager(
             self.now_ms,
             auto_create=config.auto_create_subscription_group,
@@ -85,6 +75,19 @@ class BrokerTables:
     def topic_changed(self, topic: str) -> None:
         """It goes to the file soon."""
         self.topics_writer.changed(topic)
+
+
+def built_in(config: BrokerConfig) -> list[TopicConfig]:
+    """The topics that a broker with this configuration has from the start."""
+    return built_in_topics(
+        cluster_name=config.broker_cluster_name,
+        broker_name=config.broker_name,
+        default_queues=config.default_topic_queues,
+        auto_create=config.auto_create_topic_enable,
+        cluster_topic=config.cluster_topic_enable,
+        broker_topic=config.broker_topic_enable,
+        trace_topic=config.msg_trace_topic_name if config.trace_topic_enable else None,
+    )
 
 
 def _notify_consumers(group: str, connections: list[Connection]) -> None:

@@ -115,6 +115,11 @@ def given_up(half: Message, check_max: int) -> PutMessage:
     return _copy(half if check_times(half) >= check_max else counted(half), CHECK_MAX_TIME_TOPIC, 0)
 
 
+def resumed(half: Message) -> PutMessage:
+    """The copy of a half message that was given up: as if its producer had never been asked."""
+    return _copy(evolve(half, properties_raw=_with(half, {CHECK_TIMES: "0"})), HALF_TOPIC, HALF_QUEUE_ID)
+
+
 def _with(half: Message, more: Mapping[str, str]) -> bytes:
     return format_properties({**half.properties, **more}).encode()
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from cluster.broker import names
+from cluster.broker.consume_stats import consume_stats, consumed_topics
 from cluster.broker.consumer_manager import ClientInfo
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors.topic_admin import save
-from cluster.broker.topic_config import TopicConfig
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.connection import Connection
@@ -67,6 +67,7 @@ async def delete_subscription_group(broker: BrokerParts, header: DeleteSubscript
     if why := broker.why_tables_stay:
         raise RequestError(ResponseCode.SYSTEM_ERROR, why)
     broker.groups.delete(header.group_name)
+    broker.stats.group_deleted(header.group_name)
     if header.remove_offset or header.clean_offset:
         broker.offsets.remove_group(header.group_name)
     await save(broker.groups_writer)
@@ -85,27 +86,9 @@ def get_subscription_group_config(broker: BrokerParts, header: GetSubscriptionGr
 def get_consume_stats(broker: BrokerParts, header: GetConsumeStats, request: Request) -> Reply:
     """For each queue of the group's topics: its end, as consumers are shown it, and how far the group is."""
     wanted = [header.topic] if header.topic else [topic for topic in (header.topic_list or "").split(";") if topic]
-    info = broker.consumers.find(header.consumer_group)
-    table: dict[str, dict[str, int]] = {}
-    for name in wanted or broker.offsets.topics_of(header.consumer_group):
-        topic = broker.topics.select(name)
-        if topic is not None and (info is None or not info.subscriptions or name in info.subscriptions):
-            table.update(_progress(broker, header.consumer_group, topic))
-    return _json({"consumeTps": 0.0, "offsetTable": table})
-
-
-def _progress(broker: BrokerParts, group: str, topic: TopicConfig) -> dict[str, dict[str, int]]:
-    progress: dict[str, dict[str, int]] = {}
-    for queue_id in range(topic.read_queues):
-        consumed = max(broker.offsets.query(group, topic.name, queue_id), 0)
-        last = broker.store.store_timestamp(topic.name, queue_id, consumed - 1) if consumed else 0
-        key = fastjson.ObjectKey.of({"brokerName": broker.config.broker_name, "queueId": queue_id, "topic": topic.name})
-        progress[key] = {
-            "brokerOffset": broker.shown_end(topic.name, queue_id),
-            "consumerOffset": consumed,
-            "lastTimestamp": max(last, 0),
-        }
-    return progress
+    names_of = wanted or broker.offsets.topics_of(header.consumer_group)
+    topics = consumed_topics(broker, header.consumer_group, names_of)
+    return _json(consume_stats(broker, header.consumer_group, topics))
 
 
 def query_topic_consume_by_who(broker: BrokerParts, header: QueryTopicConsumeByWho, request: Request) -> Reply:

@@ -1,4 +1,4 @@
-"""14, 15, 29 to 32: where queues begin and end, and how far groups are.
+"""14, 15, 29 to 32, 308: where queues begin and end, and how far groups are.
 
 Sources: ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ 4.9.8).
 """
@@ -7,8 +7,10 @@ from cluster.broker import names
 from cluster.broker.consumer_offset import NOT_STORED
 from cluster.broker.gate import gated
 from cluster.broker.parts import BrokerParts
+from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
+from cluster.remoting.headers.broker_admin import QueryCorrectionOffset
 from cluster.remoting.headers.offsets import (
     GetEarliestMsgStoretime,
     GetMaxOffset,
@@ -19,6 +21,8 @@ from cluster.remoting.headers.offsets import (
 )
 from cluster.remoting.server import Reply, Request
 from store.get_message import memory_bytes_max
+
+OFFSET_MAX = (1 << 63) - 1
 
 
 def query_consumer_offset(broker: BrokerParts, header: QueryConsumerOffset, request: Request) -> Reply:
@@ -95,6 +99,26 @@ def get_earliest_msg_storetime(broker: BrokerParts, header: GetEarliestMsgStoret
     return Reply.success(timestamp=broker.store.store_timestamp(header.topic, header.queue_id, queue.min_offset))
 
 
+def query_correction_offset(broker: BrokerParts, header: QueryCorrectionOffset, request: Request) -> Reply:
+    """How far the slowest group is in each queue of a topic, but for those that are named; the greatest number where one
+    group is farther back than that.
+
+    RocketMQ forgets the offsets of the groups that are named, and never finds the group that it compares with.
+    """
+    left_out = set((header.filter_groups or "").split(","))
+    slowest: dict[int, int] = {}
+    for group in broker.offsets.groups_of(header.topic):
+        if group in left_out:
+            continue
+        for queue_id, offset in broker.offsets.table[f"{header.topic}@{group}"].items():
+            if offset >= broker.store.queue(header.topic, queue_id).min_offset:
+                slowest[queue_id] = min(offset, slowest.get(queue_id, offset))
+    for queue_id, offset in broker.offsets.table.get(f"{header.topic}@{header.compare_group}", {}).items():
+        if queue_id in slowest and slowest[queue_id] > offset:
+            slowest[queue_id] = OFFSET_MAX
+    return Reply(ext=None, body=fastjson.dumps({"correctionOffsets": slowest}))
+
+
 HANDLERS = (
     query_consumer_offset,
     update_consumer_offset,
@@ -102,4 +126,5 @@ HANDLERS = (
     get_max_offset,
     get_min_offset,
     get_earliest_msg_storetime,
+    query_correction_offset,
 )

@@ -1,4 +1,4 @@
-"""26, 28, 907 and our own 20001: what a broker is told to be, and how it is. 306, 329: old files.
+"""28, 907 and our own 20001: how a broker is.
 
 Sources: AdminBrokerProcessor.java, StoreStatsService.java (RocketMQ 4.9.8), HARuntimeInfo.java (5.3.3).
 """
@@ -7,26 +7,11 @@ from typing import Any
 
 from cluster.broker import runtime_info
 from cluster.broker.parts import BrokerParts
-from cluster.config_file import format_value
-from cluster.redaction import shown
 from cluster.remoting import fastjson
-from cluster.remoting.headers.broker_admin import (
-    CleanExpiredConsumeQueue,
-    DeleteExpiredCommitLog,
-    GetBrokerConfig,
-    GetBrokerHaStatus,
-    GetBrokerRuntimeInfo,
-)
+from cluster.remoting.headers.broker_admin import GetBrokerHaStatus, GetBrokerRuntimeInfo
 from cluster.remoting.headers.members import MemberStatus
 from cluster.remoting.server import Reply, Request
 from ha.statistics import HAClientStatistics
-
-
-def get_broker_config(broker: BrokerParts, header: GetBrokerConfig, request: Request) -> Reply:
-    """All options as `key=value` lines, but for secrets."""
-    options = runtime_info.options(broker)
-    lines = sorted(f"{key}={shown(key, format_value(value))}\n" for key, value in options.items())
-    return Reply.success("".join(lines).encode(), version=fastjson.dumps(broker.topics.version.plain()).decode())
 
 
 def get_broker_runtime_info(broker: BrokerParts, header: GetBrokerRuntimeInfo, request: Request) -> Reply:
@@ -72,32 +57,13 @@ def _link(client: HAClientStatistics | None) -> dict[str, Any]:
     return link
 
 
-def delete_expired_commit_log(broker: BrokerParts, header: DeleteExpiredCommitLog, request: Request) -> Reply:
-    """mqadmin deleteExpiredCommitLog: what is old enough goes now, and in the next rounds, whatever the hour."""
-    broker.store.retention.request()
-    return Reply(ext=None)
-
-
-async def clean_expired_consume_queue(broker: BrokerParts, header: CleanExpiredConsumeQueue, request: Request) -> Reply:
-    """mqadmin cleanExpiredCQ: queue files whose messages are all gone from the log.
-
-    RocketMQ removes queues without any message as a whole, and gives their offsets a second time, which consumers who were
-    further pass over. Here the last file of a queue stays.
-    """
-    await broker.store.retention.clean_queues()
-    return Reply(ext=None)
-
-
 def member_status(broker: BrokerParts, header: MemberStatus, request: Request) -> Reply:
     """What `twinlog list` shows of a member."""
     return Reply(ext=None, body=fastjson.dumps(runtime_info.member_status(broker)))
 
 
 HANDLERS = (
-    get_broker_config,
     get_broker_runtime_info,
     get_broker_ha_status,
-    delete_expired_commit_log,
-    clean_expired_consume_queue,
     member_status,
 )

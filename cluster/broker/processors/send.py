@@ -80,6 +80,10 @@ class SendProcessor:
     _restricted: bool = field(init=False)  # This broker does not take everything.
 
     def __attrs_post_init__(self) -> None:
+        self._take_config()
+        self.broker.on_config_change.append(self._take_config)
+
+    def _take_config(self) -> None:
         config = self.broker.config
         self._properties = SendProperties(config.broker_cluster_name)
         self._store_host = host_bytes(self.broker.address)

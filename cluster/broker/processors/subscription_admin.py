@@ -1,4 +1,6 @@
-"""43, 45, 200, 201: groups and offsets, shown and changed. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
+"""43, 45, 200, 201, 225: groups and offsets, shown and changed. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
+
+from typing import Any
 
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import body
@@ -12,21 +14,39 @@ from cluster.remoting.headers.broker_admin import (
     GetAllDelayOffset,
     GetAllSubscriptionGroupConfig,
     UpdateAndCreateSubscriptionGroup,
+    UpdateAndCreateSubscriptionGroupList,
 )
 from cluster.remoting.server import Reply, Request
+
+GROUPS_MAX = 10_000  # Of one request.
 
 
 async def update_and_create_subscription_group(
     broker: BrokerParts, header: UpdateAndCreateSubscriptionGroup, request: Request
 ) -> Reply:
     """Answered when the group is saved."""
+    return await _update(broker, [body.json_object(request)])
+
+
+async def update_and_create_subscription_group_list(
+    broker: BrokerParts, header: UpdateAndCreateSubscriptionGroupList, request: Request
+) -> Reply:
+    """The same for many groups, for mqadmin of 5.x: all of them, or none."""
+    items = body.objects(body.json_object(request), "groupConfigList")
+    if len(items) > GROUPS_MAX:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{len(items)} groups; {GROUPS_MAX} at most in one request")
+    return await _update(broker, items)
+
+
+async def _update(broker: BrokerParts, items: list[dict[str, Any]]) -> Reply:
     if why := broker.why_tables_stay:
         raise RequestError(ResponseCode.SYSTEM_ERROR, why)
     try:
-        config = SubscriptionGroupConfig.read(body.json_object(request))
+        configs = [SubscriptionGroupConfig.read(item) for item in items]
     except (TypeError, ValueError) as error:
         raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    broker.groups.update(config)
+    for config in configs:
+        broker.groups.update(config)
     await save(broker.groups_writer)
     return Reply(ext=None)
 
@@ -50,6 +70,7 @@ def get_all_delay_offset(broker: BrokerParts, header: GetAllDelayOffset, request
 
 HANDLERS = (
     update_and_create_subscription_group,
+    update_and_create_subscription_group_list,
     get_all_subscription_group_config,
     get_all_consumer_offset,
     get_all_delay_offset,

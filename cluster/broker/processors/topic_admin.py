@@ -1,9 +1,12 @@
-"""17, 21, 202, 215, 351: topics made, shown and removed. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
+"""17, 18, 21, 202, 215, 351: topics made, shown and removed. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
 
+import attrs
 import trio
 
 from cluster.broker import names
+from cluster.broker.consume_stats import queue_key
 from cluster.broker.parts import BrokerParts
+from cluster.broker.processors import body
 from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import QUEUES_MAX, TopicConfig
 from cluster.remoting import fastjson
@@ -15,10 +18,12 @@ from cluster.remoting.headers.broker_admin import (
     GetTopicConfig,
     GetTopicStatsInfo,
     UpdateAndCreateTopic,
+    UpdateAndCreateTopicList,
 )
 from cluster.remoting.server import Reply, Request
 
 REGISTRATION_SECONDS_MAX = 3.0  # mqadmin waits 5 s.
+TOPICS_MAX = 10_000  # Of one request.
 
 
 async def update_and_create_topic(broker: BrokerParts, header: UpdateAndCreateTopic, request: Request) -> Reply:
@@ -27,16 +32,39 @@ async def update_and_create_topic(broker: BrokerParts, header: UpdateAndCreateTo
     for count in (header.read_queue_nums, header.write_queue_nums):
         if not 0 <= count <= QUEUES_MAX:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{count} queues; 0 to {QUEUES_MAX} are possible")
-    broker.topics.update(
-        TopicConfig(
-            header.topic,
-            header.read_queue_nums,
-            header.write_queue_nums,
-            header.perm & 0xF,
-            "MULTI_TAG" if header.topic_filter_type == "MULTI_TAG" else "SINGLE_TAG",
-            sys_flag=header.topic_sys_flag or 0,
-        )
+    config = TopicConfig(
+        header.topic,
+        header.read_queue_nums,
+        header.write_queue_nums,
+        header.perm & 0xF,
+        "MULTI_TAG" if header.topic_filter_type == "MULTI_TAG" else "SINGLE_TAG",
+        sys_flag=header.topic_sys_flag or 0,
     )
+    return await _update(broker, [config])
+
+
+async def update_and_create_topic_list(
+    broker: BrokerParts, header: UpdateAndCreateTopicList, request: Request
+) -> Reply:
+    """The same for many topics, for mqadmin of 5.x: all of them, or none."""
+    items = body.objects(body.json_object(request), "topicConfigList")
+    if len(items) > TOPICS_MAX:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{len(items)} topics; {TOPICS_MAX} at most in one request")
+    configs = []
+    for item in items:
+        name = body.text(item, "topicName")
+        _refuse_unless_changeable(broker, name)
+        try:
+            config = TopicConfig.read(name, item)
+        except (TypeError, ValueError) as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic {name}: {error}") from None
+        configs.append(attrs.evolve(config, perm=config.perm & 0xF, order=False))
+    return await _update(broker, configs)
+
+
+async def _update(broker: BrokerParts, configs: list[TopicConfig]) -> Reply:
+    for config in configs:
+        broker.topics.update(config)
     await save(broker.topics_writer)
     with trio.move_on_after(REGISTRATION_SECONDS_MAX):
         await broker.registration.register_all()
@@ -47,6 +75,7 @@ async def delete_topic_in_broker(broker: BrokerParts, header: DeleteTopicInBroke
     """Forgets the topic's configuration; success, too, when there is none. Consumers' offsets stay."""
     _refuse_unless_changeable(broker, header.topic)
     broker.topics.delete(header.topic)
+    broker.stats.topic_deleted(header.topic)
     await save(broker.topics_writer)
     return Reply(ext=None)
 
@@ -87,8 +116,7 @@ def get_topic_stats_info(broker: BrokerParts, header: GetTopicStatsInfo, request
         queue = broker.store.queue(topic.name, queue_id)
         end = broker.shown_end(topic.name, queue_id)
         stored = broker.store.store_timestamp(topic.name, queue_id, end - 1) if end else 0
-        key = fastjson.ObjectKey.of({"brokerName": broker.config.broker_name, "queueId": queue_id, "topic": topic.name})
-        table[key] = {
+        table[queue_key(broker, topic.name, queue_id)] = {
             "lastUpdateTimestamp": max(stored, 0),
             "maxOffset": end,
             "minOffset": queue.min_offset,
@@ -105,6 +133,7 @@ def _find(broker: BrokerParts, name: str) -> TopicConfig:
 
 HANDLERS = (
     update_and_create_topic,
+    update_and_create_topic_list,
     delete_topic_in_broker,
     get_all_topic_config,
     get_topic_config,

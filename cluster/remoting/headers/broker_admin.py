@@ -26,6 +26,13 @@ class UpdateAndCreateTopic(RequestHeader):
 
 
 @define
+class UpdateAndCreateTopicList(RequestHeader):
+    """18, 5.x; body `{"topicConfigList":[..]}`."""
+
+    code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
+
+
+@define
 class GetAllTopicConfig(RequestHeader):
     """21"""
 
@@ -61,6 +68,13 @@ class CleanExpiredConsumeQueue(RequestHeader):
 
 
 @define
+class CleanUnusedTopic(RequestHeader):
+    """316"""
+
+    code: ClassVar[RequestCode] = RequestCode.CLEAN_UNUSED_TOPIC
+
+
+@define
 class DeleteExpiredCommitLog(RequestHeader):
     """329"""
 
@@ -86,6 +100,13 @@ class UpdateAndCreateSubscriptionGroup(RequestHeader):
     """200, body SubscriptionGroupConfig."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+
+
+@define
+class UpdateAndCreateSubscriptionGroupList(RequestHeader):
+    """225, 5.x; body `{"groupConfigList":[..]}`."""
+
+    code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
 
 
 @define
@@ -195,6 +216,16 @@ class GetSystemTopicListFromBroker(RequestHeader):
 
 
 @define
+class QueryCorrectionOffset(RequestHeader):
+    """308. filter_groups: joined by commas."""
+
+    code: ClassVar[RequestCode] = RequestCode.QUERY_CORRECTION_OFFSET
+    compare_group: str
+    topic: str
+    filter_groups: str | None = None
+
+
+@define
 class CloneGroupOffset(RequestHeader):
     """314"""
 
@@ -215,6 +246,14 @@ class ViewBrokerStatsData(RequestHeader):
 
 
 @define
+class GetBrokerConsumeStats(RequestHeader):
+    """317"""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CONSUME_STATS
+    is_order: bool
+
+
+@define
 class QueryConsumeQueue(RequestHeader):
     """321"""
 
@@ -224,6 +263,14 @@ class QueryConsumeQueue(RequestHeader):
     index: I64 = 0
     count: I32 = 0
     consumer_group: str | None = None
+
+
+@define
+class ResumeCheckHalfMessage(RequestHeader):
+    """323. msg_id: the offset message id."""
+
+    code: ClassVar[RequestCode] = RequestCode.RESUME_CHECK_HALF_MESSAGE
+    msg_id: str | None = None
 
 
 @define

@@ -1,0 +1,39 @@
+"""25, 26: what a broker is told to be. Source: AdminBrokerProcessor.java, Configuration.java (RocketMQ 4.9.8)."""
+
+from cluster.broker import reconfigure, runtime_info
+from cluster.broker.config_changes import read_changes
+from cluster.broker.parts import BrokerParts
+from cluster.config_file import format_value
+from cluster.redaction import shown
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers.broker_admin import GetBrokerConfig, UpdateBrokerConfig
+from cluster.remoting.server import Reply, Request
+
+
+async def update_broker_config(broker: BrokerParts, header: UpdateBrokerConfig, request: Request) -> Reply:
+    """`key=value` lines: all of them hold from now on, and are in the configuration file, or none is."""
+    if not request.body:
+        return Reply(ext=None)
+    async with broker.config_lock:
+        known = runtime_info.options(broker)
+        changes = read_changes(request.body, broker.config, broker.store_config, known)
+        if broker.config_file is not None and changes.texts:
+            try:
+                await reconfigure.keep(broker.config_file, changes)
+            except OSError as error:
+                remark = f"nothing was changed: the configuration file cannot be written: {error.strerror}"
+                raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
+        reconfigure.apply(broker, changes)
+    return Reply(ext=None)
+
+
+def get_broker_config(broker: BrokerParts, header: GetBrokerConfig, request: Request) -> Reply:
+    """All options as `key=value` lines, but for secrets."""
+    options = runtime_info.options(broker)
+    lines = sorted(f"{key}={shown(key, format_value(value))}\n" for key, value in options.items())
+    return Reply.success("".join(lines).encode(), version=fastjson.dumps(broker.config_version.plain()).decode())
+
+
+HANDLERS = (update_broker_config, get_broker_config)

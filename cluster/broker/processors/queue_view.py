@@ -1,0 +1,75 @@
+"""321: the units of a consume queue, as they lie there. Source: AdminBrokerProcessor.queryConsumeQueue (RocketMQ 4.9.8)."""
+
+from typing import Any
+
+from cluster.broker import names
+from cluster.broker.filter.tags import SubscriptionData
+from cluster.broker.parts import BrokerParts
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+from cluster.remoting.headers.broker_admin import QueryConsumeQueue
+from cluster.remoting.server import Reply, Request
+from store.consume_queue import ConsumeQueue, Unit
+from store.consume_queue_ext import is_ext_address
+from store.get_message import as_i32
+
+COUNT_MAX = 1024  # Ours: an answer of some 100 KB.
+
+
+def query_consume_queue(broker: BrokerParts, header: QueryConsumeQueue, request: Request) -> Reply:
+    """`count` units from `index` on, with what a group is subscribed to.
+
+    An index outside is told in the remark of a success, which then has no units; RocketMQ leaves out the whole body there,
+    and its mqadmin stumbles over that.
+    """
+    topic = (header.topic or "")[: names.TOPIC_LENGTH_MAX]
+    queue = broker.find_queue(topic, header.queue_id)
+    if queue is None or not queue.files.files:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{topic} is not exist!")
+    end = broker.shown_end(topic, header.queue_id)
+    body: dict[str, Any] = {"maxQueueIndex": end, "minQueueIndex": queue.min_offset}
+    subscription = None
+    if header.consumer_group is not None:
+        subscription = broker.consumers.find_subscription(header.consumer_group, topic)
+        body |= _filter(header.consumer_group, topic, subscription)
+    remark = None
+    if queue.min_offset <= header.index < end:
+        last = min(end, header.index + min(max(header.count, 0), COUNT_MAX))
+        units = ((offset, queue.unit(offset)) for offset in range(header.index, last))
+        body["queueData"] = [_unit(queue, unit, subscription) for _, unit in units if unit is not None]
+    else:
+        remark = f"Index {header.index} of {header.queue_id}@{topic} is not exist!"
+    return Reply(remark=remark, ext=None, body=fastjson.dumps(dict(sorted(body.items()))))
+
+
+def _filter(group: str, topic: str, subscription: SubscriptionData | None) -> dict[str, Any]:
+    if subscription is None:
+        return {"filterData": f"{group[: names.GROUP_LENGTH_MAX]}@{topic} is not online!"}
+    return {"filterData": "null", "subscriptionData": subscription.plain()}
+
+
+def _unit(queue: ConsumeQueue, unit: Unit, subscription: SubscriptionData | None) -> dict[str, Any]:
+    """ConsumeQueueData. As in RocketMQ the filter is asked only where the queue has an extension."""
+    data: dict[str, Any] = {
+        "eval": False,
+        "physicOffset": unit.phy_offset,
+        "physicSize": unit.size,
+        "tagsCode": unit.tags_code,
+    }
+    if not is_ext_address(unit.tags_code):
+        return data
+    more = queue.ext.unit(unit.tags_code) if queue.ext is not None else None
+    if more is None:
+        return {**data, "msg": f"Cq extend not exist!addr: {unit.tags_code}"}
+    kept = {"msgStoreTime": more.store_timestamp, "tagsCode": more.tags_code}
+    data["extendDataJson"] = fastjson.dumps(kept).decode()
+    data["eval"] = subscription is not None and _wants(subscription, more.tags_code)
+    return dict(sorted(data.items()))
+
+
+def _wants(subscription: SubscriptionData, tags_code: int) -> bool:
+    return subscription.wanted is None or as_i32(tags_code) in subscription.wanted
+
+
+HANDLERS = (query_consume_queue,)
