@@ -5,59 +5,28 @@ and moved when a group is named. Source: DefaultMQPullConsumerImpl, MessageDecod
 """
 
 import heapq
-import zlib
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from enum import Enum
 from functools import partial
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from cluster.client.api import TOOLS_GROUP, ClientApi, PullStatus
 from cluster.client.parallel import in_parallel
-from cluster.client.producer import NoRouteError
+from cluster.client.received import ReceivedMessage, received
 from cluster.client.route import MASTER_ID, MessageQueue, TopicRoute
+from cluster.client.routes import NoRouteError
+from cluster.client.start import From
+from cluster.client.subscription import Subscription
 from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError
-from store.message import Message, decode_message, host_text
+
+__all__ = ["Consumer", "From", "NoRouteError", "ReceivedMessage"]
 
 HOLD_MS = 15_000  # How long a broker may keep a pull that finds nothing; RocketMQ's clients say the same.
 ROUTE_PAUSES_SECONDS = (0.02, 0.08, 0.2)
 COMMIT_SECONDS, RETRY_SECONDS = 5.0, 1.0
-COMPRESSED, COMPRESSION_TYPE = 0x1, 0x700  # Bits of sysFlag.
-ZLIB_TYPES = (0, 0x300)
-
-
-class From(Enum):
-    """Where to begin in a queue that says nothing else."""
-
-    FIRST = "first"
-    LAST = "last"
-
-
-@frozen
-class ReceivedMessage:
-    """A message as a consumer sees it. Times in ms since 1970."""
-
-    queue: MessageQueue
-    queue_offset: int
-    message_id: str
-    offset_message_id: str
-    tags: str
-    keys: str
-    properties: dict[str, str]
-    body: bytes
-    born_timestamp: int
-    born_host: str
-    store_timestamp: int
-    reconsume_times: int
-    phy_offset: int  # In the commit log of its broker group.
-
-    @property
-    def place_in_time(self) -> tuple[int, int]:
-        """What messages of several queues are ordered by; of one millisecond, by the log."""
-        return self.store_timestamp, self.phy_offset
 
 
 @define(eq=False)
@@ -89,8 +58,12 @@ class Consumer:
     tags: str = "*"
     group: str | None = None
     start: From | int | None = None  # None: where the group stands, else at the first message.
+    _filter: Subscription = field(init=False)
     _cursors: list[_Cursor] = field(factory=list, init=False)
     _route: TopicRoute = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._filter = Subscription(self.topic, self.tags)
 
     async def run(self, *, follow: bool = False) -> None:
         """Deliver what is there, in the order of store times over all queues; with `follow`, then what comes.
@@ -199,7 +172,7 @@ class Consumer:
         )
         cursor.broker_id = pulled.suggested_broker_id
         if pulled.status is PullStatus.FOUND:
-            cursor.waiting.extend(m for m in _received(pulled.records, cursor.queue) if _matches(m.tags, self.tags))
+            cursor.waiting.extend(received(pulled.records, cursor.queue, self._filter.matches))
         elif pulled.status is PullStatus.NO_NEW_MSG:
             cursor.end = min(cursor.end, pulled.next_offset)  # A slave, or a cut log, has less than was promised.
         cursor.pulled_to = pulled.next_offset
@@ -223,43 +196,3 @@ class Consumer:
             return
         for cursor in self._cursors:
             await self.api.commit_offset(self._address(cursor.queue), cursor.queue, self.group, cursor.offset)
-
-
-def _received(records: bytes | memoryview, queue: MessageQueue) -> list[ReceivedMessage]:
-    at, messages = 0, []
-    while at < len(records):
-        message = decode_message(records, at)
-        messages.append(_as_received(message, queue))
-        at += message.size
-    return messages
-
-
-def _as_received(message: Message, queue: MessageQueue) -> ReceivedMessage:
-    properties = message.properties
-    return ReceivedMessage(
-        queue=queue,
-        queue_offset=message.queue_offset,
-        message_id=properties.get("UNIQ_KEY", message.message_id),
-        offset_message_id=message.message_id,
-        tags=properties.get("TAGS", ""),
-        keys=properties.get("KEYS", ""),
-        properties=properties,
-        body=_body(message),
-        born_timestamp=message.born_timestamp,
-        born_host=host_text(message.born_host),
-        store_timestamp=message.store_timestamp,
-        reconsume_times=message.reconsume_times,
-        phy_offset=message.phy_offset,
-    )
-
-
-def _body(message: Message) -> bytes:
-    """The body as its producer gave it, when it is packed in a way that Python unpacks; otherwise as stored."""
-    if message.sys_flag & COMPRESSED and message.sys_flag & COMPRESSION_TYPE in ZLIB_TYPES:
-        return zlib.decompress(message.body)
-    return message.body
-
-
-def _matches(tags: str, expression: str) -> bool:
-    """The broker compared hashes; this compares words. Source: PullAPIWrapper.processPullResult."""
-    return expression.strip() in ("", "*") or tags in {part.strip() for part in expression.split("||")}

@@ -27,9 +27,11 @@ class OffsetTable:
         if not only_up or offset > self.offsets.get(queue, -1):
             self.offsets[queue] = offset
 
-    def begin(self, queue: MessageQueue, offset: int) -> None:
-        """What the store said: nothing to tell it."""
-        self.offsets[queue] = self._told[queue] = offset
+    def begin(self, queue: MessageQueue, offset: int, *, is_stored: bool = True) -> None:
+        """What the store said is nothing to tell it; where a new group begins is, or a restart would begin elsewhere."""
+        self.offsets[queue] = offset
+        if is_stored:
+            self._told[queue] = offset
 
     def changed(self) -> dict[MessageQueue, int]:
         """What is still to be stored."""
@@ -48,7 +50,7 @@ class OffsetTable:
         self._told.pop(queue, None)
 
 
-def queue_fields(queue: MessageQueue) -> dict[str, Any]:
+def queue_object(queue: MessageQueue) -> dict[str, Any]:
     """A MessageQueue as RocketMQ's bodies have it."""
     return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
 
@@ -60,7 +62,7 @@ def read_queue(fields: Mapping[str, Any]) -> MessageQueue:
 
 def dump_offsets(offsets: Mapping[MessageQueue, int], name: str = "offsetTable") -> bytes:
     """A body, or file, with offsets by queue."""
-    return fastjson.dumps({name: {fastjson.ObjectKey.of(queue_fields(queue)): at for queue, at in offsets.items()}})
+    return fastjson.dumps({name: {fastjson.ObjectKey.of(queue_object(queue)): at for queue, at in offsets.items()}})
 
 
 def load_offsets(data: bytes | memoryview) -> dict[MessageQueue, int]:

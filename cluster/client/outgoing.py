@@ -68,7 +68,7 @@ def wire_properties(message: OutgoingMessage, message_id: str, extra: Mapping[st
 
 def encode_batch(items: Iterable[tuple[OutgoingMessage, str]]) -> bytes:
     """The body of request 320, of messages and their property strings."""
-    parts = []
+    parts: list[bytes] = []
     for message, properties in items:
         raw = properties.encode()
         size = _ITEM_SIZE + len(message.body) + len(raw)

@@ -1,152 +1,185 @@
 """Sends messages: round robin over the topic's queues, another broker when one fails.
 
-Source: DefaultMQProducerImpl.sendDefaultImpl (RocketMQ 4.9.8): which answers are tried again elsewhere, how often, and
-where a topic that does not exist yet takes its queues from.
+Source: DefaultMQProducerImpl (RocketMQ 4.9.8): which answers are tried again elsewhere, how often, and where a topic that does
+not exist yet takes its queues from.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import define, field, frozen
+import trio
+from attrs import Factory, define, field
 
-from cluster.client.api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, ClientApi, SendStatus
-from cluster.client.route import MessageQueue, TopicRoute
+from cluster.client.answers import SendStatus
+from cluster.client.api import ClientApi
+from cluster.client.compression import COMPRESS_FROM, compress
+from cluster.client.many import send_all
+from cluster.client.message_api import SendRequest
+from cluster.client.outgoing import BATCH_SIZE_MAX, OutgoingMessage, encode_batch, split_batch, wire_properties
+from cluster.client.route import MessageQueue
+from cluster.client.routes import NoRouteError, PublishRoute, Routes
+from cluster.client.selectors import Select
+from cluster.client.sending import Prepared, SendResult, is_retried, result_of
 from cluster.client.unique_id import UniqueIds
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RemotingError, RequestError
-from store.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, format_properties
+from cluster.remoting.codes import RequestCode
+from cluster.remoting.errors import RemotingError, RemotingTimeoutError
 
-RETRY_ELSEWHERE = frozenset(
-    {
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.NO_BUYER_ID,
-        ResponseCode.NOT_IN_CURRENT_UNIT,
-    }
-)
-RESERVED_PROPERTIES = frozenset({"UNIQ_KEY", "WAIT", "TAGS", "KEYS", "DELAY"})
-
-
-class NoRouteError(RemotingError):
-    """No broker has the topic, and none offers to create it."""
-
-
-@frozen(kw_only=True)
-class OutgoingMessage:
-    """What a producer sends. `delay_level` 0: at once."""
-
-    topic: str
-    body: bytes
-    tags: str = ""
-    keys: str = ""
-    delay_level: int = 0
-    flag: int = 0
-    properties: Mapping[str, str] = field(factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        for name, value in self.properties.items():
-            if name in RESERVED_PROPERTIES:
-                raise ValueError(f"the property {name} belongs to RocketMQ")
-            if any(sign in name + value for sign in (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR)):
-                raise ValueError(f"the property {name} contains a separator character (U+0001 or U+0002)")
-            if not name or not value:
-                raise ValueError("a property needs a name and a value")
-
-
-@frozen
-class SendResult:
-    """Where a message went, and how safe it is there."""
-
-    status: SendStatus
-    queue: MessageQueue
-    queue_offset: int
-    message_id: str
-    offset_message_id: str
-    remark: str | None
+__all__ = ["NoRouteError", "OutgoingMessage", "Producer", "SendResult"]
 
 
 @define(eq=False)
 class Producer:
-    """One producer group. Routes are asked for once and again after a failure."""
+    """One producer group. Make it with `Client.producer`, or over any ClientApi.
+
+    `tries_max`: of one message; each lasts as long as the API's timeout. `compress_from`: bytes of a body from which on it is
+    packed, None never. `retry_unsafe`: try elsewhere, too, when a broker has stored the message but not as safely as it
+    promises (RocketMQ's retryAnotherBrokerWhenNotStoreOK): the message then comes twice.
+    """
 
     api: ClientApi
     group: str = "TWINLOG_PRODUCER"
     tries_max: int = 3
-    _routes: dict[str, tuple[TopicRoute, list[MessageQueue]]] = field(factory=dict, init=False)
+    compress_from: int | None = field(default=COMPRESS_FROM, kw_only=True)
+    retry_unsafe: bool = field(default=False, kw_only=True)
+    routes: Routes = field(default=Factory(lambda self: Routes(self.api), takes_self=True), kw_only=True, repr=False)
+    ids: UniqueIds = field(factory=UniqueIds, kw_only=True, repr=False)
     _turn: int = field(default=0, init=False)
-    _ids: UniqueIds = field(factory=UniqueIds, init=False)
 
-    async def send(self, message: OutgoingMessage) -> SendResult:
+    async def queues(self, topic: str) -> Sequence[MessageQueue]:
+        """The topic's queues that take messages now. Raises NoRouteError."""
+        return (await self.routes.publish(topic)).queues
+
+    async def send(
+        self,
+        message: OutgoingMessage,
+        *,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
         """Send one message and wait for the broker's answer.
 
-        A status other than SEND_OK is an answer, not an error: the message is stored. Raises NoRouteError, RequestError
-        (the broker refused) or another RemotingError (no broker could be reached) of the last try.
+        With a `queue`, or a function that selects one, it goes there and nowhere else. A status other than SEND_OK is an
+        answer, not an error: the message is stored. Raises NoRouteError, RequestError (the broker refused), another
+        RemotingError (no broker could be reached) of the last try, RemotingTimeoutError after `timeout_ms` for all tries.
         """
-        message_id = next(self._ids)
-        properties = _wire_properties(message, message_id)
-        tried: set[str] = set()
-        for attempt in range(1, self.tries_max + 1):
-            route, queues = await self._route(message.topic)
-            queue = self._pick(queues, tried)
-            address = route.brokers[queue.broker_name].master
-            assert address is not None, "publish queues have a master"
+        prepared = self.prepare(message)
+        if timeout_ms is None:
+            return await self.deliver(prepared, queue=queue, select=select)
+        with trio.move_on_after(timeout_ms / 1000):
+            return await self.deliver(prepared, queue=queue, select=select)
+        raise RemotingTimeoutError(f"topic {message.topic}", prepared.code, timeout_ms)
+
+    async def send_batch(
+        self, messages: Sequence[OutgoingMessage], *, queue: MessageQueue | None = None, size_max: int = BATCH_SIZE_MAX
+    ) -> list[SendResult]:
+        """Send many messages of one topic with few requests; one result for each request.
+
+        Raises ValueError for what no batch may hold (see split_batch), else as send(): earlier requests are stored then.
+        """
+        results = []
+        for part in list(split_batch(messages, size_max)):
+            ids = [next(self.ids) for _ in part]
+            properties = (wire_properties(message, each) for message, each in zip(part, ids, strict=True))
+            body = encode_batch(zip(part, properties, strict=True))
+            prepared = Prepared(
+                topic=part[0].topic,
+                message_id=",".join(ids),
+                properties="WAIT\x01true",
+                body=body,
+                code=RequestCode.SEND_BATCH_MESSAGE,
+            )
+            results.append(await self.deliver(prepared, queue=queue))
+        return results
+
+    async def send_oneway(
+        self, message: OutgoingMessage, *, queue: MessageQueue | None = None, select: Select | None = None
+    ) -> str:
+        """Send without asking for an answer; the message's id. Returns when the request is on its way."""
+        prepared = self.prepare(message)
+        where = await self.routes.publish(message.topic)
+        chosen = queue or self.choose(where, select)
+        await self.api.client.oneway(where.master(chosen), self.request(prepared, chosen).command())
+        return prepared.message_id
+
+    async def send_all(
+        self, messages: Iterable[OutgoingMessage], *, select: Select | None = None
+    ) -> list[SendResult | RemotingError]:
+        """Send many messages at once, in this one task: what became of each, in their order.
+
+        256 at a time are under way. A message that fails is tried again, elsewhere; its last error stands in its place.
+        """
+        return await send_all(self, messages, select)
+
+    # ---- One message
+
+    def prepare(
+        self,
+        message: OutgoingMessage,
+        *,
+        sys_flag: int = 0,
+        extra: Mapping[str, str] | None = None,
+        code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+    ) -> Prepared:
+        """Give it an id, pack its body; `extra` are properties of RocketMQ's own."""
+        message_id = next(self.ids)
+        body, packed = compress(message.body, at_least=self.compress_from)
+        return Prepared(
+            topic=message.topic,
+            message_id=message_id,
+            properties=wire_properties(message, message_id, extra),
+            body=body,
+            flag=message.flag,
+            sys_flag=sys_flag | packed,
+            code=code,
+        )
+
+    async def deliver(
+        self,
+        prepared: Prepared,
+        *,
+        queue: MessageQueue | None = None,
+        select: Select | None = None,
+        tried: frozenset[str] = frozenset(),
+    ) -> SendResult:
+        """Try until a broker has stored it; brokers in `tried` only when there is no other. Raises as send()."""
+        tries = 1 if queue or select else max(1, self.tries_max - len(tried))
+        for left in reversed(range(tries)):
+            where = await self.routes.publish(prepared.topic)
+            chosen = queue or self.choose(where, select, tried)
             try:
-                sent = await self.api.send(
-                    address,
-                    queue,
-                    group=self.group,
-                    properties=properties,
-                    body=message.body,
-                    born_timestamp=time.time_ns() // 1_000_000,
-                    flag=message.flag,
-                )
+                sent = await self.api.send_request(where.master(chosen), self.request(prepared, chosen))
             except RemotingError as error:
-                final = isinstance(error, RequestError) and error.code not in RETRY_ELSEWHERE
-                if final or attempt == self.tries_max:
+                self.routes.forget(prepared.topic)
+                if not left or not is_retried(error):
                     raise
-                tried.add(queue.broker_name)
-                self._routes.pop(message.topic, None)
-                continue
-            where = MessageQueue(queue.topic, queue.broker_name, sent.queue_id)
-            return SendResult(sent.status, where, sent.queue_offset, message_id, sent.offset_message_id, sent.remark)
+            else:
+                if not left or not self.retry_unsafe or sent.status is SendStatus.SEND_OK:
+                    return result_of(prepared, chosen, sent)
+            tried |= {chosen.broker_name}
         raise AssertionError("the last try returns or raises")
 
-    def _pick(self, queues: list[MessageQueue], tried: set[str]) -> MessageQueue:
-        candidates = [queue for queue in queues if queue.broker_name not in tried] or queues
+    def request(self, prepared: Prepared, queue: MessageQueue) -> SendRequest:
+        """The request to that queue's broker."""
+        return SendRequest(
+            code=prepared.code,
+            queue=queue,
+            group=self.group,
+            properties=prepared.properties,
+            body=prepared.body,
+            born_timestamp=time.time_ns() // 1_000_000,
+            flag=prepared.flag,
+            sys_flag=prepared.sys_flag,
+            reconsume_times=prepared.reconsume_times,
+            reconsume_times_max=prepared.reconsume_times_max,
+        )
+
+    def choose(self, where: PublishRoute, select: Select | None, tried: frozenset[str] = frozenset()) -> MessageQueue:
+        """The next queue in turn, on a broker that was not tried yet where there is one."""
+        if select is not None:
+            return select(where.queues)
+        queues = where.queues
+        if tried:
+            queues = tuple(queue for queue in queues if queue.broker_name not in tried) or queues
         self._turn += 1
-        return candidates[(self._turn - 1) % len(candidates)]
-
-    async def _route(self, topic: str) -> tuple[TopicRoute, list[MessageQueue]]:
-        if topic not in self._routes:
-            self._routes[topic] = await self._ask_route(topic)
-        return self._routes[topic]
-
-    async def _ask_route(self, topic: str) -> tuple[TopicRoute, list[MessageQueue]]:
-        route = await self.api.topic_route(topic)
-        queues = route.publish_queues() if route else []
-        if route is None and (route := await self.api.topic_route(DEFAULT_TOPIC)):
-            queues = route.publish_queues(topic, queues_max=DEFAULT_TOPIC_QUEUES)
-        if route is None:
-            raise NoRouteError(
-                f"no broker that is registered now has the topic {topic} or creates topics when a message comes"
-            )
-        if not queues:
-            raise NoRouteError(
-                f"no queue of the topic {topic} can be written now: its masters are down or write-protected"
-            )
-        return route, queues
-
-
-def _wire_properties(message: OutgoingMessage, message_id: str) -> str:
-    properties = dict(message.properties)
-    if message.keys:
-        properties["KEYS"] = message.keys
-    properties["UNIQ_KEY"] = message_id
-    properties["WAIT"] = "true"
-    if message.tags:
-        properties["TAGS"] = message.tags
-    if message.delay_level:
-        properties["DELAY"] = str(message.delay_level)
-    return format_properties(properties)
+        return queues[(self._turn - 1) % len(queues)]

@@ -23,10 +23,7 @@ class Sql:
 def _tags(expression: str) -> tuple[str, ...]:
     if expression.strip() in ("", ALL):
         return ()
-    tags = tuple(dict.fromkeys(part.strip() for part in expression.split("||") if part.strip()))
-    if not tags:
-        raise ValueError(f"the filter {expression!r} names no tag: allowed is * or `TagA || TagB`")
-    return tags
+    return tuple(dict.fromkeys(part.strip() for part in expression.split("||") if part.strip()))
 
 
 @frozen
@@ -47,7 +44,10 @@ class Subscription:
         """Raises ValueError for a filter that names no tag."""
         if isinstance(wanted, Sql):
             return cls(topic, wanted.expression, SQL92, version)
-        return cls(topic, wanted or ALL, TAG, version)
+        subscription = cls(topic, wanted.strip() or ALL, TAG, version)
+        if not subscription.tags and subscription.expression != ALL:
+            raise ValueError(f"the filter {wanted!r} names no tag: allowed is * or `TagA || TagB`")
+        return subscription
 
     def matches(self, tags: str) -> bool:
         """The broker compared hashes of tags; this compares words. SQL92 it has evaluated itself."""

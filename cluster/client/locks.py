@@ -1,0 +1,74 @@
+"""Queues that an ordered consumer may work on, because their masters say so. Source: RebalanceImpl (RocketMQ 4.9.8).
+
+A lock is good for 30 s here and 60 s at the broker, and is renewed every 20 s: we stop before another one may begin.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import structlog
+import trio
+from attrs import define, field
+
+from cluster.client.client import Client
+from cluster.client.route import MessageQueue
+from cluster.remoting.errors import RemotingConnectError, RemotingError
+
+RENEW_SECONDS, GOOD_SECONDS = 20.0, 30.0
+
+log = structlog.get_logger(__name__)
+
+
+@define(eq=False)
+class QueueLocks:
+    """The locks of one group."""
+
+    client: Client
+    group: str
+    _renewed: dict[MessageQueue, float] = field(factory=dict, init=False)  # By trio's clock.
+
+    def holds(self, queue: MessageQueue) -> bool:
+        """Whether its lock is ours and fresh."""
+        renewed = self._renewed.get(queue)
+        return renewed is not None and trio.current_time() < renewed + GOOD_SECONDS
+
+    def last_renewed(self, queue: MessageQueue) -> float | None:
+        return self._renewed.get(queue)
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> None:
+        """Take or renew these locks; holds() tells which were given. A broker that does not answer changes nothing."""
+        for broker_name, mine in _by_broker(queues).items():
+            asked = trio.current_time()  # The broker counts from later on.
+            try:
+                given = await self.client.api.lock(self._master(broker_name), self.client.client_id, self.group, mine)
+            except RemotingError as error:
+                log.info("queues were not locked", broker=broker_name, group=self.group, error=str(error))
+                continue
+            for queue in mine:
+                if queue in given:
+                    self._renewed[queue] = asked
+                else:
+                    self._renewed.pop(queue, None)
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Let others have them at once; what does not reach the broker runs out there."""
+        for broker_name, mine in _by_broker(queues).items():
+            for queue in mine:
+                self._renewed.pop(queue, None)
+            try:
+                await self.client.api.unlock(self._master(broker_name), self.client.client_id, self.group, mine)
+            except RemotingError as error:
+                log.info("queues were not unlocked", broker=broker_name, group=self.group, error=str(error))
+
+    def _master(self, broker_name: str) -> str:
+        address = self.client.routes.address(broker_name, or_another=False)
+        if address is None:
+            raise RemotingConnectError(broker_name, "no master of this broker is known")
+        return address
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    groups: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        groups[queue.broker_name].append(queue)
+    return groups

@@ -1,0 +1,123 @@
+"""A message as a question, and its reply. Sources: DefaultMQProducerImpl.request, MessageUtil (RocketMQ 4.9.8).
+
+The reply comes over the asker's connection (request 326), from whichever broker of the cluster the replier chose.
+"""
+
+import uuid
+from collections.abc import Mapping
+
+import structlog
+import trio
+from attrs import define, field
+
+from cluster.client.client import Client
+from cluster.client.compression import CompressionError, decompress
+from cluster.client.outgoing import OutgoingMessage
+from cluster.client.producer import Producer
+from cluster.client.received import ReceivedMessage
+from cluster.client.selectors import Select
+from cluster.client.sending import SendResult
+from cluster.remoting.codes import RequestCode, ResponseCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingError, RemotingTimeoutError
+from store.properties import parse_properties
+
+log = structlog.get_logger(__name__)
+
+CORRELATION_ID, REPLY_TO, TIME_TO_LIVE, MESSAGE_TYPE = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"
+
+
+@define(eq=False)
+class Reply:
+    """What a request was answered with. `properties` are those of the replier, and RocketMQ's own."""
+
+    body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
+    properties: Mapping[str, str]
+
+
+@define(eq=False)
+class _Question:
+    answered: trio.Event = field(factory=trio.Event)
+    reply: Reply | None = None
+
+
+@define(eq=False)
+class Requester:
+    """Asks consumers of a topic; each question is answered by one of them."""
+
+    client: Client
+    group: str
+    producer: Producer = field(init=False, repr=False)
+    _questions: dict[str, _Question] = field(factory=dict, init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        handlers, code = self.client.handlers, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
+        if code in handlers:
+            raise ValueError("a client has one Requester")
+        handlers[code] = self._on_reply
+        self.producer = self.client.producer(self.group)
+
+    async def request(self, message: OutgoingMessage, *, timeout_ms: int = 3000, select: Select | None = None) -> Reply:
+        """Send a message and wait for the reply of the consumer that gets it.
+
+        Raises RemotingTimeoutError when none came in time, else as Producer.send.
+        """
+        correlation_id, question = str(uuid.uuid4()), _Question()
+        extra = {CORRELATION_ID: correlation_id, REPLY_TO: self.client.client_id, TIME_TO_LIVE: str(timeout_ms)}
+        self._questions[correlation_id] = question
+        try:
+            with trio.move_on_after(timeout_ms / 1000):
+                await self._be_known(message.topic)
+                await self.producer.deliver(self.producer.prepare(message, extra=extra), select=select)
+                await question.answered.wait()
+        finally:
+            del self._questions[correlation_id]
+        if question.reply is None:
+            raise RemotingTimeoutError(f"the consumers of {message.topic}", RequestCode.SEND_MESSAGE_V2, timeout_ms)
+        return question.reply
+
+    async def _be_known(self, topic: str) -> None:
+        """Any broker of the clusters may be the one that has to bring the reply."""
+        routes = self.client.routes
+        await routes.publish(topic)
+        await self.client.know_default()
+        for cluster in routes.clusters:
+            try:
+                await routes.find(reply_topic(cluster))
+            except RemotingError as error:
+                log.info("a cluster's reply topic is not known", cluster=cluster, error=str(error))
+        await self.client.introduce()
+
+    def _on_reply(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
+        ext = request.ext or {}
+        properties = parse_properties(ext.get("properties", ""))
+        question = self._questions.get(properties.get(CORRELATION_ID, ""))
+        if question is None:
+            log.info("a reply came that nobody waits for any more", address=address)
+        else:
+            try:
+                body = decompress(bytes(request.body), int(ext.get("sysFlag", 0)))
+            except CompressionError as error:
+                return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=str(error))
+            question.reply = Reply(body, properties)
+            question.answered.set()
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+
+
+def reply_topic(cluster: str) -> str:
+    """Where replies go; every broker of the cluster has it."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
+async def reply(producer: Producer, question: ReceivedMessage, body: bytes, **fields: str) -> SendResult:
+    """Answer a message that asks; `fields` are properties of your own.
+
+    Raises ValueError for one that does not ask, else as Producer.send: code 1 when its asker is gone.
+    """
+    asked = question.properties
+    if CORRELATION_ID not in asked or REPLY_TO not in asked or "CLUSTER" not in asked:
+        raise ValueError(f"the message {question.message_id} asks for no reply: it has no {CORRELATION_ID}")
+    extra = {name: asked[name] for name in (CORRELATION_ID, REPLY_TO, TIME_TO_LIVE) if name in asked}
+    message = OutgoingMessage(topic=reply_topic(asked["CLUSTER"]), body=body, properties=fields)
+    prepared = producer.prepare(message, extra=extra | {MESSAGE_TYPE: "reply"}, code=RequestCode.SEND_REPLY_MESSAGE_V2)
+    return await producer.deliver(prepared)

@@ -1,0 +1,68 @@
+"""`async with service:` for things that have a run() of their own."""
+
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+from attrs import define, field
+
+
+@define(eq=False)
+class Service:
+    """Runs in the background of a block: ready when the block begins, over when it is left.
+
+    Cancelling the block ends the service last, so that what is used inside may still say good-bye over it. An error of the
+    service ends the block. Where a nursery is at hand, `await nursery.start(service.run)` does as well.
+    """
+
+    _manager: AbstractAsyncContextManager[trio.Nursery] | None = field(default=None, init=False, repr=False)
+    _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False, repr=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; started() when it can be used."""
+        raise NotImplementedError
+
+    async def _run_in_scope(self, *, task_status: trio.TaskStatus[None]) -> None:
+        with self._scope:
+            await self.run(task_status=task_status)
+
+    async def __aenter__(self) -> Self:
+        assert self._manager is None, "a service is entered once"
+        self._manager = trio.open_nursery()
+        nursery = await self._manager.__aenter__()
+        try:
+            await nursery.start(self._run_in_scope)
+        except BaseException as error:
+            await self._leave(error)
+            raise
+        self._scope.shield = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._leave(error)
+
+    async def _leave(self, error: BaseException | None) -> bool | None:
+        """A single error leaves as it is, not in an ExceptionGroup."""
+        assert self._manager is not None
+        self._scope.cancel()
+        try:
+            trace = error.__traceback__ if error else None
+            return await self._manager.__aexit__(type(error) if error else None, error, trace)
+        except BaseExceptionGroup as group:
+            only = sole(group)
+            if only is error and error is not None:
+                return None  # The block raises it itself.
+            if only is None:
+                raise
+            raise only from only.__cause__
+
+
+def sole(group: BaseExceptionGroup[Any]) -> BaseException | None:
+    """The one exception in it, however deep; None when there are more."""
+    if len(group.exceptions) != 1:
+        return None
+    (inner,) = group.exceptions
+    return sole(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -1,0 +1,65 @@
+"""What follows when a batch is done. Sources: ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService (4.9.8)."""
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from cluster.client.heartbeat import INNER_PRODUCER
+from cluster.client.offsets import address_of
+from cluster.client.producer import Producer
+from cluster.client.received import ReceivedMessage
+from cluster.client.retry import Failed, after_failure, retries, retry_properties, retry_topic
+from cluster.client.sending import Prepared
+from cluster.remoting.errors import RemotingError
+from store.properties import format_properties
+
+if TYPE_CHECKING:
+    from cluster.client.batch import Batch
+    from cluster.client.push_consumer import PushConsumer
+
+log = structlog.get_logger(__name__)
+
+
+async def failed_messages(consumer: "PushConsumer", batch: "Batch") -> list[ReceivedMessage]:
+    """Find each failed message its next place; those that have none come again here, counted."""
+    here = []
+    for message in batch.messages:
+        times_max = retries(consumer.reconsume_times_max, ordered=consumer.ordered)
+        verdict = after_failure(message, times_max, ordered=consumer.ordered, broadcasting=consumer.broadcasting)
+        if verdict is Failed.DROP:
+            log.warning("a broadcast message has failed, and comes to nobody again", message=message.message_id)
+        elif verdict is Failed.HERE_AGAIN or not await send_back(consumer, message, batch.delay_level, times_max):
+            here.append(message.again())
+    return here
+
+
+async def send_back(consumer: "PushConsumer", message: ReceivedMessage, delay_level: int, times_max: int) -> bool:
+    """Give a message back to its broker, or send a copy of it to the group's retry topic; whether one of them worked."""
+    if not consumer.ordered:
+        api = consumer.client.api
+        try:
+            address = address_of(consumer.client, message.queue)
+            await api.send_back(address, message, group=consumer.group, delay_level=delay_level, times_max=times_max)
+            return True
+        except RemotingError as error:
+            log.info("a message was not taken back", message=message.message_id, error=str(error))
+    try:
+        producer = Producer(consumer.client.api, INNER_PRODUCER, routes=consumer.client.routes, ids=consumer.client.ids)
+        await producer.deliver(retry_copy(message, consumer.group, times_max, ordered=consumer.ordered))
+        return True
+    except RemotingError as error:
+        log.warning("a message could not be sent to its retry topic", message=message.message_id, error=str(error))
+        return False
+
+
+def retry_copy(message: ReceivedMessage, group: str, times_max: int, *, ordered: bool) -> Prepared:
+    """What goes to %RETRY% when request 36 does not work; the broker makes a dead letter of it when it is time."""
+    return Prepared(
+        topic=retry_topic(group),
+        message_id=message.message_id,
+        properties=format_properties(retry_properties(message)),
+        body=message.body,
+        flag=message.flag,
+        reconsume_times=message.reconsume_times + (not ordered),
+        reconsume_times_max=times_max,
+    )

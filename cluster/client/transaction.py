@@ -1,0 +1,176 @@
+"""Messages that consumers see only if a local transaction succeeds.
+
+    half message --SEND_OK--> local transaction --commit or rollback (37)--> broker
+                                    '--- nothing said: the broker asks (39), `check` answers
+
+Sources: TransactionMQProducer, DefaultMQProducerImpl.sendMessageInTransaction (RocketMQ 4.9.8).
+"""
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from enum import Enum
+from functools import partial
+
+import structlog
+import trio
+from attrs import define, field
+
+from cluster.client.answers import SendStatus
+from cluster.client.client import Client, OnRequest
+from cluster.client.outgoing import OutgoingMessage
+from cluster.client.producer import Producer
+from cluster.client.received import ReceivedMessage, as_received
+from cluster.client.route import MessageQueue
+from cluster.client.sending import SendResult
+from cluster.remoting.codes import RequestCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingError
+from store.errors import StoreError
+from store.message import TRANSACTION_PREPARED, decode_message
+
+log = structlog.get_logger(__name__)
+
+
+class Decision(Enum):
+    """What becomes of a half message; the values are those of commitOrRollback."""
+
+    COMMIT = 8
+    ROLLBACK = 12
+    UNKNOWN = 0  # Not yet: the broker asks later.
+
+
+Check = Callable[[ReceivedMessage], Decision | Awaitable[Decision]]
+
+
+class HalfMessageError(RemotingError):
+    """The half message is stored, but not as safely as the broker promises, and was rolled back. Nothing was begun."""
+
+    def __init__(self, result: SendResult) -> None:
+        super().__init__(
+            f"the half message was rolled back: {result.status.name}: {result.remark or 'no reason given'}"
+        )
+        self.result = result
+
+
+@define(eq=False)
+class Transaction:
+    """One half message; `decision` may be changed until the block ends."""
+
+    result: SendResult
+    decision: Decision = Decision.COMMIT
+
+    def rollback(self) -> None:
+        """Nobody shall see the message."""
+        self.decision = Decision.ROLLBACK
+
+    def leave_open(self) -> None:
+        """The broker asks later, and `check` answers."""
+        self.decision = Decision.UNKNOWN
+
+
+@define(eq=False)
+class TransactionProducer:
+    """Sends messages of local transactions; `check` tells a broker that asks what became of one, from durable state.
+
+    It may be asked about messages of any producer of the group, also of an earlier run of the program.
+    """
+
+    client: Client
+    group: str
+    check: Check
+    producer: Producer = field(init=False, repr=False)
+    _others: OnRequest | None = field(default=None, init=False, repr=False)  # Of the client's other groups.
+
+    def __attrs_post_init__(self) -> None:
+        self.producer = self.client.producer(self.group)
+        self._others = self.client.handlers.get(RequestCode.CHECK_TRANSACTION_STATE)
+        self.client.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._on_check
+
+    @asynccontextmanager
+    async def begin(self, message: OutgoingMessage) -> AsyncIterator[Transaction]:
+        """The block is the local transaction: committed at its end, rolled back when it raises.
+
+        Raises HalfMessageError, or as Producer.send, before the block begins, and ValueError for a delayed message. A broker
+        that does not hear the decision asks for it.
+        """
+        if message.delay_level:
+            raise ValueError("a message of a transaction cannot be delayed")
+        await self.client.know_default()
+        await self.client.introduce()
+        extra = {"TRAN_MSG": "true", "PGROUP": self.group}
+        result = await self.producer.deliver(self.producer.prepare(message, sys_flag=TRANSACTION_PREPARED, extra=extra))
+        transaction = Transaction(result)
+        if result.status is not SendStatus.SEND_OK:
+            await self._end(transaction.result, Decision.ROLLBACK)
+            raise HalfMessageError(result)
+        try:
+            yield transaction
+        except Exception as error:
+            await self._end(result, Decision.ROLLBACK, remark=f"{type(error).__name__}: {error}")
+            raise
+        except BaseException:  # Cancelled: whether the work was done only `check` can tell.
+            raise
+        await self._end(result, transaction.decision)
+
+    async def send(
+        self, message: OutgoingMessage, local: Callable[[SendResult], Awaitable[Decision | None]]
+    ) -> tuple[SendResult, Decision]:
+        """The same with a function for the local transaction; one that returns None commits."""
+        async with self.begin(message) as transaction:
+            transaction.decision = await local(transaction.result) or Decision.COMMIT
+        return transaction.result, transaction.decision
+
+    async def _end(self, result: SendResult, decision: Decision, *, remark: str | None = None) -> None:
+        ext = self._fields(decision, result.message_id, result.queue_offset, int(result.offset_message_id[-16:], 16))
+        ext["bname"] = result.queue.broker_name
+        address = self.client.routes.address(result.queue.broker_name, or_another=False)
+        try:
+            if address is None:
+                raise RemotingError(f"the master of {result.queue.broker_name} is not known now")
+            await self.client.api.end_transaction(address, ext, remark=remark)
+        except RemotingError as error:
+            log.warning("a transaction stays open until its broker asks", message=result.message_id, error=str(error))
+
+    def _fields(self, decision: Decision, message_id: str, half_offset: int, phy_offset: int) -> dict[str, str]:
+        return {
+            "producerGroup": self.group,
+            "tranStateTableOffset": str(half_offset),
+            "commitLogOffset": str(phy_offset),
+            "commitOrRollback": str(decision.value),
+            "fromTransactionCheck": "false",
+            "msgId": message_id,
+            "transactionId": message_id,
+        }
+
+    # ---- A broker asks
+
+    def _on_check(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
+        try:
+            record = decode_message(bytes(request.body))
+        except StoreError as error:
+            log.warning("a broker asks about a transaction with what is no message", address=address, error=str(error))
+            return None
+        if record.properties.get("PGROUP") == self.group:
+            message = as_received(
+                record, MessageQueue(record.topic, (request.ext or {}).get("bname", ""), record.queue_id)
+            )
+            self.client.start_soon(partial(self._answer_check, address, request.ext or {}, message))
+        elif self._others is not None:
+            return self._others(address, request)
+        return None
+
+    async def _answer_check(self, address: str, asked: dict[str, str], message: ReceivedMessage) -> None:
+        remark = None
+        try:
+            found = self.check(message)
+            decision = await found if inspect.isawaitable(found) else found
+        except Exception as error:
+            log.exception("the check of a transaction has failed", message=message.message_id)
+            decision, remark = Decision.UNKNOWN, f"{type(error).__name__}: {error}"
+        offsets = int(asked.get("tranStateTableOffset", 0)), int(asked.get("commitLogOffset", 0))
+        ext = self._fields(decision, message.message_id, *offsets) | {"fromTransactionCheck": "true"}
+        try:
+            await self.client.api.end_transaction(address, ext, remark=remark)
+        except (RemotingError, trio.BrokenResourceError) as error:
+            log.warning("the answer about a transaction did not reach its broker", address=address, error=str(error))
