@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from attrs import frozen
+from attrs import field, frozen
 
 from cluster.remoting.signing import Credentials
 from store.config import option
@@ -29,11 +29,14 @@ class AclConfig:
         key="rocketmq.acl.plain.file",
         doc="the file that administrators change by request, below rocketmqHome",
     )
-    credentials: str | None = option(
-        None,
-        key="innerClientAuthenticationCredentials",
-        doc='what this broker signs its own requests with: {"accessKey":"...","secretKey":"..."}, an admin of all members',
+    credentials: str | None = field(
+        default=None,
         validator=_credentials,
+        repr=False,
+        metadata={
+            "key": "innerClientAuthenticationCredentials",
+            "doc": 'what this broker signs its own requests with: {"accessKey":"...","secretKey":"..."}, an admin of all members',
+        },
     )
 
     @property

@@ -72,6 +72,8 @@ class AclFiles:
             if self._hashes.get(path) == (digest := _hash(data)):
                 return False
             self._hashes[path] = digest  # Broken or not: what is wrong with it is said once.
+            if not data and path in self._good:
+                raise AclError("it is empty")  # Most often somebody is just writing it.
             self._good[path] = self._parse(path, data)
         except (AclError, OSError) as error:
             kept = "the rules it had stay in force" if path in self._good else "it is passed over"

@@ -70,12 +70,16 @@ class AclService:
         """Read the files again when they change."""
         while True:
             await trio.sleep(RELOAD_SECONDS)
-            async with self._lock:
-                try:
-                    if await trio.to_thread.run_sync(self.files.load):
-                        self._white.clear()
-                except OSError as error:
-                    log.error("the rules of access cannot be read, those before stay in force", why=str(error))
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Take what is new in the files. What cannot be read changes nothing."""
+        async with self._lock:
+            try:
+                if await trio.to_thread.run_sync(self.files.load):
+                    self._white.clear()
+            except OSError as error:
+                log.error("the rules of access cannot be read, those before stay in force", why=str(error))
 
     async def change(self, how: Callable[[AclFiles], T]) -> T:
         """Change the files in a thread, one change at a time. Raises AclError, OSError."""
