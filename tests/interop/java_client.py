@@ -158,11 +158,19 @@ class JavaClient:
         topic: str,
         *,
         expression: str = "*",
+        sql: str | None = None,
         from_first: bool = True,
+        from_time: time.struct_time | None = None,
         failures: int = 0,
+        retries_max: int | None = None,
     ) -> "Consumer":
-        """Start a push consumer. It answers RECONSUME_LATER for the first `failures` deliveries of each message."""
+        """Start a push consumer. It answers RECONSUME_LATER for the first `failures` deliveries of each message.
+
+        A new group begins at the first message, at `from_time` (of this machine's zone), or else at the end. With
+        `sql` it filters by that, not by tags.
+        """
         start = "CONSUME_FROM_FIRST_OFFSET" if from_first else "CONSUME_FROM_LAST_OFFSET"
+        start = "CONSUME_FROM_TIMESTAMP" if from_time is not None else start
         options = {
             "group": group,
             "namesrv": namesrv,
@@ -171,6 +179,12 @@ class JavaClient:
             "from": start,
             "failures": str(failures),
         }
+        if sql is not None:
+            options["sql"] = sql
+        if from_time is not None:
+            options["timestamp"] = time.strftime("%Y%m%d%H%M%S", from_time)
+        if retries_max is not None:
+            options["max_reconsume_times"] = str(retries_max)
         return Consumer(self, self.new("Collector", options))
 
     def new(self, name: str, options: Mapping[str, str]) -> int:

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -26,11 +27,21 @@ public final class Collector implements Handle, MessageListenerConcurrently {
         consumer.setNamesrvAddr(options.get("namesrv"));
         consumer.setInstanceName(options.get("instance"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(options.get("from")));
-        consumer.subscribe(options.get("topic"), options.get("expression"));
+        if (options.containsKey("sql")) {
+            consumer.subscribe(options.get("topic"), MessageSelector.bySql(options.get("sql")));
+        } else {
+            consumer.subscribe(options.get("topic"), options.get("expression"));
+        }
         consumer.registerMessageListener(this);
         // Else a clean leave may still forget the messages that the listener has just returned.
         consumer.setAwaitTerminationMillisWhenShutdown(5_000);
         failures = Integer.parseInt(options.get("failures"));
+        if (options.containsKey("timestamp")) {
+            consumer.setConsumeTimestamp(options.get("timestamp"));
+        }
+        if (options.containsKey("max_reconsume_times")) {
+            consumer.setMaxReconsumeTimes(Integer.parseInt(options.get("max_reconsume_times")));
+        }
         consumer.start();
     }
 
