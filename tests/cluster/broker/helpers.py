@@ -63,7 +63,7 @@ class Client:
     connection: FakeConnection = field(factory=FakeConnection)
     opaque: int = 0
     language: str = "JAVA"
-    version: int = 407
+    version: int = 409
     table: Mapping = field(init=False)
 
     def __attrs_post_init__(self):
