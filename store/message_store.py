@@ -44,6 +44,7 @@ from store.lock_file import take_lock
 from store.log_tail import LogTail, remove_left_over
 from store.mapped_file_queue import MappedFileQueue
 from store.put_service import PutService
+from store.put_times import PutTimes
 from store.query_message import QueryResult, query_message
 from store.range_digests import RangeDigester
 from store.read_check import ReadCheck
@@ -76,6 +77,7 @@ class StoreStatistics:
     dispatched_offset: int
     put_messages: int
     put_bytes: int
+    put_failed: int
     get_messages: int
     writable: bool
     why_not_writable: str
@@ -390,6 +392,11 @@ class MessageStore:
         """
         return self._putter.put(messages, together=together)
 
+    @property
+    def put_times(self) -> PutTimes:
+        """How long messages took to write."""
+        return self._putter.times
+
     def commit_pending(self) -> None:
         """Write what producers were answered for and what lies in a buffer still; nothing without buffers."""
         self._putter.commit_pending()
@@ -633,6 +640,7 @@ class MessageStore:
             dispatched_offset=self.dispatched_offset,
             put_messages=self._putter.messages,
             put_bytes=self._putter.bytes,
+            put_failed=self._putter.failed,
             get_messages=self._gets,
             writable=self.writable,
             why_not_writable=self.why_not_writable,

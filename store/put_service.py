@@ -14,6 +14,7 @@ from store.commit_log import CommitLog, PutMessage, PutResult
 from store.config import BrokerRole, StoreConfig
 from store.errors import NoBufferError
 from store.offset_waiters import PutStatus
+from store.put_times import QUICK_SECONDS, PutTimes
 from store.record_scan import DispatchEntry
 from store.running_flags import Condition, RunningFlags
 from store.transient_store_pool import CommitService, TransientStorePool, UncommittedEnd
@@ -37,6 +38,8 @@ class PutService:
     refused: Callable[[str, OSError], PutStatus]
     messages: int = field(default=0, init=False)  # Put since the start.
     bytes: int = field(default=0, init=False)
+    failed: int = field(default=0, init=False)  # Messages that were refused.
+    times: PutTimes = field(factory=PutTimes, init=False)
     committer: CommitService | None = field(default=None, init=False)  # With buffers only.
     busy_until: float = field(default=0.0, init=False)  # By clock().
     _busy_after: float = field(init=False)  # Seconds that a write may take.
@@ -63,11 +66,11 @@ class PutService:
         `together`: these are one batch request and go into one file.
         """
         if not self.writable:
-            return [PutResult(PutStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
+            return self._refuse(PutStatus.SERVICE_NOT_AVAILABLE, messages)
         if not messages:
             return []
         if self.busy_until and self._is_busy():
-            return [PutResult(PutStatus.OS_PAGECACHE_BUSY)] * len(messages)
+            return self._refuse(PutStatus.OS_PAGECACHE_BUSY, messages)
         body_max = self._body_size_unchecked
         for topic, _, body, properties, *_ in messages:
             if len(body) > body_max or len(properties) > PROPERTIES_SIZE_MAX or len(topic) > TOPIC_LENGTH_MAX:
@@ -79,10 +82,15 @@ class PutService:
         statuses = [self._check(message) for message in messages]
         refused = [status for status in statuses if status is not PutStatus.PUT_OK]
         if together and refused:  # All or none.
-            return [PutResult(refused[0])] * len(messages)
+            return self._refuse(refused[0], messages)
         fitting = [m for m, status in zip(messages, statuses, strict=True) if status is PutStatus.PUT_OK]
+        self.failed += len(refused)
         good = iter(self._append(fitting, together=together))
         return [next(good) if status is PutStatus.PUT_OK else PutResult(status) for status in statuses]
+
+    def _refuse(self, status: PutStatus, messages: Sequence[PutMessage]) -> list[PutResult]:
+        self.failed += len(messages)
+        return [PutResult(status)] * len(messages)
 
     def _append(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
         if not messages:
@@ -91,10 +99,14 @@ class PutService:
         try:
             results, entries = self.log.append(messages, now_ms, together=together)
         except OSError as error:
-            return [PutResult(self.refused("writing the commit log", error))] * len(messages)
+            return self._refuse(self.refused("writing the commit log", error), messages)
         except NoBufferError:
-            return [PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)] * len(messages)
-        if (took := self.clock() - began) > self._busy_after:
+            return self._refuse(PutStatus.CREATE_MAPPED_FILE_FAILED, messages)
+        if (took := self.clock() - began) < QUICK_SECONDS:
+            self.times.quick += len(results)
+        else:
+            self.times.note(took, len(results))
+        if took > self._busy_after:
             self.busy_until = began + took + min(took - self._busy_after, self._busy_after)
         self.messages += len(results)
         self.bytes += results[-1].end_offset - results[0].phy_offset

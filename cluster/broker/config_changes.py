@@ -143,7 +143,7 @@ def range_text(allowed: range) -> str:
     return f"{', '.join(map(str, allowed[:-1]))} or {allowed[-1]}"
 
 
-def _checked(config: attrs.AttrsInstance, values: dict[str, Any]) -> dict[str, Any]:
+def _checked(config: BrokerConfig | StoreConfig, values: dict[str, Any]) -> dict[str, Any]:
     """The values, if the class takes them together with its others."""
     try:
         attrs.evolve(config, **values)

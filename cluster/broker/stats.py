@@ -49,6 +49,7 @@ class BrokerStatsManager:
     send_backs: dict[tuple[str, str], Counter] = field(factory=dict, init=False)  # By topic and group.
     broker_puts: Counter = field(factory=Counter, init=False)
     broker_gets: Counter = field(factory=Counter, init=False)
+    longest_get_ms: int = field(default=0, init=False)  # Since the start.
     _windows: Windows = field(factory=Windows, init=False)
     _lost: Counter = field(factory=Counter, init=False)  # Takes what finds no room, and shows it to nobody.
 
@@ -90,6 +91,8 @@ class BrokerStatsManager:
         counter.nums += count
         counter.size += size
         counter.latency_ms += latency_ms
+        if latency_ms > self.longest_get_ms:
+            self.longest_get_ms = latency_ms
         counter.calls += 1
         self.broker_gets.nums += count
 
