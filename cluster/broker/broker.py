@@ -231,3 +231,4 @@ def _listen(host: str, port: int) -> socket.socket:
         return open_listener(host, port)
     except OSError as error:
         raise OSError(error.errno, f"{error.strerror}: {host}:{port}") from error
+            self.store.put_times.look(trio.current_time())

@@ -41,6 +41,7 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
     """All values are texts. Three numbers are rates over 10 s, 1 min and 10 min."""
     store, rates, pulls = broker.store.statistics(), broker.rates, broker.pulls
     disk = shutil.disk_usage(broker.store.config.root.expanduser())
+    times = broker.store.put_times
     watchdog = broker.watchdog.statistics()
     pending = broker.store.commit_log.pending
     gets = rates.text(GET_MESSAGES)
@@ -60,10 +61,12 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
         "putMessageTimesTotal": store.put_messages,
         "putMessageSizeTotal": store.put_bytes,
         "putMessageAverageSize": average,
-        "putMessageFailedTimes": 0,
-        "putMessageEntireTimeMax": 0,
-        "getMessageEntireTimeMax": 0,
-        "putMessageDistributeTime": "",
+        "putMessageFailedTimes": store.put_failed,
+        "putMessageEntireTimeMax": times.longest_ms,
+        "getMessageEntireTimeMax": broker.stats.longest_get_ms,
+        "putMessageDistributeTime": times.distribution(),
+        "putLatency99": f"{times.percentile_ms(0.99):.2f}",
+        "putLatency999": f"{times.percentile_ms(0.999):.2f}",
         "pageCacheLockTimeMills": 0,
         "earliestMessageTimeStamp": broker.earliest_message_ms(),
         "startAcceptSendRequestTimeStamp": broker.config.start_accept_send_request_timestamp,
@@ -93,6 +96,8 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
         "EndTransactionQueueSize": 0,
         "EndTransactionThreadPoolQueueCapacity": 100000,
     }
+    for directory in broker.store.config.commit_log_paths:
+        table[f"commitLogDiskRatio_{directory}"] = broker.store.disk_usage(directory)
     for kind, capacity in (("send", 10000), ("pull", 100000), ("query", 20000)):  # There are no such queues here.
         table[f"{kind}ThreadPoolQueueSize"] = 0
         table[f"{kind}ThreadPoolQueueCapacity"] = capacity

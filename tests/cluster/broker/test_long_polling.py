@@ -1,5 +1,6 @@
 """Held pulls and a log that is cut."""
 
+import pytest
 import trio
 
 from cluster.broker.long_polling import HeldPull, PullRequestHoldService
@@ -20,3 +21,89 @@ async def test_a_pull_behind_the_end_of_its_queue_is_not_held_any_more(autojump_
     await trio.sleep(6)
     assert woken == [0]
     assert len(service) == 1
+
+
+MANY = 5_000
+
+
+class Touched(Exception):
+    """A pull was looked at that need not be."""
+
+
+class Untouchable(HeldPull):
+    """A pull that arrivals must leave alone."""
+
+    def __getattribute__(self, name):
+        if name == "offset":
+            raise Touched
+        return super().__getattribute__(name)
+
+
+class Tags(frozenset):
+    """Tags codes that count how often they are asked for."""
+
+    asked = 0
+
+    def __contains__(self, code):
+        self.asked += 1
+        return super().__contains__(code)
+
+
+def held(service, queue_id, *, kind=HeldPull, wanted=None, accepts=None, connection="connection"):
+    woken = []
+    pull = kind("T", queue_id, 0, wanted, trio.current_time() + 60, connection, lambda: woken.append(1), accepts)
+    service.hold(pull)
+    return woken
+
+
+async def test_5000_pulls_of_other_queues_cost_an_arrival_nothing(autojump_clock, nursery):
+    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
+    nursery.start_soon(service.run)
+    for queue_id in range(1, MANY + 1):
+        held(service, queue_id, kind=Untouchable)
+    woken = held(service, 0)
+    for offset in range(1, 100):
+        service.on_arrival("T", 0, offset, [0])
+    await trio.sleep(0.001)
+    assert woken == [1]
+    assert len(service) == MANY
+    with pytest.raises(Touched):
+        service.on_arrival("T", 1, 1, [0])
+
+
+async def test_5000_pulls_of_one_queue_are_asked_about_once_an_arrival():
+    """Whether they filter by tags or by an expression: not each pull for each message."""
+    asked = []
+
+    def any_accepted(topic, queue_id, start, end, accepts):
+        asked.append((start, end))
+        return False
+
+    def accepts(_properties):
+        raise AssertionError("messages are the store's to look at")
+
+    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0, any_accepted=any_accepted)
+    tags = Tags([7])
+    for _ in range(MANY):
+        held(service, 0, kind=Untouchable, wanted=tags)
+        held(service, 0, kind=Untouchable, accepts=accepts)
+    for offset in range(1, 11):
+        service.on_arrival("T", 0, offset, [8])
+    assert tags.asked == 10
+    assert asked == [(offset - 1, offset) for offset in range(1, 11)]
+    assert len(service) == 2 * MANY
+
+
+async def test_many_pulls_are_woken_and_forgotten(autojump_clock, nursery):
+    """Those that filter in the same way go together; the others stay, until their connection closes."""
+    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
+    nursery.start_soon(service.run)
+    red = [held(service, 0, wanted=frozenset({1})) for _ in range(MANY)]
+    blue = [held(service, 0, wanted=frozenset({2}), connection="other") for _ in range(MANY)]
+    service.on_arrival("T", 0, 1, [1])
+    await trio.sleep(0.001)
+    assert all(woken == [1] for woken in red)
+    assert not any(blue)
+    assert len(service) == MANY
+    service.connection_closed("other")
+    assert len(service) == 0
