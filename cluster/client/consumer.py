@@ -18,8 +18,8 @@ from cluster.client.parallel import in_parallel
 from cluster.client.received import ReceivedMessage, received
 from cluster.client.route import MASTER_ID, MessageQueue, TopicRoute
 from cluster.client.routes import NoRouteError
-from cluster.client.start import From
-from cluster.client.subscription import Subscription
+from cluster.client.start import From, FromTime
+from cluster.client.subscription import Sql, Subscription
 from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError
 
 __all__ = ["Consumer", "From", "NoRouteError", "ReceivedMessage"]
@@ -55,15 +55,15 @@ class Consumer:
     api: ClientApi
     topic: str
     deliver: Callable[[ReceivedMessage], bool]
-    tags: str = "*"
+    tags: str | Sql = "*"
     group: str | None = None
-    start: From | int | None = None  # None: where the group stands, else at the first message.
+    start: From | FromTime | int | None = None  # None: where the group stands, else at the first message.
     _filter: Subscription = field(init=False)
     _cursors: list[_Cursor] = field(factory=list, init=False)
     _route: TopicRoute = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._filter = Subscription(self.topic, self.tags)
+        self._filter = Subscription.of(self.topic, self.tags, 0)
 
     async def run(self, *, follow: bool = False) -> None:
         """Deliver what is there, in the order of store times over all queues; with `follow`, then what comes.
@@ -105,6 +105,8 @@ class Consumer:
                 return stored
         if start is From.LAST:
             return end
+        if isinstance(start, FromTime):
+            return await self.api.offset_at(address, queue, start.timestamp_ms)
         first = await self.api.min_offset(address, queue)
         return max(first, start) if isinstance(start, int) else first
 
@@ -159,6 +161,8 @@ class Consumer:
     def _deliver_next(self, cursor: _Cursor) -> bool:
         message = cursor.waiting.popleft()
         cursor.offset = message.queue_offset + 1
+        if isinstance(self.start, FromTime) and message.store_timestamp < self.start.timestamp_ms:
+            return True  # The nearest to that time may lie before it.
         return self.deliver(message)
 
     async def _pull(self, cursor: _Cursor, *, suspend_ms: int) -> None:
@@ -167,7 +171,8 @@ class Consumer:
             cursor.queue,
             cursor.pulled_to,
             group=self.group or TOOLS_GROUP,
-            expression=self.tags,
+            expression=self._filter.expression,
+            kind=self._filter.kind,
             suspend_ms=suspend_ms,
         )
         cursor.broker_id = pulled.suggested_broker_id

@@ -71,7 +71,7 @@ def load_offsets(data: bytes | memoryview) -> dict[MessageQueue, int]:
         table = fastjson.loads(data)["offsetTable"]
         if isinstance(table, list):
             return {read_queue(entry): int(entry["offset"]) for entry in table}
-        return {read_queue(orjson.loads(key)): int(offset) for key, offset in table.items()}
+        return {read_queue(orjson.loads(key.encode())): int(offset) for key, offset in table.items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no table of offsets: {type(error).__name__}: {error}") from error
 
