@@ -27,7 +27,8 @@ def register_broker(namesrv: NamesrvController, header: h.RegisterBroker, reques
     if told.is_new:
         log.info("broker registered", broker=new.broker_name, id=new.broker_id, address=new.address)
     ordered = namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
-    body = fastjson.dumps({"table": dict(ordered)}) if ordered else b""
+    # Also when the last one is gone: that is how brokers learn of it.
+    body = b"" if ordered is None else fastjson.dumps({"table": dict(ordered)})
     return Reply.success(body, haServerAddr=told.ha_server_addr, masterAddr=told.master_addr)
 
 

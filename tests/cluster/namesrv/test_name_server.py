@@ -221,6 +221,8 @@ async def test_a_registration_is_answered_with_the_ordered_topics(ask):
     await ask(100, namespace="ORDER_TOPIC_CONFIG", key="T1", value="broker-a:4")
     answer = await ask(103, **registration())
     assert answer.body == b'{"table":{"T1":"broker-a:4"}}'
+    await ask(102, namespace="ORDER_TOPIC_CONFIG", key="T1")
+    assert (await ask(103, **registration())).body == b'{"table":{}}'
     assert "orderTopicConf" not in fastjson.loads((await ask(105, topic="T1")).body)
 
 
