@@ -9,6 +9,7 @@ from cluster.broker.config import BrokerConfig
 from cluster.broker.gate import Gate
 from cluster.broker.json_file import JsonFile
 from cluster.broker.processors.send import SendProcessor
+from cluster.broker.stats import BrokerStatsManager
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import TopicConfigManager, built_in_topics
@@ -82,6 +83,9 @@ class SendingBroker:
     gate: Gate = field(factory=Gate)
     topics_writer: TableWriter = field(init=False)
     now_ms: Callable[[], int] = lambda: NOW_MS
+    on_config_change: list[Callable[[], None]] = field(factory=list)
+    stats: BrokerStatsManager = field(factory=lambda: BrokerStatsManager("DefaultCluster"))
+    stats: BrokerStatsManager = field(factory=lambda: BrokerStatsManager("C1"))
 
     def __attrs_post_init__(self):
         self.topics_writer = TableWriter(JsonFile(self.store.config.root / "topics.json"), self.topics.plain)
