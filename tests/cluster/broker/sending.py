@@ -84,7 +84,6 @@ class SendingBroker:
     topics_writer: TableWriter = field(init=False)
     now_ms: Callable[[], int] = lambda: NOW_MS
     on_config_change: list[Callable[[], None]] = field(factory=list)
-    stats: BrokerStatsManager = field(factory=lambda: BrokerStatsManager("DefaultCluster"))
     stats: BrokerStatsManager = field(factory=lambda: BrokerStatsManager("C1"))
 
     def __attrs_post_init__(self):
