@@ -3,74 +3,51 @@
 What is not known is None, never 0. Offsets and sizes in bytes unless the name says messages; times in seconds.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 from attrs import frozen
 
-from cluster import role_admin, role_history, role_repair
+from cluster import bundle, role_admin, role_history, role_repair
 from cluster.broker.role_messages import ChangeResult
-from cluster.client.api import ClientApi, QueueOffsets
-from cluster.client.consumer import Consumer, From, ReceivedMessage
-from cluster.client.parallel import in_parallel
+from cluster.client.api import ClientApi
+from cluster.client.consumer import Consumer, ReceivedMessage
 from cluster.client.producer import OutgoingMessage, Producer, SendResult
-from cluster.client.route import MessageQueue, QueueData
+from cluster.client.start import From, FromTime
+from cluster.client.subscription import Sql
+from cluster.config_admin import ConfigAdmin
+from cluster.config_file import ConfigError
 from cluster.cross_views import Crosscheck
 from cluster.crosscheck import crosscheck
 from cluster.explanation import Explanation, explain_member, find_member
 from cluster.facts import ClusterFacts
 from cluster.finding import Finding, Level
 from cluster.gather import ask_members, gather
+from cluster.group_admin import GroupAdmin
 from cluster.health import examine
 from cluster.health_member import Limits
 from cluster.live_diff import LiveDiffReport, live_diff
 from cluster.members import Member, MemberList, NoMemberError, issues_of
+from cluster.offset_admin import OffsetAdmin
+from cluster.peeking import MessageAdmin
+from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingError
 from cluster.role_admin import Prepared, RoleGroup, RoleOrder, Tell
 from cluster.role_history import History
 from cluster.role_repair import PreparedRepair, Progress, RepairResult
 from cluster.role_views import notes_of
+from cluster.topic_admin import TopicAdmin
 from cluster.waiting import Condition
 
-# Topics that RocketMQ makes for itself. Source: TopicValidator, MixAll (4.9.8).
-SYSTEM_TOPICS = frozenset(
-    {
-        "TBW102",
-        "SELF_TEST_TOPIC",
-        "BenchmarkTest",
-        "OFFSET_MOVED_EVENT",
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-    }
-)
-SYSTEM_PREFIXES = ("rmq_sys_", "%RETRY%", "%DLQ%")
+if TYPE_CHECKING:
+    import ssl
 
+    from cluster.contexts import Context
 
-@frozen(kw_only=True)
-class TopicSummary:
-    """One topic over all broker groups. Offsets count messages, summed over queues; None: no answer."""
-
-    name: str
-    brokers: tuple[str, ...]
-    read_queues: int
-    write_queues: int
-    perm: str
-    min_offset_sum: int | None
-    max_offset_sum: int | None
-    messages: int | None
-    last_update_ms: int | None  # When the last message was stored.
-
-
-@frozen
-class TopicList:
-    """Every topic that was asked for."""
-
-    topics: tuple[TopicSummary, ...]
+T = TypeVar("T")
 
 
 @frozen(kw_only=True)
@@ -88,6 +65,26 @@ class Admin:
 
     api: ClientApi
 
+    @property
+    def topics(self) -> TopicAdmin:
+        return TopicAdmin(self.api)
+
+    @property
+    def groups(self) -> GroupAdmin:
+        return GroupAdmin(self.api)
+
+    @property
+    def offsets(self) -> OffsetAdmin:
+        return OffsetAdmin(self.api)
+
+    @property
+    def messages(self) -> MessageAdmin:
+        return MessageAdmin(self.api)
+
+    @property
+    def config(self) -> ConfigAdmin:
+        return ConfigAdmin(self.api)
+
     async def list_members(self) -> MemberList:
         """Ask the name server who there is, then each of them how it is. Raises RemotingError without a name server."""
         groups = await self.api.cluster()
@@ -97,13 +94,8 @@ class Admin:
 
     async def watch_members(self, seconds: float, show: Callable[[MemberList], None]) -> None:
         """Show the members now and every so many seconds, for ever. Raises RemotingError when the first time fails."""
-        show(await self.list_members())
-        while True:
-            await trio.sleep(seconds)
-            try:
-                show(await self.list_members())
-            except RemotingError as error:
-                show(MemberList((), (f"no name server answers: {error}",)))
+        gone: Callable[[str], MemberList] = lambda why: MemberList((), (f"no name server answers: {why}",))  # noqa: E731
+        await watch(self.list_members, seconds, lambda found: show(gone(found) if isinstance(found, str) else found))
 
     async def explain(self, name: str) -> Explanation | None:
         """One member by name or address; None when nobody is called so. Raises RemotingError without a name server."""
@@ -191,33 +183,22 @@ class Admin:
         """Carry it out, until the slave is level with its master."""
         return await role_repair.repair(self.api, prepared, timeout_seconds=timeout_seconds, progress=progress)
 
+    async def bundle(self, logs: Path | None) -> tuple[bundle.Part, ...]:
+        """What a support case needs, in parts; see cluster/bundle.py."""
+        asked: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
+            "list.json": ("members, roles, offsets, lag: twinlog list", self.list_members),
+            "check.json": ("what is wrong: twinlog check", lambda: self.check(Limits())),
+            "history.json": ("who was the master, since when, why: twinlog history", lambda: self.history(None)),
+            "topics.json": ("names, queues and counts of topics", lambda: self.topics.summaries(all_topics=True)),
+            "groups.json": ("names and lag of consumer groups", lambda: self.groups.summaries(all_groups=True)),
+        }
+        return await bundle.collect(self.api, asked, logs)
+
     async def history(self, group: str | None) -> History:
         """Who was the master, since when, why, and at what cost."""
         return await role_history.history(self.api, group)
 
     # ---- Data
-
-    async def list_topics(self, *, all_topics: bool = False) -> tuple[TopicSummary, ...]:
-        """Every topic, those of RocketMQ itself only with `all_topics`. Raises RemotingError without a name server."""
-        groups = await self.api.cluster()
-        own = {name for group in groups for name in (group.cluster, group.broker_name)}
-        names = [name for name in await self.api.topics() if all_topics or not is_system_topic(name, own)]
-        found = await in_parallel(partial(self._topic, name) for name in names)
-        return tuple(topic for topic in found if topic is not None)
-
-    async def _topic(self, name: str) -> TopicSummary | None:
-        route = await self.api.topic_route(name)
-        if route is None:
-            return None
-        addresses = [broker.find(0) for broker in route.brokers.values()]
-        tables = await in_parallel(partial(self._stats, address, name) for address in addresses if address)
-        return summary_of(name, route.queue_data, tables)
-
-    async def _stats(self, address: str, topic: str) -> Mapping[MessageQueue, QueueOffsets] | None:
-        try:
-            return await self.api.topic_stats(address, topic)
-        except RemotingError:
-            return None
 
     async def send(self, messages: "AsyncIterator[OutgoingMessage]", on_sent: Callable[[SendResult], None]) -> int:
         """Send them one after the other, report each answer, return how many there were. Raises RemotingError."""
@@ -232,52 +213,69 @@ class Admin:
         topic: str,
         deliver: Callable[[ReceivedMessage], bool],
         *,
-        tags: str = "*",
+        tags: str | Sql = "*",
         group: str | None = None,
-        start: From | int | None = None,
+        start: From | FromTime | int | None = None,
         follow: bool = False,
     ) -> None:
         """Deliver the topic's messages until `deliver` returns False or, without `follow`, all are read."""
         await Consumer(self.api, topic, deliver, tags=tags, group=group, start=start).run(follow=follow)
 
 
+async def watch(ask: Callable[[], Awaitable[T]], seconds: float, show: Callable[[T | str], None]) -> None:
+    """Ask now and every so many seconds, for ever, and show each answer; a later failure is shown in words.
+
+    Raises RemotingError when the first time fails.
+    """
+    show(await ask())
+    while True:
+        await trio.sleep(seconds)
+        try:
+            show(await ask())
+        except RemotingError as error:
+            show(str(error))
+
+
 @asynccontextmanager
-async def open_admin(namesrv: tuple[str, ...], *, timeout_ms: int = 3000) -> AsyncIterator[Admin]:
-    """An Admin with a client of its own, for as long as the block lasts."""
+async def open_admin(
+    namesrv: tuple[str, ...], *, timeout_ms: int = 3000, context: "Context | None" = None
+) -> AsyncIterator[Admin]:
+    """An Admin with a client of its own, for as long as the block lasts; it signs with the user's or the context's credentials.
+
+    Raises ConfigError and OSError for credentials and certificates that cannot be used.
+    """
     from cluster.credentials import own_signer
     from cluster.remoting.client import RemotingClient
 
-    client = RemotingClient(sign=own_signer())
+    if context is None:
+        client = RemotingClient(sign=own_signer())
+    else:
+        client = RemotingClient(sign=_signer_of(context), tls=_tls_of(context))
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
         yield Admin(ClientApi(client, namesrv, timeout_ms))
         nursery.cancel_scope.cancel()
 
 
-def summary_of(
-    name: str, queue_data: tuple[QueueData, ...], tables: list[Mapping[MessageQueue, QueueOffsets] | None]
-) -> TopicSummary:
-    """One line of `topic list`, from the route and each broker's offsets (None: no answer)."""
-    offsets = [each for table in tables if table is not None for each in table.values()]
-    known = None not in tables
-    return TopicSummary(
-        name=name,
-        brokers=tuple(data.broker_name for data in queue_data),
-        read_queues=sum(data.read_queues for data in queue_data),
-        write_queues=sum(data.write_queues for data in queue_data),
-        perm="/".join(sorted({data.perm_text for data in queue_data})),
-        min_offset_sum=sum(each.min_offset for each in offsets) if known else None,
-        max_offset_sum=sum(each.max_offset for each in offsets) if known else None,
-        messages=sum(each.max_offset - each.min_offset for each in offsets) if known else None,
-        last_update_ms=max((each.last_update_ms for each in offsets if each.last_update_ms), default=None),
-    )
+def _signer_of(context: "Context") -> Callable[[RemotingCommand], None] | None:
+    from cluster.credentials import own_signer, read_credentials_file
+    from cluster.remoting.signing import make_signer
+
+    if context.credentials is None:
+        return own_signer()
+    credentials = read_credentials_file(context.credentials)
+    if credentials is None:
+        raise ConfigError(
+            f"{context.credentials} has no accessKey and secretKey, and the context {context.name} names it"
+        )
+    return make_signer(credentials)
 
 
-def is_system_topic(name: str, own_names: set[str]) -> bool:
-    """Made by RocketMQ itself: fixed names, retry and dead letter topics, one named like each broker and cluster."""
-    return (
-        name in SYSTEM_TOPICS
-        or name in own_names
-        or name.startswith(SYSTEM_PREFIXES)
-        or (name.endswith("_REPLY_TOPIC") and name.removesuffix("_REPLY_TOPIC") in own_names)
-    )
+def _tls_of(context: "Context") -> "ssl.SSLContext | None":
+    if not context.tls:
+        return None
+    from cluster.remoting.tls import client_context
+    from cluster.remoting.tls_config import TlsConfig
+
+    checked = context.trust is not None
+    return client_context(TlsConfig(test_mode=not checked, auth_server=checked, client_trust=context.trust))

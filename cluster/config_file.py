@@ -228,10 +228,10 @@ def _validate(option: _Option, value: Any) -> None:
     try:
         validator(None, option.attribute, value)
     except (ValueError, TypeError) as error:
-        raise ValueError(_allowed(validator) or _plain(error, option.attribute.name)) from error
+        raise ValueError(allowed_in_words(validator) or _plain(error, option.attribute.name)) from error
 
 
-def _allowed(validator: Any) -> str:
+def allowed_in_words(validator: Any) -> str:
     """What an attrs validator lets through, in words; empty when it is not one of those that can be asked."""
     parts = getattr(validator, "_validators", None) or (validator,)
     words = []

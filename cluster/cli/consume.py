@@ -1,39 +1,95 @@
-"""The `consume` command, and how a message looks in print."""
+"""The commands `consume` and `tail`: messages as they come."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.options import examples, format_option, namesrv_option, run_admin
+from cluster.cli import complete
+from cluster.cli.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from cluster.client.consumer import From, ReceivedMessage
+    from cluster.client.received import ReceivedMessage
+    from cluster.client.start import From, FromTime
+    from cluster.client.subscription import Sql
 
-_CONSUME_EXAMPLES = (
-    "twinlog consume orders",
-    'twinlog consume orders --tags "TagA || TagB" --from last --follow',
-    "twinlog consume orders --group audit --count 100 -o json | jq -r .body",
+_VIEW = "cluster.message_view:MessageView"
+tags_option = click.option("--tags", default="*", metavar="EXPR", help='Only these, for example "TagA || TagB".')
+sql_option = click.option(
+    "--sql", metavar="EXPR", help="Only those whose properties fulfil it, for example \"price > 10 AND city = 'Bonn'\"."
 )
 
 
-@click.command("consume", short_help="Print a topic's messages.", epilog=examples(*_CONSUME_EXAMPLES))
-@click.argument("topic")
+@click.command(
+    "consume",
+    short_help="Print a topic's messages.",
+    epilog=examples(
+        "twinlog consume orders",
+        'twinlog consume orders --tags "TagA || TagB" --from last --follow',
+        "twinlog consume orders --from 30m",
+        "twinlog consume orders --group audit --count 100 -o json | jq -r .body",
+    ),
+)
+@click.argument("topic", shell_complete=complete.topics)
 @namesrv_option
-@format_option
-@click.option("--group", metavar="G", help="Go on where this group stands, and move its offsets.")
-@click.option("--tags", default="*", metavar="EXPR", help='Only these, for example "TagA || TagB".')
-@click.option("--from", "start", metavar="first|last|OFFSET", help="Where to begin in each queue.  [default: first]")
+@document_option(_VIEW)
+@click.option(
+    "--group", metavar="G", shell_complete=complete.groups, help="Go on where this group stands, and move it."
+)
+@tags_option
+@sql_option
+@click.option(
+    "--from",
+    "start",
+    metavar="WHERE",
+    help="Where to begin in each queue: first, last, an offset, a time, or a time ago (30m).  [default: first]",
+)
 @click.option("--count", type=click.IntRange(1), help="Stop after that many messages.")
 @click.option("--follow", "-f", is_flag=True, help="Wait for more until Ctrl-C.")
-def consume(namesrv: str, topic: str, fmt: str, start: str | None, count: int | None, **options: Any) -> None:
+def consume(
+    namesrv: str, topic: str, fmt: str, start: str | None, count: int | None, tags: str, sql: str | None, **options: Any
+) -> None:
     """Print a topic's messages, over all queues in the order in which they were stored.
 
     Without --group no offsets are moved: a look disturbs nobody. JSON is one object a line; a body that is not UTF-8 is
     given as body_base64.
     """
     begin = _start(start)
-    show = _MESSAGE_PRINTERS[fmt]
+    wanted = _wanted(tags, sql)
+    shown = _print(namesrv, topic, fmt, count, start=begin, tags=wanted, **options)
+    if not shown:
+        click.echo(_nothing(topic, start, tags if sql is None else f"{sql} (SQL)", options["group"]), err=True)
+
+
+@click.command(
+    "tail",
+    short_help="Print new messages as they come.",
+    epilog=examples(
+        "twinlog tail orders",
+        "twinlog tail orders --tags paid -o json | jq -r .body",
+        'twinlog tail orders --sql "price > 100" --since 10m',
+    ),
+)
+@click.argument("topic", shell_complete=complete.topics)
+@namesrv_option
+@document_option(_VIEW)
+@tags_option
+@sql_option
+@click.option("--since", metavar="TIME", help="Begin there: a time, or a time ago (30m, 2h).  [default: now]")
+@click.option("--count", type=click.IntRange(1), help="Stop after that many messages.")
+def tail(namesrv: str, topic: str, fmt: str, tags: str, sql: str | None, since: str | None, count: int | None) -> None:
+    """Print each message of TOPIC that comes from now on, of all its queues, until Ctrl-C. No group is made or moved."""
+    from cluster.client.start import From
+
+    begin = _start(since) if since is not None else From.LAST
+    wanted = _wanted(tags, sql)
+    click.echo(f"waiting for messages of {topic}; Ctrl-C ends", err=True)
+    _print(namesrv, topic, fmt, count, start=begin, tags=wanted, follow=True)
+
+
+def _print(namesrv: str, topic: str, fmt: str, count: int | None, **options: Any) -> int:
+    from cluster.cli.messages import printer
+
+    show = printer(fmt)
     shown = 0
 
     def deliver(message: "ReceivedMessage") -> bool:
@@ -42,15 +98,12 @@ def consume(namesrv: str, topic: str, fmt: str, start: str | None, count: int | 
         shown += 1
         return shown != count
 
-    if fmt == "tsv":
-        click.echo("topic\tbroker\tqueue\tqueue_offset\tstored_ms\ttags\tkeys\tbody")
     try:
-        run_admin(namesrv, lambda admin: admin.consume(topic, deliver, start=begin, **options))
+        run_admin(namesrv, lambda admin: admin.consume(topic, deliver, **options))
     except KeyboardInterrupt:
-        if not options["follow"]:
+        if not options.get("follow"):
             raise
-    if not shown:
-        click.echo(_nothing(topic, start, options["tags"], options["group"]), err=True)
+    return shown
 
 
 def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str:
@@ -61,94 +114,27 @@ def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str
     return f"No messages in {topic}{with_tags}{place}{new}."
 
 
-def _start(text: str | None) -> "From | int | None":
-    from cluster.client.consumer import From
+def _wanted(tags: str, sql: str | None) -> "str | Sql":
+    if sql is None:
+        return tags
+    from cluster.client.subscription import Sql
+
+    if tags != "*":
+        raise click.UsageError("--tags and --sql: one of the two. In SQL a tag is a property: TAGS = 'paid'")
+    return Sql(sql)
+
+
+def _start(text: str | None) -> "From | FromTime | int | None":
+    from cluster.cli.where import ALLOWED, moment_ms
+    from cluster.client.start import From, FromTime
 
     if text is None:
         return None
     if text in ("first", "last"):
         return From(text)
-    if not text.isdigit():
-        raise click.UsageError(f"--from {text}: allowed is first, last or a queue offset.")
-    return int(text)
-
-
-def _body_text(message: "ReceivedMessage") -> str | None:
+    if text.isdecimal():
+        return int(text)
     try:
-        return message.body.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _print_pretty(message: "ReceivedMessage", *, wide: bool = False) -> None:
-    from cluster.cli.render import moment, style
-
-    queue = message.queue
-    head = f"{queue.broker_name}/{queue.queue_id} offset {message.queue_offset}  {moment(message.store_timestamp)}"
-    parts = [style(head, dim=True)]
-    parts += [style(message.tags, fg="cyan")] if message.tags else []
-    parts += [style(f"keys {message.keys}", fg="blue")] if message.keys else []
-    if wide:
-        parts.append(f"msgId {message.message_id}  offsetMsgId {message.offset_message_id}  from {message.born_host}")
-        parts += [f"{name}={value}" for name, value in _own_properties(message).items()]
-    text = _body_text(message)
-    click.echo("  ".join(parts))
-    click.echo(f"  {text}" if text is not None else f"  <{len(message.body)} bytes> {message.body[:32].hex(' ')}")
-
-
-def _print_wide(message: "ReceivedMessage") -> None:
-    _print_pretty(message, wide=True)
-
-
-def _print_tsv(message: "ReceivedMessage") -> None:
-    text = _body_text(message)
-    queue = message.queue
-    fields = (queue.topic, queue.broker_name, queue.queue_id, message.queue_offset, message.store_timestamp)
-    last = (message.tags or "-", message.keys or "-", message.body.hex() if text is None else text)
-    click.echo("\t".join(str(f).translate({9: "\\t", 10: "\\n", 13: "\\r"}) for f in (*fields, *last)))
-
-
-def _print_json(message: "ReceivedMessage") -> None:
-    from base64 import b64encode
-
-    from cluster.cli.render import json_line
-
-    text = _body_text(message)
-    body = {"body": text} if text is not None else {"body_base64": b64encode(message.body).decode()}
-    json_line(
-        {
-            "topic": message.queue.topic,
-            "broker": message.queue.broker_name,
-            "queue_id": message.queue.queue_id,
-            "queue_offset": message.queue_offset,
-            "message_id": message.message_id,
-            "offset_message_id": message.offset_message_id,
-            "tags": message.tags or None,
-            "keys": message.keys or None,
-            "properties": _own_properties(message),
-            "born_ms": message.born_timestamp,
-            "born_host": message.born_host,
-            "stored_ms": message.store_timestamp,
-            "reconsume_times": message.reconsume_times,
-            **body,
-        }
-    )
-
-
-# Properties that clients and brokers keep for themselves. Source: MessageConst (4.9.8).
-_SYSTEM_PROPERTIES = frozenset(
-    {"UNIQ_KEY", "WAIT", "TAGS", "KEYS", "CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET", "MAX_OFFSET", "BORN_HOST"}
-)
-
-
-def _own_properties(message: "ReceivedMessage") -> dict[str, str]:
-    """The properties that say something about this message, without those that RocketMQ gives to each."""
-    return {name: value for name, value in message.properties.items() if name not in _SYSTEM_PROPERTIES}
-
-
-_MESSAGE_PRINTERS: "dict[str, Callable[[ReceivedMessage], None]]" = {
-    "pretty": _print_pretty,
-    "wide": _print_wide,
-    "tsv": _print_tsv,
-    "json": _print_json,
-}
+        return FromTime(moment_ms(text))
+    except (ValueError, OverflowError):
+        raise click.UsageError(f"--from {text}: allowed is an offset, {ALLOWED}") from None

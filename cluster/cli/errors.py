@@ -4,6 +4,7 @@ Exit status: 0 done, 1 failed or differences found, 2 usage or configuration, 3 
 data or break a rule, 5 not within the time, 6 done in part.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
 
     if isinstance(error, RoleError):
         return _role_error(error)
+    if (known := _of_operations(error)) is not None:
+        return known
     if isinstance(error, ConfigError):
         first, *rest = str(error).splitlines()
         return CliError(first, "\n  ".join(rest), exit_code=USAGE)
@@ -63,8 +66,11 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
             step = "Is it running? Start one with: twinlog up. Name another with -n HOST:PORT or NAMESRV_ADDR."
         return CliError(f"{which} cannot be reached.", str(error), step, exit_code=UNREACHABLE)
     if isinstance(error, RequestError):
+        if "AclException" in str(error):
+            return CliError("You may not do that.", _acl_words(str(error)), _CREDENTIALS, exit_code=REFUSED)
         refused: dict[int, str] = {
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "Is what -n or NAMESRV_ADDR names a name server, not a broker?",
+            ResponseCode.NO_PERMISSION: "Is it allowed there? See: twinlog topic show, twinlog config explain",
             ResponseCode.MESSAGE_ILLEGAL: "Is it larger than the broker's maxMessageSize (4 MiB unless set)?",
         }
         return CliError("The request was refused.", str(error), refused.get(error.code, ""))
@@ -73,6 +79,43 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     if isinstance(error, MessageFormatError):
         return CliError("A message could not be read.", str(error), "Compare the replicas of its broker.")
     return None
+
+
+_CREDENTIALS = (
+    "Give your credentials with TWINLOG_ACCESS_KEY and TWINLOG_SECRET_KEY,"
+    " or name their file: twinlog context add --credentials"
+)
+
+
+def _acl_words(text: str) -> str:
+    """What the broker said, without the name of the Java class and the place in it."""
+    words = text.partition("AclException:")[2].strip() or text
+    return sentence(ValueError(words.rpartition(",")[0] or words))
+
+
+def _of_operations(error: BaseException) -> CliError | None:
+    """What operations on topics, groups, messages and configuration refuse, and what to do then."""
+    module = sys.modules  # An error of a module that was never imported is nobody's.
+    for name, status, step in _NEXT_STEPS:
+        path, _, class_name = name.partition(":")
+        kind = getattr(module.get(path), class_name, None)
+        if kind is not None and isinstance(error, kind):
+            return CliError(sentence(error), next_step=step.format(name=getattr(error, "name", "")), exit_code=status)
+    return None
+
+
+_NEXT_STEPS = (
+    ("cluster.topic_views:NoTopicError", FAILED, "See what there is with: twinlog topic list --all"),
+    ("cluster.topic_views:TopicExistsError", REFUSED, "Change it with: twinlog topic update {name}"),
+    ("cluster.group_admin:NoGroupError", FAILED, "See what there is with: twinlog group list --all"),
+    ("cluster.group_admin:GroupExistsError", REFUSED, "Change it with: twinlog group update {name}"),
+    ("cluster.group_admin:GroupOnlineError", REFUSED, "Stop them first; see them with: twinlog group show {name}"),
+    ("cluster.offset_admin:NothingToMoveError", FAILED, "See how far groups are with: twinlog lag"),
+    ("cluster.offset_admin:NoQueueResetError", REFUSED, "Stop its consumers first, or reset it to a time"),
+    ("cluster.peeking:NoMessageError", FAILED, "See the queues of a topic with: twinlog topic show TOPIC"),
+    ("cluster.message_sending:NoQueueError", FAILED, "See the queues of a topic with: twinlog topic show TOPIC"),
+    ("cluster.targets:NoMasterError", FAILED, "See who is there with: twinlog list"),
+)
 
 
 def _role_error(error: "RoleError") -> CliError:

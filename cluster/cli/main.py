@@ -7,16 +7,24 @@ from typing import Any
 import click
 
 from cluster.cli.backup import backup, restore
-from cluster.cli.consume import consume
+from cluster.cli.bundle import bundle
+from cluster.cli.completion import completion
+from cluster.cli.config import config_group
+from cluster.cli.consume import consume, tail
+from cluster.cli.context import context_group
 from cluster.cli.crosscheck import crosscheck
-from cluster.cli.data import send, topic_group
+from cluster.cli.group import group_group
 from cluster.cli.health import check, doctor, explain, wait
+from cluster.cli.lag import lag
 from cluster.cli.log_group import log_group
 from cluster.cli.look import list_members
 from cluster.cli.options import InOrder, examples
+from cluster.cli.peek import peek
 from cluster.cli.role_repairs import reinit, rewind
 from cluster.cli.roles import failover, history, pause, resume, switchover
 from cluster.cli.run import broker, namesrv, up
+from cluster.cli.send import send
+from cluster.cli.topic import topic_group
 
 
 class Main(InOrder):
@@ -50,9 +58,10 @@ def cli() -> None:
 RUN = (up, namesrv, broker)
 LOOK = (list_members, explain, history, check, wait, doctor, crosscheck)
 ACT = (switchover, failover, pause, resume, rewind, reinit)
-DATA = (topic_group, send, consume)
+DATA = (topic_group, group_group, lag, send, consume, tail, peek)
 FILES = (log_group, backup, restore)
-for command in (*RUN, *LOOK, *ACT, *DATA, *FILES):
+TOOLS = (config_group, context_group, bundle, completion)
+for command in (*RUN, *LOOK, *ACT, *DATA, *FILES, *TOOLS):
     cli.add_command(command)
 
 

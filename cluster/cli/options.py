@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_NAMESRV = "127.0.0.1:9876"
-FORMATS = ("pretty", "wide", "json", "tsv")
+FORMATS = ("pretty", "wide", "json", "yaml", "tsv")
 
 
 class InOrder(click.Group):
@@ -27,17 +26,41 @@ class InOrder(click.Group):
 
 
 def namesrv_option(function: F) -> F:
-    """-n/--namesrv, as RocketMQ's own tools have it."""
+    """-n/--namesrv, as RocketMQ's own tools have it, and --context."""
+    from cluster.cli.which_cluster import DEFAULT_NAMESRV, complete_contexts, name_servers_of, remember_context
+
+    function = click.option(
+        "--context",
+        "context_name",
+        metavar="NAME",
+        envvar="TWINLOG_CONTEXT",
+        show_envvar=True,
+        expose_value=False,
+        is_eager=True,
+        callback=remember_context,
+        shell_complete=complete_contexts,
+        help="A cluster that `twinlog context` knows.",
+    )(function)
     return click.option(
         "-n",
         "--namesrv",
         metavar="HOST:PORT",
         envvar="NAMESRV_ADDR",
-        default=DEFAULT_NAMESRV,
-        show_default=True,
+        callback=name_servers_of,
+        show_default=f"of the context in use, else {DEFAULT_NAMESRV}",
         show_envvar=True,
         help="Name servers, joined by ;",
     )(function)
+
+
+def _as_json(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
+    """YAML is what JSON would be, printed otherwise: no command knows."""
+    if fmt == "yaml":
+        from cluster.cli.render import YAML
+
+        context.meta[YAML] = True
+        return "json"
+    return fmt
 
 
 def format_option(function: F) -> F:
@@ -49,7 +72,22 @@ def format_option(function: F) -> F:
         type=click.Choice(FORMATS),
         default="pretty",
         show_default=True,
+        callback=_as_json,
         help="Form of the answer.",
+    )(function)
+
+
+def watch_option(function: F) -> F:
+    """-w/--watch."""
+    return click.option(
+        "-w",
+        "--watch",
+        "watch_seconds",
+        metavar="[SECS]",
+        type=click.FloatRange(min=0.1),
+        is_flag=False,
+        flag_value=2.0,
+        help="Show it anew every SECS seconds (2), until Ctrl-C.",
     )(function)
 
 
@@ -78,7 +116,7 @@ def document_option(document: str, *, instead: Mapping[str, str] | None = None) 
             given = context.meta.get(_ARGUMENTS, ())
             print_schema(next((other for flag, other in (instead or {}).items() if flag in given), document))
             context.exit()
-        return fmt
+        return _as_json(context, _parameter, fmt)
 
     return click.option(
         "-o",
@@ -130,6 +168,7 @@ def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
     import trio
 
     from cluster.admin import open_admin
+    from cluster.cli.which_cluster import chosen_context
     from cluster.client.api import name_servers
     from cluster.remoting.address import split_address
 
@@ -141,9 +180,10 @@ def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
             split_address(address)
         except ValueError:
             raise click.UsageError(f"--namesrv {address}: allowed is HOST:PORT, or several joined by ;") from None
+    chosen = chosen_context()
 
     async def main() -> T:
-        async with open_admin(addresses) as admin:
+        async with open_admin(addresses, context=chosen) as admin:
             return await until_interrupted(operation(admin))
 
     try:

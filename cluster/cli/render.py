@@ -125,8 +125,9 @@ def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, keep_all
 
 
 def json_document(**parts: Any) -> None:
-    """Print one JSON document with its schema number."""
-    click.echo(_dumps({"schema": SCHEMA, **parts}, indent=sys.stdout.isatty()))
+    """Print one JSON document with its schema number; as YAML, where that was asked for."""
+    value = {"schema": SCHEMA, **parts}
+    click.echo(_yaml(value).rstrip() if _wants_yaml() else _dumps(value, indent=sys.stdout.isatty()))
 
 
 def json_answer(answer: Any) -> None:
@@ -135,8 +136,24 @@ def json_answer(answer: Any) -> None:
 
 
 def json_line(part: Any) -> None:
-    """Print one JSON object on one line."""
-    click.echo(_dumps({"schema": SCHEMA, **_plain_object(part)}, indent=False))
+    """Print one JSON object on one line, or one document of a stream of YAML."""
+    value = {"schema": SCHEMA, **_plain_object(part)}
+    click.echo(f"---\n{_yaml(value).rstrip()}" if _wants_yaml() else _dumps(value, indent=False))
+
+
+YAML = "twinlog.yaml"  # In click's meta: what -o json prints is to be YAML.
+
+
+def _wants_yaml() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(YAML))
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(orjson.loads(_dumps(value, indent=False)), sort_keys=False, allow_unicode=True)
+    return text
 
 
 def _dumps(value: Any, *, indent: bool) -> bytes:

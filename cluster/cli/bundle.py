@@ -1,0 +1,75 @@
+"""`twinlog bundle`: one file for somebody who helps."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cluster.cli.confirm import dry_run_option
+from cluster.cli.errors import CliError
+from cluster.cli.options import document_option, examples, namesrv_option, run_admin
+from cluster.cli.pages import Block, Page, show
+
+if TYPE_CHECKING:
+    from cluster.bundle import BundleReport
+
+
+@click.command(
+    "bundle",
+    short_help="Collect what somebody who helps needs.",
+    epilog=examples(
+        "twinlog bundle --dry-run", "twinlog bundle", "twinlog bundle --out case-17.tar.gz --logs ./data/logs"
+    ),
+)
+@namesrv_option
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where to write it.  [default: twinlog-bundle-DATE-TIME.tar.gz here]",
+)
+@click.option(
+    "--logs",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    metavar="DIR",
+    help="Also the ends of the *.log files there.  [default: those of `twinlog up`, if there are any]",
+)
+@dry_run_option
+@document_option("cluster.bundle:BundleReport")
+def bundle(namesrv: str, out: Path | None, logs: Path | None, dry_run: bool, fmt: str) -> None:
+    """Write one .tar.gz with versions, members, findings, role histories, configurations and the ends of logs.
+
+    Before it is written, all that is in it is told. Secrets are hidden, and messages are not in it: of topics and groups only
+    names and counts.
+    """
+    from cluster import bundle as made
+    from cluster.cli.run import default_directory
+
+    out = out or Path(time.strftime("twinlog-bundle-%Y%m%d-%H%M%S.tar.gz"))
+    if logs is None and (default_directory() / "logs").is_dir():
+        logs = default_directory() / "logs"
+    if out.exists():
+        raise CliError(f"{out} is there already.", next_step="Name another with --out")
+    parts = run_admin(namesrv, lambda admin: admin.bundle(logs))
+    report = made.report_of(None if dry_run else out, parts)
+    show(report, fmt, _page)
+    if dry_run:
+        return
+    try:
+        made.write(out, parts)
+    except OSError as error:
+        raise CliError(f"{out} could not be written.", str(error), "Name another place with --out") from error
+    click.echo(f"written: {out}, {out.stat().st_size} bytes. Look into it with: tar tzf {out}", err=True)
+
+
+def _page(found: "BundleReport") -> Page:
+    from cluster.cli.render import Column, size
+
+    columns = [
+        Column("FILE", lambda p: p[0]),
+        Column("SIZE", lambda p: p[1], size, right=True),
+        Column("WHAT", lambda p: p[2]),
+    ]
+    notes = () if found.path is not None else ("nothing was written",)
+    return Page((Block(None, columns, found.parts),), notes)

@@ -1,0 +1,224 @@
+"""`twinlog config`: what brokers are told to be, how that differs, what it means, and changing it while they run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cluster.cli import complete
+from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
+from cluster.cli.errors import FAILED, REFUSED, USAGE, CliError, sentence
+from cluster.cli.options import InOrder, document_option, examples, namesrv_option, run_admin
+from cluster.cli.pages import Block, Page, show
+
+if TYPE_CHECKING:
+    from cluster.config_admin import ConfigChange, ConfigDiff, ConfigReport
+    from cluster.config_options import OptionExplained
+
+
+@click.group(
+    "config",
+    cls=InOrder,
+    epilog=examples(
+        "twinlog config get broker-a-0",
+        "twinlog config explain flushDiskType",
+        "twinlog config diff broker-a-0 broker-a-1",
+    ),
+)
+def config_group() -> None:
+    """Look at the configuration of running brokers, compare it, explain it, and change it."""
+
+
+@config_group.command(
+    "get",
+    short_help="Show what is in force on a broker.",
+    epilog=examples(
+        "twinlog config get broker-a-0",
+        "twinlog config get broker-a-0 flushDiskType brokerRole",
+        "twinlog config get broker-a-0 --set-only -o tsv",
+    ),
+)
+@click.argument("member", shell_complete=complete.members)
+@click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=complete.options)
+@namesrv_option
+@click.option("--set-only", is_flag=True, help="Without those that are at their default.")
+@document_option("cluster.config_admin:ConfigReport")
+def get(member: str, keys: tuple[str, ...], namesrv: str, set_only: bool, fmt: str) -> None:
+    """Show the options of MEMBER, a name as `twinlog list` shows it or an address, as they are in force now; secrets are hidden.
+
+    SOURCE is `default`, or `set`: by its file, its command line, or while it ran. -o wide has defaults and meanings.
+    """
+    from attrs import evolve
+
+    found: ConfigReport = run_admin(namesrv, lambda admin: admin.config.get(member))
+    known = {option.key for option in found.options}
+    if missing := [key for key in keys if key not in known]:
+        _explain(missing[0])  # Tells what is spelled alike.
+        raise CliError(f"{found.member} has no option {missing[0]}.", exit_code=USAGE)
+    options = [option for option in found.options if not keys or option.key in keys]
+    options = [option for option in options if not set_only or option.source != "default"]
+    show(evolve(found, options=tuple(options)), fmt, _report_page)
+
+
+def _report_page(found: "ConfigReport") -> Page:
+    from cluster.cli.render import Column
+
+    columns = [
+        Column("KEY", lambda o: o.key),
+        Column("VALUE", lambda o: o.value),
+        Column("SOURCE", lambda o: o.source),
+        Column("DEFAULT", lambda o: o.default, wide=True),
+        Column("MEANING", lambda o: o.meaning, wide=True),
+    ]
+    return Page((Block(None, columns, found.options, "All of them are at their default."),))
+
+
+@config_group.command(
+    "set",
+    short_help="Change options of running brokers.",
+    epilog=examples(
+        "twinlog config set broker-a-0 fileReservedTime=72 --dry-run",
+        "twinlog config set broker-a-0 maxMessageSize=1048576 traceOn=false --yes",
+        "twinlog config set --all-masters deleteWhen=03 --yes",
+    ),
+)
+@click.argument("arguments", nargs=-1, metavar="[MEMBER]... KEY=VALUE...", shell_complete=complete.members)
+@namesrv_option
+@click.option("--all-masters", is_flag=True, help="On each group's master.")
+@dry_run_option
+@yes_option
+@document_option("cluster.config_admin:ConfigChange")
+def set_options(
+    arguments: tuple[str, ...], namesrv: str, all_masters: bool, dry_run: bool, yes: bool, fmt: str
+) -> None:
+    """Change options of running brokers; they keep them in their configuration file.
+
+    A broker takes all of them or none, and only what `twinlog config explain KEY` says can change while it runs: never a path,
+    a host or a command. Masters and slaves have a configuration each.
+    """
+    members = tuple(each for each in arguments if "=" not in each)
+    pairs = [each.partition("=") for each in arguments if "=" in each]
+    if not pairs or any(not key for key, _, _ in pairs):
+        raise click.UsageError("what is to be changed is missing: allowed is KEY=VALUE")
+    if bool(members) == all_masters:
+        raise click.UsageError("whom to change is missing: name a MEMBER, or add --all-masters")
+    need_yes(yes or dry_run, "changes running brokers")
+    changes = {key: value for key, _, value in pairs}
+    planned: ConfigChange = run_admin(namesrv, lambda admin: admin.config.prepare_set(members, changes))
+    if dry_run:
+        show(planned, fmt, _change_page)
+        _refuse(planned)
+        return
+    _refuse(planned)
+    if fmt in ("pretty", "wide") and not yes:
+        show(planned, fmt, _change_page)
+    name = members[0] if members else "all"
+    confirm(name, "member" if members else "word", "These brokers will be changed", yes)
+    show(run_admin(namesrv, lambda admin: admin.config.apply(planned)), fmt, _change_page)
+
+
+def _refuse(planned: "ConfigChange") -> None:
+    for each in planned.changes:
+        if each.refusal is not None:
+            raise CliError(
+                f"{each.member} does not take {each.key}={each.after}, and nothing was changed.",
+                f"{each.refusal[:1].upper()}{each.refusal[1:]}.",
+                f"Change its configuration file and restart it, or see: twinlog config explain {each.key}",
+                exit_code=REFUSED,
+            )
+
+
+def _change_page(change: "ConfigChange") -> Page:
+    from cluster.cli.render import Column
+
+    columns = [
+        Column("MEMBER", lambda c: c.member),
+        Column("KEY", lambda c: c.key),
+        Column("BEFORE", lambda c: c.before),
+        Column("AFTER", lambda c: c.after),
+        Column("REFUSED", lambda c: c.refusal),
+    ]
+    shown = columns if any(each.refusal for each in change.changes) else columns[:-1]
+    return Page((Block(None, shown, change.changes),), () if change.done else ("nothing was changed",))
+
+
+@config_group.command(
+    "diff",
+    short_help="Compare two configurations.",
+    epilog=examples(
+        "twinlog config diff broker-a-0 broker-a-1",
+        "twinlog config diff broker.conf broker-a-0",
+        "twinlog config diff broker-a-0 broker-b-0 -o json | jq .differences",
+    ),
+)
+@click.argument("left", shell_complete=complete.members)
+@click.argument("right", shell_complete=complete.members)
+@namesrv_option
+@click.option("--own", "with_own", is_flag=True, help="Also what each member has of its own: addresses, role, paths.")
+@document_option("cluster.config_admin:ConfigDiff")
+def diff(left: str, right: str, namesrv: str, with_own: bool, fmt: str) -> None:
+    """Compare two brokers, or a configuration file with a running broker. The exit status is 0 for equal, 1 for different.
+
+    What a file does not say is at its default.
+    """
+    files = {name: Path(name).read_bytes().decode(errors="replace") for name in (left, right) if Path(name).is_file()}
+    found: ConfigDiff = run_admin(namesrv, lambda admin: admin.config.diff(left, right, files=files, with_own=with_own))
+    show(found, fmt, _diff_page)
+    if found.differences:
+        click.get_current_context().exit(FAILED)
+
+
+def _diff_page(found: "ConfigDiff") -> Page:
+    from cluster.cli.render import Column
+
+    columns = [
+        Column("KEY", lambda d: d.key),
+        Column(found.left, lambda d: d.left),
+        Column(found.right, lambda d: d.right),
+    ]
+    return Page((Block(None, columns, found.differences, f"{found.left} and {found.right} are told the same."),))
+
+
+@config_group.command(
+    "explain",
+    short_help="Say what an option means.",
+    epilog=examples("twinlog config explain flushDiskType", "twinlog config explain haSendHeartbeatInterval -o json"),
+)
+@click.argument("key", shell_complete=complete.options)
+@document_option("cluster.config_options:OptionExplained")
+def explain(key: str, fmt: str) -> None:
+    """Say what KEY is: its type, its default, what is allowed, and whether it can change while a broker runs."""
+    from cluster.cli.render import Column, json_answer, style, table
+    from cluster.config_options import default_in_words
+
+    found = _explain(key)
+    if fmt == "json":
+        json_answer(found)
+        return
+    lines = [
+        ("is", f"{found.meaning}"),
+        ("type", found.type + (f", in {found.unit}" if found.unit else "")),
+        ("default", default_in_words(found)),
+        ("allowed", found.allowed),
+        ("of", {"both": "brokers and name servers"}.get(found.of, f"{found.of}s")),
+        ("change", f"while it runs: {found.change}" if found.change else "in its file; it is read at the start only"),
+    ]
+    if fmt == "tsv":
+        table([Column("NAME", lambda each: each[0]), Column("TEXT", lambda each: each[1])], lines, fmt)
+        return
+    click.echo(style(found.key, bold=True))
+    for name, text in lines:
+        if text:
+            click.echo(f"  {name:<8} {text}")
+    if found.change:
+        click.echo(f"  {'':<8} twinlog config set MEMBER {found.key}=VALUE")
+
+
+def _explain(key: str) -> "OptionExplained":
+    from cluster.config_options import NoOptionError, explain_option
+
+    try:
+        return explain_option(key)
+    except NoOptionError as error:
+        near = f"Did you mean {', '.join(error.near)}?" if error.near and not error.is_rocketmqs else ""
+        raise CliError(sentence(error), near, exit_code=USAGE) from error

@@ -1,0 +1,30 @@
+"""Before something is changed that does not come back: who is asked, and how."""
+
+import sys
+
+import click
+
+from cluster.cli.errors import REFUSED, CliError
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+
+
+def need_yes(is_given: bool, what: str) -> None:
+    """A usage error where nobody can be asked."""
+    if not is_given and not sys.stdin.isatty():
+        raise click.UsageError(f"this {what}, and there is no terminal to ask at: add --yes, or --dry-run")
+
+
+def confirm(name: str, kind: str, what: str, yes: bool) -> None:
+    """Have the name of what is changed typed, unless `yes`; the cluster's is shown. Raises CliError."""
+    if yes:
+        return
+    from cluster.cli.which_cluster import chosen_context
+
+    context = chosen_context()
+    where = f" in {context.name}" if context is not None else ""
+    question = f"{what}{where}. To go on, type the {kind}'s name ({name})"
+    typed = click.prompt(question, err=True, default="", show_default=False)
+    if typed.strip() != name:
+        raise CliError("Nothing was changed.", f"{typed!r} is not the {kind}'s name.", exit_code=REFUSED)

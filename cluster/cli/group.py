@@ -1,0 +1,275 @@
+"""`twinlog group`: look at consumer groups, make, change and remove them."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.cli import complete
+from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
+from cluster.cli.group_offsets import clone, reset, seek
+from cluster.cli.options import InOrder, document_option, examples, namesrv_option, run_admin, watch_option
+from cluster.cli.pages import Block, Page, answer, show, silent_notes
+from cluster.cli.topic import arrow, broker_option, cluster_option
+
+if TYPE_CHECKING:
+    from cluster.group_admin import GroupChange, GroupDetail, GroupList
+
+_CHANGE = "cluster.group_admin:GroupChange"
+group_argument = click.argument("group", shell_complete=complete.groups)
+
+
+@click.group(
+    "group",
+    cls=InOrder,
+    epilog=examples(
+        "twinlog group list", "twinlog group show audit", "twinlog group reset audit orders --to 2h --dry-run"
+    ),
+)
+def group_group() -> None:
+    """Look at consumer groups, make, change and remove them, and say where they go on."""
+
+
+@group_group.command(
+    "list",
+    short_help="Show each consumer group.",
+    epilog=examples(
+        "twinlog group list", "twinlog group list -w 5", "twinlog group list -o tsv | sort -t$'\\t' -k5 -n"
+    ),
+)
+@namesrv_option
+@watch_option
+@document_option("cluster.group_admin:GroupList")
+@click.option("--all", "all_groups", is_flag=True, help="Also the groups that brokers make for themselves.")
+def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups: bool) -> None:
+    """Show each consumer group: its connected clients, and how many messages it has not read yet, over all of its topics.
+
+    A group in the state `no consumer` has a place in some topic, and nobody who reads on.
+    """
+    answer(
+        namesrv,
+        fmt,
+        lambda admin: admin.groups.summaries(all_groups=all_groups),
+        _list_page,
+        watch_seconds=watch_seconds,
+    )
+
+
+def _list_page(found: "GroupList") -> Page:
+    from cluster.cli.render import Column, count
+
+    columns = [
+        Column("GROUP", lambda g: g.name),
+        Column("CLIENTS", lambda g: g.clients, right=True),
+        Column("MODEL", lambda g: g.message_model),
+        Column("TOPICS", lambda g: g.topics, right=True),
+        Column("LAG", lambda g: g.lag_messages, count, right=True),
+        Column("STATE", lambda g: g.state),
+    ]
+    empty = "No groups. A first consumer makes one: twinlog consume TOPIC --group NAME"
+    return Page((Block(None, columns, found.groups, empty),), silent_notes(found.silent))
+
+
+@group_group.command(
+    "show",
+    short_help="Show one group: clients, settings, lag.",
+    epilog=examples("twinlog group show audit", "twinlog group show audit -o json | jq '.clients[].address'"),
+)
+@group_argument
+@namesrv_option
+@watch_option
+@document_option("cluster.group_admin:GroupDetail")
+def show_group(group: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
+    """Show GROUP: its connected clients, what they subscribe to, how far they are, and what the group may do."""
+    answer(namesrv, fmt, lambda admin: admin.groups.show(group), _show_page, watch_seconds=watch_seconds)
+
+
+def _show_page(found: "GroupDetail") -> Page:
+    from cluster.cli.lag import topic_columns
+    from cluster.cli.render import Column
+
+    held: dict[str | None, int] = {}
+    for queue in found.queues:
+        held[queue.consumer] = held.get(queue.consumer, 0) + 1
+    clients = [
+        Column("CLIENT", lambda c: c.client_id),
+        Column("ADDRESS", lambda c: c.address),
+        Column("LANGUAGE", lambda c: c.language.lower()),
+        Column("VERSION", lambda c: c.version, right=True, wide=True),
+        Column("QUEUES", lambda c: held.get(c.client_id), right=True),
+    ]
+    subscriptions = [Column("TOPIC", lambda s: s[0]), Column("WANTS", lambda s: s[1])]
+    settings = [
+        Column("BROKER", lambda s: s.broker),
+        Column("MAY CONSUME", lambda s: _word(s.consume)),
+        Column("RETRIES", lambda s: s.retry_max, right=True),
+        Column("RETRY QUEUES", lambda s: s.retry_queues, right=True),
+        Column("BROADCAST", lambda s: _word(s.broadcast)),
+        Column("FROM FIRST", lambda s: _word(s.consume_from_min), wide=True),
+        Column("SLOW READS FROM", lambda s: s.slow_read_broker_id, right=True, wide=True),
+    ]
+    model = f", {found.message_model}" if found.message_model else ""
+    blocks = [Block(f"{found.name}{model}", clients, found.clients, "No client is connected.")]
+    if found.subscriptions:
+        blocks.append(Block("subscribes to", subscriptions, sorted(found.subscriptions.items())))
+    blocks.append(Block("how far", topic_columns(with_group=False), found.topics, "It has no place in any topic."))
+    blocks.append(Block("may", settings, found.settings, "No broker has settings for it."))
+    return Page(tuple(blocks))
+
+
+def _word(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _settings_options(function: Any) -> Any:
+    options = (
+        click.option("--retry-max", "retry_times_max", type=click.IntRange(-1), help="Deliveries before dead letters."),
+        click.option("--retry-queues", "retry_queues", type=click.IntRange(1, 65536), help="Of its retry topic."),
+        click.option("--consume/--no-consume", "consume_enable", default=None, help="Whether it may consume at all."),
+        click.option(
+            "--broadcast/--no-broadcast", "consume_broadcast_enable", default=None, help="Whether it may broadcast."
+        ),
+        click.option(
+            "--from-first/--no-from-first",
+            "consume_from_min_enable",
+            default=None,
+            help="Whether it may begin at the first message.",
+        ),
+        broker_option,
+        cluster_option,
+        dry_run_option,
+        document_option(_CHANGE),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@group_group.command(
+    "create",
+    short_help="Make a consumer group.",
+    epilog=examples("twinlog group create audit", "twinlog group create audit --retry-max 3 --no-broadcast"),
+)
+@click.argument("group")
+@namesrv_option
+@_settings_options
+def create(group: str, namesrv: str, **options: Any) -> None:
+    """Make GROUP on every broker, or on some. Only needed where brokers run with autoCreateSubscriptionGroup=false."""
+    need_group_name(group)
+    _apply(group, namesrv, "prepare_create", **options)
+
+
+@group_group.command(
+    "update",
+    short_help="Change what a group may do.",
+    epilog=examples("twinlog group update audit --retry-max 3", "twinlog group update audit --no-consume --dry-run"),
+)
+@group_argument
+@namesrv_option
+@_settings_options
+def update(group: str, namesrv: str, **options: Any) -> None:
+    """Change GROUP on every broker that knows it, or on some; what is not named stays."""
+    if not any(value is not None for name, value in options.items() if name in _SETTINGS):
+        raise click.UsageError("nothing to change: add --retry-max, --retry-queues, --no-consume or another")
+    _apply(group, namesrv, "prepare_update", **options)
+
+
+_SETTINGS = frozenset(
+    {"retry_times_max", "retry_queues", "consume_enable", "consume_broadcast_enable", "consume_from_min_enable"}
+)
+
+
+def _apply(
+    group: str,
+    namesrv: str,
+    prepare: str,
+    *,
+    brokers: tuple[str, ...],
+    cluster: str | None,
+    dry_run: bool,
+    fmt: str,
+    **settings: Any,
+) -> None:
+    given = {name: value for name, value in settings.items() if value is not None}
+
+    async def work(admin: Any) -> "GroupChange":
+        planned: GroupChange = await getattr(admin.groups, prepare)(group, given, brokers, cluster)
+        return planned if dry_run else await admin.groups.apply(planned, given)
+
+    show(run_admin(namesrv, work), fmt, change_page)
+
+
+@group_group.command(
+    "delete",
+    short_help="Remove a consumer group.",
+    epilog=examples("twinlog group delete audit --dry-run", "twinlog group delete audit --yes --keep-offsets"),
+)
+@group_argument
+@namesrv_option
+@click.option("--keep-offsets", is_flag=True, help="A group of that name, made anew, goes on where this one was.")
+@click.option("--dead-letters", "with_dead_letters", is_flag=True, help="Also the topic of its dead letters.")
+@dry_run_option
+@yes_option
+@document_option(_CHANGE)
+def delete(
+    group: str, namesrv: str, keep_offsets: bool, with_dead_letters: bool, dry_run: bool, yes: bool, fmt: str
+) -> None:
+    """Let every broker forget GROUP, its offsets and its retry topic. Refused (exit status 4) while consumers are connected."""
+    need_yes(yes or dry_run, "removes a group")
+    planned = run_admin(
+        namesrv,
+        lambda admin: admin.groups.prepare_delete(
+            group, with_offsets=not keep_offsets, with_dead_letters=with_dead_letters
+        ),
+    )
+    if not dry_run:
+        if fmt in ("pretty", "wide") and not yes:
+            show(planned, fmt, change_page)
+        confirm(group, "group", f"{group} will be gone", yes)
+        planned = run_admin(namesrv, lambda admin: admin.groups.delete(planned))
+    show(planned, fmt, change_page)
+
+
+def need_group_name(group: str) -> None:
+    """A usage error for a name that no broker would take."""
+    from cluster.broker.names import group_fault
+
+    if fault := group_fault(group):
+        raise click.UsageError(f"GROUP {group!r}: {fault}")
+
+
+def change_page(change: "GroupChange") -> Page:
+    """Before and after on each broker."""
+    from cluster.cli.render import Column
+
+    def both(name: str) -> Any:
+        return lambda each: arrow(_field(each.before, name), _field(each.after, name))
+
+    columns = [
+        Column("BROKER", lambda each: each.broker),
+        Column("ADDRESS", lambda each: each.address, spare=1),
+        Column("MAY CONSUME", both("consume")),
+        Column("RETRIES", both("retry_max")),
+        Column("RETRY QUEUES", both("retry_queues")),
+        Column("BROADCAST", both("broadcast")),
+        Column("FROM FIRST", both("consume_from_min"), wide=True),
+    ]
+    notes = [f"the topic {topic} goes with it" for topic in change.topics]
+    if change.topic_messages:
+        notes.append(f"{change.topic_messages} messages are in these topics")
+    notes += [
+        f"{each.lag_messages} messages of {each.topic} are not read yet" for each in change.lag if each.lag_messages
+    ]
+    if change.with_offsets:
+        notes.append("its offsets go, too")
+    if not change.done:
+        notes.append("nothing was changed")
+    return Page((Block(change.name, columns, change.changes),), tuple(notes))
+
+
+def _field(settings: Any, name: str) -> Any:
+    value = getattr(settings, name) if settings is not None else None
+    return _word(value) if isinstance(value, bool) else value
+
+
+for command in (reset, seek, clone):
+    group_group.add_command(command)

@@ -1,0 +1,160 @@
+"""`twinlog group reset`, `seek` and `clone`: where a group goes on reading."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.cli import complete
+from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
+from cluster.cli.options import document_option, examples, namesrv_option, run_admin
+from cluster.cli.pages import Block, Page, show
+
+if TYPE_CHECKING:
+    from cluster.offset_admin import OffsetPlan, Where
+
+_PLAN = "cluster.offset_admin:OffsetPlan"
+
+
+@click.command(
+    "reset",
+    short_help="Move a group in all queues of a topic.",
+    epilog=examples(
+        "twinlog group reset audit orders --to first --dry-run",
+        "twinlog group reset audit orders --to 2h --yes",
+        "twinlog group reset audit orders --to 2026-11-21T12:55:30",
+    ),
+)
+@click.argument("group", shell_complete=complete.groups)
+@click.argument("topic", shell_complete=complete.topics)
+@namesrv_option
+@click.option(
+    "--to",
+    "to",
+    required=True,
+    metavar="WHERE",
+    help="first, last, a time (2026-11-21T12:55, 12:55), a time ago (30m, 2h, 1d).",
+)
+@dry_run_option
+@yes_option
+@document_option(_PLAN)
+def reset(group: str, topic: str, namesrv: str, to: str, dry_run: bool, yes: bool, fmt: str) -> None:
+    """Let GROUP go on at another place in all queues of TOPIC: read again what it has read, or skip what it has not.
+
+    Consumers that are connected are told by the broker, and go on there at once; where none is, the place is stored.
+    """
+    from cluster.cli.where import where_to
+
+    place = where_to(to, "--to")
+    _move(group, namesrv, lambda admin: admin.offsets.prepare_reset(group, topic, place), dry_run, yes, fmt)
+
+
+@click.command(
+    "seek",
+    short_help="Move a group in one queue.",
+    epilog=examples(
+        "twinlog group seek audit orders 3 +1           skip the message that nobody can digest",
+        "twinlog group seek audit orders 3 41200 --broker broker-a --dry-run",
+        "twinlog group seek audit orders 0 last --yes",
+    ),
+    context_settings={"ignore_unknown_options": True},  # -1 is a place.
+)
+@click.argument("group", shell_complete=complete.groups)
+@click.argument("topic", shell_complete=complete.topics)
+@click.argument("queue", type=click.IntRange(0))
+@click.argument("where")
+@namesrv_option
+@click.option("--broker", metavar="NAME", shell_complete=complete.brokers, help="Of this broker group.")
+@dry_run_option
+@yes_option
+@document_option(_PLAN)
+def seek(
+    group: str,
+    topic: str,
+    queue: int,
+    where: str,
+    namesrv: str,
+    broker: str | None,
+    dry_run: bool,
+    yes: bool,
+    fmt: str,
+) -> None:
+    """Let GROUP go on at WHERE in one QUEUE of TOPIC: an offset, +N or -N messages from where it is, first, last, or a time.
+
+    A WHERE outside of the queue is taken for its end on that side.
+    """
+    from cluster.cli.where import where_in_queue
+
+    if where.startswith("-") and not where[1:].isdecimal():
+        raise click.UsageError(f"No such option: {where}")
+    place: Where = where_in_queue(where)
+    _move(
+        group,
+        namesrv,
+        lambda admin: admin.offsets.prepare_reset(group, topic, place, broker=broker, queue_id=queue),
+        dry_run,
+        yes,
+        fmt,
+    )
+
+
+@click.command(
+    "clone",
+    short_help="Let a group go on where another stands.",
+    epilog=examples(
+        "twinlog group clone audit audit-2 --dry-run", "twinlog group clone audit audit-2 --topic orders --yes"
+    ),
+)
+@click.argument("source", shell_complete=complete.groups)
+@click.argument("group", shell_complete=complete.groups)
+@namesrv_option
+@click.option(
+    "--topic", "topics", multiple=True, metavar="T", shell_complete=complete.topics, help="Only of this topic."
+)
+@dry_run_option
+@yes_option
+@document_option(_PLAN)
+def clone(source: str, group: str, namesrv: str, topics: tuple[str, ...], dry_run: bool, yes: bool, fmt: str) -> None:
+    """Let GROUP go on where SOURCE stands, in every topic or in some. Refused (exit status 4) while GROUP is connected."""
+    _move(group, namesrv, lambda admin: admin.offsets.prepare_clone(source, group, topics), dry_run, yes, fmt)
+
+
+def _move(group: str, namesrv: str, prepare: Any, dry_run: bool, yes: bool, fmt: str) -> None:
+    need_yes(yes or dry_run, "moves a group")
+    planned: OffsetPlan = run_admin(namesrv, prepare)
+    if not dry_run:
+        if fmt in ("pretty", "wide") and not yes:
+            show(planned, fmt, plan_page)
+        confirm(group, "group", f"{group} will go on there", yes)
+        planned = run_admin(namesrv, lambda admin: admin.offsets.apply(planned))
+    show(planned, fmt, plan_page)
+
+
+def plan_page(plan: "OffsetPlan") -> Page:
+    """Each queue before and after."""
+    from cluster.cli.render import Column, count
+
+    columns = [
+        Column("TOPIC", lambda m: m.topic),
+        Column("BROKER", lambda m: m.broker),
+        Column("QUEUE", lambda m: m.queue_id, right=True),
+        Column("BEFORE", lambda m: m.before, count, right=True),
+        Column("AFTER", lambda m: m.after, count, right=True),
+        Column("SKIPPED", lambda m: m.skipped, count, right=True),
+        Column("AGAIN", lambda m: m.again, count, right=True),
+        Column("FIRST", lambda m: m.min_offset, count, right=True, wide=True),
+        Column("NEXT", lambda m: m.max_offset, count, right=True, wide=True),
+    ]
+    skipped = sum(move.skipped or 0 for move in plan.moves)
+    again = sum(move.again or 0 for move in plan.moves)
+    will = "" if plan.done else "would be "
+    notes = [f"{count(skipped)} messages {will}skipped, {count(again)} {will}read again"]
+    if plan.clients:
+        notes.append(
+            f"{len(plan.clients)} connected clients {'were' if plan.done else 'would be'} told by their broker"
+        )
+    else:
+        notes.append("no client is connected: the place is stored" if plan.done else "no client is connected")
+    if not plan.done:
+        notes.append("nothing was changed")
+    title = f"{plan.group}, as {plan.source}" if plan.source else plan.group
+    return Page((Block(title, columns, plan.moves),), tuple(notes))

@@ -1,0 +1,107 @@
+"""How messages look in print: for consume, tail and peek."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from cluster.client.received import ReceivedMessage
+    from cluster.message_view import MessageView
+
+TSV_TITLES = "topic\tbroker\tqueue\tqueue_offset\tstored_ms\ttags\tkeys\tbody"
+BODY_FORMS = ("auto", "text", "json", "hex", "none")
+_HEX_LINE = 16
+
+
+def printer(fmt: str) -> "Callable[[ReceivedMessage], None]":
+    """A function that prints one message as `fmt` says; with TSV the titles are printed first."""
+    from cluster.message_view import view_of
+
+    if fmt == "tsv":
+        click.echo(TSV_TITLES)
+    one = {"pretty": print_pretty, "wide": _print_wide, "tsv": _print_tsv, "json": _print_json}[fmt]
+
+    def show(message: "ReceivedMessage") -> None:
+        one(view_of(message))
+        sys.stdout.flush()
+
+    return show
+
+
+def print_pretty(message: "MessageView", *, wide: bool = False) -> None:
+    """A line about the message, and its body below it."""
+    from base64 import b64decode
+
+    from cluster.cli.log_dump import printable
+
+    click.echo(headline(message, wide=wide))
+    if message.body is not None:
+        click.echo("\n".join(f"  {printable(line)}" for line in message.body.split("\n")))
+    else:
+        click.echo(f"  <{message.body_size} bytes> {b64decode(message.body_base64 or '')[:32].hex(' ')}")
+
+
+def headline(message: "MessageView", *, wide: bool = False) -> str:
+    """Where it is, since when, and what it is found by."""
+    from cluster.cli.log_dump import printable
+    from cluster.cli.render import moment, style
+
+    place = f"{message.broker}/{message.queue_id} offset {message.queue_offset}  {moment(message.stored_ms)}"
+    parts = [style(place, dim=True)]
+    parts += [style(printable(message.tags), fg="cyan")] if message.tags else []
+    parts += [style(f"keys {printable(message.keys)}", fg="blue")] if message.keys else []
+    if wide:
+        parts.append(f"msgId {message.message_id}  offsetMsgId {message.offset_message_id}  from {message.born_host}")
+        parts += [printable(f"{name}={value}") for name, value in message.properties.items()]
+    return "  ".join(parts)
+
+
+def _print_wide(message: "MessageView") -> None:
+    print_pretty(message, wide=True)
+
+
+def _print_tsv(message: "MessageView") -> None:
+    from base64 import b64decode
+
+    body = b64decode(message.body_base64).hex() if message.body_base64 is not None else message.body
+    fields = (message.topic, message.broker, message.queue_id, message.queue_offset, message.stored_ms)
+    last = (message.tags or "-", message.keys or "-", body)
+    click.echo("\t".join(str(f).translate({9: "\\t", 10: "\\n", 13: "\\r"}) for f in (*fields, *last)))
+
+
+def _print_json(message: "MessageView") -> None:
+    from cluster.cli.render import json_line
+
+    json_line(message)
+
+
+def body_in_form(message: "MessageView", form: str) -> list[str]:
+    """The lines of a body: as text, as indented JSON, or in hex; auto is the first that fits."""
+    from base64 import b64decode
+
+    import orjson
+
+    from cluster.cli.log_dump import printable
+
+    body = b64decode(message.body_base64) if message.body_base64 is not None else (message.body or "").encode()
+    if form == "none":
+        return []
+    if form in ("json", "auto") and body[:1] in (b"{", b"["):
+        try:
+            return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2).decode().split("\n")
+        except orjson.JSONDecodeError:
+            pass
+    if form == "hex" or (form != "text" and message.body is None):
+        return list(_hex_lines(body))
+    return [printable(line) for line in body.decode(errors="backslashreplace").split("\n")]
+
+
+def _hex_lines(body: bytes) -> list[str]:
+    lines = []
+    for at in range(0, len(body), _HEX_LINE):
+        part = body[at : at + _HEX_LINE]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:08x}  {part.hex(' '):<{_HEX_LINE * 3}} {text}")
+    return lines

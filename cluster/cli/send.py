@@ -1,0 +1,202 @@
+"""The `send` command."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.cli import complete
+from cluster.cli.errors import CliError, sentence
+from cluster.cli.options import document_option, examples, namesrv_option, run_admin
+
+if TYPE_CHECKING:
+    from cluster.client.producer import OutgoingMessage
+    from cluster.client.sending import SendResult
+
+_EXAMPLES = (
+    'twinlog send orders "hello" --tags TagA --keys k1',
+    'twinlog send orders --count 1000 --rate 50 "tick"',
+    "jq -c '.[]' orders.json | twinlog send orders --lines --file - --batch 100",
+    'twinlog send orders "later" --delay 10m',
+    'twinlog send orders "in its order" --shard order-4711',
+)
+# RocketMQ's levels, unless messageDelayLevel of the brokers says otherwise. Source: MessageStoreConfig (4.9.8).
+DELAYS = [
+    "1s",
+    "5s",
+    "10s",
+    "30s",
+    "1m",
+    "2m",
+    "3m",
+    "4m",
+    "5m",
+    "6m",
+    "7m",
+    "8m",
+    "9m",
+    "10m",
+    "20m",
+    "30m",
+    "1h",
+    "2h",
+]
+
+
+@click.command("send", short_help="Send messages.", epilog=examples(*_EXAMPLES))
+@click.argument("topic", shell_complete=complete.topics)
+@click.argument("body", required=False)
+@namesrv_option
+@document_option("cluster.message_sending:SentMessage")
+@click.option("--tags", default="", metavar="TAG", help="The message's tag.")
+@click.option("--keys", default="", metavar="KEYS", help="Keys to find it by, blanks between them.")
+@click.option("--property", "properties", multiple=True, metavar="K=V", help="A property of your own; repeatable.")
+@click.option("--delay", type=click.Choice(DELAYS), metavar="TIME", help=f"Deliver it later: {', '.join(DELAYS)}.")
+@click.option("--delay-level", type=click.IntRange(0, 18), default=0, help="The same by its number.")
+@click.option("--queue", type=click.IntRange(0), metavar="Q", help="Into this queue.")
+@click.option("--broker", metavar="NAME", shell_complete=complete.brokers, help="To this broker group only.")
+@click.option("--shard", metavar="KEY", help="All messages of one KEY into one queue, which keeps their order.")
+@click.option("--count", type=click.IntRange(1), default=1, help="Send it that many times.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="At most so many messages a second.")
+@click.option("--batch", type=click.IntRange(1, 10_000), metavar="N", help="So many messages in one request.")
+@click.option("--file", "file", type=click.File("rb"), help="Take the body from a file, - is standard input.")
+@click.option("--lines", is_flag=True, help="With --file: one message for each line.")
+def send(
+    namesrv: str,
+    fmt: str,
+    file: Any,
+    queue: int | None,
+    broker: str | None,
+    shard: str | None,
+    rate: float | None,
+    batch: int | None,
+    delay: str | None,
+    **options: Any,
+) -> None:
+    """Send a message and show where it went.
+
+    Each line tells status, topic, broker and queue, queue offset and offsetMsgId. Every status says that the message is
+    stored; one other than SEND_OK, that it is not yet as safe as the broker promises, and then the exit status is 1.
+    """
+    if not options["topic"]:
+        raise click.UsageError("TOPIC is empty.")  # A broker would take it for TBW102.
+    if delay is not None:
+        options["delay_level"] = DELAYS.index(delay) + 1
+    if shard is not None and (queue is not None or broker is not None):
+        raise click.UsageError("--shard chooses the queue: leave out --queue and --broker.")
+    if batch is not None and options["delay_level"]:
+        raise click.UsageError("messages of a batch cannot be delayed: leave out --batch.")
+    bodies = _bodies(options.pop("body"), file, options.pop("lines"))
+    count = options.pop("count")
+    try:
+        make = _message_maker(**options)
+    except ValueError as error:
+        raise click.UsageError(sentence(error)) from error
+    report = _Report(fmt)
+
+    def messages() -> "Iterator[OutgoingMessage]":
+        for body in bodies:
+            for _ in range(count):
+                yield make(body)
+
+    async def work(admin: Any) -> int:
+        from cluster.message_sending import Destination, send_messages
+
+        to = Destination(queue_id=queue, broker=broker, shard=shard)
+        sent: int = await send_messages(admin.api, _fed(messages()), report.show, to=to, rate=rate, batch=batch or 1)
+        return sent
+
+    run_admin(namesrv, work)
+    report.finish()
+
+
+async def _fed(messages: "Iterator[OutgoingMessage]") -> "AsyncIterator[OutgoingMessage]":
+    """One after the other; lines that somebody types are waited for in a thread, so that Ctrl-C and answers get through."""
+    import trio
+
+    while True:
+        message = await trio.to_thread.run_sync(next, messages, None, abandon_on_cancel=True)
+        if message is None:
+            return
+        yield message
+
+
+def _bodies(body: str | None, file: Any, lines: bool) -> "Iterable[bytes]":
+    if (body is None) == (file is None):
+        raise click.UsageError("Give the body as an argument or with --file (- is standard input), one of the two.")
+    if body is not None:
+        if lines:
+            raise click.UsageError("--lines needs --file.")
+        return [body.encode()]
+    return (line.rstrip(b"\r\n") for line in file) if lines else [file.read()]
+
+
+def _message_maker(
+    topic: str, tags: str, keys: str, properties: tuple[str, ...], delay_level: int
+) -> "Callable[[bytes], OutgoingMessage]":
+    from cluster.client.producer import OutgoingMessage
+
+    pairs = [text.partition("=") for text in properties]
+    if any(not name or not equals for name, equals, _ in pairs):
+        raise click.UsageError("--property: allowed is K=V.")
+
+    def make(body: bytes) -> OutgoingMessage:
+        return OutgoingMessage(
+            topic=topic,
+            body=body,
+            tags=tags,
+            keys=keys,
+            delay_level=delay_level,
+            properties={name: value for name, _, value in pairs},
+        )
+
+    make(b"")  # Whatever is wrong with the options shows now.
+    return make
+
+
+class _Report:
+    """One line for each answer; what is not SEND_OK is told again at the end."""
+
+    def __init__(self, fmt: str) -> None:
+        self.fmt = fmt
+        self.total = 0
+        self.unsafe: dict[str, tuple[int, str]] = {}
+        if fmt == "tsv":
+            click.echo("status\ttopic\tbroker\tqueue\tqueue_offset\toffset_message_id\tmessage_id")
+
+    def show(self, sent: "SendResult", messages: int) -> None:
+        """One answer, that is for so many messages."""
+        from cluster.cli.render import json_line, style
+        from cluster.message_sending import sent_view
+
+        self.total += messages
+        status = sent.status.name
+        if status != "SEND_OK":
+            self.unsafe[status] = (self.unsafe.get(status, (0, ""))[0] + messages, sent.remark or "")
+        if self.fmt == "json":
+            json_line(sent_view(sent, messages))
+            return
+        queue = sent.queue
+        ids = (sent.offset_message_id, sent.message_id)
+        if self.fmt == "tsv":
+            line = (status, queue.topic, queue.broker_name, str(queue.queue_id), str(sent.queue_offset), *ids)
+            click.echo("\t".join(line))
+            return
+        status = style(status, fg="green" if status == "SEND_OK" else "yellow")
+        place = f"{queue.topic}  {queue.broker_name} queue {queue.queue_id} offset {sent.queue_offset}"
+        if messages > 1:
+            click.echo(f"{status}  {place} to {sent.queue_offset + messages - 1}  {messages} messages")
+            return
+        own_id = f"  msgId {sent.message_id}" if self.fmt == "wide" else ""
+        click.echo(f"{status}  {place}  offsetMsgId {sent.offset_message_id}{own_id}")
+
+    def finish(self) -> None:
+        if self.unsafe:
+            raise CliError(
+                f"{sum(count for count, _ in self.unsafe.values())} of {self.total} messages are stored,"
+                " but not as safe as the broker promises.",
+                "; ".join(
+                    f"{count} x {status}: {remark}".rstrip(": ") for status, (count, remark) in self.unsafe.items()
+                ),
+                "See how the slaves are with: twinlog list",
+            )

@@ -1,0 +1,298 @@
+"""`twinlog topic`: look at topics, make, change and remove them."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.cli import complete
+from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
+from cluster.cli.errors import REFUSED, CliError
+from cluster.cli.options import InOrder, document_option, examples, namesrv_option, run_admin, watch_option
+from cluster.cli.pages import Block, Page, answer, show
+
+if TYPE_CHECKING:
+    from cluster.topic_views import TopicChange, TopicDetail, TopicList
+
+QUEUES = click.IntRange(1, 65536)
+_CHANGE = "cluster.topic_views:TopicChange"
+PERMS = {"RW": 6, "R": 4, "W": 2}
+
+topic_argument = click.argument("topic", shell_complete=complete.topics)
+broker_option = click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete.brokers,
+    help="Only on this broker group; repeatable.",
+)
+cluster_option = click.option("--cluster", metavar="NAME", help="Only on the brokers of this cluster.")
+
+
+@click.group(
+    "topic",
+    cls=InOrder,
+    epilog=examples("twinlog topic list", "twinlog topic show orders", "twinlog topic create orders"),
+)
+def topic_group() -> None:
+    """Look at topics, make, change and remove them."""
+
+
+@topic_group.command(
+    "list",
+    short_help="Show each topic.",
+    epilog=examples("twinlog topic list", "twinlog topic list --all -o json | jq '.topics[].name'"),
+)
+@namesrv_option
+@watch_option
+@document_option("cluster.topic_views:TopicList")
+@click.option("--all", "all_topics", is_flag=True, help="Also the topics that brokers make for themselves.")
+def list_topics(namesrv: str, fmt: str, watch_seconds: float | None, all_topics: bool) -> None:
+    """Show each topic: its queues, what may be done with it, and how many messages it holds.
+
+    MESSAGES are those that can still be read; FIRST and NEXT are queue offsets, summed over the queues.
+    """
+
+    async def ask(admin: Any) -> "TopicList":
+        from cluster.topic_views import TopicList
+
+        return TopicList(await admin.topics.summaries(all_topics=all_topics))
+
+    answer(namesrv, fmt, ask, _list_page, watch_seconds=watch_seconds)
+
+
+def _list_page(found: "TopicList") -> Page:
+    from cluster.cli.render import Column, count, moment
+
+    columns = [
+        Column("TOPIC", lambda t: t.name),
+        Column("QUEUES", lambda t: t.write_queues, right=True),
+        Column("READ QUEUES", lambda t: t.read_queues, right=True, wide=True),
+        Column("PERM", lambda t: t.perm),
+        Column("BROKERS", lambda t: ",".join(t.brokers), spare=1),
+        Column("FIRST", lambda t: t.min_offset_sum, count, right=True, wide=True),
+        Column("NEXT", lambda t: t.max_offset_sum, count, right=True, wide=True),
+        Column("MESSAGES", lambda t: t.messages, count, right=True),
+        Column("LAST MESSAGE", lambda t: t.last_update_ms, moment, spare=2),
+    ]
+    return Page((Block(None, columns, found.topics, "No topics. A first message makes one: twinlog send TOPIC BODY"),))
+
+
+@topic_group.command(
+    "show",
+    short_help="Show one topic with its queues and readers.",
+    epilog=examples("twinlog topic show orders", "twinlog topic show orders -w", "twinlog topic show orders -o tsv"),
+)
+@topic_argument
+@namesrv_option
+@watch_option
+@document_option("cluster.topic_views:TopicDetail")
+def show_topic(topic: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
+    """Show TOPIC: each queue with its offsets, how it is set up on each broker, and who reads it.
+
+    FIRST is the offset of the oldest message that is still there, NEXT that of the next one to come.
+    """
+    answer(namesrv, fmt, lambda admin: admin.topics.show(topic), _show_page, watch_seconds=watch_seconds)
+
+
+def _show_page(found: "TopicDetail") -> Page:
+    from cluster.cli.render import Column, count, moment
+
+    queues = [
+        Column("BROKER", lambda q: q.broker),
+        Column("QUEUE", lambda q: q.queue_id, right=True),
+        Column("FIRST", lambda q: q.min_offset, count, right=True),
+        Column("NEXT", lambda q: q.max_offset, count, right=True),
+        Column("MESSAGES", lambda q: q.messages, count, right=True),
+        Column("LAST MESSAGE", lambda q: q.last_update_ms, moment),
+    ]
+    brokers = [
+        Column("BROKER", lambda b: b.broker),
+        Column("ADDRESS", lambda b: b.address, spare=1),
+        Column("READ QUEUES", lambda b: b.read_queues, right=True),
+        Column("WRITE QUEUES", lambda b: b.write_queues, right=True),
+        Column("PERM", lambda b: b.perm),
+        Column("ORDER", lambda b: None if b.order is None else "yes" if b.order else "no", wide=True),
+    ]
+    readers = [
+        Column("GROUP", lambda g: g.group),
+        Column("CLIENTS", lambda g: g.clients, right=True),
+        Column("MODEL", lambda g: g.message_model),
+        Column("LAG", lambda g: g.lag_messages, count, right=True),
+    ]
+    return Page(
+        (
+            Block(found.name, queues, found.queues, "No queue told its offsets."),
+            Block("set up", brokers, found.brokers),
+            Block("read by", readers, found.consumers, "Nobody reads it, or has read it."),
+        )
+    )
+
+
+@topic_group.command(
+    "create",
+    short_help="Make a topic.",
+    epilog=examples(
+        "twinlog topic create orders",
+        "twinlog topic create orders --queues 16 --broker broker-a --broker broker-b",
+        "twinlog topic create archive --perm R --dry-run",
+    ),
+)
+@click.argument("topic")
+@namesrv_option
+@click.option("--queues", type=QUEUES, default=8, show_default=True, help="On each broker.")
+@click.option("--perm", type=click.Choice(tuple(PERMS)), default="RW", show_default=True, help="Read, write or both.")
+@broker_option
+@cluster_option
+@dry_run_option
+@document_option(_CHANGE)
+def create(
+    topic: str,
+    namesrv: str,
+    queues: int,
+    perm: str,
+    brokers: tuple[str, ...],
+    cluster: str | None,
+    dry_run: bool,
+    fmt: str,
+) -> None:
+    """Make TOPIC on every broker, or on some. It can be used as soon as the command ends."""
+    need_topic_name(topic)
+
+    async def work(admin: Any) -> "TopicChange":
+        from cluster.broker.topic_config import TopicConfig
+
+        wanted = TopicConfig(topic, queues, queues, PERMS[perm])
+        planned: TopicChange = await admin.topics.prepare_create(wanted, brokers, cluster)
+        return planned if dry_run else await admin.topics.apply(planned)
+
+    show(run_admin(namesrv, work), fmt, change_page)
+
+
+@topic_group.command(
+    "update",
+    short_help="Change queues or permissions of a topic.",
+    epilog=examples("twinlog topic update orders --queues 16", "twinlog topic update orders --perm R --dry-run"),
+)
+@topic_argument
+@namesrv_option
+@click.option("--queues", type=QUEUES, help="Read and write queues on each broker.")
+@click.option("--read-queues", type=QUEUES, help="Only those that are read.")
+@click.option("--write-queues", type=QUEUES, help="Only those that are written.")
+@click.option("--perm", type=click.Choice(tuple(PERMS)), help="Read, write or both.")
+@broker_option
+@cluster_option
+@dry_run_option
+@yes_option
+@document_option(_CHANGE)
+def update(
+    topic: str,
+    namesrv: str,
+    queues: int | None,
+    read_queues: int | None,
+    write_queues: int | None,
+    perm: str | None,
+    brokers: tuple[str, ...],
+    cluster: str | None,
+    dry_run: bool,
+    yes: bool,
+    fmt: str,
+) -> None:
+    """Change TOPIC on every broker that has it, or on some.
+
+    For fewer queues lessen --write-queues first, and --read-queues once the others are read: what lies in a queue that is not
+    read any more is asked about.
+    """
+    wanted = {"read_queues": read_queues or queues, "write_queues": write_queues or queues}
+    if not any((queues, read_queues, write_queues, perm)):
+        raise click.UsageError("nothing to change: add --queues, --read-queues, --write-queues or --perm")
+
+    async def prepare(admin: Any) -> "TopicChange":
+        number = PERMS[perm] if perm else None
+        planned: TopicChange = await admin.topics.prepare_update(
+            topic, **wanted, perm=number, brokers=brokers, cluster=cluster
+        )
+        return planned
+
+    planned = run_admin(namesrv, prepare)
+    if not dry_run:
+        if planned.hidden_messages:
+            need_yes(yes, f"hides {planned.hidden_messages} messages")
+            confirm(
+                topic, "topic", f"{planned.hidden_messages} messages lie in queues that will not be read any more", yes
+            )
+        planned = run_admin(namesrv, lambda admin: admin.topics.apply(planned))
+    show(planned, fmt, change_page)
+
+
+@topic_group.command(
+    "delete",
+    short_help="Remove a topic.",
+    epilog=examples("twinlog topic delete orders --dry-run", "twinlog topic delete orders --yes"),
+)
+@topic_argument
+@namesrv_option
+@click.option("--although-read", is_flag=True, help="Even while consumers are connected.")
+@dry_run_option
+@yes_option
+@document_option(_CHANGE)
+def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bool, fmt: str) -> None:
+    """Let every broker and name server forget TOPIC, and so its messages; groups keep their offsets.
+
+    Refused (exit status 4) while consumers of it are connected: they would not be told.
+    """
+    need_yes(yes or dry_run, "removes a topic with its messages")
+    planned = run_admin(namesrv, lambda admin: admin.topics.prepare_delete(topic))
+    online = [each.group for each in planned.consumers if each.clients]
+    if not dry_run:
+        if online and not although_read:
+            raise CliError(
+                f"{topic} is not removed.",
+                f"Consumers of {', '.join(online)} are connected and read it.",
+                "Stop them first, or add --although-read. See them with: twinlog topic show " + topic,
+                exit_code=REFUSED,
+            )
+        if fmt in ("pretty", "wide") and not yes:
+            show(planned, fmt, change_page)
+        what = "unknown" if planned.messages is None else planned.messages
+        confirm(topic, "topic", f"{topic} and its messages ({what}) will be gone", yes)
+        planned = run_admin(namesrv, lambda admin: admin.topics.delete(planned))
+    show(planned, fmt, change_page)
+
+
+def need_topic_name(topic: str) -> None:
+    """A usage error for a name that no broker would take."""
+    from cluster.broker.names import topic_fault
+
+    if fault := topic_fault(topic):
+        raise click.UsageError(fault.replace("The specified topic", f"TOPIC {topic!r}"))
+
+
+def change_page(change: "TopicChange") -> Page:
+    """Before and after on each broker."""
+    from cluster.cli.render import Column
+
+    columns = [
+        Column("BROKER", lambda s: s.broker),
+        Column("ADDRESS", lambda s: s.address, spare=1),
+        Column("READ QUEUES", lambda s: arrow(s.before_read_queues, s.read_queues)),
+        Column("WRITE QUEUES", lambda s: arrow(s.before_write_queues, s.write_queues)),
+        Column("PERM", lambda s: arrow(s.before_perm, s.perm)),
+    ]
+    notes = []
+    if change.messages is not None:
+        notes.append(f"{change.messages} messages can be read now")
+    notes += [
+        f"the group {each.group} reads it, with {each.clients} clients" for each in change.consumers if each.clients
+    ]
+    if change.hidden_messages:
+        notes.append(f"{change.hidden_messages} messages lie in queues that are not read any more")
+    if not change.done:
+        notes.append("nothing was changed")
+    return Page((Block(change.name, columns, change.settings),), tuple(notes))
+
+
+def arrow(before: Any, after: Any) -> str:
+    """`4 -> 8`, or one of them where nothing changes; nothing there is a dash."""
+    texts = ["-" if each is None else str(each) for each in (before, after)]
+    return texts[0] if texts[0] == texts[1] else " -> ".join(texts)

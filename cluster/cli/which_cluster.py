@@ -1,0 +1,85 @@
+"""Which cluster a command is about: -n, --context, NAMESRV_ADDR, the context in use, this machine; the first that is given."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cluster.cli.errors import USAGE, CliError
+
+if TYPE_CHECKING:
+    from cluster.contexts import Context, Contexts
+
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+_CHOSEN = "twinlog.context"
+
+
+def remember_context(context: click.Context, _parameter: click.Parameter, name: str | None) -> None:
+    """Take the named context. Raises CliError when there is none of that name."""
+    if name is not None and not context.resilient_parsing:
+        from cluster.contexts import ContextError
+
+        try:
+            context.meta[_CHOSEN] = load().find(name)
+        except ContextError as error:
+            raise context_error(error) from error
+
+
+def name_servers_of(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
+    """The name servers to ask, joined by semicolons."""
+    source = context.get_parameter_source(parameter.name or "")
+    if given is not None and source is click.core.ParameterSource.COMMANDLINE:
+        return given
+    chosen: Context | None = context.meta.get(_CHOSEN)
+    if chosen is None and given is None:
+        chosen = _in_use(context)
+    if chosen is not None:
+        context.meta[_CHOSEN] = chosen
+        return ";".join(chosen.name_servers)
+    return DEFAULT_NAMESRV if given is None else given
+
+
+def _in_use(context: click.Context) -> "Context | None":
+    from cluster.contexts import ContextError, contexts_path
+
+    if not contexts_path().is_file():  # Most people have none, and need not wait for a TOML parser.
+        return None
+    try:
+        contexts = load()
+    except CliError:
+        if context.resilient_parsing:
+            return None
+        raise
+    except ContextError as error:
+        raise context_error(error) from error
+    return contexts.contexts.get(contexts.current or "")
+
+
+def load() -> "Contexts":
+    """The user's contexts. Raises CliError for a file that cannot be understood."""
+    from cluster.contexts import ContextError, contexts_path, load_contexts
+
+    try:
+        return load_contexts(contexts_path())
+    except ContextError as error:
+        raise context_error(error) from error
+
+
+def context_error(error: Any) -> CliError:
+    """Words for a ContextError."""
+    from cluster.cli.errors import sentence
+
+    return CliError(sentence(error), next_step=error.next_step, exit_code=USAGE)
+
+
+def chosen_context() -> "Context | None":
+    """The context that the running command is about; None: it is about plain name servers."""
+    context = click.get_current_context(silent=True)
+    return context.meta.get(_CHOSEN) if context is not None else None
+
+
+def complete_contexts(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell."""
+    try:
+        return [name for name in load().contexts if name.startswith(incomplete)]
+    except CliError:
+        return []

@@ -1,0 +1,183 @@
+"""Named clusters: which name servers, with which credentials. One TOML file of the user's, by the XDG rules.
+
+current = "test"
+
+[contexts.test]
+name_servers = ["10.0.0.1:9876", "10.0.0.2:9876"]
+credentials = "/home/me/.rocketmq/tools.yml"        # accessKey and secretKey; the secrets are never in this file
+tls = true
+trust = "/home/me/ca.pem"                           # without it any server is trusted, as RocketMQ's clients do
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_KEYS = {"name_servers", "credentials", "tls", "trust"}
+
+
+class ContextError(Exception):
+    """The file, or what it should hold, cannot be. `next_step` says what to do."""
+
+    def __init__(self, what: str, next_step: str = "") -> None:
+        super().__init__(what)
+        self.next_step = next_step
+
+
+@frozen(kw_only=True)
+class Context:
+    """One cluster. Paths as the user gave them; secrets are read when they are needed."""
+
+    name: str
+    name_servers: tuple[str, ...]
+    credentials: Path | None = None
+    tls: bool = False
+    trust: Path | None = None
+
+
+@frozen
+class Contexts:
+    """All of them, and which counts when none is named."""
+
+    contexts: Mapping[str, Context] = field(factory=dict)
+    current: str | None = None
+
+    def find(self, name: str) -> Context:
+        """Raises ContextError."""
+        if name not in self.contexts:
+            there = ", ".join(self.contexts) or "none yet"
+            raise ContextError(
+                f"there is no context {name}; there are: {there}", "twinlog context add NAME -n HOST:PORT"
+            )
+        return self.contexts[name]
+
+    def with_context(self, context: Context) -> "Contexts":
+        """Another one, which is the current one if it is the first. Raises ContextError for a bad name."""
+        if not _NAME.fullmatch(context.name):
+            raise ContextError(f"{context.name!r} cannot be a context's name: allowed are letters, digits, . _ and -")
+        if not context.name_servers:
+            raise ContextError("a context needs a name server", "Name it with -n HOST:PORT")
+        return evolve(self, contexts={**self.contexts, context.name: context}, current=self.current or context.name)
+
+    def without(self, name: str) -> "Contexts":
+        """One less. Raises ContextError."""
+        self.find(name)
+        left = {each: context for each, context in self.contexts.items() if each != name}
+        return Contexts(left, None if self.current == name else self.current)
+
+
+@frozen(kw_only=True)
+class ListedContext:
+    """One context as it is shown."""
+
+    name: str
+    in_use: bool
+    name_servers: tuple[str, ...]
+    credentials: str | None
+    tls: bool
+    trust: str | None
+
+
+@frozen
+class ContextList:
+    """Every context."""
+
+    contexts: tuple[ListedContext, ...]
+
+
+def listed(contexts: Contexts) -> ContextList:
+    """What `twinlog context list` shows."""
+    return ContextList(
+        tuple(
+            ListedContext(
+                name=each.name,
+                in_use=each.name == contexts.current,
+                name_servers=each.name_servers,
+                credentials=str(each.credentials) if each.credentials else None,
+                tls=each.tls,
+                trust=str(each.trust) if each.trust else None,
+            )
+            for each in contexts.contexts.values()
+        )
+    )
+
+
+def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the file lies."""
+    base = environment.get("XDG_CONFIG_HOME") or ""
+    return (Path(base) if base.startswith("/") else Path.home() / ".config") / "twinlog" / "config.toml"
+
+
+def load_contexts(path: Path) -> Contexts:
+    """Nothing, when there is no file. Raises ContextError for one that cannot be understood."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ContextError(f"{path} cannot be read: {error}") from error
+    try:
+        return _read(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+        raise ContextError(f"{path} is not as `twinlog context` writes it: {error}", "Mend it, or remove it") from error
+
+
+def _read(value: Mapping[str, Any]) -> Contexts:
+    contexts = {}
+    for name, entry in value.get("contexts", {}).items():
+        if unknown := sorted(set(entry) - _KEYS):
+            raise ValueError(f"contexts.{name} has {unknown[0]}; known are {', '.join(sorted(_KEYS))}")
+        if not isinstance(entry.get("name_servers"), list):
+            raise ValueError(f"contexts.{name} has no list name_servers")
+        contexts[name] = Context(
+            name=name,
+            name_servers=tuple(str(each) for each in entry["name_servers"]),
+            credentials=_path(entry.get("credentials")),
+            tls=entry.get("tls") is True,
+            trust=_path(entry.get("trust")),
+        )
+    current = value.get("current")
+    if current is not None and current not in contexts:
+        raise ValueError(f"current is {current!r}, which is no context")
+    return Contexts(contexts, current)
+
+
+def _path(text: Any) -> Path | None:
+    return Path(str(text)).expanduser() if text else None
+
+
+def save_contexts(path: Path, contexts: Contexts) -> None:
+    """Put the file in place as a whole; only its user can read it. Raises ContextError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.{os.getpid()}.new")
+        new.touch(mode=0o600)
+        new.write_text(_text(contexts))
+        new.replace(path)
+    except OSError as error:
+        raise ContextError(f"{path} cannot be written: {error}") from error
+
+
+def _text(contexts: Contexts) -> str:
+    lines = ["# Written by `twinlog context`; a comment in here does not last."]
+    if contexts.current is not None:
+        lines.append(f"current = {_quoted(contexts.current)}")
+    for name, context in contexts.contexts.items():
+        lines += ["", f"[contexts.{_quoted(name)}]"]
+        lines.append(f"name_servers = [{', '.join(map(_quoted, context.name_servers))}]")
+        lines += [f"credentials = {_quoted(str(context.credentials))}"] if context.credentials else []
+        lines += ["tls = true"] if context.tls else []
+        lines += [f"trust = {_quoted(str(context.trust))}"] if context.trust else []
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML; JSON's escapes are among its own."""
+    return json.dumps(text).replace("\x7f", "\\u007f")

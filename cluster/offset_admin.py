@@ -1,0 +1,261 @@
+"""Where consumer groups go on reading: reset, seek and clone, each planned first.
+
+    prepare_*() -> OffsetPlan: for each queue before and after -> apply(plan)
+
+Connected consumers are moved by the broker (request 222), which tells them; for a group without any the offsets are stored (15).
+A group that somebody reads with meanwhile would only write its old place over what was stored.
+"""
+
+from functools import partial
+
+from attrs import evolve, frozen
+
+from cluster import admin_requests, consumption
+from cluster.client.api import ClientApi
+from cluster.client.parallel import in_parallel
+from cluster.client.route import MessageQueue
+from cluster.consumption import QueueLag
+from cluster.group_admin import GroupOnlineError
+from cluster.remoting.errors import RemotingError
+from cluster.targets import Target
+
+END, BEGINNING = -1, 0  # Timestamps of request 222.
+
+
+@frozen
+class First:
+    """The first message that is still there."""
+
+
+@frozen
+class Last:
+    """Behind the last message: only what comes from now on."""
+
+
+@frozen
+class At:
+    """The message stored nearest to a time, ms since 1970."""
+
+    milliseconds: int
+
+
+@frozen
+class Offset:
+    """That message of a queue."""
+
+    number: int
+
+
+@frozen
+class Shift:
+    """So many messages further, or back where negative."""
+
+    messages: int
+
+
+Where = First | Last | At | Offset | Shift
+
+
+class NothingToMoveError(Exception):
+    """The group has no queue that fits."""
+
+
+class NoQueueResetError(Exception):
+    """A broker that cannot move one queue of connected consumers."""
+
+
+@frozen(kw_only=True)
+class OffsetMove:
+    """One queue: where the group stands, and where it is to go on. `again` messages are read a second time."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    before: int | None
+    after: int
+    min_offset: int
+    max_offset: int
+    skipped: int | None
+    again: int | None
+
+
+@frozen(kw_only=True)
+class OffsetPlan:
+    """A move of a group, made or (`done` false) only planned. `clients` are connected and will be told."""
+
+    group: str
+    source: str | None  # The group whose offsets are taken, of a clone.
+    clients: tuple[str, ...]
+    moves: tuple[OffsetMove, ...]
+    done: bool
+    timestamp: int | None  # For request 222: all queues to that time, 0 the beginning, -1 the end.
+
+
+@frozen
+class OffsetAdmin:
+    """The operations on offsets."""
+
+    api: ClientApi
+
+    async def prepare_reset(
+        self, group: str, topic: str, where: Where, *, broker: str | None = None, queue_id: int | None = None
+    ) -> OffsetPlan:
+        """Move a group in the queues of a topic, or in one of them. Raises NothingToMoveError, NoQueueResetError."""
+        views, _ = await consumption.survey(self.api, [group])
+        clients = tuple(each.client_id for each in consumption.clients_of(views, group))
+        rows = [
+            row
+            for row in await self._rows(group, topic)
+            if broker in (None, row.broker) and queue_id in (None, row.queue_id)
+        ]
+        if not rows:
+            raise NothingToMoveError(f"the topic {topic} has no such queue on a broker that answers")
+        at = dict(await self._addresses())
+        moves = await in_parallel(partial(self._move, at[row.broker], row, where) for row in rows)
+        whole = broker is None and queue_id is None and isinstance(where, (First, Last, At))
+        if clients and not whole:
+            await self._need_queue_reset([at[name] for name in {row.broker for row in rows}])
+        timestamp = _timestamp(where) if whole else None
+        return OffsetPlan(
+            group=group, source=None, clients=clients, moves=tuple(moves), done=False, timestamp=timestamp
+        )
+
+    async def _addresses(self) -> list[tuple[str, str]]:
+        return [(each.broker_name, each.find(0) or "") for each in await self.api.cluster()]
+
+    async def _rows(self, group: str, topic: str) -> list[QueueLag]:
+        """How far the group is in each queue of the topic, also in those where it never said."""
+        rows: list[QueueLag] = []
+        route = await self.api.topic_route(topic)
+        for name, broker in route.brokers.items() if route is not None else ():
+            address = broker.find(0) or ""
+            ends = await self.api.topic_stats(address, topic)
+            offsets = await admin_requests.all_offsets(self.api, address)
+            view = consumption.BrokerView(Target(name, address), offsets, {topic: ends}, {}, {})
+            rows += consumption.queue_lags([view], group, topic)
+        return rows
+
+    async def _move(self, address: str, row: QueueLag, where: Where) -> OffsetMove:
+        after = await self._target(address, row, where)
+        return move_to(row, after)
+
+    async def _target(self, address: str, row: QueueLag, where: Where) -> int:
+        match where:
+            case First():
+                return row.min_offset
+            case Last():
+                return row.max_offset
+            case Offset(number):
+                return number
+            case Shift(messages):
+                return (row.committed_offset if row.committed_offset is not None else row.min_offset) + messages
+            case At(milliseconds):
+                queue = MessageQueue(row.topic, row.broker, row.queue_id)
+                return await self.api.offset_at(address, queue, milliseconds)
+
+    async def _need_queue_reset(self, addresses: list[str]) -> None:
+        for address in addresses:
+            if await self.api.member_status(address) is not None:
+                continue
+            version = (await self.api.runtime_info(address)).get("brokerVersionDesc", "")
+            if not version.startswith("V5"):
+                raise NoQueueResetError(
+                    f"consumers are connected, and the broker at {address} moves those in all queues at once, to a time"
+                )
+
+    async def prepare_clone(self, source: str, group: str, topics: tuple[str, ...]) -> OffsetPlan:
+        """Let a group go on where another stands. Raises GroupOnlineError, NothingToMoveError."""
+        views, _ = await consumption.survey(self.api, [source, group])
+        if clients := consumption.clients_of(views, group):
+            ids = tuple(each.client_id for each in clients)
+            raise GroupOnlineError(group, ids, "its consumers are connected, and would write their own place over it")
+        moves = []
+        for topic in consumption.topics_of(views, source):
+            if (topics and topic not in topics) or topic.startswith(("%RETRY%", "%DLQ%")):
+                continue
+            before = {(row.broker, row.queue_id): row for row in consumption.queue_lags(views, group, topic)}
+            for row in consumption.queue_lags(views, source, topic):
+                if row.committed_offset is not None:
+                    moves.append(move_to(before[row.broker, row.queue_id], row.committed_offset))
+        if not moves:
+            raise NothingToMoveError(f"the group {source} has said nowhere how far it is")
+        return OffsetPlan(group=group, source=source, clients=(), moves=tuple(moves), done=False, timestamp=None)
+
+    async def apply(self, plan: OffsetPlan) -> OffsetPlan:
+        """Carry it out; the result has what was really set. Raises RequestError in a broker's words."""
+        addresses = dict(await self._addresses())
+        if not plan.clients:
+            for move in plan.moves:
+                queue = MessageQueue(move.topic, move.broker, move.queue_id)
+                await self.api.commit_offset(addresses[move.broker], queue, plan.group, move.after)
+            return evolve(plan, done=True)
+        if plan.timestamp is not None:
+            return await self._reset_all(plan, addresses, plan.timestamp)
+        for move in plan.moves:
+            await self._reset_queue(plan.group, move, addresses[move.broker])
+        return evolve(plan, done=True)
+
+    async def _reset_all(self, plan: OffsetPlan, addresses: dict[str, str], timestamp: int) -> OffsetPlan:
+        told: dict[MessageQueue, int] = {}
+        for broker, topic in sorted({(move.broker, move.topic) for move in plan.moves}):
+            moved = await admin_requests.reset_online(self.api, addresses[broker], topic, plan.group, timestamp)
+            if moved is None:  # Its consumers are connected to other brokers only, or have just left.
+                moved = await self._store(plan, broker, topic, addresses[broker])
+            told |= moved
+        return evolve(
+            plan,
+            done=True,
+            moves=tuple(
+                evolve(move, after=told.get(MessageQueue(move.topic, move.broker, move.queue_id), move.after))
+                for move in plan.moves
+            ),
+        )
+
+    async def _store(self, plan: OffsetPlan, broker: str, topic: str, address: str) -> dict[MessageQueue, int]:
+        moved = {
+            MessageQueue(topic, broker, move.queue_id): move.after
+            for move in plan.moves
+            if (move.broker, move.topic) == (broker, topic)
+        }
+        for queue, offset in moved.items():
+            await self.api.commit_offset(address, queue, plan.group, offset)
+        return moved
+
+    async def _reset_queue(self, group: str, move: OffsetMove, address: str) -> None:
+        queue = MessageQueue(move.topic, move.broker, move.queue_id)
+        moved = await admin_requests.reset_online(
+            self.api, address, move.topic, group, BEGINNING, queue_id=move.queue_id, offset=move.after
+        )
+        if moved is None:
+            await self.api.commit_offset(address, queue, group, move.after)
+        elif moved.get(queue) != move.after:
+            raise RemotingError(
+                f"the broker at {address} moved {move.topic} queue {move.queue_id} to {moved.get(queue)}"
+            )
+
+
+def _timestamp(where: Where) -> int:
+    match where:
+        case First():
+            return BEGINNING
+        case At(milliseconds):
+            return milliseconds
+        case _:
+            return END
+
+
+def move_to(row: QueueLag, wanted: int) -> OffsetMove:
+    """Within what the queue has: further back there is nothing to read any more, further on nothing yet."""
+    after = min(max(wanted, row.min_offset), row.max_offset)
+    before = row.committed_offset
+    return OffsetMove(
+        topic=row.topic,
+        broker=row.broker,
+        queue_id=row.queue_id,
+        before=before,
+        after=after,
+        min_offset=row.min_offset,
+        max_offset=row.max_offset,
+        skipped=None if before is None else max(0, after - max(before, row.min_offset)),
+        again=None if before is None else max(0, before - after),
+    )

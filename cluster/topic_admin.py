@@ -1,0 +1,215 @@
+"""Topics: which there are, how each is, and making, changing and removing them.
+
+Changes go to masters, which tell the name servers.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from attrs import evolve, frozen
+
+from cluster import admin_requests
+from cluster.admin_requests import Consumers
+from cluster.broker.topic_config import TopicConfig
+from cluster.client.api import ClientApi, QueueOffsets
+from cluster.client.parallel import in_parallel
+from cluster.client.route import MessageQueue, TopicRoute
+from cluster.remoting.errors import RemotingError
+from cluster.targets import Target, masters, readers
+from cluster.topic_views import (
+    NoTopicError,
+    TopicChange,
+    TopicConsumer,
+    TopicDetail,
+    TopicExistsError,
+    TopicOnBroker,
+    TopicSummary,
+    consumer_of,
+    is_system_topic,
+    perm_of,
+    perm_text,
+    planned,
+    queue_state,
+    setting,
+    summary_of,
+)
+
+
+@frozen
+class TopicAdmin:
+    """The operations on topics."""
+
+    api: ClientApi
+
+    async def summaries(self, *, all_topics: bool = False) -> tuple[TopicSummary, ...]:
+        """Every topic, those of RocketMQ itself only with `all_topics`. Raises RemotingError without a name server."""
+        groups = await self.api.cluster()
+        own = {name for group in groups for name in (group.cluster, group.broker_name)}
+        names = [name for name in await self.api.topics() if all_topics or not is_system_topic(name, own)]
+        found = await in_parallel(partial(self._summary, name) for name in names)
+        return tuple(topic for topic in found if topic is not None)
+
+    async def _summary(self, name: str) -> TopicSummary | None:
+        route = await self.api.topic_route(name)
+        return summary_of(name, route.queue_data, await self._stats(route)) if route is not None else None
+
+    async def _stats(self, route: TopicRoute) -> list[Mapping[MessageQueue, QueueOffsets] | None]:
+        addresses = (broker.find(0) for broker in route.brokers.values())
+        return await in_parallel(partial(self._stats_of, each, route.topic) for each in addresses if each)
+
+    async def _stats_of(self, address: str, topic: str) -> Mapping[MessageQueue, QueueOffsets] | None:
+        try:
+            return await self.api.topic_stats(address, topic)
+        except RemotingError:
+            return None
+
+    async def show(self, name: str) -> TopicDetail:
+        """Everything about one topic. Raises NoTopicError, and RemotingError without a name server."""
+        route = await self._route(name)
+        tables = await self._stats(route)
+        at = readers(tuple(route.brokers.values()))
+        return TopicDetail(
+            name=name,
+            brokers=tuple(await in_parallel(partial(self._on_broker, each, name) for each in at)),
+            queues=tuple(
+                queue_state(queue, offsets)
+                for table in tables
+                for queue, offsets in sorted((table or {}).items(), key=lambda each: each[0])
+            ),
+            consumers=await self._consumers(at, name, tables),
+        )
+
+    async def _route(self, name: str) -> TopicRoute:
+        route = await self.api.topic_route(name)
+        if route is None:
+            raise NoTopicError(name)
+        return route
+
+    async def _on_broker(self, at: Target, name: str) -> TopicOnBroker:
+        try:
+            config = await admin_requests.topic_config(self.api, at.address, name)
+        except RemotingError:
+            config = None
+        return TopicOnBroker(
+            broker=at.broker,
+            address=at.address,
+            read_queues=config.read_queues if config else None,
+            write_queues=config.write_queues if config else None,
+            perm=perm_text(config.perm) if config else None,
+            order=config.order if config else None,
+        )
+
+    async def _consumers(
+        self, at: tuple[Target, ...], name: str, tables: "list[Mapping[MessageQueue, QueueOffsets] | None]"
+    ) -> tuple[TopicConsumer, ...]:
+        """Who reads the topic, on any of the brokers; a broker that does not answer adds nothing."""
+        told = await in_parallel(partial(self._consumers_at, each, name) for each in at)
+        ends = {queue: offsets for table in tables for queue, offsets in (table or {}).items()}
+        names = sorted({group for committed, _ in told for group in committed})
+        return tuple(
+            consumer_of(
+                group,
+                [found for _, connected in told if (found := connected.get(group)) is not None],
+                {
+                    MessageQueue(name, target.broker, queue_id): offset
+                    for target, (committed, _) in zip(at, told, strict=True)
+                    for queue_id, offset in committed.get(group, {}).items()
+                },
+                ends,
+            )
+            for group in names
+        )
+
+    async def _consumers_at(
+        self, at: Target, name: str
+    ) -> tuple[dict[str, dict[int, int]], dict[str, Consumers | None]]:
+        try:
+            groups = await admin_requests.groups_of_topic(self.api, at.address, name)
+            offsets = await admin_requests.all_offsets(self.api, at.address)
+            connected = await in_parallel(
+                partial(admin_requests.consumers_of, self.api, at.address, each) for each in groups
+            )
+        except RemotingError:
+            return {}, {}
+        return {each: offsets.get((name, each), {}) for each in groups}, dict(zip(groups, connected, strict=True))
+
+    # ---- Changes
+
+    async def prepare_create(self, wanted: TopicConfig, brokers: tuple[str, ...], cluster: str | None) -> TopicChange:
+        """Make a topic that nobody has yet. Raises TopicExistsError, NoMemberError, NoMasterError."""
+        targets = await masters(self.api, brokers=brokers, cluster=cluster)
+        present = await in_parallel(
+            partial(admin_requests.topic_config, self.api, t.address, wanted.name) for t in targets
+        )
+        if there := tuple(t.broker for t, config in zip(targets, present, strict=True) if config is not None):
+            raise TopicExistsError(wanted.name, there)
+        return planned(wanted.name, [setting(target, None, wanted) for target in targets])
+
+    async def prepare_update(
+        self,
+        name: str,
+        *,
+        read_queues: int | None,
+        write_queues: int | None,
+        perm: int | None,
+        brokers: tuple[str, ...],
+        cluster: str | None,
+    ) -> TopicChange:
+        """Change what is given, on every broker of these that has the topic. Raises NoTopicError, NoMasterError."""
+        targets = await masters(self.api, brokers=brokers, cluster=cluster)
+        present = await in_parallel(partial(admin_requests.topic_config, self.api, t.address, name) for t in targets)
+        settings, hidden = [], 0
+        for target, before in zip(targets, present, strict=True):
+            if before is None:
+                continue
+            after = evolve(
+                before,
+                read_queues=before.read_queues if read_queues is None else read_queues,
+                write_queues=before.write_queues if write_queues is None else write_queues,
+                perm=before.perm if perm is None else perm,
+            )
+            settings.append(setting(target, before, after))
+            if after.read_queues < before.read_queues:
+                table = await self._stats_of(target.address, name)
+                hidden += sum(
+                    offsets.max_offset - offsets.min_offset
+                    for queue, offsets in (table or {}).items()
+                    if queue.queue_id >= after.read_queues
+                )
+        if not settings:
+            raise NoTopicError(name)
+        return evolve(planned(name, settings), hidden_messages=hidden)
+
+    async def apply(self, change: TopicChange) -> TopicChange:
+        """Carry a creation or an update out, broker by broker. Raises RequestError in a broker's words."""
+        for each in change.settings:
+            before = await admin_requests.topic_config(self.api, each.address, change.name)
+            wanted = before or TopicConfig(change.name)
+            wanted = evolve(wanted, read_queues=each.read_queues or 0, write_queues=each.write_queues or 0)
+            await admin_requests.update_topic(self.api, each.address, evolve(wanted, perm=perm_of(each.perm or "")))
+        return evolve(change, done=True)
+
+    async def prepare_delete(self, name: str) -> TopicChange:
+        """What would go. Raises NoTopicError, and NoMasterError when a broker that has it cannot be told now."""
+        route = await self._route(name)
+        targets = await masters(self.api, brokers=tuple(route.brokers))
+        present = await in_parallel(partial(admin_requests.topic_config, self.api, t.address, name) for t in targets)
+        tables = await self._stats(route)
+        settings = [setting(target, before, None) for target, before in zip(targets, present, strict=True)]
+        return evolve(
+            planned(name, settings),
+            messages=summary_of(name, route.queue_data, tables).messages,
+            consumers=await self._consumers(targets, name, tables),
+        )
+
+    async def delete(self, change: TopicChange) -> TopicChange:
+        """Let masters forget the topic, then every name server. Its messages go with the log's files, offsets stay."""
+        for each in change.settings:
+            await admin_requests.delete_topic(self.api, each.address, change.name)
+        for address in self.api.namesrv:
+            try:
+                await admin_requests.forget_topic(self.api, address, change.name)
+            except RemotingError:
+                if address == self.api.namesrv[-1] and len(self.api.namesrv) == 1:
+                    raise  # One of several may be down; it asks the others when it is back.
+        return evolve(change, done=True)
