@@ -10,7 +10,7 @@ from functools import cache
 from attrs import frozen
 
 _M64 = (1 << 64) - 1
-_C1, _C2 = 0x87C37B91114253D5, 0x4CF5AB172766A9C1
+_C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 
 @frozen

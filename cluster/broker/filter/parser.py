@@ -127,9 +127,7 @@ def parse(text: str) -> Expression:
     try:
         return _tree(text)
     except UnexpectedCharacters as error:
-        raise SelectorError(
-            f"{text[error.pos_in_stream : error.pos_in_stream + 1]!r} {_at(error)} is no token"
-        ) from None
+        raise SelectorError(f"{error.char!r} {_at(error)} begins nothing that is known") from None
     except UnexpectedInput as error:
         token = str(getattr(error, "token", ""))[:_SHOWN_MAX]
         raise SelectorError(f"{token!r} {_at(error)} is out of place" if token else "it ends too early") from None
@@ -142,13 +140,15 @@ def _at(error: Any) -> str:
 def _tree(text: str) -> Expression:
     from lark.exceptions import UnexpectedToken
 
-    session = _parser().parse_interactive(text)
+    session: Any = _parser().parse_interactive(text)
     for token in session.lexer_thread.lex(session.parser_state):
         try:
             session.feed_token(token)
         except UnexpectedToken as error:
             try:
-                return session.feed_eof()  # type: ignore[no-any-return] # What our actions made.
+                result: Expression = session.feed_eof()
+                return result
             except UnexpectedToken:
                 raise error from None
-    return session.feed_eof()  # type: ignore[no-any-return]
+    result = session.feed_eof()
+    return result

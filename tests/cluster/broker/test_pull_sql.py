@@ -176,7 +176,7 @@ async def test_a_config_check_says_what_is_wrong_with_an_expression(tmp_path):
             ("a = = 1", "SQL92", "'=' in line 1, column 5, is out of place"),
             ("a > 'x'", "SQL92", "'x' cannot be compared by >"),
             ("", "SQL92", "it ends too early"),
-            ("a = #", "SQL92", "'#' in line 1, column 5, is no token"),
+            ("a = #", "SQL92", "'#' in line 1, column 5, begins nothing that is known"),
             ("a", "XPATH", "XPATH is no kind of expression"),
         ):
             reply = check(client, expression, kind)
