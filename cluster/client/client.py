@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import structlog
 import trio
-from attrs import Factory, define, field
+from attrs import define, field
 
 from cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
 from cluster.client.heartbeat import ConsumerData, heartbeat, instance_name, own_address
@@ -20,7 +20,7 @@ from cluster.client.producer import Producer
 from cluster.client.routes import REFRESH_SECONDS, Routes
 from cluster.client.service import Service
 from cluster.client.unique_id import UniqueIds
-from cluster.remoting.client import RemotingClient
+from cluster.remoting.client import RemotingClient, connect_tcp
 from cluster.remoting.codes import RequestCode, ResponseCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingError
@@ -52,8 +52,8 @@ def _name_servers(given: "str | Iterable[str]") -> tuple[str, ...]:
 class Client(Service):
     """Name servers as `one:9876;two:9876`, or a tuple of them. Use it in `async with`.
 
-    `timeout_ms`: of each request. `instance`: the last part of the client id; one of its own by default. `sign` and `tls` are
-    RemotingClient's.
+    `timeout_ms`: of each request. `instance`: the last part of the client id; one of its own by default. `sign`, `tls` and
+    `connect` are RemotingClient's.
     """
 
     namesrv: tuple[str, ...] = field(converter=_name_servers)
@@ -61,9 +61,8 @@ class Client(Service):
     instance: str = field(factory=instance_name, kw_only=True)
     sign: Callable[[RemotingCommand], None] | None = field(default=None, kw_only=True, repr=False)
     tls: ssl.SSLContext | None = field(default=None, kw_only=True, repr=False)
-    remoting: RemotingClient = field(
-        default=Factory(lambda self: self._remoting(), takes_self=True), kw_only=True, repr=False
-    )
+    connect: Callable[[str], Awaitable[trio.abc.Stream]] = field(default=connect_tcp, kw_only=True, repr=False)
+    remoting: RemotingClient = field(init=False, repr=False)
     api: ClientApi = field(init=False, repr=False)
     routes: Routes = field(init=False, repr=False)
     client_id: str = field(init=False)
@@ -81,11 +80,11 @@ class Client(Service):
         host = own_address(self.namesrv[0])
         self.client_id = f"{host}@{self.instance}"
         self.ids = UniqueIds(host_bytes(f"{host}:0")[:-4])
+        self.remoting = RemotingClient(
+            on_request_from=self.on_request, sign=self.sign, tls=self.tls, connect=self.connect
+        )
         self.api = ClientApi(self.remoting, self.namesrv, self.timeout_ms)
         self.routes = Routes(self.api)
-
-    def _remoting(self) -> RemotingClient:
-        return RemotingClient(on_request_from=self.on_request, sign=self.sign, tls=self.tls)
 
     # ---- What it is for
 

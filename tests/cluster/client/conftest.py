@@ -1,0 +1,17 @@
+"""A client whose servers only exist in memory."""
+
+import pytest
+
+from cluster.client import Client
+from tests.cluster.client.helpers import NAMESRV, FakeBroker
+
+
+@pytest.fixture
+def broker(nursery):
+    return FakeBroker(nursery)
+
+
+@pytest.fixture
+async def client(broker):
+    async with Client(NAMESRV, connect=broker.connect) as running:
+        yield running

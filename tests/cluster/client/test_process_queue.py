@@ -1,0 +1,83 @@
+"""What a consumer holds: the offset that it may commit, and when it has enough."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.client.process_queue import FlowLimits, ProcessQueue
+from cluster.client.route import MessageQueue
+from tests.cluster.client.helpers import received_message
+
+QUEUE = MessageQueue("T", "b", 0)
+
+
+def held(count: int, *, start: int = 0, body: bytes = b"12345") -> ProcessQueue:
+    queue = ProcessQueue(QUEUE, start)
+    queue.put(received_message(start + number, body=body) for number in range(count))
+    queue.next_offset = start + count
+    return queue
+
+
+def offsets(messages) -> list[int]:
+    return [message.queue_offset for message in messages]
+
+
+def test_the_commit_offset_stays_before_what_is_not_done():
+    queue = held(5)
+    first, second = queue.take(2), queue.take(2)
+    queue.remove(second)
+    assert queue.commit_offset == 0
+    queue.remove(first)
+    assert queue.commit_offset == 4
+    queue.remove(queue.take(9))
+    assert (queue.commit_offset, queue.count, queue.size) == (5, 0, 0)
+
+
+def test_what_is_given_back_comes_first_again():
+    queue = held(4)
+    taken = queue.take(2)
+    queue.give_back([message.again() for message in taken])
+    again = queue.take(3)
+    assert offsets(again) == [0, 1, 2]
+    assert [message.reconsume_times for message in again] == [1, 1, 0]
+    assert not queue.is_running or queue.commit_offset == 0
+
+
+def test_each_limit_stops_the_reader():
+    limits = FlowLimits(messages_max=3, size_max=100, span_max=10)
+    assert [held(count).is_full(limits) for count in (2, 3)] == [False, True]
+    assert held(1, body=bytes(100)).is_full(limits)
+    queue = held(1)
+    queue.next_offset = 12
+    assert queue.is_full(limits)
+    assert not queue.is_full(limits, ordered=True)
+
+
+def test_nothing_held_is_never_too_far():
+    """A filter may let nothing through for a long way."""
+    queue = ProcessQueue(QUEUE, 0)
+    queue.next_offset = 1_000_000
+    assert not queue.is_full(FlowLimits())
+    assert queue.commit_offset == 1_000_000
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "take", "done", "back"]), st.integers(1, 5)), max_size=60))
+def test_nothing_is_skipped_and_nothing_stays_behind(steps):
+    """Whatever is done in whatever order: the commit offset is the first that is not done, and never falls."""
+    queue, next_offset, taken, done, committed = ProcessQueue(QUEUE, 0), 0, [], set(), 0
+    for step, count in steps:
+        if step == "put":
+            queue.put(received_message(next_offset + number) for number in range(count))
+            next_offset += count
+            queue.next_offset = next_offset
+        elif step == "take":
+            taken += [[message] for message in queue.take(count)]
+        elif taken and step == "done":
+            messages = taken.pop(count % len(taken))
+            queue.remove(messages)
+            done |= set(offsets(messages))
+        elif taken:
+            queue.give_back(taken.pop())
+        first_open = next((number for number in range(next_offset) if number not in done), next_offset)
+        assert queue.commit_offset == first_open >= committed
+        assert queue.count == next_offset - len(done)
+        committed = first_open
