@@ -31,6 +31,8 @@ CHANGEABLE: Mapping[str, range | None] = {
     "traceOn": None,
     "storeReplyMessageEnable": None,
     "rejectTransactionMessage": None,
+    "enablePropertyFilter": None,
+    "filterSupportRetry": None,
     "transactionTimeOut": range(0, _DAY_MS + 1),
     "transactionCheckMax": range(1, 1001),
     "transactionCheckInterval": range(100, _DAY_MS + 1),

@@ -32,7 +32,7 @@ def query_consume_queue(broker: BrokerParts, header: QueryConsumeQueue, request:
     subscription = None
     if header.consumer_group is not None:
         subscription = broker.consumers.find_subscription(header.consumer_group, topic)
-        body |= _filter(header.consumer_group, topic, subscription)
+        body |= _filter(broker, header.consumer_group, topic, subscription)
     remark = None
     if queue.min_offset <= header.index < end:
         last = min(end, header.index + min(max(header.count, 0), COUNT_MAX))
@@ -43,10 +43,13 @@ def query_consume_queue(broker: BrokerParts, header: QueryConsumeQueue, request:
     return Reply(remark=remark, ext=None, body=fastjson.dumps(dict(sorted(body.items()))))
 
 
-def _filter(group: str, topic: str, subscription: SubscriptionData | None) -> dict[str, Any]:
+def _filter(broker: BrokerParts, group: str, topic: str, subscription: SubscriptionData | None) -> dict[str, Any]:
+    """What a group is subscribed to; filterData is a text for people."""
     if subscription is None:
         return {"filterData": f"{group[: names.GROUP_LENGTH_MAX]}@{topic} is not online!"}
-    return {"filterData": "null", "subscriptionData": subscription.plain()}
+    data = broker.filters.get(topic, group)
+    text = fastjson.pretty(data.plain()) if data is not None else "null"
+    return {"filterData": text, "subscriptionData": subscription.plain()}
 
 
 def _unit(queue: ConsumeQueue, unit: Unit, subscription: SubscriptionData | None) -> dict[str, Any]:
