@@ -18,6 +18,7 @@ from cluster.cli.health import check, doctor, explain, wait
 from cluster.cli.lag import lag
 from cluster.cli.log_group import log_group
 from cluster.cli.look import list_members
+from cluster.cli.mqadmin import mqadmin
 from cluster.cli.options import InOrder, examples
 from cluster.cli.peek import peek
 from cluster.cli.role_repairs import reinit, rewind
@@ -60,7 +61,7 @@ LOOK = (list_members, explain, history, check, wait, doctor, crosscheck)
 ACT = (switchover, failover, pause, resume, rewind, reinit)
 DATA = (topic_group, group_group, lag, send, consume, tail, peek)
 FILES = (log_group, backup, restore)
-TOOLS = (config_group, context_group, bundle, completion)
+TOOLS = (config_group, context_group, bundle, completion, mqadmin)
 for command in (*RUN, *LOOK, *ACT, *DATA, *FILES, *TOOLS):
     cli.add_command(command)
 

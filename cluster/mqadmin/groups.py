@@ -1,0 +1,164 @@
+"""consumerProgress, resetOffsetByTime and updateSubGroup."""
+
+from functools import partial
+
+from cluster import admin_requests
+from cluster.admin_requests import Consumers
+from cluster.broker.subscription_group import SubscriptionGroupConfig
+from cluster.client.api import ClientApi
+from cluster.client.calls import understood
+from cluster.client.parallel import in_parallel
+from cluster.client.route import MessageQueue
+from cluster.mqadmin import text
+from cluster.mqadmin.requests import (
+    RETRY_PREFIX,
+    ConsumeStats,
+    QueueProgress,
+    consume_stats,
+    consume_stats_of,
+    masters_in,
+    one_address_each,
+    route_of,
+)
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RemotingError
+from cluster.remoting.headers.broker_admin import InvokeBrokerToResetOffset
+
+RESET_MS = 6_000
+_GROUPS = "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}"
+_QUEUES = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20}  {}"
+_CLIENTS = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  {:<20} {:<20}  {}"
+_RESET = "{:<40}  {:<40}  {:<40}"
+_RESET_OLD = "{:<20}  {:<20}  {:<20}  {:<20}  {:<20}  {:<20}"
+
+
+async def consumer_progress(api: ClientApi, group: str | None, *, show_clients: bool) -> str:
+    """How far one group is in each queue, or all of them in a row each."""
+    if group is None:
+        return await _all_groups(api)
+    stats = await consume_stats(api, group)
+    clients = await _holders(api, group) if show_clients else {}
+    head = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset")
+    form = _CLIENTS if show_clients else _QUEUES
+    rows = [form.format(*head, *(("#Client IP",) if show_clients else ()), "#Diff", "#LastTime")]
+    for queue, progress in stats.queues.items():
+        who = (clients.get(queue, "N/A"),) if show_clients else ()
+        rows.append(form.format(*_place(queue, progress), *who, progress.lag, _last(progress)))
+    return text.lines([*rows, "", f"Consume TPS: {stats.tps:.2f}", f"Diff Total: {stats.lag}"])
+
+
+def _place(queue: MessageQueue, progress: QueueProgress) -> tuple[object, ...]:
+    names = (text.front(queue.topic, 64), text.front(queue.broker_name, 32))
+    return (*names, queue.queue_id, progress.broker_offset, progress.consumer_offset)
+
+
+def _last(progress: QueueProgress) -> str:
+    return text.second(progress.last_ms) if progress.last_ms else "N/A"
+
+
+async def _holders(api: ClientApi, group: str) -> dict[MessageQueue, str]:
+    """The IP of the client that has each queue, as clients say themselves; nothing where that cannot be had."""
+    found: dict[MessageQueue, str] = {}
+    try:
+        for address in one_address_each(await route_of(api, RETRY_PREFIX + group)):
+            consumers = await admin_requests.consumers_of(api, address, group)
+            for client in consumers.clients if consumers else ():
+                held = await admin_requests.queues_held(api, address, group, client.client_id)
+                found |= dict.fromkeys(held or (), client.client_id.split("@")[0])
+    except RemotingError:
+        pass
+    return found
+
+
+async def _all_groups(api: ClientApi) -> str:
+    groups = [topic.removeprefix(RETRY_PREFIX) for topic in await api.topics() if topic.startswith(RETRY_PREFIX)]
+    rows = await in_parallel(partial(_group_row, api, group) for group in groups)
+    return text.lines([_GROUPS.format("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"), *rows])
+
+
+async def _group_row(api: ClientApi, group: str) -> str:
+    try:
+        stats = await consume_stats(api, group)
+    except RemotingError:
+        stats = ConsumeStats({}, 0)
+    try:
+        asked = one_address_each(await route_of(api, RETRY_PREFIX + group))
+        consumers = await admin_requests.consumers_of(api, asked[0], group) if asked else None
+    except RemotingError:
+        consumers = None
+    return _GROUPS.format(text.front(group, 64), *_who(consumers), int(stats.tps), stats.lag)
+
+
+def _who(consumers: Consumers | None) -> tuple[object, ...]:
+    """How many, the oldest version, push or pull, and the message model of those who push."""
+    if consumers is None or not consumers.clients:
+        return (0, "OFFLINE", "", "")
+    version = text.version_name(min(client.version for client in consumers.clients))
+    pushes = consumers.consume_type == "CONSUME_PASSIVELY"
+    kind = "PULL" if consumers.consume_type == "CONSUME_ACTIVELY" else "PUSH"
+    return (len(consumers.clients), version, kind, consumers.message_model if pushes else "")
+
+
+async def reset_offset_by_time(api: ClientApi, group: str, topic: str, when: str, *, force: bool) -> str:
+    """Let a group go on where messages were stored at `when` (see text.parse_moment): its members are told or, where none is
+    connected, its offsets are stored. Raises ValueError for a time that is none.
+    """
+    milliseconds = text.parse_moment(when)
+    route = await route_of(api, topic)
+    moved: dict[MessageQueue, int] = {}
+    for address in one_address_each(route):
+        header = InvokeBrokerToResetOffset(topic, group, milliseconds, force)
+        answer = await admin_requests.ask(
+            api, address, header, expected=(ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE), timeout_ms=RESET_MS
+        )
+        if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            return await _reset_old(api, group, topic, when, milliseconds, force=force)
+        moved |= understood(partial(_read_offsets, answer.body))
+    head = (
+        f"rollback consumer offset by specified group[{group}], topic[{topic}], force[{text.boolean(force)}], "
+        f"timestamp(string)[{when}], timestamp(long)[{milliseconds}]"
+    )
+    rows = [_RESET.format(text.front(queue.broker_name, 32), queue.queue_id, to) for queue, to in sorted(moved.items())]
+    return text.lines([head, _RESET.format("#brokerName", "#queueId", "#offset"), *rows])
+
+
+def _read_offsets(body: bytes | memoryview) -> dict[MessageQueue, int]:
+    table = fastjson.loads(body).get("offsetTable") or {}
+    return {admin_requests.queue_of(key): int(offset) for key, offset in table.items()}
+
+
+async def _reset_old(api: ClientApi, group: str, topic: str, when: str, milliseconds: int, *, force: bool) -> str:
+    """Nobody is connected: the offsets are ours to store."""
+    head = (
+        f"rollback consumer offset by specified consumerGroup[{group}], topic[{topic}], force[{text.boolean(force)}], "
+        f"timestamp(string)[{when}], timestamp(long)[{milliseconds}]"
+    )
+    names = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", "#rollbackOffset")
+    rows = [head, _RESET_OLD.format(*names)]
+    for address in one_address_each(await route_of(api, topic)):
+        queues = (await consume_stats_of(api, address, group, topic)).queues
+        if not queues:
+            stats = await api.topic_stats(address, topic)
+            queues = {queue: QueueProgress(each.max_offset, each.min_offset, 0) for queue, each in stats.items()}
+        for queue, progress in sorted(queues.items()):
+            to = await (
+                api.max_offset(address, queue) if milliseconds < 0 else api.offset_at(address, queue, milliseconds)
+            )
+            goes = force or to <= progress.consumer_offset
+            if goes:
+                await api.commit_offset(address, queue, group, to)
+            numbers = (progress.broker_offset, progress.consumer_offset, to, to if goes else progress.consumer_offset)
+            rows.append(_RESET_OLD.format(text.front(queue.broker_name, 32), queue.queue_id, *numbers))
+    return text.lines(rows)
+
+
+async def update_sub_group(
+    api: ClientApi, config: SubscriptionGroupConfig, *, broker: str | None, cluster: str | None
+) -> str:
+    """Make or change a group on one broker, or on every master of a cluster."""
+    told = []
+    for address in [broker] if broker else await masters_in(api, cluster or ""):
+        await admin_requests.update_group(api, address, config)
+        told.append(f"create subscription group to {address} success.")
+    return text.lines([*told, text.group_config(config)])

@@ -1,0 +1,134 @@
+"""What several sub-commands ask. Each raises RemotingError. Source: DefaultMQAdminExtImpl (RocketMQ 4.9.7)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from cluster.admin_requests import ask, queue_of
+from cluster.client.api import ClientApi
+from cluster.client.calls import understood
+from cluster.client.route import BrokerAddresses, MessageQueue, TopicRoute
+from cluster.remoting import fastjson
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
+from cluster.remoting.header_fields import RequestHeader
+from cluster.remoting.headers import broker_admin, namesrv
+
+STATS_MS = 15_000
+RETRY_PREFIX = "%RETRY%"
+
+
+@frozen
+class QueueProgress:
+    """How far a group is in one queue. `last_ms`: when the last message that it has consumed was stored; 0: none."""
+
+    broker_offset: int
+    consumer_offset: int
+    last_ms: int
+
+    @property
+    def lag(self) -> int:
+        return self.broker_offset - self.consumer_offset
+
+
+@frozen
+class ConsumeStats:
+    """Request 208, of all brokers of a group."""
+
+    queues: Mapping[MessageQueue, QueueProgress]
+    tps: float
+
+    @property
+    def lag(self) -> int:
+        return sum(each.lag for each in self.queues.values())
+
+
+async def ask_namesrv(api: ClientApi, header: RequestHeader) -> RemotingCommand:
+    """The first name server's answer that there is. Raises RequestError, and RemotingError without any."""
+    failure: RemotingError = RemotingConnectError("", "no name server is configured")
+    for address in api.namesrv:
+        try:
+            return await ask(api, address, header)
+        except RequestError:
+            raise
+        except RemotingError as error:
+            failure = error
+    raise failure
+
+
+async def route_of(api: ClientApi, topic: str) -> TopicRoute:
+    """Raises RequestError (17) without one."""
+    route = await api.topic_route(topic)
+    if route is None:
+        raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}")
+    return route
+
+
+def one_address_each(route: TopicRoute) -> list[str]:
+    """Of each broker group the master or, without one, a slave."""
+    return [address for group in route.brokers.values() if (address := group.find(0))]
+
+
+async def groups_in(api: ClientApi, cluster: str) -> tuple[BrokerAddresses, ...]:
+    """The broker groups of a cluster. Raises RequestError when there is no such cluster."""
+    found = tuple(group for group in await api.cluster() if group.cluster == cluster)
+    if not found:
+        remark = f"there is no cluster {cluster}, or -n names the name server of another one"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+    return found
+
+
+async def masters_in(api: ClientApi, cluster: str) -> list[str]:
+    """The addresses of a cluster's masters."""
+    return [group.master for group in await groups_in(api, cluster) if group.master]
+
+
+async def consume_stats(api: ClientApi, group: str, topic: str | None = None) -> ConsumeStats:
+    """How far the group is, in all topics or one. Raises RequestError (206) when it never consumed."""
+    queues: dict[MessageQueue, QueueProgress] = {}
+    tps = 0.0
+    for address in one_address_each(await route_of(api, RETRY_PREFIX + group)):
+        found = await consume_stats_of(api, address, group, topic)
+        queues |= found.queues
+        tps += found.tps
+    if not queues:
+        remark = "Not found the consumer group consume stats, maybe the consumer not consume any message"
+        raise RequestError(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+    return ConsumeStats(dict(sorted(queues.items())), tps)
+
+
+async def consume_stats_of(api: ClientApi, address: str, group: str, topic: str | None = None) -> ConsumeStats:
+    """The same of one broker; it may be empty."""
+    answer = await ask(api, address, broker_admin.GetConsumeStats(group, topic), timeout_ms=STATS_MS)
+    return understood(lambda: _read_stats(fastjson.loads(answer.body)))
+
+
+def _read_stats(body: Mapping[str, Any]) -> ConsumeStats:
+    queues = {
+        queue_of(key): QueueProgress(
+            int(each["brokerOffset"]), int(each["consumerOffset"]), int(each.get("lastTimestamp", 0))
+        )
+        for key, each in (body.get("offsetTable") or {}).items()
+    }
+    return ConsumeStats(queues, float(body.get("consumeTps", 0)))
+
+
+async def put_order_conf(api: ClientApi, topic: str, value: str) -> None:
+    """Tell every name server how many queues of an ordered topic each broker has."""
+    for address in api.namesrv:
+        await ask(api, address, namesrv.PutKVConfig("ORDER_TOPIC_CONFIG", topic, value))
+
+
+async def order_conf(api: ClientApi, topic: str) -> dict[str, str]:
+    """What was told; broker name to number of queues."""
+    header = namesrv.GetKVConfig("ORDER_TOPIC_CONFIG", topic)
+    try:
+        answer = await ask_namesrv(api, header)
+    except RequestError as error:
+        if error.code == ResponseCode.QUERY_NOT_FOUND:
+            return {}
+        raise
+    told = (answer.ext or {}).get("value", "")
+    return dict(part.split(":", 1) for part in told.split(";") if ":" in part)

@@ -1,0 +1,82 @@
+"""How mqadmin writes things. Pure. Sources: UtilAll, PermName, TopicConfig, SubscriptionGroupConfig (RocketMQ 4.9.7)."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from cluster.broker.subscription_group import SubscriptionGroupConfig
+from cluster.broker.topic_config import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
+
+
+def lines(found: Iterable[str]) -> str:
+    """Each with a line end."""
+    return "".join(f"{line}\n" for line in found)
+
+
+def front(text: str, width: int) -> str:
+    """Its first `width` characters."""
+    return text[:width]
+
+
+def moment(milliseconds: int) -> str:
+    """Local time, 2026-11-22 07:30:00,123."""
+    return f"{datetime.fromtimestamp(milliseconds / 1000):%Y-%m-%d %H:%M:%S},{milliseconds % 1000:03}"
+
+
+def second(milliseconds: int) -> str:
+    """Local time without milliseconds."""
+    return f"{datetime.fromtimestamp(milliseconds / 1000):%Y-%m-%d %H:%M:%S}"
+
+
+def parse_moment(text: str) -> int:
+    """Milliseconds of `now` (-1), of a number, or of yyyy-MM-dd#HH:mm:ss:SSS local time. Raises ValueError."""
+    if text == "now":
+        return -1
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        day, _, milliseconds = text.rpartition(":")
+        return int(datetime.strptime(day, "%Y-%m-%d#%H:%M:%S").timestamp()) * 1000 + int(milliseconds)
+    except ValueError:
+        raise ValueError("allowed is now, milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS") from None
+
+
+def boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def perm(bits: int) -> str:
+    """RWX, with a dash for each that is not there."""
+    return "".join(
+        letter if bits & bit else "-" for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
+    )
+
+
+def topic_config(config: TopicConfig) -> str:
+    return (
+        f"TopicConfig [topicName={config.name}, readQueueNums={config.read_queues}, "
+        f"writeQueueNums={config.write_queues}, perm={perm(config.perm)}, topicFilterType={config.filter_type}, "
+        f"topicSysFlag={config.sys_flag}, order={boolean(config.order)}]"
+    )
+
+
+def group_config(config: SubscriptionGroupConfig) -> str:
+    return (
+        f"SubscriptionGroupConfig [groupName={config.name}, consumeEnable={boolean(config.consume_enable)}, "
+        f"consumeFromMinEnable={boolean(config.consume_from_min_enable)}, "
+        f"consumeBroadcastEnable={boolean(config.consume_broadcast_enable)}, retryQueueNums={config.retry_queues}, "
+        f"retryMaxTimes={config.retry_times_max}, brokerId={config.broker_id}, "
+        f"whichBrokerWhenConsumeSlowly={config.which_broker_when_consume_slowly}, "
+        f"notifyConsumerIdsChangedEnable={boolean(config.notify_consumer_ids_changed_enable)}]"
+    )
+
+
+def version_name(number: int) -> str:
+    """V4_9_7 for 407: since V4_5_0 (313) each release is a snapshot and then final, ten to a minor version. Source: MQVersion."""
+    if number < 312:
+        return f"V{number}"
+    step, is_final = divmod(number - 312, 2)
+    minor, patch = divmod(step, 10)
+    major, minor = divmod(45 + minor, 10)
+    return f"V{major}_{minor}_{patch}{'' if is_final else '_SNAPSHOT'}"
