@@ -95,9 +95,10 @@ class _Crowd:
         group, share = f"idle-{number % self.load.groups}", self.load.pulls // self.load.consumers
         queues = [(number * share + i) % QUEUES for i in range(share)]
         at = {queue: offsets[queue] for queue in queues}
+        sending = trio.Lock()
         async with stream, trio.open_nursery() as nursery:
-            nursery.start_soon(self._beat, stream, number, group)
             await stream.send_all(b"".join(_pull(group, queue, at[queue]) for queue in queues))
+            nursery.start_soon(self._beat, stream, sending, number, group)
             data = bytearray()
             async for piece in stream:
                 data += piece
@@ -111,14 +112,15 @@ class _Crowd:
                         self._count(header["code"] == FOUND)
                         again += _pull(group, queue, at[queue])
                 if again:
-                    await stream.send_all(again)
+                    async with sending:
+                        await stream.send_all(again)
 
     def _count(self, is_found: bool) -> None:
         self._found += is_found
         if self._found >= self.load.pulls:
             self._all_found.set()
 
-    async def _beat(self, stream: trio.SocketStream, number: int, group: str) -> None:
+    async def _beat(self, stream: trio.SocketStream, sending: trio.Lock, number: int, group: str) -> None:
         subscription = {"topic": TOPIC, "subString": "*", "subVersion": 1, "expressionType": "TAG"}
         consumer = {
             "groupName": group,
@@ -130,7 +132,8 @@ class _Crowd:
         }
         beat = {"clientID": f"idle@{number}", "consumerDataSet": [consumer], "producerDataSet": []}
         while True:
-            await stream.send_all(_frame(HEART_BEAT, QUEUES, {}, orjson.dumps(beat)))
+            async with sending:
+                await stream.send_all(_frame(HEART_BEAT, QUEUES, {}, orjson.dumps(beat)))
             await trio.sleep(HEARTBEAT_SECONDS)
 
 
