@@ -64,6 +64,11 @@ class FlushService:
             self._waiters.add(end_offset, deadline, sink, frame)
             self._wakeup.set()
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait."""
+        return len(self._waiters)
+
     def request(self) -> None:
         """Flush soon what is written by now. Requests that come while a sync is under way share the next one."""
         self._requested = True

@@ -1,9 +1,12 @@
 """One broker: how its parts start and stop together.
 
     run:   load store and tables -> bind both ports -> HA -> serve -> register; started() once the ports are bound
-    stop:  no more requests -> unregister -> tables written -> store closed
+    stop:  no more requests are read, and name servers are told, so that clients leave
+           -> what was accepted is answered, or its time is up -> connections closed, held pulls with them
+           -> services end -> tables written -> store closed
 
-Store and outgoing connections outlive the rest, because stopping needs them. Source: BrokerController.java (RocketMQ 4.9.8).
+The services live on until all is answered: producers wait for slaves and disk. Store and outgoing connections outlive them,
+because stopping needs them. Source: BrokerController.java (RocketMQ 4.9.8), where a stop answers nobody.
 """
 
 import contextlib
@@ -21,6 +24,7 @@ from cluster.broker.dispatch import fast_port_table, main_port_table
 from cluster.broker.json_file import JsonFile
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors.send import SEND_CODES, SendProcessor
+from cluster.remoting.budget import Budget
 from cluster.remoting.server import RemotingServer, open_listener
 from store.errors import StoreDirectoryError
 
@@ -31,6 +35,7 @@ CLIENT_SCAN_SECONDS, SAMPLE_SECONDS = 10.0, 1.0
 FIRST_OFFSET_FLUSH_SECONDS = 10.0
 RECORD_LOOK_SECONDS = 0.1
 UNREGISTER_SECONDS_MAX, STOP_SECONDS_MAX = 1.0, 20.0
+FINISH_SECONDS_MAX, PART_SECONDS_MAX, LOOK_SECONDS = 6.0, 0.25, 0.01  # syncFlushTimeout is 5 s, slaveTimeout 3 s.
 
 
 @define(eq=False)
@@ -38,21 +43,22 @@ class Broker(BrokerParts):
     """A broker that can be run."""
 
     send: SendProcessor = field(init=False)
+    servers: list[RemotingServer] = field(factory=list, init=False)  # Of the main port and the fast one.
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, then stop cleanly; started() once the ports are bound.
 
-        Raises StoreDirectoryError for tables or a store that cannot be opened, OSError when the disk refuses; OSError
-        for a port that cannot be had comes in an exception group.
+        Raises StoreDirectoryError for tables or a store that cannot be opened, TlsFilesError for certificates, OSError
+        when the disk refuses; OSError for a port that cannot be had comes in an exception group.
         """
+        self.tls.check()
         self.load_tables()
         if self.acl is not None:
             self.acl.load()
         await trio.to_thread.run_sync(self.store.load)
         try:
             self._load_role()
-            async with self._background(), trio.open_nursery() as nursery:
-                await self._start(nursery)
+            async with self._background(), self._services():
                 task_status.started()
                 await trio.sleep_forever()
         finally:
@@ -113,6 +119,58 @@ class Broker(BrokerParts):
                 finally:
                     scope.cancel()
 
+    @contextlib.asynccontextmanager
+    async def _services(self) -> AsyncIterator[None]:
+        """Everything else. At a stop it goes on until what was accepted is answered."""
+        running: trio.Nursery | None = None
+
+        async def carry(*, task_status: trio.TaskStatus[None]) -> None:
+            nonlocal running
+            async with trio.open_nursery() as nursery:
+                await self._start(nursery)
+                running = nursery
+                nursery.cancel_scope.shield = True  # From now on a stop comes from below.
+                task_status.started()
+
+        async with trio.open_nursery() as outer:
+            try:
+                await outer.start(carry)
+                yield
+            finally:
+                if running is not None:
+                    with trio.CancelScope(shield=True, deadline=trio.current_time() + FINISH_SECONDS_MAX):
+                        await self._finish()
+                    running.cancel_scope.cancel()
+
+    async def _finish(self) -> None:
+        """Answer what was accepted, and let clients leave."""
+        for server in self.servers:
+            server.stop_reading()
+        self.gate.shut("this broker stops")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._unregister)
+            nursery.start_soon(self._answered)
+        for server in self.servers:
+            await server.part(PART_SECONDS_MAX)
+
+    async def _answered(self) -> None:
+        """Until no producer waits for slaves, disk or another member, and every answer has left."""
+        deadline = trio.current_time() + FINISH_SECONDS_MAX - PART_SECONDS_MAX * len(self.servers)
+        with trio.move_on_at(deadline) as scope:
+            while True:
+                if not (self.ha.group_transfer.waiting or self.store.flusher.waiting or self.gate.forwarder.waiting):
+                    break
+                await trio.sleep(LOOK_SECONDS)
+            for server in self.servers:
+                await server.answers_sent()
+        if scope.cancelled_caught:
+            log.warning("stopping: not all requests could be answered in time", seconds=FINISH_SECONDS_MAX)
+
+    async def _unregister(self) -> None:
+        if self.registration.registered.is_set():
+            with trio.move_on_after(UNREGISTER_SECONDS_MAX):
+                await self.registration.leave()
+
     async def _start(self, nursery: trio.Nursery) -> None:
         main, fast = self._open_listeners()
         try:
@@ -162,16 +220,15 @@ class Broker(BrokerParts):
             raise
 
     async def _serve(self, nursery: trio.Nursery, main: socket.socket, fast: socket.socket) -> None:
+        budget = Budget(self.server_config.bytes_max)
         for table, listener in ((main_port_table(self), main), (fast_port_table(self), fast)):
             check = self.acl.check if self.acl is not None else None
-            server = RemotingServer(table, self.server_config, self.send.process, SEND_CODES, check)
+            server = RemotingServer(table, self.server_config, self.send.process, SEND_CODES, check, self.tls, budget)
+            self.servers.append(server)
             await nursery.start(server.serve, listener)
 
     async def _stop(self) -> None:
-        """What others should know and the next start should find."""
-        if self.registration.registered.is_set():
-            with trio.move_on_after(UNREGISTER_SECONDS_MAX):
-                await self.registration.unregister_all()
+        """What the next start should find."""
         if not self.is_slave:
             await self.store.flush()  # The file may say only what is on disk.
             self.schedule.confirm()
@@ -220,6 +277,7 @@ class Broker(BrokerParts):
             counters = runtime_info.counters(self)
             self.rates.sample(trio.current_time(), *counters)
             self.stats.look(trio.current_time())
+            self.store.put_times.look(trio.current_time())
             day = time.localtime(self.now_ms() / 1000).tm_yday
             self.puts_by_day.look(day, counters[runtime_info.PUTS])
             self.gets_by_day.look(day, counters[runtime_info.GET_MESSAGES])
@@ -231,4 +289,3 @@ def _listen(host: str, port: int) -> socket.socket:
         return open_listener(host, port)
     except OSError as error:
         raise OSError(error.errno, f"{error.strerror}: {host}:{port}") from error
-            self.store.put_times.look(trio.current_time())

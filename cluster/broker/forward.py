@@ -58,6 +58,11 @@ class _Link:
     _passed: dict[int, _Passed] = field(factory=dict, init=False)  # By our opaque numbers, the oldest first.
     _filled: trio.Event = field(factory=trio.Event, init=False)
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for an answer."""
+        return len(self._passed)
+
     def pass_on(self, frame: bytes, opaque: int, passed: _Passed | None) -> None:
         """Send soon. `passed`: who waits for the answer with that number, if anybody does."""
         if passed is not None:
@@ -155,6 +160,11 @@ class Forwarder:
                 await trio.sleep_forever()
         finally:
             self._nursery = None
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for the master's answer; those that another master was asked before are not counted."""
+        return self._link.waiting if self._link is not None else 0
 
     def aim(self, address: str) -> None:
         """Pass on to this member from now on. What another one was asked before, that one still answers."""

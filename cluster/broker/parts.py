@@ -38,10 +38,12 @@ from cluster.broker.transaction_check import CheckRules
 from cluster.broker.transaction_service import TransactionCheckService
 from cluster.broker.visibility import Visibility
 from cluster.broker.watchdog import Watchdog
-from cluster.remoting.client import RemotingClient
+from cluster.remoting.client import RemotingClient, tls_connect
 from cluster.remoting.config import ServerConfig
 from cluster.remoting.connection import Connection
 from cluster.remoting.signing import make_signer
+from cluster.remoting.tls import ServerTls, client_context
+from cluster.remoting.tls_config import TlsConfig
 from ha.config import HAConfig
 from ha.epochs import confirmed_in
 from ha.repair import RepairService
@@ -68,17 +70,19 @@ class BrokerParts(BrokerTables):
     ha_config: HAConfig = field(factory=HAConfig)
     server_config: ServerConfig = field(factory=ServerConfig)
     acl_config: AclConfig = field(factory=AclConfig)
+    config_file: Path | None = field(default=None, kw_only=True)  # Where changes over the network are kept.
+    tls_config: TlsConfig = field(factory=TlsConfig)
 
     address: str = field(default="", init=False)  # What clients are told.
-    config_file: Path | None = field(default=None, kw_only=True)  # Where changes over the network are kept.
     ha_address: str = field(default="", init=False)  # What slaves are told.
     started_ms: int = field(factory=wall_clock_ms, init=False)
-
-    acl: AclService | None = field(default=None, init=False)  # None: all are allowed everything.
-    store: MessageStore = field(init=False)
     config_version: DataVersion = field(factory=lambda: DataVersion(wall_clock_ms()), init=False)
     config_lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while the configuration changes.
     on_config_change: list[Callable[[], None]] = field(factory=list, init=False)  # For those that keep a copy.
+
+    acl: AclService | None = field(default=None, init=False)  # None: all are allowed everything.
+    tls: ServerTls = field(init=False)
+    store: MessageStore = field(init=False)
     watchdog: Watchdog = field(init=False)
     ha: HAService = field(init=False)
     repair: RepairService = field(init=False)
@@ -128,13 +132,22 @@ class BrokerParts(BrokerTables):
             scan_seconds=SCAN_SECONDS if config.long_polling_enable else SCAN_SECONDS_SHORT_POLLING,
             any_accepted=self.store.any_accepted,
         )
+        self.tls = ServerTls(self.tls_config)
         self.gate = Gate(lambda: self.roles.role_state())
+        self._use_tls()
         self._show(config.visibility)
         self._make_services(config)
         self.store.on_truncate.append(lambda _: self.offsets.lower(self.queue_end))
         self.store.retention_floor = self.ha.lowest_needed
         self.store.retention_wish = self.ha.absence.floor
         self.store.retention.shortened.append(self.ha.absence.shortened)
+
+    def _use_tls(self) -> None:
+        """For what this broker asks others. Raises TlsFilesError."""
+        if self.tls_config.is_client:
+            context = client_context(self.tls_config)
+            self.remoting.tls = context
+            self.gate.forwarder.connect = tls_connect(context)
 
     @property
     def side_directory(self) -> Path:

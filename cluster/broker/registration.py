@@ -47,6 +47,7 @@ CONNECTION_CHECK_SECONDS = 1.0
 MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
 UNREGISTER_MS_MAX = 1_000
 HOLD_SECONDS_MAX = 0.1  # How long a registration that is under way may still take: producers may be waiting.
+LEAVE_SECONDS_MAX = 0.3
 
 
 __all__ = ["MASTER_ID", "Master", "RegistrationService", "next_pause", "registration_body", "slaves_of"]
@@ -134,13 +135,26 @@ class RegistrationService:
             for name_server in self._changes:
                 nursery.start_soon(self._register, name_server)
 
+    async def leave(self) -> None:
+        """At a stop: unregister, and register no more."""
+        if self._held:
+            return
+        under_way = list(self._under_way.values())
+        self._held = True
+        with trio.move_on_after(LEAVE_SECONDS_MAX):  # One that arrives behind our goodbye would bring us back.
+            for ended in under_way:
+                await ended.wait()
+        await self._unregister_all()
+
     async def unregister_all(self) -> None:
         """Tell all name servers that this broker goes; those that do not answer find out by themselves.
 
         They go by the id, so one that may be another's by now is not given up.
         """
-        if self._held:
-            return
+        if not self._held:
+            await self._unregister_all()
+
+    async def _unregister_all(self) -> None:
         header = UnregisterBroker(
             broker_name=self.config.broker_name,
             broker_addr=self.address,

@@ -41,25 +41,33 @@ def run_namesrv(
     from cluster.namesrv.config import NamesrvConfig
     from cluster.namesrv.service import NameServer
     from cluster.remoting.config import ServerConfig
+    from cluster.remoting.tls_config import TlsConfig
 
     config, server_config = configuration.of(NamesrvConfig), configuration.of(ServerConfig)
 
     async def serve(say_ready: SayReady) -> None:
         async with trio.open_nursery() as nursery:
-            port = await nursery.start(NameServer(config, server_config, config_file).run)
+            tls = configuration.of(TlsConfig)
+            port = await nursery.start(NameServer(config, server_config, config_file, tls).run)
             say_ready(f"namesrv={server_config.bind_address}:{port}")
 
     ports = (Port(config.listen_port, "listenPort"),)
     run_service(serve, server_config.bind_address, ports, until_stdin_closes=until_stdin_closes)
 
 
-def run_broker(configuration: Configuration, *, until_stdin_closes: bool = False) -> None:
-    """Serve until stopped. Raises CliError when a port or the store cannot be had."""
+def run_broker(
+    configuration: Configuration, *, config_file: Path | None = None, until_stdin_closes: bool = False
+) -> None:
+    """Serve until stopped; changes over the network go to `config_file`.
+
+    Raises CliError when a port or the store cannot be had.
+    """
     set_up_log(for_good=True)
     from cluster.broker.broker import Broker
     from cluster.broker.config import BrokerConfig
     from cluster.broker.security.config import AclConfig
     from cluster.remoting.config import ServerConfig
+    from cluster.remoting.tls_config import TlsConfig
     from ha.config import HAConfig
     from store.config import StoreConfig
 
@@ -68,7 +76,13 @@ def run_broker(configuration: Configuration, *, until_stdin_closes: bool = False
 
     async def serve(say_ready: SayReady) -> None:
         broker = Broker(
-            config, configuration.of(StoreConfig), ha_config, server_config, acl_config=configuration.of(AclConfig)
+            config,
+            configuration.of(StoreConfig),
+            ha_config,
+            server_config,
+            acl_config=configuration.of(AclConfig),
+            tls_config=configuration.of(TlsConfig),
+            config_file=config_file,
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)

@@ -13,6 +13,7 @@ from cluster import rocketmq_keys
 from cluster.cli.errors import USAGE, CliError
 from cluster.config_file import ConfigError, Configuration, Setting, configure, setting_of, settings_of
 from cluster.redaction import is_secret
+from cluster.tls_file import file_settings
 
 
 def load_broker(config: Path | None, overrides: Sequence[str], *, namesrv: str | None) -> Configuration:
@@ -20,6 +21,7 @@ def load_broker(config: Path | None, overrides: Sequence[str], *, namesrv: str |
     from cluster.broker.config import BrokerConfig
     from cluster.broker.security.config import AclConfig
     from cluster.remoting.config import ServerConfig
+    from cluster.remoting.tls_config import TlsConfig
     from ha.config import HAConfig
     from store.config import StoreConfig
 
@@ -28,7 +30,7 @@ def load_broker(config: Path | None, overrides: Sequence[str], *, namesrv: str |
         first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
     if namesrv is not None:
         last.append(Setting("namesrvAddr", namesrv, "--namesrv"))
-    classes = (BrokerConfig, StoreConfig, HAConfig, ServerConfig, AclConfig)
+    classes = (BrokerConfig, StoreConfig, HAConfig, ServerConfig, AclConfig, TlsConfig)
     return _load(classes, config, first, last, overrides, rocketmq_keys.BROKER_FILE)
 
 
@@ -36,9 +38,10 @@ def load_namesrv(config: Path | None, overrides: Sequence[str], *, port: int | N
     """Raises CliError, exit status 2, for a value that cannot be."""
     from cluster.namesrv.config import NamesrvConfig
     from cluster.remoting.config import ServerConfig
+    from cluster.remoting.tls_config import TlsConfig
 
     last = [] if port is None else [Setting("listenPort", str(port), "--port")]
-    return _load((NamesrvConfig, ServerConfig), config, [], last, overrides, rocketmq_keys.NAMESRV_FILE)
+    return _load((NamesrvConfig, ServerConfig, TlsConfig), config, [], last, overrides, rocketmq_keys.NAMESRV_FILE)
 
 
 def _load(
@@ -51,7 +54,8 @@ def _load(
 ) -> Configuration:
     from_file = settings_of(_read(config), str(config)) if config else []
     try:
-        settings = [*first, *from_file, *last, *map(setting_of, overrides)]
+        told = [*last, *map(setting_of, overrides)]
+        settings = [*first, *from_file, *file_settings([*from_file, *told]), *told]
         configuration = configure(classes, settings, also_known=also_known, properties=_properties())
     except ConfigError as error:
         lines = str(error).splitlines()

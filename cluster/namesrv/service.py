@@ -18,6 +18,8 @@ from cluster.namesrv.route_info import RouteInfoManager
 from cluster.remoting.config import ServerConfig
 from cluster.remoting.connection import Connection
 from cluster.remoting.server import RemotingServer, dispatch_table, open_listener
+from cluster.remoting.tls import ServerTls
+from cluster.remoting.tls_config import TlsConfig
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +31,7 @@ class NameServer:
     config: NamesrvConfig = field(factory=NamesrvConfig)
     server_config: ServerConfig = field(factory=ServerConfig)
     config_file: Path | None = None  # Where changes of the configuration over the network are kept.
+    tls_config: TlsConfig = field(factory=TlsConfig)
     controller: NamesrvController = field(init=False)
 
     @controller.default
@@ -50,13 +53,15 @@ class NameServer:
     ) -> None:
         """Listen and serve; started() gives the port. None: as configured; port 0: any free one.
 
-        Raises OSError when the port cannot be had, ValueError for an unreadable KV configuration.
+        Raises OSError when the port cannot be had, ValueError for an unreadable KV configuration or TLS files.
         """
+        tls = ServerTls(self.tls_config)
+        tls.check()
         self.controller.kv.load()
         listener = open_listener(
             self.server_config.bind_address if host is None else host, self.config.listen_port if port is None else port
         )
-        server = RemotingServer(dispatch_table(self.controller, HANDLERS), self.server_config)
+        server = RemotingServer(dispatch_table(self.controller, HANDLERS), self.server_config, tls=tls)
         server.on_connect.append(lambda connection: connection.on_close.append(self._closed))
         async with trio.open_nursery() as nursery:
             bound = listener.getsockname()[1]

@@ -30,6 +30,7 @@ log = structlog.get_logger(__name__)
 
 OnRequest = Callable[[RemotingCommand], RemotingCommand | None]
 OnRequestFrom = Callable[[str, RemotingCommand], RemotingCommand | None]
+Connect = Callable[[str], Awaitable[trio.abc.Stream]]
 Sign = Callable[[RemotingCommand], None]  # Adds to `ext`, which is a dict of its own and never None.
 
 
@@ -51,6 +52,15 @@ async def start_tls(stream: trio.abc.Stream, address: str, context: ssl.SSLConte
             raise OSError(f"no TLS connection: {_tls_reason(error.__cause__)}") from None
         raise
     return secure
+
+
+def tls_connect(context: ssl.SSLContext) -> Connect:
+    """connect_tcp for TLS."""
+
+    async def connect(address: str) -> trio.abc.Stream:
+        return await start_tls(await connect_tcp(address), address, context)
+
+    return connect
 
 
 @define(eq=False)
@@ -211,7 +221,7 @@ class RemotingClient:
     on_request_from: OnRequestFrom | None = field(default=None, kw_only=True)
     sign: Sign | None = field(default=None, kw_only=True)
     tls: ssl.SSLContext | None = field(default=None, kw_only=True)
-    connect: Callable[[str], Awaitable[trio.abc.Stream]] = field(default=connect_tcp, kw_only=True)
+    connect: Connect = field(default=connect_tcp, kw_only=True)
     _connections: dict[str, _Connection] = field(factory=dict, init=False)
     _connecting: dict[str, trio.Lock] = field(factory=dict, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False, repr=False)

@@ -23,5 +23,30 @@ class ServerConfig:
         20_000, key="serverMaxConnections", doc="connections at a time; more are closed at once"
     )
     unsent_bytes_max: int = option(
-        64 << 20, key="serverUnsentBytesMax", doc="answers that a connection may leave unread; it is closed beyond that"
+        64 << 20,
+        key="serverUnsentBytesMax",
+        doc="bytes of answers that a connection may leave unread; it is closed beyond that, and not read from beyond 4 MiB",
+    )
+    unread_seconds_max: int = option(
+        60,
+        key="serverUnreadMaxSeconds",
+        doc="a connection that leaves answers unread and takes nothing for so long is closed",
+        validator=validators.ge(1),
+    )
+    bytes_max: int = option(
+        512 << 20,
+        key="serverBytesMax",
+        doc="bytes of unread answers, unfinished frames and held pulls of all connections; who has most is closed beyond that",
+    )
+    requests_max: int = option(
+        10_000,
+        key="serverRequestsMax",
+        doc="requests of each port whose answers take their time; more are answered with code 2, [OVERLOAD]",
+        validator=validators.ge(1),
+    )
+    request_bytes_max: int = option(
+        64 << 20, key="serverRequestBytesMax", doc="bytes of the bodies of these", validator=validators.ge(1)
+    )
+    handshake_seconds_max: int = option(
+        10, key="tlsHandshakeMaxSeconds", doc="the longest wait for a TLS handshake", validator=validators.ge(1)
     )

@@ -1,21 +1,30 @@
 """One client's connection, as handlers see it: answers go out at once, or as soon as the socket takes them.
 
 write() never waits and never fails: a peer that is gone is noticed by the read side. One connection carries many requests at a
-time; answers go out in any order.
+time; answers go out in any order. A peer that leaves answers unread is not read from any more (`is_behind`), and closed when it
+takes nothing for long, or when one answer is too much.
 """
 
+import contextlib
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+import structlog
 import trio
 from attrs import define, field
 
+from cluster.remoting.budget import Budget
 from cluster.remoting.command import RemotingCommand, encode
-from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError
+from cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
+from cluster.remoting.tls_channel import TlsChannel
 from store.message import host_bytes
 
+log = structlog.get_logger()
+
 _BUFFERS_MAX = 512  # In one sendmsg; the kernel takes 1024.
+_CORKED_BYTES_MAX = 1 << 20  # Of gathered answers; the next one sends them.
+BEHIND_BYTES = 4 << 20  # Unsent answers of a peer that is to read first.
 
 
 @define(eq=False)
@@ -33,14 +42,23 @@ class Connection:
     _socket: socket.socket
     _start_soon: Callable[[Callable[[], Awaitable[None]]], None]  # For the task that waits for a full socket.
     _unsent_bytes_max: int
+    _budget: Budget
     remote_address: str = field(init=False)
     remote_host: bytes = field(init=False)
     on_close: "list[Callable[[Connection], None]]" = field(factory=list, init=False)
     closed: bool = field(default=False, init=False)
     last_active: float = field(factory=trio.current_time, init=False)
     unsent_bytes: int = field(default=0, init=False)
+    stuck_since: float = field(
+        default=0.0, init=False
+    )  # When the socket last took something; counts with unsent bytes.
+    kept_bytes: int = field(default=0, init=False)  # The budget's.
+    secure: TlsChannel | None = field(default=None, init=False)
     _unsent: "deque[bytes | memoryview]" = field(factory=deque, init=False)
     _corked: "list[bytes | memoryview] | None" = field(default=None, init=False)
+    _corked_bytes: int = field(default=0, init=False)
+    _behind_bytes: int = field(init=False)
+    _caught_up: trio.Event = field(factory=trio.Event, init=False)
     _calls: dict[int, _Call] = field(factory=dict, init=False)
     _opaque: int = field(default=0, init=False)
 
@@ -48,10 +66,11 @@ class Connection:
         host, port = self._socket.getpeername()[:2]
         self.remote_address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.remote_host = host_bytes(self.remote_address)
+        self._behind_bytes = min(BEHIND_BYTES, self._unsent_bytes_max // 2)
 
     def cork(self) -> None:
         """Gather what is written from now on."""
-        self._corked = []
+        self._corked, self._corked_bytes = [], 0
 
     def uncork(self) -> None:
         """Send what was gathered, in one system call."""
@@ -62,21 +81,82 @@ class Connection:
     def write(self, *buffers: bytes | memoryview) -> None:
         """Send these bytes, in order, behind all that were written before. What is written to a dead peer is dropped."""
         if self._corked is not None:
-            self._corked += buffers
+            self._gather(buffers)
             return
         if self.closed:
             return
-        queue = deque(buffers)
+        queue = deque(buffers) if self.secure is None else self._encrypted(self.secure, buffers)
         if not self._unsent:
             if self._send_now(queue) and queue:
                 self._unsent = queue
-                self.unsent_bytes = sum(map(len, queue))
-                self._start_soon(self._send_rest)
+                self.stuck_since = trio.current_time()
+                self._set_unsent(sum(map(len, queue)))
+                if not self.closed:
+                    self._start_soon(self._send_rest)
         else:
             self._unsent += queue
-            self.unsent_bytes += sum(map(len, queue))
-        if self.unsent_bytes > self._unsent_bytes_max:
+            self._set_unsent(self.unsent_bytes + sum(map(len, queue)))
+
+    def _gather(self, buffers: "tuple[bytes | memoryview, ...]") -> None:
+        assert self._corked is not None
+        self._corked += buffers
+        self._corked_bytes += sum(map(len, buffers))
+        if self._corked_bytes > _CORKED_BYTES_MAX:
+            self.uncork()
+            self.cork()
+
+    def _encrypted(self, secure: TlsChannel, buffers: "tuple[bytes | memoryview, ...]") -> "deque[bytes | memoryview]":
+        try:
+            return deque(secure.encrypt(buffers))
+        except RemotingProtocolError as error:
+            log.warning("connection closed: nothing can be sent over it", peer=self.remote_address, why=str(error))
             self.close()
+            return deque()
+
+    def _set_unsent(self, size: int) -> None:
+        if self.closed:
+            return
+        change, self.unsent_bytes = size - self.unsent_bytes, size
+        if size > self._unsent_bytes_max:
+            self._cut("it has left too much unread")
+            return
+        self._budget.change(self, change)
+        if not self.is_behind:
+            self._caught_up.set()
+
+    def cut_if_stuck(self, seconds_max: float) -> None:
+        """Close it when it has left answers unread for so long."""
+        if self.unsent_bytes and not self.closed and trio.current_time() - self.stuck_since > seconds_max:
+            self._cut(f"it has read nothing for {seconds_max:g} s")
+
+    def _cut(self, why: str) -> None:
+        log.warning(
+            "connection closed: the peer does not read its answers",
+            peer=self.remote_address,
+            why=why,
+            unsent_bytes=self.unsent_bytes,
+        )
+        self.close()
+
+    @property
+    def is_behind(self) -> bool:
+        """It should read its answers before it asks for more."""
+        return self.unsent_bytes > self._behind_bytes
+
+    async def caught_up(self) -> None:
+        """Wait until it is not behind, or is closed."""
+        while self.is_behind and not self.closed:
+            self._caught_up = trio.Event()
+            await self._caught_up.wait()
+
+    def keep(self, by: int) -> None:
+        """A request of this peer makes us keep so many bytes more, or less."""
+        if not self.closed:
+            self._budget.change(self, by)
+
+    def may_keep(self, size: int) -> bool:
+        """Whether so many bytes more may be kept for it."""
+        return self._budget.has_room(size)
 
     def send(self, command: RemotingCommand) -> None:
         """Send a whole command."""
@@ -90,7 +170,7 @@ class Connection:
                     sent = self._socket.send(queue[0])
                 else:
                     sent = self._socket.sendmsg([queue[i] for i in range(min(len(queue), _BUFFERS_MAX))])
-                self.last_active = trio.current_time()
+                self.last_active = self.stuck_since = trio.current_time()
                 while queue and sent >= len(queue[0]):
                     sent -= len(queue.popleft())
                 if queue and sent:
@@ -110,7 +190,7 @@ class Connection:
                 return
             if not self._send_now(self._unsent):
                 return
-            self.unsent_bytes = sum(map(len, self._unsent))
+            self._set_unsent(sum(map(len, self._unsent)))
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Ask the client something and wait for its answer.
@@ -140,12 +220,30 @@ class Connection:
             call.answer = command
             call.done.set()
 
+    def end_sending(self) -> None:
+        """Let the peer know that nothing more will come."""
+        if not self.closed:
+            with contextlib.suppress(OSError):  # Gone already.
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def has_left(self, buffer: memoryview) -> bool:
+        """Whether the peer has closed its side, too. Takes and drops what it sent meanwhile."""
+        try:
+            return self.closed or not self._socket.recv_into(buffer)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def close(self) -> None:
         """End the connection and tell those who asked to know."""
         if self.closed:
             return
         self.closed = True
         self._unsent.clear()
+        self.unsent_bytes = 0
+        self._budget.forget(self)
+        self._caught_up.set()
         trio.lowlevel.notify_closing(self._socket)
         self._socket.close()
         for call in self._calls.values():

@@ -11,6 +11,10 @@ class RemotingProtocolError(RemotingError):
     """The peer broke the framing or the header format. Ends that connection, never the service."""
 
 
+class TlsFilesError(RemotingError, ValueError):
+    """What the configuration says of TLS cannot be done; the message names key and file. Correct it and start again."""
+
+
 class RemotingConnectError(RemotingError):
     """No connection to the address, or it was lost before the answer came. Try again, or another address."""
 

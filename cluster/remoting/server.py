@@ -1,27 +1,35 @@
 """Serves the remoting protocol: reads frames, hands requests to handlers, sends their replies.
 
-A handler is a function `(owner, header, request) -> Reply | None`, plain or async; the class of `header` says which request code
-it serves. Requests that come in great numbers go to a batch handler instead, all that one read brought at once.
-Sources: NettyRemotingAbstract, NettyRemotingServer; RocketMQ 4.9.8.
+Requests that come in great numbers go to a batch handler, all that one read brought at once; each other one to its handler.
+A peer that leaves its answers unread is not read from until it has caught up, so what it makes us keep has an end.
+
+    first byte of a connection: 0x16 -> TLS, else plain; what each is allowed says tls.server.mode
+
+Sources: NettyRemotingAbstract, NettyRemotingServer; RocketMQ 4.9.7 and 4.9.8.
 """
 
-import inspect
 import resource
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, get_type_hints
+from collections.abc import Callable
 
 import structlog
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import FrameReader, RemotingCommand, decode, encode_header
-from cluster.remoting.config import ServerConfig
+from cluster.remoting.budget import Budget
+from cluster.remoting.command import FrameReader
 from cluster.remoting.connection import Connection
-from cluster.remoting.errors import RemotingError, RequestError
-from cluster.remoting.header_fields import RequestHeader, decode_header
-from cluster.remoting.not_served import refusal
+from cluster.remoting.dispatch import Dispatch
+from cluster.remoting.errors import RemotingError, RemotingProtocolError, TlsFilesError
+from cluster.remoting.request import BatchHandler as BatchHandler
+from cluster.remoting.request import Check as Check
+from cluster.remoting.request import Handler as Handler
+from cluster.remoting.request import Reply as Reply
+from cluster.remoting.request import Request as Request
+from cluster.remoting.request import dispatch_table as dispatch_table
+from cluster.remoting.tls import ServerTls
+from cluster.remoting.tls_channel import FIRST_BYTE, READ_SIZE, TlsChannel
+from cluster.remoting.tls_config import TlsMode
 from ha.accept import OUT_OF_RESOURCES
 
 log = structlog.get_logger()
@@ -31,79 +39,7 @@ _BACKLOG = 1024
 _IDLE_SCAN_SECONDS = 5
 _DESCRIPTORS_KEPT = 256  # For log files, queues and tables: a store that cannot open one takes no more messages.
 _REFUSED_LOG_SECONDS = 60
-
-
-@frozen
-class Reply:
-    """What a handler answers. A body may be several views, which are sent without being copied together."""
-
-    code: int = ResponseCode.SUCCESS
-    remark: str | None = None
-    ext: dict[str, str] | None = None
-    body: bytes | Sequence[bytes | memoryview] = b""
-
-    @classmethod
-    def success(cls, body: bytes | Sequence[bytes | memoryview] = b"", **fields: object) -> "Reply":
-        """Code 0 with these header fields; None is left out."""
-        return cls(ext={name: _text(value) for name, value in fields.items() if value is not None}, body=body)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-@frozen(eq=False)
-class Request:
-    """A request under way: who asked, and how to answer later."""
-
-    connection: Connection
-    command: RemotingCommand
-
-    @property
-    def body(self) -> bytes | memoryview:
-        """The body as it came."""
-        return self.command.body
-
-    def reply(self, reply: Reply) -> None:
-        """Answer; nothing is sent for a oneway request. Raises RemotingProtocolError when no peer would take it."""
-        if self.command.is_oneway:
-            return
-        body = [reply.body] if isinstance(reply.body, bytes) else reply.body
-        response = RemotingCommand.response_to(self.command, reply.code, remark=reply.remark, ext=reply.ext)
-        header = encode_header(response, sum(map(len, body)))
-        self.connection.write(header, *(part for part in body if len(part)))
-
-    def answer_with(self, handler: "Callable[[], Reply | None]") -> None:
-        """Carry out a request that was put off, as if it had come now."""
-        try:
-            reply = handler()
-        except Exception as error:
-            reply = _explain(error, self)
-        if reply is not None:
-            self.reply(reply)
-
-
-class Handler(NamedTuple):
-    """An entry of the dispatch table."""
-
-    function: Callable[..., Any]
-    header: type[RequestHeader]
-    owner: Any
-
-
-BatchHandler = Callable[[Connection, list[RemotingCommand]], None]
-Check = Callable[[Connection, RemotingCommand], Reply | None]
-
-
-def dispatch_table(owner: object, *handlers: Sequence[Callable[..., Any]]) -> dict[int, Handler]:
-    """Request code to handler, read from the annotations of the handlers' second parameters."""
-    table: dict[int, Handler] = {}
-    for function in (function for group in handlers for function in group):
-        name = list(inspect.signature(function).parameters)[1]
-        header = get_type_hints(function)[name]
-        assert header.code not in table, f"two handlers for {header.code!r}"
-        table[header.code] = Handler(function, header, owner)
-    return table
+_LOOK_SECONDS = 0.01  # While everything comes to its end.
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -122,24 +58,27 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 @define(eq=False)
-class RemotingServer:
+class RemotingServer(Dispatch):
     """One or more listening sockets that serve one dispatch table.
 
-    check: asked before any request is carried out. What it returns is the answer; None lets the request through. It may
-    raise RequestError. The command's body is good until it returns, so it must not keep it.
+    tls: None takes no TLS connections. budget: may be shared with the servers of other ports.
     """
 
-    table: Mapping[int, Handler]
-    config: ServerConfig = field(factory=ServerConfig)
-    batch: BatchHandler | None = None
-    batch_codes: Collection[int] = ()
-    check: Check | None = None
+    tls: ServerTls | None = None
+    budget: Budget = field()
     on_connect: list[Callable[[Connection], None]] = field(factory=list)
     connections: set[Connection] = field(factory=set, init=False)
     _received: memoryview = field(init=False)  # One for all: a read is worked off before the next one.
+    _decrypted: memoryview | None = field(default=None, init=False)  # The same, of what came by TLS.
     _readers: dict[Connection, FrameReader] = field(factory=dict, init=False)
     _nursery: trio.Nursery = field(init=False)
+    _reading: trio.Nursery = field(init=False)
+    _is_finishing: bool = field(default=False, init=False)
     _refused_logged_at: float = field(default=float("-inf"), init=False)
+
+    @budget.default
+    def _own_budget(self) -> Budget:
+        return Budget(self.config.bytes_max)
 
     def __attrs_post_init__(self) -> None:
         self._received = memoryview(bytearray(_RECEIVE_BYTES))
@@ -150,34 +89,71 @@ class RemotingServer:
         """Accept and serve until cancelled; then all connections and listeners are closed."""
         try:
             async with trio.open_nursery() as self._nursery:
-                for listener in listeners:
-                    self._nursery.start_soon(self._accept, listener)
+                self.start_soon = self._nursery.start_soon
                 self._nursery.start_soon(self._close_idle)
-                task_status.started()
+                async with trio.open_nursery() as self._reading:
+                    for listener in listeners:
+                        self._reading.start_soon(self._accept, listener)
+                    task_status.started()
+                await trio.sleep_forever()  # Nothing is read any more; what is under way comes to its end.
         finally:
             for connection in list(self.connections):
                 connection.close()
             for listener in listeners:
-                trio.lowlevel.notify_closing(listener)
-                listener.close()
+                _close(listener)
+
+    # A stop that finishes what was accepted
+
+    def stop_reading(self) -> None:
+        """Take neither connections nor requests from now on. Requests that were read are carried out and answered."""
+        self._is_finishing = True
+        self._reading.cancel_scope.cancel()
+
+    async def answers_sent(self) -> None:
+        """Wait until no answer is being made, and none waits for its peer. The caller bounds this."""
+        while True:
+            if not self.under_way and not any(connection.unsent_bytes for connection in self.connections):
+                return
+            await trio.sleep(_LOOK_SECONDS)
+
+    async def part(self, seconds: float) -> None:
+        """After stop_reading(): end all connections so that what was sent arrives, in so many seconds at most.
+
+        What peers have sent since is taken and dropped: the kernel resets a connection that is closed over unread bytes, and
+        a reset may overtake our last answers.
+        """
+        for connection in self.connections:
+            connection.end_sending()
+        with trio.move_on_after(seconds):
+            while self.connections:
+                for connection in list(self.connections):
+                    if connection.has_left(self._received):
+                        self.connections.discard(connection)
+                        connection.close()
+                await trio.sleep(_LOOK_SECONDS)
+
+    # Connections
 
     async def _accept(self, listener: socket.socket) -> None:
-        while True:
-            await trio.lowlevel.wait_readable(listener)
-            try:
-                peer, _ = listener.accept()
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                if error.errno in OUT_OF_RESOURCES:
-                    log.error("nothing left to take connections with", error=str(error))
-                    await trio.sleep(0.5)
-                continue  # Else: that one was gone before we looked.
-            if len(self.connections) >= self.config.connections_max or _is_among_the_last(peer.fileno()):
-                peer.close()
-                self._log_refused()
-                continue
-            self._nursery.start_soon(self._serve_connection, peer)
+        try:
+            while True:
+                await trio.lowlevel.wait_readable(listener)
+                try:
+                    peer, _ = listener.accept()
+                except BlockingIOError:
+                    continue
+                except OSError as error:
+                    if error.errno in OUT_OF_RESOURCES:
+                        log.error("nothing left to take connections with", error=str(error))
+                        await trio.sleep(0.5)
+                    continue  # Else: that one was gone before we looked.
+                if len(self.connections) >= self.config.connections_max or _is_among_the_last(peer.fileno()):
+                    peer.close()
+                    self._log_refused()
+                    continue
+                self._reading.start_soon(self._serve_connection, peer)
+        finally:
+            _close(listener)
 
     def _log_refused(self) -> None:
         now = trio.current_time()
@@ -194,7 +170,7 @@ class RemotingServer:
         try:
             peer.setblocking(False)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(peer, self._nursery.start_soon, self.config.unsent_bytes_max)
+            connection = Connection(peer, self._nursery.start_soon, self.config.unsent_bytes_max, self.budget)
         except OSError:  # Gone already.
             peer.close()
             return
@@ -203,7 +179,12 @@ class RemotingServer:
         try:
             for callback in self.on_connect:
                 callback(connection)
-            await self._read(connection, peer, reader)
+            if self.tls is not None and await self._begins_with_tls(self.tls, peer):
+                await self._read_tls(connection, peer, reader, self.tls)
+            else:
+                await self._read(connection, peer, reader)
+        except TlsFilesError as error:
+            log.error("connection closed: no TLS", peer=connection.remote_address, why=str(error))
         except RemotingError as error:
             log.warning(
                 "connection closed: the peer does not speak the remoting protocol",
@@ -213,92 +194,82 @@ class RemotingServer:
         except (OSError, trio.ClosedResourceError):
             pass  # The peer is gone, or somebody here closed the connection.
         finally:
-            self.connections.discard(connection)
             del self._readers[connection]
-            connection.close()
+            if connection.closed or not self._is_finishing:
+                self.connections.discard(connection)
+                connection.close()
+
+    async def _begins_with_tls(self, tls: ServerTls, peer: socket.socket) -> bool:
+        """By the first byte. Raises RemotingProtocolError for the kind that is not taken."""
+        while True:
+            await trio.lowlevel.wait_readable(peer)
+            try:
+                first = peer.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                continue
+            if first == FIRST_BYTE and tls.mode is TlsMode.disabled:
+                raise RemotingProtocolError("it wants TLS, and tls.server.mode=disabled")
+            if first and first != FIRST_BYTE and tls.mode is TlsMode.enforcing:
+                raise RemotingProtocolError("it does not use TLS, and tls.server.mode=enforcing")
+            return first == FIRST_BYTE
+
+    # Bytes
 
     async def _read(self, connection: Connection, peer: socket.socket, reader: FrameReader) -> None:
         """One read per wake-up, so that no connection keeps the others waiting."""
         received = self._received
-        while not connection.closed:
-            await trio.lowlevel.wait_readable(peer)
-            try:
-                size = peer.recv_into(received)
-            except BlockingIOError:
-                continue
-            if size == 0:
+        while size := await _receive(connection, peer, received):
+            if rest := self._take(connection, reader, received[:size]):
+                await self._work_off_rest(connection, rest)
+            elif connection.is_behind:
+                await connection.caught_up()
+
+    async def _read_tls(self, connection: Connection, peer: socket.socket, reader: FrameReader, tls: ServerTls) -> None:
+        channel = connection.secure = TlsChannel(await tls.context())
+        received, plain = self._received[:READ_SIZE], self._buffer_for_plaintext()
+        with trio.move_on_after(self.config.handshake_seconds_max):
+            while not self._shake_hands(connection, channel):
+                if not (size := await _receive(connection, peer, received)):
+                    return
+                channel.feed(received[:size])
+        if not channel.is_open:
+            raise RemotingProtocolError(f"no TLS handshake within {self.config.handshake_seconds_max} s")
+        while True:
+            while size := channel.decrypt(plain):
+                await self._work_off_rest(connection, self._take(connection, reader, plain[:size]))
+            connection.write()  # What TLS itself has to say.
+            if channel.ended or not (size := await _receive(connection, peer, received)):
                 return
-            connection.last_active = trio.current_time()
-            connection.cork()
-            try:
-                self._work_off(connection, reader.feed(received[:size]))
-            finally:
-                connection.uncork()
+            channel.feed(received[:size])
 
-    def _work_off(self, connection: Connection, frames: Sequence[bytes | memoryview]) -> None:
-        batch: list[RemotingCommand] = []
-        check = self.check
+    def _shake_hands(self, connection: Connection, channel: TlsChannel) -> bool:
         try:
-            for frame in frames:
-                command = decode(frame)
-                if command.flag & 1:
-                    command.body = bytes(command.body)
-                    connection.answered(command)
-                elif check is not None and self._stopped(check, Request(connection, command)):
-                    continue
-                elif command.code in self.batch_codes:
-                    batch.append(command)
-                else:
-                    command.body = bytes(command.body)  # The frame lives in a buffer that is used again.
-                    self._dispatch(Request(connection, command))
+            return channel.shake_hands()
         finally:
-            if batch:
-                self._run_batch(connection, batch)
+            connection.write()  # Its part of the handshake, or why that failed.
 
-    def _stopped(self, check: Check, request: Request) -> bool:
-        """Whether the check has answered it."""
-        try:
-            reply = check(request.connection, request.command)
-        except Exception as error:  # A check that fails lets nobody in.
-            reply = _explain(error, request)
-        if reply is not None:
-            request.reply(reply)
-        return reply is not None
+    def _buffer_for_plaintext(self) -> memoryview:
+        if self._decrypted is None:
+            self._decrypted = memoryview(bytearray(_RECEIVE_BYTES))
+        return self._decrypted
 
-    def _run_batch(self, connection: Connection, batch: list[RemotingCommand]) -> None:
-        assert self.batch is not None
-        try:
-            self.batch(connection, batch)
-        except Exception as error:
-            log.exception("requests failed", code=batch[0].code, count=len(batch), peer=connection.remote_address)
-            for command in batch:
-                Request(connection, command).reply(_failure(error))
+    def _take(self, connection: Connection, reader: FrameReader, data: memoryview) -> list[bytes]:
+        """Work off what came; the frames that have to wait until the peer has caught up."""
+        before = reader.buffered
+        rest = self.work_off(connection, reader.feed(data))
+        if change := reader.buffered - before:
+            connection.keep(change)
+        return rest
 
-    def _dispatch(self, request: Request) -> None:
-        handler = self.table.get(request.command.code)
-        if handler is None:
-            request.reply(Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, refusal(request.command.code)))
-            return
-        try:
-            header = decode_header(handler.header, request.command.ext)
-            reply = handler.function(handler.owner, header, request)
-            if inspect.iscoroutine(reply):
-                self._nursery.start_soon(self._await_reply, request, reply)
-            elif reply is not None:
-                request.reply(reply)
-        except Exception as error:
-            request.reply(_explain(error, request))
-
-    async def _await_reply(self, request: Request, pending: Awaitable[Reply | None]) -> None:
-        try:
-            reply = await pending
-            if reply is not None:
-                request.reply(reply)
-        except Exception as error:
-            request.reply(_explain(error, request))
+    async def _work_off_rest(self, connection: Connection, rest: list[bytes]) -> None:
+        while rest and not connection.closed:
+            await connection.caught_up()
+            rest = self.work_off(connection, rest)
+        if connection.is_behind:
+            await connection.caught_up()
 
     async def _close_idle(self) -> None:
-        """Close connections without traffic, and those that leave a frame unfinished."""
+        """Close connections without traffic, those that leave a frame unfinished, and those that do not read."""
         while True:
             await trio.sleep(_IDLE_SCAN_SECONDS)
             now = trio.current_time()
@@ -306,25 +277,30 @@ class RemotingServer:
                 allowed = self.config.half_frame_seconds_max if reader.buffered else self.config.idle_seconds_max
                 if now - connection.last_active > allowed:
                     connection.close()
+                else:
+                    connection.cut_if_stuck(self.config.unread_seconds_max)
+
+
+async def _receive(connection: Connection, peer: socket.socket, buffer: memoryview) -> int:
+    """What one read brings; 0 at the end of the connection."""
+    while not connection.closed:
+        await trio.lowlevel.wait_readable(peer)
+        try:
+            size = peer.recv_into(buffer)
+        except BlockingIOError:
+            continue
+        connection.last_active = trio.current_time()
+        return size
+    return 0
+
+
+def _close(listener: socket.socket) -> None:
+    if listener.fileno() >= 0:
+        trio.lowlevel.notify_closing(listener)
+        listener.close()
 
 
 def _is_among_the_last(descriptor: int) -> bool:
     """Whether this process has few more to give: the kernel hands out the lowest that is free."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit != resource.RLIM_INFINITY and descriptor >= limit - min(_DESCRIPTORS_KEPT, limit // 4)
-
-
-def _explain(error: Exception, request: Request) -> Reply:
-    if isinstance(error, RequestError):
-        return Reply(error.code, error.remark)
-    log.error(
-        "request failed",
-        code=request.command.code,
-        peer=request.connection.remote_address,
-        exc_info=(type(error), error, error.__traceback__),
-    )
-    return _failure(error)
-
-
-def _failure(error: Exception) -> Reply:
-    return Reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

@@ -6,12 +6,13 @@ import os
 import resource
 import socket
 import struct
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import ClassVar
 
 import psutil
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
 from attrs import define
 from structlog.testing import capture_logs
@@ -19,6 +20,7 @@ from structlog.testing import capture_logs
 from cluster.remoting import server
 from cluster.remoting.command import FRAME_SIZE_MAX, ONEWAY, ROCKETMQ, FrameReader, RemotingCommand, decode, encode
 from cluster.remoting.config import ServerConfig
+from cluster.remoting.connection import BEHIND_BYTES
 from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
 from cluster.remoting.header_fields import I32, RequestHeader
 from cluster.remoting.server import RemotingServer, Reply, Request, dispatch_table, open_listener
@@ -509,24 +511,40 @@ async def test_many_small_buffers_go_out_whole():
         assert bytes(answer.body) == b"".join(bytes([n % 256]) * 3 for n in range(5000))
 
 
-async def test_a_reader_that_never_reads_is_closed():
-    """What waits for it is bounded, and others do not notice."""
-    async with serving(unsent_bytes_max=4 << 20) as here:
+async def test_a_reader_that_never_reads_is_not_read_from_and_closed_in_the_end(autojump_clock):
+    """What waits for it is bounded, one line tells of it, and others do not notice."""
+    async with serving(unread_seconds_max=60) as here:
         client, other = await here.connect(), await here.connect()
-        for _ in range(200):
-            with suppress(trio.BrokenResourceError):
-                await client.send(client.request(FILL, size=1 << 20))
-            await trio.testing.wait_all_tasks_blocked()
-        assert (await other.ask(ECHO, text="x")).code == 0
+        (connection,) = [each for each in here.server.connections if each.remote_address.endswith(port_of(client))]
+        most = 0
+        with capture_logs() as logs:
+            with trio.move_on_after(30):
+                while True:
+                    await client.send(client.request(FILL, size=1 << 20))
+                    most = max(most, connection.unsent_bytes)
+                    await trio.lowlevel.checkpoint()
+            assert connection.is_behind
+            assert most < BEHIND_BYTES + (2 << 20)
+            for _ in range(9):
+                assert (await other.ask(ECHO, text="x")).code == 0
+                await trio.sleep(5)
+        assert connection.closed
         assert len(here.server.connections) == 1
+        assert [entry["event"] for entry in logs] == ["connection closed: the peer does not read its answers"]
+
+
+def port_of(client):
+    return f":{client.stream.socket.getsockname()[1]}"
 
 
 async def test_one_answer_above_the_limit_is_enough():
     async with serving(unsent_bytes_max=4 << 20) as here:
         client = await here.connect()
-        await client.send(client.request(FILL, size=1 << 20, parts=15))
-        await trio.testing.wait_all_tasks_blocked(0.01)
+        with capture_logs() as logs:
+            await client.send(client.request(FILL, size=1 << 20, parts=15))
+            await trio.testing.wait_all_tasks_blocked(0.01)
         assert here.server.connections == set()
+        assert [entry["event"] for entry in logs] == ["connection closed: the peer does not read its answers"]
 
 
 async def test_connections_are_limited():

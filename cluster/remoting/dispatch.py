@@ -1,0 +1,130 @@
+"""Hands requests to who carries them out, and sees to their answers.
+
+Sources: NettyRemotingAbstract.processRequestCommand, RocketMQ 4.9.7. There a request that finds the queue of its thread pool full
+is answered with code 2, [OVERLOAD]; here one whose handler takes its time, when too many do.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any
+
+import structlog
+from attrs import define, field
+
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import RemotingCommand, decode
+from cluster.remoting.config import ServerConfig
+from cluster.remoting.connection import Connection
+from cluster.remoting.header_fields import decode_header
+from cluster.remoting.not_served import refusal
+from cluster.remoting.request import BatchHandler, Check, Handler, Reply, Request, explain, failure
+
+log = structlog.get_logger()
+
+OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
+
+
+@define(eq=False)
+class Dispatch:
+    """What one server does with requests. `start_soon` starts a task of it.
+
+    check: asked before any request is carried out. What it returns is the answer; None lets the request through. It may
+    raise RequestError. The command's body is good until it returns, so it must not keep it.
+    """
+
+    table: Mapping[int, Handler]
+    config: ServerConfig = field(factory=ServerConfig)
+    batch: BatchHandler | None = None
+    batch_codes: Collection[int] = ()
+    check: Check | None = None
+    under_way: int = field(default=0, init=False)  # Requests whose handlers have not come to an end.
+    _under_way_bytes: int = field(default=0, init=False)
+    start_soon: Callable[..., None] = field(init=False)
+
+    def work_off(self, connection: Connection, frames: Iterable[bytes | memoryview]) -> list[bytes]:
+        """Carry out these; returns those that have to wait until the peer has caught up with its answers."""
+        connection.cork()
+        batch: list[RemotingCommand] = []
+        check = self.check
+        left = iter(frames)
+        try:
+            for frame in left:
+                command = decode(frame)
+                if command.flag & 1:
+                    command.body = bytes(command.body)
+                    connection.answered(command)
+                elif check is not None and self._stopped(check, Request(connection, command)):
+                    continue
+                elif command.code in self.batch_codes:
+                    batch.append(command)
+                else:
+                    command.body = bytes(command.body)  # The frame lives in a buffer that is used again.
+                    self._dispatch(Request(connection, command))
+                    if connection.is_behind:
+                        return [bytes(frame) for frame in left]
+                    if connection.closed:
+                        break
+        finally:
+            try:
+                if batch:
+                    self._run_batch(connection, batch)
+            finally:
+                connection.uncork()
+        return []
+
+    def _stopped(self, check: Check, request: Request) -> bool:
+        """Whether the check has answered it."""
+        try:
+            reply = check(request.connection, request.command)
+        except Exception as error:  # A check that fails lets nobody in.
+            reply = explain(error, request)
+        if reply is not None:
+            request.reply(reply)
+        return reply is not None
+
+    def _run_batch(self, connection: Connection, batch: list[RemotingCommand]) -> None:
+        assert self.batch is not None
+        try:
+            self.batch(connection, batch)
+        except Exception as error:
+            log.exception("requests failed", code=batch[0].code, count=len(batch), peer=connection.remote_address)
+            for command in batch:
+                Request(connection, command).reply(failure(error))
+
+    def _dispatch(self, request: Request) -> None:
+        handler = self.table.get(request.command.code)
+        if handler is None:
+            request.reply(Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, refusal(request.command.code)))
+            return
+        try:
+            header = decode_header(handler.header, request.command.ext)
+            reply = handler.function(handler.owner, header, request)
+            if inspect.iscoroutine(reply):
+                self._carry_out(request, reply)
+            elif reply is not None:
+                request.reply(reply)
+        except Exception as error:
+            request.reply(explain(error, request))
+
+    def _carry_out(self, request: Request, pending: Coroutine[Any, Any, Reply | None]) -> None:
+        """A request that takes its time; refused when too many do."""
+        size = len(request.body)
+        too_much = self._under_way_bytes and self._under_way_bytes + size > self.config.request_bytes_max
+        if self.under_way >= self.config.requests_max or too_much:
+            pending.close()
+            request.reply(Reply(ResponseCode.SYSTEM_BUSY, OVERLOAD))
+            return
+        self.under_way += 1
+        self._under_way_bytes += size
+        self.start_soon(self._await_reply, request, pending, size)
+
+    async def _await_reply(self, request: Request, pending: Coroutine[Any, Any, Reply | None], size: int) -> None:
+        try:
+            reply = await pending
+            if reply is not None:
+                request.reply(reply)
+        except Exception as error:
+            request.reply(explain(error, request))
+        finally:
+            self.under_way -= 1
+            self._under_way_bytes -= size

@@ -1,0 +1,111 @@
+"""A request under way and its answer, and the table that says who carries it out.
+
+A handler is a function `(owner, header, request) -> Reply | None`, plain or async; the class of `header` says which request code
+it serves. Source: NettyRemotingAbstract, RocketMQ 4.9.8.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, get_type_hints
+
+import structlog
+from attrs import frozen
+
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.command import RemotingCommand, encode_header
+from cluster.remoting.connection import Connection
+from cluster.remoting.errors import RequestError
+from cluster.remoting.header_fields import RequestHeader
+
+log = structlog.get_logger()
+
+
+@frozen
+class Reply:
+    """What a handler answers. A body may be several views, which are sent without being copied together."""
+
+    code: int = ResponseCode.SUCCESS
+    remark: str | None = None
+    ext: dict[str, str] | None = None
+    body: bytes | Sequence[bytes | memoryview] = b""
+
+    @classmethod
+    def success(cls, body: bytes | Sequence[bytes | memoryview] = b"", **fields: object) -> "Reply":
+        """Code 0 with these header fields; None is left out."""
+        return cls(ext={name: _text(value) for name, value in fields.items() if value is not None}, body=body)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@frozen(eq=False)
+class Request:
+    """A request under way: who asked, and how to answer later."""
+
+    connection: Connection
+    command: RemotingCommand
+
+    @property
+    def body(self) -> bytes | memoryview:
+        """The body as it came."""
+        return self.command.body
+
+    def reply(self, reply: Reply) -> None:
+        """Answer; nothing is sent for a oneway request. Raises RemotingProtocolError when no peer would take it."""
+        if self.command.is_oneway:
+            return
+        body = [reply.body] if isinstance(reply.body, bytes) else reply.body
+        response = RemotingCommand.response_to(self.command, reply.code, remark=reply.remark, ext=reply.ext)
+        header = encode_header(response, sum(map(len, body)))
+        self.connection.write(header, *(part for part in body if len(part)))
+
+    def answer_with(self, handler: "Callable[[], Reply | None]") -> None:
+        """Carry out a request that was put off, as if it had come now."""
+        try:
+            reply = handler()
+        except Exception as error:
+            reply = explain(error, self)
+        if reply is not None:
+            self.reply(reply)
+
+
+class Handler(NamedTuple):
+    """An entry of the dispatch table."""
+
+    function: Callable[..., Any]
+    header: type[RequestHeader]
+    owner: Any
+
+
+BatchHandler = Callable[[Connection, list[RemotingCommand]], None]
+Check = Callable[[Connection, RemotingCommand], Reply | None]
+
+
+def dispatch_table(owner: object, *handlers: Sequence[Callable[..., Any]]) -> dict[int, Handler]:
+    """Request code to handler, read from the annotations of the handlers' second parameters."""
+    table: dict[int, Handler] = {}
+    for function in (function for group in handlers for function in group):
+        name = list(inspect.signature(function).parameters)[1]
+        header = get_type_hints(function)[name]
+        assert header.code not in table, f"two handlers for {header.code!r}"
+        table[header.code] = Handler(function, header, owner)
+    return table
+
+
+def explain(error: Exception, request: Request) -> Reply:
+    """What a handler that raised is answered with."""
+    if isinstance(error, RequestError):
+        return Reply(error.code, error.remark)
+    log.error(
+        "request failed",
+        code=request.command.code,
+        peer=request.connection.remote_address,
+        exc_info=(type(error), error, error.__traceback__),
+    )
+    return failure(error)
+
+
+def failure(error: Exception) -> Reply:
+    """The answer when it is our fault."""
+    return Reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

@@ -1,0 +1,91 @@
+"""The server's side of one TLS connection: ciphertext in, plaintext out, and back. No socket, no clock."""
+
+import ssl
+from collections.abc import Iterable
+
+from attrs import define, field
+
+from cluster.remoting.errors import RemotingProtocolError
+
+_PIECE = (
+    64 * 1024
+)  # openssl's buffers never shrink: what is put into one at a time is what a connection costs for good.
+READ_SIZE = _PIECE
+FIRST_BYTE = b"\x16"  # Of a TLS handshake; frames of this protocol begin with 0 or 1.
+
+
+@define(eq=False)
+class TlsChannel:
+    """`is_open` once the handshake is done, `ended` once the peer has said its goodbye."""
+
+    context: ssl.SSLContext = field(repr=False)
+    is_open: bool = field(default=False, init=False)
+    ended: bool = field(default=False, init=False)
+    _incoming: ssl.MemoryBIO = field(factory=ssl.MemoryBIO, init=False)
+    _outgoing: ssl.MemoryBIO = field(factory=ssl.MemoryBIO, init=False)
+    _tls: ssl.SSLObject = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._tls = self.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    @property
+    def version(self) -> str:
+        """Such as TLSv1.3."""
+        return self._tls.version() or ""
+
+    @property
+    def has_output(self) -> bool:
+        """TLS itself has something to say."""
+        return self._outgoing.pending > 0
+
+    def feed(self, data: memoryview) -> None:
+        """Take what the socket gave, READ_SIZE bytes at most; shake hands or decrypt() before the next."""
+        self._incoming.write(data)
+
+    def shake_hands(self) -> bool:
+        """As far as what came in allows; whether that is the end of it. Raises RemotingProtocolError."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise _broken("handshake", error) from None
+        self.is_open = True
+        return True
+
+    def decrypt(self, into: memoryview) -> int:
+        """Bytes of plaintext that were put there; fewer than fit: there are no more for now. Raises RemotingProtocolError."""
+        size = 0
+        try:
+            while size < len(into):
+                taken = self._tls.read(len(into) - size, into[size:])
+                if not taken:
+                    self.ended = True
+                    break
+                size += int(taken)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            raise _broken("connection", error) from None
+        return size
+
+    def encrypt(self, buffers: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
+        """These bytes as they go over the wire, behind what TLS itself has to say. Raises RemotingProtocolError."""
+        pieces: list[bytes | memoryview] = []
+        try:
+            for buffer in buffers:
+                view = memoryview(buffer)
+                for at in range(0, len(view), _PIECE):
+                    self._tls.write(view[at : at + _PIECE])
+                    pieces.append(self._outgoing.read())
+        except ssl.SSLError as error:
+            raise _broken("connection", error) from None
+        if self._outgoing.pending:
+            pieces.append(self._outgoing.read())
+        return pieces
+
+
+def _broken(what: str, error: ssl.SSLError) -> RemotingProtocolError:
+    """What openssl says, without its file and line."""
+    reason = error.reason.replace("_", " ").lower() if error.reason else str(error)
+    return RemotingProtocolError(f"the TLS {what} failed: {reason}")

@@ -1,0 +1,92 @@
+"""What brokers, name servers and clients can be told about TLS. Source: TlsSystemConfig.java, RocketMQ 4.9.7.
+
+There these are properties of the Java process and of the file `tls.config.file`; here a broker.conf or namesrv.conf may say
+them, too. That file then wins over broker.conf, as it wins over properties there.
+"""
+
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from store.config import option
+
+DEFAULT_FILE = Path("/etc/rocketmq/tls.properties")
+
+
+class TlsMode(Enum):
+    """Which connections a server takes."""
+
+    disabled = "disabled"
+    permissive = "permissive"
+    enforcing = "enforcing"
+
+
+class ClientAuth(Enum):
+    """Whether a server asks its clients for certificates."""
+
+    none = "none"
+    optional = "optional"
+    require = "require"
+
+
+def _secret(*, key: str, doc: str) -> Any:
+    return field(default=None, repr=False, metadata={"key": key, "doc": doc})
+
+
+@frozen(kw_only=True)
+class TlsConfig:
+    """Files are PEM. `enable` None: a broker's own requests use TLS where it takes TLS connections only."""
+
+    mode: TlsMode = option(
+        TlsMode.permissive,
+        key="tls.server.mode",
+        doc="disabled: no TLS connections; permissive: both kinds on the same port; enforcing: TLS connections only",
+    )
+    test_mode: bool = option(
+        True,
+        key="tls.test.mode.enable",
+        doc="a server makes itself a certificate, a client trusts every server; false: the files below",
+    )
+    config_file: Path = option(
+        DEFAULT_FILE,
+        key="tls.config.file",
+        doc="a file with more of these keys, all but tls.server.mode and tls.enable; need not be there",
+    )
+    server_cert: Path | None = option(None, key="tls.server.certPath", doc="the server's certificate and its chain")
+    server_key: Path | None = option(None, key="tls.server.keyPath", doc="the server's private key")
+    server_key_password: str | None = _secret(key="tls.server.keyPassword", doc="the password of that key")
+    need_client_auth: ClientAuth = option(
+        ClientAuth.none,
+        key="tls.server.need.client.auth",
+        doc="whether clients show a certificate: none, optional, require; counts with tls.server.authClient=true",
+    )
+    auth_client: bool = option(
+        False, key="tls.server.authClient", doc="clients' certificates are checked with tls.server.trustCertPath"
+    )
+    server_trust: Path | None = option(
+        None, key="tls.server.trustCertPath", doc="certificates that clients' ones are checked with; none: the system's"
+    )
+    enable: bool | None = option(
+        None,
+        key="tls.enable",
+        doc="own requests to brokers and name servers use TLS; none: with tls.server.mode=enforcing",
+    )
+    client_cert: Path | None = option(None, key="tls.client.certPath", doc="the certificate shown to servers")
+    client_key: Path | None = option(None, key="tls.client.keyPath", doc="its private key")
+    client_key_password: str | None = _secret(key="tls.client.keyPassword", doc="the password of that key")
+    auth_server: bool = option(
+        False, key="tls.client.authServer", doc="servers' certificates are checked; the name in them is not, as there"
+    )
+    client_trust: Path | None = option(
+        None, key="tls.client.trustCertPath", doc="certificates that servers' ones are checked with; none: the system's"
+    )
+
+    @property
+    def is_client(self) -> bool:
+        """Whether own requests use TLS (BrokerStartup)."""
+        return self.mode is TlsMode.enforcing if self.enable is None else self.enable
+
+
+NOT_IN_THE_FILE = ("tls.server.mode", "tls.enable", "tls.config.file")
