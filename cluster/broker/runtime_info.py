@@ -31,7 +31,14 @@ def options(broker: "BrokerParts") -> dict[str, Any]:
     """Every option by its key in broker.conf, as it is in force."""
     return {
         field.metadata["key"]: getattr(config, field.name)
-        for config in (broker.store.config, broker.ha.config, broker.server_config, broker.config, broker.acl_config)
+        for config in (
+            broker.store.config,
+            broker.ha.config,
+            broker.server_config,
+            broker.tls_config,
+            broker.config,
+            broker.acl_config,
+        )
         for field in attrs.fields(type(config))
         if "key" in field.metadata
     }
