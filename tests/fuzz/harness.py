@@ -1,6 +1,6 @@
 """A broker and a name server whose requests are carried out without a network; and what must hold after any.
 
-No service runs: what takes time is the handlers' own.
+Of the broker's services only those run that write tables: sends that make a topic wait for them.
 """
 
 import contextlib
@@ -56,6 +56,11 @@ class FuzzConnection(FakeConnection):
         raise RemotingTimeoutError(self.remote_address, command.code, timeout_ms)
 
 
+def is_silent(request: RemotingCommand) -> bool:
+    """Whether it may stay without an answer."""
+    return request.is_oneway or request.code in MAY_BE_SILENT
+
+
 @define(eq=False)
 class Server:
     """One dispatch table, and what came of the requests to it."""
@@ -77,8 +82,18 @@ class Server:
                     command.opaque = self._opaque
                     asked.append(command)
                     self.dispatch.work_off(self.connection, [encode(command)[4:]])
-        told = {each.opaque: each for each in self.connection.sent if each.is_response}
+        with trio.move_on_after(SECONDS_MAX):
+            while self._is_waited_for(asked):  # Sends that made a topic, until it is on the disk.
+                await trio.sleep(0.002)
+        told = self._told()
         return [(command, told.get(command.opaque)) for command in asked]
+
+    def _told(self) -> dict[int, RemotingCommand]:
+        return {each.opaque: each for each in self.connection.sent if each.is_response}
+
+    def _is_waited_for(self, asked: list[RemotingCommand]) -> bool:
+        told = self._told()
+        return any(not (is_silent(each) or each.opaque in told) for each in asked)
 
     async def ask(self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"") -> RemotingCommand:
         """One request that has to be answered."""
@@ -95,7 +110,11 @@ async def fuzzed_broker(root: Path) -> AsyncIterator[tuple[Broker, Server]]:
     broker._load_role()
     broker.send = SendProcessor(broker)
     try:
-        yield broker, Server(Dispatch(main_port_table(broker), batch=broker.send.process, batch_codes=SEND_CODES))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.topics_writer.run)
+            nursery.start_soon(broker.groups_writer.run)
+            yield broker, Server(Dispatch(main_port_table(broker), batch=broker.send.process, batch_codes=SEND_CODES))
+            nursery.cancel_scope.cancel()
     finally:
         await broker.store.close()
 
@@ -121,7 +140,7 @@ def check_answers(pairs: Iterable[tuple[RemotingCommand, RemotingCommand | None]
     """A code that clients know, an answer that can be sent; silence only where it belongs."""
     for request, answer in pairs:
         if answer is None:
-            assert request.is_oneway or request.code in MAY_BE_SILENT, f"no answer to {request!r}"
+            assert is_silent(request), f"no answer to {request!r}"
             continue
         assert answer.code in _KNOWN_CODES, f"{answer.code} answers {request!r}"
         assert decode(encode(answer)[4:]).code == answer.code

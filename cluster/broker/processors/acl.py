@@ -6,7 +6,7 @@ no answer (52, 54).
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -95,7 +95,7 @@ def get_broker_acl_config_version(broker: BrokerParts, header: GetBrokerAclConfi
 def get_broker_cluster_acl_config(broker: BrokerParts, header: GetBrokerClusterAclConfig, request: Request) -> Reply:
     """All accounts but for their secrets, and the global addresses."""
     rules = _service(broker, ResponseCode.SYSTEM_ERROR).rules
-    accounts = {}
+    accounts: dict[str, dict[str, Any]] = {}
     for file in rules.files:
         for entry in file.document.get(ACCOUNTS) or ():
             plain = plain_account(entry)

@@ -57,7 +57,9 @@ def read_credentials(text: str) -> Credentials:
         value: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
         value = None
-    keys = [value.get(name) for name in ("accessKey", "secretKey")] if isinstance(value, dict) else []
-    if len(keys) != 2 or not all(isinstance(key, str) and key for key in keys):
+    key, secret, token = (
+        map(value.get, ("accessKey", "secretKey", "securityToken")) if isinstance(value, dict) else (None,) * 3
+    )
+    if not (isinstance(key, str) and key and isinstance(secret, str) and secret):
         raise ValueError('{"accessKey":"...","secretKey":"..."}')
-    return Credentials(*keys, security_token=value.get("securityToken") or None)
+    return Credentials(key, secret, token or None)
