@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from functools import partial
 
+import structlog
 import trio
 from attrs import define, field
 
@@ -23,8 +24,11 @@ from cluster.client.routes import NoRouteError
 from cluster.client.service import Service
 from cluster.client.start import From, FromTime
 from cluster.client.subscription import Sql, Subscription
+from cluster.remoting.errors import RemotingError
 
 COMMIT_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
 
 
 @define(eq=False)
@@ -73,7 +77,14 @@ class PullConsumer(Service):
             self._nursery = None
             if self.auto_commit:
                 with trio.move_on_after(self.client.timeout_ms / 1000, shield=True):
-                    await self.offsets.commit()
+                    await self._store_at_the_end()
+
+    async def _store_at_the_end(self) -> None:
+        """With an answer: the connections may close right after."""
+        try:
+            await self._store()
+        except RemotingError as error:
+            log.warning("the last offsets were not committed", group=self.group, error=str(error))
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The topic's readable queues. Raises NoRouteError when nobody has it."""
@@ -133,6 +144,9 @@ class PullConsumer(Service):
     async def commit(self) -> None:
         """Everything that was returned is done: store that now, and wait for the brokers' answers. Raises RemotingError."""
         self._finish()
+        await self._store()
+
+    async def _store(self) -> None:
         for queue, offset in self.offsets.table.changed().items():
             await self.client.api.commit_offset(address_of(self.client, queue), queue, self.group, offset)
             self.offsets.table.told({queue: offset})

@@ -58,6 +58,7 @@ class FakeBroker:
     end_of_slave: int | None = None
     connections: list[trio.StapledStream] = field(factory=list)
     _changed: trio.Event = field(factory=trio.Event)
+    _sending: dict[trio.StapledStream, trio.Lock] = field(factory=lambda: defaultdict(trio.Lock))
 
     async def connect(self, address):
         await trio.lowlevel.checkpoint()
@@ -71,7 +72,7 @@ class FakeBroker:
 
     async def _serve(self, stream):
         reader = FrameReader()
-        with suppress(trio.BrokenResourceError):
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async for data in stream:
                 for frame in reader.feed(bytes(data)):
                     self.nursery.start_soon(self._take, stream, decode(frame))
@@ -89,12 +90,16 @@ class FakeBroker:
         else:
             answer = await getattr(self, f"_on_{request.code}")(request, stream)
         if answer is not None and not request.is_oneway:
-            with suppress(trio.BrokenResourceError):
-                await stream.send_all(encode(answer))
+            await self._send(stream, answer)
+
+    async def _send(self, stream, command):
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async with self._sending[stream]:
+                await stream.send_all(encode(command))
 
     async def tell(self, group, client_id, request):
         """Ask a client something."""
-        await self.members[group][client_id].send_all(encode(request))
+        await self._send(self.members[group][client_id], request)
 
     def codes(self, *wanted):
         return [request for request in self.asked if request.code in wanted]

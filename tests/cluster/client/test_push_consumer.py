@@ -1,0 +1,410 @@
+"""A member of a group on the virtual clock: what it asks brokers, when, and what it makes of failures."""
+
+from itertools import pairwise
+
+import orjson
+import pytest
+import trio
+
+from cluster.client import Client, FlowLimits, From, FromTime, MessageQueue, PushConsumer, Sql
+from cluster.remoting import fastjson
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingConnectError, RequestError
+from store.properties import parse_properties
+from tests.cluster.client.helpers import NAMESRV, request
+
+ONE = {"T": "*"}
+
+
+@pytest.fixture
+def topic(broker):
+    broker.topics["T"] = 2
+    return "T"
+
+
+async def bodies(consumer, count):
+    found = []
+    with trio.fail_after(600):
+        async for batch in consumer:
+            found += [each.body for each in batch]
+            if len(found) >= count:
+                await batch.done()
+                return found
+
+
+async def idle(seconds):
+    """So much virtual time, with everything that happens meanwhile."""
+    await trio.sleep(seconds)
+
+
+async def test_messages_come_as_they_are_sent(broker, client, topic, autojump_clock):
+    """A held pull brings them at once."""
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        await idle(3)
+        begun = trio.current_time()
+        broker.store("T", 1, b"new")
+        assert await bodies(consumer, 1) == [b"new"]
+        assert trio.current_time() == begun
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"), [(From.FIRST, {0: 0, 1: 0}), (From.LAST, {0: 2, 1: 2}), (FromTime(5), {0: 1, 1: 1})]
+)
+async def test_where_a_new_group_begins(broker, client, topic, autojump_clock, start, expected):
+    """And that is stored, so that a restart begins there, too."""
+    for queue in range(2):
+        broker.store("T", queue, b"1", b"2")
+    broker.answers[29] = [RemotingCommand(0, ext={"offset": "1"})] * 2
+    async with PushConsumer(client, "G", ONE, start=start) as consumer:
+        changed = consumer.offsets.table.changed()
+        assert {queue.queue_id: offset for queue, offset in changed.items() if queue.topic == "T"} == expected
+        await idle(6)
+    assert {queue for (_, name, queue) in broker.offsets if name == "T"} == {0, 1}
+
+
+async def test_offsets_go_to_the_broker_every_five_seconds_and_at_the_end(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"1", b"2", b"3")
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        assert await bodies(consumer, 2) == [b"1", b"2"]
+        assert broker.offsets.get(("G", "T", 0), 0) == 0
+        await idle(5.1)
+        assert broker.offsets["G", "T", 0] == 2
+        await bodies(consumer, 1)
+    assert broker.offsets["G", "T", 0] == 3
+
+
+async def test_a_batch_in_hand_is_not_committed(broker, client, topic, autojump_clock):
+    """Who leaves in the middle gets it again."""
+    broker.store("T", 0, b"1", b"2")
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        async for batch in consumer:
+            if batch.messages[0].body == b"2":
+                break
+    assert broker.offsets["G", "T", 0] == 1
+
+
+async def test_queues_are_shared_at_once_when_the_group_changes(broker, topic, autojump_clock):
+    async with (
+        Client(NAMESRV, connect=broker.connect) as first,
+        Client(NAMESRV, connect=broker.connect) as second,
+        PushConsumer(first, "G", ONE) as one,
+    ):
+        assert len(mine(one)) == 2
+        async with PushConsumer(second, "G", ONE) as two:
+            await broker.tell("G", first.client_id, request(40, oneway=True, consumerGroup="G"))
+            await idle(1.1)
+            assert (len(mine(one)), len(mine(two))) == (1, 1)
+            assert not mine(one) & mine(two)
+        await idle(20)
+        assert len(mine(one)) == 2
+
+
+def mine(consumer):
+    return {queue for queue in consumer.assignment.readers if queue.topic == "T"}
+
+
+async def test_a_broker_that_does_not_know_us_yet_takes_nothing_away(broker, client, topic, autojump_clock):
+    """It may have been started just now, and have heard of the other member first."""
+    async with PushConsumer(client, "G", ONE) as consumer:
+        await idle(1)
+        stream = broker.members["G"].pop(client.client_id)
+        broker.members["G"]["somebody else"] = stream
+        await idle(25)
+        assert client.client_id in broker.members["G"]
+        assert len(mine(consumer)) == 1
+
+
+# ---- Failures
+
+
+async def test_what_fails_is_sent_back(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"bad", b"good")
+    seen = []
+
+    async def handle(batch):
+        seen.append(batch.messages[0].body)
+        if batch.messages[0].body == b"bad":
+            raise ValueError("no")
+
+    async with PushConsumer(client, "G", ONE, start=From.FIRST, handler=handle, reconsume_times_max=5):
+        await idle(6)
+    (back,) = broker.codes(36)
+    assert (back.ext["offset"], back.ext["delayLevel"], back.ext["maxReconsumeTimes"]) == ("0", "0", "5")
+    assert seen == [b"bad", b"good"]
+    assert broker.offsets["G", "T", 0] == 2
+
+
+async def test_an_iterator_says_later_or_dead(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"later", b"dead", b"good")
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        async for batch in consumer:
+            if batch.messages[0].body == b"later":
+                batch.later(7)
+            elif batch.messages[0].body == b"dead":
+                batch.dead()
+            else:
+                await batch.done()
+                break
+    assert [each.ext["delayLevel"] for each in broker.codes(36)] == ["7", "-1"]
+
+
+async def test_a_broker_that_takes_nothing_back_gets_a_copy_for_the_retry_topic(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"bad", KEYS="k")
+    broker.answers[36] = [RemotingCommand(1, remark="no")]
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        async for batch in consumer:
+            batch.later()
+            await batch.done()
+            break
+    (copy,) = broker.codes(310)
+    assert (copy.ext["a"], copy.ext["b"], copy.ext["j"], copy.ext["l"]) == (
+        "CLIENT_INNER_PRODUCER",
+        "%RETRY%G",
+        "1",
+        "16",
+    )
+    properties = parse_properties(copy.ext["i"])
+    assert (properties["KEYS"], properties["RETRY_TOPIC"], properties["DELAY"]) == ("k", "T", "3")
+
+
+async def test_what_nobody_takes_is_tried_here_again(broker, client, topic, autojump_clock):
+    """After 5 s, counted; until then its offset is not committed."""
+    broker.store("T", 0, b"bad")
+    broker.answers[36] = [RemotingCommand(1, remark="no")]
+    broker.answers[310] = [RemotingCommand(13, remark="no")]
+    tries = []
+
+    async def handle(batch):
+        tries.append((trio.current_time(), batch.messages[0].reconsume_times))
+        if len(tries) == 1:
+            raise ValueError("no")
+
+    async with PushConsumer(client, "G", ONE, start=From.FIRST, handler=handle):
+        await idle(4)
+        assert broker.offsets.get(("G", "T", 0), 0) == 0
+        await idle(6)
+    (first, none), (second, once) = tries
+    assert (round(second - first), none, once) == (5, 0, 1)
+    assert broker.offsets["G", "T", 0] == 1
+
+
+async def test_a_broadcast_message_that_fails_is_gone(broker, client, topic, autojump_clock, tmp_path):
+    broker.store("T", 0, b"bad", b"good")
+    seen = []
+
+    async def handle(batch):
+        seen.append(batch.messages[0].body)
+        if len(seen) == 1:
+            raise ValueError("no")
+
+    file = tmp_path / "offsets.json"
+    options = {"broadcasting": True, "offset_file": file, "start": From.FIRST}
+    async with PushConsumer(client, "G", ONE, handler=handle, **options):
+        await idle(1)
+    assert seen == [b"bad", b"good"]
+    assert not broker.codes(36, 38, 14, 15)
+    assert b'"queueId":0,"topic":"T"}:2' in file.read_bytes()
+
+
+# ---- In order
+
+
+async def test_ordered_queues_are_locked_renewed_and_given_back(broker, client, topic, autojump_clock):
+    async with PushConsumer(client, "G", ONE, ordered=True):
+        assert set(broker.locks) == {("T", 0), ("T", 1), ("%RETRY%G", 0)}
+        asked = len(broker.codes(41))
+        await idle(41)
+        assert len(broker.codes(41)) >= asked + 2
+    assert broker.locks == {}
+
+
+async def test_a_queue_that_somebody_else_has_locked_is_not_read(broker, client, topic, autojump_clock):
+    """It is taken as soon as the other gives it back."""
+    broker.locks["T", 0] = "another"
+    async with PushConsumer(client, "G", ONE, ordered=True) as consumer:
+        assert {queue.queue_id for queue in mine(consumer)} == {1}
+        await idle(5)
+        del broker.locks["T", 0]
+        await idle(1.1)
+        assert len(mine(consumer)) == 2
+
+
+async def test_a_lock_that_could_not_be_renewed_stops_work_after_30_seconds(broker, client, topic, autojump_clock):
+    """At the broker it is good for 60: nobody else can have begun."""
+    seen = []
+
+    async def handle(batch):
+        seen.append(trio.current_time())
+
+    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST):
+        broker.store("T", 0, b"1")
+        await idle(1)
+        broker.answers[41] = [None] * 9
+        await idle(31)
+        broker.store("T", 0, b"2")
+        await idle(5)
+        assert len(seen) == 1
+        broker.answers[41].clear()
+        await idle(21)
+        assert len(seen) == 2
+
+
+async def test_an_ordered_queue_waits_for_the_message_that_failed(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"1", b"2", b"3")
+    seen = []
+
+    async def handle(batch):
+        (each,) = batch
+        seen.append((each.body, each.reconsume_times, trio.current_time()))
+        if each.body == b"2" and each.reconsume_times < 2:
+            raise ValueError("not yet")
+
+    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST):
+        await idle(6)
+    assert [each[:2] for each in seen] == [(b"1", 0), (b"2", 0), (b"2", 1), (b"2", 2), (b"3", 0)]
+    assert [round(later[2] - earlier[2]) for earlier, later in pairwise(seen[1:])] == [1, 1, 0]
+    assert not broker.codes(36)
+
+
+async def test_an_ordered_message_that_fails_for_good_goes_to_the_retry_topic(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"1", b"2")
+    seen = []
+
+    async def handle(batch):
+        if batch.queue.topic == "T":
+            seen.append(batch.messages[0].body)
+            if batch.messages[0].body == b"1":
+                raise ValueError("never")
+
+    options = {"ordered": True, "handler": handle, "start": From.FIRST, "reconsume_times_max": 2}
+    async with PushConsumer(client, "G", ONE, **options):
+        await idle(6)
+    assert seen == [b"1", b"1", b"1", b"2"]
+    (copy,) = broker.codes(310)
+    assert (copy.ext["b"], copy.ext["j"], copy.ext["l"]) == ("%RETRY%G", "2", "2")
+
+
+# ---- Limits, filters, errors
+
+
+async def test_no_more_is_pulled_than_the_limits_allow(broker, client, topic, autojump_clock):
+    broker.store("T", 0, *[b"%d" % number for number in range(200)])
+    limits = FlowLimits(messages_max=40)
+    async with PushConsumer(client, "G", ONE, start=From.FIRST, limits=limits) as consumer:
+        await idle(3)
+        held = consumer.assignment.readers[MessageQueue("T", "b", 0)].held
+        assert held.count == 64, "two pulls of 32"
+        assert await bodies(consumer, 200) == [b"%d" % number for number in range(200)]
+
+
+async def test_tags_are_compared_again_and_what_is_passed_over_is_committed(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"1", b"2", tags="a")
+    broker.store("T", 0, b"3", tags="b")
+    async with PushConsumer(client, "G", {"T": "b"}, start=From.FIRST) as consumer:
+        assert await bodies(consumer, 1) == [b"3"]
+    assert broker.offsets["G", "T", 0] == 3
+
+
+async def test_a_filter_that_the_broker_refuses_is_an_error_at_the_start(broker, client, topic, autojump_clock):
+    broker.answers[46] = [RemotingCommand(23, remark="no")]
+    with pytest.raises(RequestError, match="no"):
+        async with PushConsumer(client, "G", {"T": Sql("a >")}):
+            pass
+    assert client.consumers == {}
+
+
+async def test_without_a_name_server_it_does_not_start(autojump_clock):
+    async def refuse(_address):
+        raise OSError("refused")
+
+    async with Client(NAMESRV, connect=refuse) as client:
+        with pytest.raises(RemotingConnectError, match="refused"):
+            async with PushConsumer(client, "G", ONE):
+                pass
+
+
+async def test_a_broker_that_was_away_is_read_on(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"1")
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        assert await bodies(consumer, 1) == [b"1"]
+        broker.is_down = True
+        for stream in broker.connections:
+            await stream.aclose()
+        await idle(10)
+        broker.is_down = False
+        broker.members.clear()  # A broker that was restarted knows nobody.
+        broker.store("T", 0, b"2")
+        assert await bodies(consumer, 1) == [b"2"]
+        await idle(21)
+        assert client.client_id in broker.members["G"]
+
+
+async def test_an_offset_outside_the_queue_is_put_right(broker, client, topic, autojump_clock):
+    """The log was cut: what was read since belongs to nobody."""
+    broker.store("T", 0, b"1", b"2")
+    broker.offsets["G", "T", 0] = 7
+    async with PushConsumer(client, "G", ONE) as consumer:
+        await idle(6)
+        assert broker.offsets["G", "T", 0] == 2
+        broker.store("T", 0, b"3")
+        assert await bodies(consumer, 1) == [b"3"]
+
+
+# ---- What brokers ask
+
+
+async def test_offsets_are_reset(broker, client, topic, autojump_clock):
+    broker.store("T", 0, *[b"%d" % number for number in range(5)])
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        await bodies(consumer, 5)
+        key = fastjson.ObjectKey.of({"brokerName": "b", "queueId": 0, "topic": "T"})
+        body = {"offsetTable": {key: 2}}
+        await broker.tell("G", client.client_id, request(220, body, oneway=True, group="G", topic="T", timestamp="0"))
+        assert await bodies(consumer, 3) == [b"2", b"3", b"4"]
+    assert broker.offsets["G", "T", 0] == 5
+
+
+async def test_it_tells_how_far_it_is_and_how_it_does(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"1", b"2")
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        await bodies(consumer, 1)
+        await broker.tell("G", client.client_id, request(221, opaque=3, group="G", topic="T"))
+        await broker.tell("G", client.client_id, request(307, opaque=4, consumerGroup="G", clientId=client.client_id))
+        await idle(1)
+    status, info = [fastjson.loads(bytes(each.body)) for each in sorted(broker.told, key=lambda each: each.opaque)]
+    assert {orjson.loads(key.encode())["queueId"]: at for key, at in status["messageQueueTable"].items()} == {
+        0: 1,
+        1: 0,
+    }
+    assert info["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+    tables = {orjson.loads(key.encode())["topic"]: value for key, value in info["mqTable"].items()}
+    assert tables.keys() == {"T", "%RETRY%G"}
+    assert {each["topic"] for each in info["subscriptionSet"]} == {"T", "%RETRY%G"}
+
+
+@pytest.mark.parametrize(("fails", "result"), [(False, "CR_SUCCESS"), (True, "CR_LATER")])
+async def test_a_person_has_one_message_consumed(broker, client, topic, autojump_clock, fails, result):
+    """Nothing is committed, nothing sent back."""
+    broker.store("T", 0, b"1")
+    record = broker.records["T", 0][0]
+
+    async def handle(batch):
+        if fails:
+            raise ValueError("no")
+
+    async with PushConsumer(client, "G", ONE, start=From.LAST, handler=handle):
+        await idle(1)
+        asked = request(309, record, opaque=9, consumerGroup="G", clientId=client.client_id, brokerName="b")
+        await broker.tell("G", client.client_id, asked)
+        await idle(1)
+    (answer,) = broker.told
+    assert (answer.opaque, fastjson.loads(bytes(answer.body))["consumeResult"]) == (9, result)
+    assert not broker.codes(36)
+
+
+@pytest.mark.parametrize("code", [220, 309])
+async def test_nonsense_of_a_broker_is_refused_and_forgotten(broker, client, topic, autojump_clock, code):
+    async with PushConsumer(client, "G", ONE):
+        await broker.tell("G", client.client_id, request(code, b"{", opaque=5, group="G", consumerGroup="G"))
+        await idle(1)
+        assert [each.code for each in broker.told] == [1]
