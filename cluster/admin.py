@@ -1,62 +1,46 @@
 """Every operation a person can ask for, as typed async functions on frozen results; CLI and HTTP only render them.
 
 What is not known is None, never 0. Offsets and sizes in bytes unless the name says messages; times in seconds.
+Each operation imports what it needs when it is asked for: a command waits for its own parts only.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import trio
 from attrs import frozen
 
-from cluster import bundle, role_admin, role_history, role_repair
-from cluster.broker.role_messages import ChangeResult
 from cluster.client.api import ClientApi
-from cluster.client.consumer import Consumer, ReceivedMessage
-from cluster.client.producer import OutgoingMessage, Producer, SendResult
-from cluster.client.start import From, FromTime
-from cluster.client.subscription import Sql
-from cluster.config_admin import ConfigAdmin
-from cluster.config_file import ConfigError
-from cluster.cross_views import Crosscheck
-from cluster.crosscheck import crosscheck
-from cluster.explanation import Explanation, explain_member, find_member
-from cluster.facts import ClusterFacts
-from cluster.finding import Finding, Level
-from cluster.gather import ask_members, gather
-from cluster.group_admin import GroupAdmin
-from cluster.health import examine
-from cluster.health_member import Limits
-from cluster.live_diff import LiveDiffReport, live_diff
-from cluster.members import Member, MemberList, NoMemberError, issues_of
-from cluster.offset_admin import OffsetAdmin
-from cluster.peeking import MessageAdmin
-from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingError
-from cluster.role_admin import Prepared, RoleGroup, RoleOrder, Tell
-from cluster.role_history import History
-from cluster.role_repair import PreparedRepair, Progress, RepairResult
-from cluster.role_views import notes_of
-from cluster.topic_admin import TopicAdmin
-from cluster.waiting import Condition
 
 if TYPE_CHECKING:
-    import ssl
-
+    from cluster.broker.role_messages import ChangeResult
+    from cluster.bundle import Part
+    from cluster.check_result import CheckResult
+    from cluster.client.consumer import ReceivedMessage
+    from cluster.client.outgoing import OutgoingMessage
+    from cluster.client.sending import SendResult
+    from cluster.client.start import From, FromTime
+    from cluster.client.subscription import Sql
+    from cluster.config_admin import ConfigAdmin
     from cluster.contexts import Context
-
-T = TypeVar("T")
-
-
-@frozen(kw_only=True)
-class CheckResult:
-    """The state of a whole cluster for a monitoring system. `level` is that of the worst finding, "ok" without any."""
-
-    level: str
-    findings: tuple[Finding, ...]
-    members: tuple[Member, ...]
+    from cluster.cross_views import Crosscheck
+    from cluster.explanation import Explanation
+    from cluster.facts import ClusterFacts
+    from cluster.group_admin import GroupAdmin
+    from cluster.health_member import Limits
+    from cluster.live_diff import LiveDiffReport
+    from cluster.members import MemberList
+    from cluster.message_sending import Destination
+    from cluster.offset_admin import OffsetAdmin
+    from cluster.peeking import MessageAdmin
+    from cluster.role_admin import Prepared, RoleGroup, RoleOrder, Tell
+    from cluster.role_history import History
+    from cluster.role_repair import PreparedRepair, Progress, RepairResult
+    from cluster.topic_admin import TopicAdmin
+    from cluster.waiting import Condition
 
 
 @frozen
@@ -66,57 +50,90 @@ class Admin:
     api: ClientApi
 
     @property
-    def topics(self) -> TopicAdmin:
+    def topics(self) -> "TopicAdmin":
+        from cluster.topic_admin import TopicAdmin
+
         return TopicAdmin(self.api)
 
     @property
-    def groups(self) -> GroupAdmin:
+    def groups(self) -> "GroupAdmin":
+        from cluster.group_admin import GroupAdmin
+
         return GroupAdmin(self.api)
 
     @property
-    def offsets(self) -> OffsetAdmin:
+    def offsets(self) -> "OffsetAdmin":
+        from cluster.offset_admin import OffsetAdmin
+
         return OffsetAdmin(self.api)
 
     @property
-    def messages(self) -> MessageAdmin:
+    def messages(self) -> "MessageAdmin":
+        from cluster.peeking import MessageAdmin
+
         return MessageAdmin(self.api)
 
     @property
-    def config(self) -> ConfigAdmin:
+    def config(self) -> "ConfigAdmin":
+        from cluster.config_admin import ConfigAdmin
+
         return ConfigAdmin(self.api)
 
-    async def list_members(self) -> MemberList:
+    async def list_members(self) -> "MemberList":
         """Ask the name server who there is, then each of them how it is. Raises RemotingError without a name server."""
+        from cluster.gather import ask_members
+        from cluster.members import MemberList, issues_of
+        from cluster.role_views import notes_of
+
         groups = await self.api.cluster()
         facts = await ask_members(self.api, groups)
         members = tuple(each.member for each in facts)
         return MemberList(members, tuple(issues_of(groups, members)), notes_of(facts))
 
-    async def watch_members(self, seconds: float, show: Callable[[MemberList], None]) -> None:
+    async def watch_members(self, seconds: float, show: "Callable[[MemberList], None]") -> None:
         """Show the members now and every so many seconds, for ever. Raises RemotingError when the first time fails."""
-        gone: Callable[[str], MemberList] = lambda why: MemberList((), (f"no name server answers: {why}",))  # noqa: E731
-        await watch(self.list_members, seconds, lambda found: show(gone(found) if isinstance(found, str) else found))
+        from cluster.members import MemberList
+        from cluster.watching import watch
 
-    async def explain(self, name: str) -> Explanation | None:
+        def shown(found: MemberList | str) -> None:
+            show(MemberList((), (f"no name server answers: {found}",)) if isinstance(found, str) else found)
+
+        await watch(self.list_members, seconds, shown)
+
+    async def explain(self, name: str) -> "Explanation | None":
         """One member by name or address; None when nobody is called so. Raises RemotingError without a name server."""
+        from cluster.explanation import explain_member, find_member
+        from cluster.gather import gather
+
         facts = await gather(self.api, thorough=True)
         found = find_member(facts, name)
         return explain_member(facts, found) if found is not None else None
 
-    async def check(self, limits: Limits) -> CheckResult:
+    async def check(self, limits: "Limits") -> "CheckResult":
         """What a monitoring system should know now. Raises RemotingError without a name server."""
+        from cluster.check_result import CheckResult
+        from cluster.finding import Level
+        from cluster.gather import gather
+        from cluster.health import examine
+
         facts = await gather(self.api, thorough=False)
         findings = examine(facts, limits)
         worst = findings[0].level if findings else Level.NOTE
         members = tuple(each.member for each in facts.members)
         return CheckResult(level="ok" if worst is Level.NOTE else worst.value, findings=findings, members=members)
 
-    async def diagnose(self, others: tuple[str, ...] = ()) -> ClusterFacts:
+    async def diagnose(self, others: tuple[str, ...] = ()) -> "ClusterFacts":
         """All that can be found out, for `examine` to judge; `others` are brokers to ask besides the registered ones."""
+        from cluster.gather import gather
+
         return await gather(self.api, thorough=True, others=others)
 
-    async def wait(self, condition: Condition, on_change: Callable[[list[str]], None], *, poll_seconds: float) -> None:
+    async def wait(
+        self, condition: "Condition", on_change: Callable[[list[str]], None], *, poll_seconds: float
+    ) -> None:
         """Return once the condition holds; `on_change` is told what is missing whenever that changes."""
+        from cluster.gather import gather
+
         told: list[str] | None = None
         while True:
             try:
@@ -130,17 +147,22 @@ class Admin:
                 return
             await trio.sleep(poll_seconds)
 
-    async def crosscheck(self, *, last_bytes: int, tell: Callable[[str], None] = lambda _what: None) -> Crosscheck:
+    async def crosscheck(self, *, last_bytes: int, tell: Callable[[str], None] = lambda _what: None) -> "Crosscheck":
         """What every member sees of every other, and whether it fits together. Raises RemotingError without a name server."""
+        from cluster.crosscheck import crosscheck
+
         return await crosscheck(self.api, last_bytes=last_bytes, tell=tell)
 
     async def live_diff(
         self, left: str, right: str, progress: Callable[[int, int], None] = lambda _done, _total: None
-    ) -> LiveDiffReport:
+    ) -> "LiveDiffReport":
         """Compare the logs of two running brokers, each named as list_members() does, or HOST:PORT.
 
         Raises NoMemberError, and RemotingError when one of them cannot be asked.
         """
+        from cluster.live_diff import live_diff
+        from cluster.members import NoMemberError
+
         named = [name for name in (left, right) if ":" not in name]
         members = {each.name: each.address for each in (await self.list_members()).members} if named else {}
         for name in named:
@@ -151,40 +173,61 @@ class Admin:
 
     # ---- Roles
 
-    async def prepare_role_change(self, order: RoleOrder) -> Prepared:
+    async def prepare_role_change(self, order: "RoleOrder") -> "Prepared":
         """What a switchover or failover would do, and by whom. Raises RoleError, NoMemberError and RemotingError."""
+        from cluster import role_admin
+
         return await role_admin.prepare(self.api, order)
 
-    async def change_role(self, prepared: Prepared, tell: Tell) -> ChangeResult:
+    async def change_role(self, prepared: "Prepared", tell: "Tell") -> "ChangeResult":
         """Carry it out; `tell` hears how far it is. Raises RoleError and RemotingError."""
+        from cluster import role_admin
+
         return await role_admin.carry_out(self.api, prepared, tell)
 
-    async def schedule_switchover(self, order: RoleOrder, at_ms: int | None) -> RoleGroup:
+    async def schedule_switchover(self, order: "RoleOrder", at_ms: int | None) -> "RoleGroup":
         """Let it happen at a time, by the clock; None: not any more."""
+        from cluster import role_admin
+
         return await role_admin.schedule(self.api, order, at_ms)
 
-    async def pause_roles(self, group: str | None, *, for_seconds: float | None, reason: str) -> RoleGroup:
+    async def pause_roles(self, group: str | None, *, for_seconds: float | None, reason: str) -> "RoleGroup":
         """Allow no role changes in a group, for so long or until resume_roles()."""
+        from cluster import role_admin
+
         return await role_admin.pause(self.api, group, for_seconds=for_seconds, reason=reason)
 
-    async def resume_roles(self, group: str | None) -> RoleGroup:
+    async def resume_roles(self, group: str | None) -> "RoleGroup":
         """Allow them again."""
+        from cluster import role_admin
+
         return await role_admin.resume(self.api, group)
 
-    async def prepare_rewind(self, member: str, accept_data_loss: int | None) -> PreparedRepair:
+    async def prepare_rewind(self, member: str, accept_data_loss: int | None) -> "PreparedRepair":
         """What would be cut from the log of a slave. Raises RoleError, NoMemberError and RemotingError."""
+        from cluster import role_repair
+
         return await role_repair.prepare_rewind(self.api, member, accept_data_loss)
 
-    async def prepare_reinit(self, member: str) -> PreparedRepair:
+    async def prepare_reinit(self, member: str) -> "PreparedRepair":
         """What would be put aside for a slave to begin anew."""
+        from cluster import role_repair
+
         return await role_repair.prepare_reinit(self.api, member)
 
-    async def repair(self, prepared: PreparedRepair, *, timeout_seconds: float, progress: Progress) -> RepairResult:
+    async def repair(
+        self, prepared: "PreparedRepair", *, timeout_seconds: float, progress: "Progress"
+    ) -> "RepairResult":
         """Carry it out, until the slave is level with its master."""
+        from cluster import role_repair
+
         return await role_repair.repair(self.api, prepared, timeout_seconds=timeout_seconds, progress=progress)
 
-    async def bundle(self, logs: Path | None) -> tuple[bundle.Part, ...]:
+    async def bundle(self, logs: Path | None) -> "tuple[Part, ...]":
         """What a support case needs, in parts; see cluster/bundle.py."""
+        from cluster.bundle import collect
+        from cluster.health_member import Limits
+
         asked: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
             "list.json": ("members, roles, offsets, lag: twinlog list", self.list_members),
             "check.json": ("what is wrong: twinlog check", lambda: self.check(Limits())),
@@ -192,48 +235,44 @@ class Admin:
             "topics.json": ("names, queues and counts of topics", lambda: self.topics.summaries(all_topics=True)),
             "groups.json": ("names and lag of consumer groups", lambda: self.groups.summaries(all_groups=True)),
         }
-        return await bundle.collect(self.api, asked, logs)
+        return await collect(self.api, asked, logs)
 
-    async def history(self, group: str | None) -> History:
+    async def history(self, group: str | None) -> "History":
         """Who was the master, since when, why, and at what cost."""
+        from cluster import role_history
+
         return await role_history.history(self.api, group)
 
     # ---- Data
 
-    async def send(self, messages: "AsyncIterator[OutgoingMessage]", on_sent: Callable[[SendResult], None]) -> int:
-        """Send them one after the other, report each answer, return how many there were. Raises RemotingError."""
-        producer, count = Producer(self.api), 0
-        async for message in messages:
-            on_sent(await producer.send(message))
-            count += 1
-        return count
+    async def send(
+        self,
+        messages: "AsyncIterator[OutgoingMessage]",
+        on_sent: "Callable[[SendResult, int], None]",
+        *,
+        to: "Destination | None" = None,
+        rate: float | None = None,
+        batch: int = 1,
+    ) -> int:
+        """Send them in their order, report each answer and how many messages it is for; see cluster/message_sending.py."""
+        from cluster.message_sending import send_messages
+
+        return await send_messages(self.api, messages, on_sent, to=to, rate=rate, batch=batch)
 
     async def consume(
         self,
         topic: str,
-        deliver: Callable[[ReceivedMessage], bool],
+        deliver: "Callable[[ReceivedMessage], bool]",
         *,
-        tags: str | Sql = "*",
+        tags: "str | Sql" = "*",
         group: str | None = None,
-        start: From | FromTime | int | None = None,
+        start: "From | FromTime | int | None" = None,
         follow: bool = False,
     ) -> None:
         """Deliver the topic's messages until `deliver` returns False or, without `follow`, all are read."""
+        from cluster.client.consumer import Consumer
+
         await Consumer(self.api, topic, deliver, tags=tags, group=group, start=start).run(follow=follow)
-
-
-async def watch(ask: Callable[[], Awaitable[T]], seconds: float, show: Callable[[T | str], None]) -> None:
-    """Ask now and every so many seconds, for ever, and show each answer; a later failure is shown in words.
-
-    Raises RemotingError when the first time fails.
-    """
-    show(await ask())
-    while True:
-        await trio.sleep(seconds)
-        try:
-            show(await ask())
-        except RemotingError as error:
-            show(str(error))
 
 
 @asynccontextmanager
@@ -244,38 +283,10 @@ async def open_admin(
 
     Raises ConfigError and OSError for credentials and certificates that cannot be used.
     """
-    from cluster.credentials import own_signer
-    from cluster.remoting.client import RemotingClient
+    from cluster.admin_client import client_for
 
-    if context is None:
-        client = RemotingClient(sign=own_signer())
-    else:
-        client = RemotingClient(sign=_signer_of(context), tls=_tls_of(context))
+    client = client_for(context)
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
         yield Admin(ClientApi(client, namesrv, timeout_ms))
         nursery.cancel_scope.cancel()
-
-
-def _signer_of(context: "Context") -> Callable[[RemotingCommand], None] | None:
-    from cluster.credentials import own_signer, read_credentials_file
-    from cluster.remoting.signing import make_signer
-
-    if context.credentials is None:
-        return own_signer()
-    credentials = read_credentials_file(context.credentials)
-    if credentials is None:
-        raise ConfigError(
-            f"{context.credentials} has no accessKey and secretKey, and the context {context.name} names it"
-        )
-    return make_signer(credentials)
-
-
-def _tls_of(context: "Context") -> "ssl.SSLContext | None":
-    if not context.tls:
-        return None
-    from cluster.remoting.tls import client_context
-    from cluster.remoting.tls_config import TlsConfig
-
-    checked = context.trust is not None
-    return client_context(TlsConfig(test_mode=not checked, auth_server=checked, client_trust=context.trust))

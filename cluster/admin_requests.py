@@ -20,7 +20,7 @@ from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RequestError
 from cluster.remoting.header_fields import RequestHeader, encode_header_fields
-from cluster.remoting.headers import broker_admin, clients, messages, namesrv
+from cluster.remoting.headers import broker_admin
 
 CHANGE_MS = 6_000  # A broker that changes a topic tells the name servers before it answers.
 
@@ -89,6 +89,8 @@ async def delete_topic(api: ClientApi, address: str, topic: str) -> None:
 
 async def forget_topic(api: ClientApi, namesrv_address: str, topic: str) -> None:
     """Request 216: one name server forgets where the topic is; brokers never tell it that a topic has gone."""
+    from cluster.remoting.headers import namesrv
+
     await ask(api, namesrv_address, namesrv.DeleteTopicInNamesrv(topic))
 
 
@@ -165,6 +167,8 @@ def _read_consumers(body: Mapping[str, Any]) -> Consumers:
 
 async def queues_held(api: ClientApi, address: str, group: str, client_id: str) -> tuple[MessageQueue, ...] | None:
     """Request 307, which the broker passes on: the queues that a client reads now; None: it does not tell."""
+    from cluster.remoting.headers import clients
+
     header = clients.GetConsumerRunningInfo(consumer_group=group, client_id=client_id)
     expected = (
         ResponseCode.SUCCESS,
@@ -237,6 +241,8 @@ async def by_key(
     api: ClientApi, address: str, topic: str, key: str, *, count_max: int = 32, is_unique_key: bool = False
 ) -> bytes:
     """Request 12: records with a key, or with a client's message id; hashes may collide, so the caller looks again."""
+    from cluster.remoting.headers import messages
+
     header = messages.QueryMessage(topic, key, count_max, 0, 2**63 - 1, is_unique_key)
     expected = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
     answer = await ask(api, address, header, expected=expected)

@@ -13,6 +13,9 @@ SECONDS_MAX = 0.3  # A person waits with a finger on the key.
 
 def _asked(context: click.Context, ask: "Callable[[Admin], Awaitable[Iterable[str]]]") -> list[str]:
     """The names, or none when nobody answers in time."""
+    from cluster.cli.log import import_structlog
+
+    import_structlog()
     import trio
 
     from cluster.admin import open_admin

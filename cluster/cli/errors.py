@@ -45,10 +45,10 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     from cluster.members import NoMemberError
     from cluster.remoting.codes import ResponseCode
     from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
-    from cluster.role_admin import RoleError
     from store.errors import MessageFormatError
 
-    if isinstance(error, RoleError):
+    role_admin = sys.modules.get("cluster.role_admin")  # Whoever raises its errors has imported it.
+    if role_admin is not None and isinstance(error, role_admin.RoleError):
         return _role_error(error)
     if (known := _of_operations(error)) is not None:
         return known

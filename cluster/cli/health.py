@@ -73,7 +73,7 @@ def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str)
     if fmt == "schema":
         from cluster.cli.schema import print_schema
 
-        print_schema("cluster.admin:CheckResult")
+        print_schema("cluster.check_result:CheckResult")
         context.exit()
     return fmt
 

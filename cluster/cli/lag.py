@@ -33,7 +33,11 @@ def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) 
     new (it has not said yet how far it is), lost (messages were deleted before it read them), ahead (it stands behind the end
     of the queue: seek it), no consumer, not subscribed, broadcast (each client keeps its own place: nobody else knows it).
     """
-    from cluster.consumption import with_change
+
+    def fold(before: "LagReport | None", now: "LagReport") -> "LagReport":
+        from cluster.consumption import with_change
+
+        return with_change(before, now)
 
     answer(
         namesrv,
@@ -41,7 +45,7 @@ def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) 
         lambda admin: admin.groups.lag(group),
         lambda found: _page(found, with_trend=watch_seconds is not None),
         watch_seconds=watch_seconds,
-        fold=with_change,
+        fold=fold,
     )
 
 
@@ -87,4 +91,5 @@ def _page(found: "LagReport", *, with_trend: bool) -> Page:
         Column("STATE", lambda q: q.state),
         Column("CLIENT", lambda q: q.consumer, spare=1),
     ]
-    return Page((Block("queues", columns, found.queues), topics), silent_notes(found.silent))
+    topics = Block("in all", topic_columns(with_group=True, with_trend=with_trend), found.topics)
+    return Page((Block(found.topics[0].group, columns, found.queues), topics), silent_notes(found.silent))

@@ -71,7 +71,7 @@ def answer(
     with _screen(fmt, page) as put:
 
         async def keep(admin: "Admin") -> None:
-            from cluster.admin import watch
+            from cluster.watching import watch
 
             async def again() -> T:
                 return await ask(admin)

@@ -100,10 +100,10 @@ def send(
                 yield make(body)
 
     async def work(admin: Any) -> int:
-        from cluster.message_sending import Destination, send_messages
+        from cluster.message_sending import Destination
 
         to = Destination(queue_id=queue, broker=broker, shard=shard)
-        sent: int = await send_messages(admin.api, _fed(messages()), report.show, to=to, rate=rate, batch=batch or 1)
+        sent: int = await admin.send(_fed(messages()), report.show, to=to, rate=rate, batch=batch or 1)
         return sent
 
     run_admin(namesrv, work)

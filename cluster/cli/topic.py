@@ -293,6 +293,7 @@ def change_page(change: "TopicChange") -> Page:
 
 
 def arrow(before: Any, after: Any) -> str:
-    """`4 -> 8`, or one of them where nothing changes; nothing there is a dash."""
-    texts = ["-" if each is None else str(each) for each in (before, after)]
-    return texts[0] if texts[0] == texts[1] else " -> ".join(texts)
+    """`4 -> 8`, or one of them where nothing changes or nothing was there before; what goes becomes `gone`."""
+    if before is None or before == after:
+        return "-" if after is None else str(after)
+    return f"{before} -> {'gone' if after is None else after}"
