@@ -108,6 +108,7 @@ class Client(Service):
                 with trio.move_on_after(LEAVE_SECONDS, shield=True):
                     for group in sorted(self.producers):
                         await self.leave(producer=group)
+                    await self.remoting.flush()
                 scope.cancel()
 
     async def _connect(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:

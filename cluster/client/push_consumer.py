@@ -29,10 +29,12 @@ from cluster.client.process_queue import FlowLimits, ProcessQueue
 from cluster.client.reader import Reading
 from cluster.client.received import ReceivedMessage
 from cluster.client.retry import LOCAL_RETRY_SECONDS, retry_topic
+from cluster.client.route import MessageQueue
 from cluster.client.service import Service
 from cluster.client.settle import failed_messages
 from cluster.client.start import From, FromTime, as_heartbeat
 from cluster.client.subscription import TAG, Sql, Subscription
+from cluster.client.turns import Turns
 from cluster.remoting.command import RemotingCommand
 
 COMMIT_SECONDS = 5.0
@@ -77,9 +79,8 @@ class PushConsumer(Service):
     assignment: Assignment = field(init=False, repr=False)
     locks: QueueLocks | None = field(init=False, repr=False)
     started_ms: int = field(default=0, init=False)
-    _ready: dict[ProcessQueue, None] = field(factory=dict, init=False, repr=False)  # In the order of their turns.
     _asked_for: deque[Batch] = field(factory=deque, init=False, repr=False)
-    _suspended: set[ProcessQueue] = field(factory=set, init=False, repr=False)
+    _turns: Turns = field(init=False, repr=False)
     _arrival: trio.Event = field(factory=trio.Event, init=False, repr=False)
     _nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
 
@@ -94,8 +95,12 @@ class PushConsumer(Service):
             broadcasting=self.broadcasting,
             start=as_heartbeat(self.start),
         )
-        self.offsets = FileOffsets(self._file()) if self.broadcasting else BrokerOffsets(self.client, self.group)
+        address = self.client.client_id.partition("@")[0]
+        own_file = Path.home() / OFFSET_DIRECTORY / f"{address}@DEFAULT" / self.group / "offsets.json"
+        file = FileOffsets(self.offset_file or own_file)
+        self.offsets = file if self.broadcasting else BrokerOffsets(self.client, self.group)
         self.locks = QueueLocks(self.client, self.group) if self.ordered and not self.broadcasting else None
+        self._turns = Turns(self.ordered, self._holds)
         self.assignment = Assignment(
             self.client,
             self.group,
@@ -107,7 +112,7 @@ class PushConsumer(Service):
                 ordered=self.ordered,
                 arrived=self._arrived,
                 passed=self._passed,
-                may_pull=lambda held: self.locks is None or self.locks.holds(held.queue),
+                may_pull=lambda held: self._holds(held.queue),
                 commit_offset=lambda held: None if self.broadcasting else self.offsets.table.offsets.get(held.queue),
             ),
             self.offsets,
@@ -116,11 +121,8 @@ class PushConsumer(Service):
             self.broadcasting,
         )
 
-    def _file(self) -> Path:
-        if self.offset_file is not None:
-            return self.offset_file
-        address = self.client.client_id.partition("@")[0]
-        return Path.home() / OFFSET_DIRECTORY / f"{address}@DEFAULT" / self.group / "offsets.json"
+    def _holds(self, queue: MessageQueue) -> bool:
+        return self.locks is None or self.locks.holds(queue)
 
     # ---- Life
 
@@ -195,27 +197,14 @@ class PushConsumer(Service):
     def _next(self) -> Batch | None:
         if self._asked_for:
             return self._asked_for.popleft()
-        while self._ready:
-            held = next(iter(self._ready))
-            del self._ready[held]
-            if self._may_take(held):
-                held.last_taken = trio.current_time()
-                messages = held.take(self.batch_max)
-                self._arrived(held)  # Behind the others.
-                return Batch(tuple(messages), held, self._settle)
-        return None
-
-    def _may_take(self, held: ProcessQueue) -> bool:
-        if held.is_dropped or not held.has_waiting:
-            return False
-        if not self.ordered:
-            return True
-        locked = self.locks is None or self.locks.holds(held.queue)
-        return locked and not held.is_running and held not in self._suspended
+        if (turn := self._turns.take(self.batch_max)) is None:
+            return None
+        held, messages = turn
+        held.last_taken = trio.current_time()
+        return Batch(tuple(messages), held, self._settle)
 
     def _arrived(self, held: ProcessQueue) -> None:
-        if self._may_take(held):
-            self._ready[held] = None
+        if self._turns.add(held):
             self._arrival.set()
 
     def _passed(self, held: ProcessQueue, back: bool) -> None:
@@ -241,7 +230,7 @@ class PushConsumer(Service):
         again = {message.queue_offset for message in here}
         held.remove(message for message in batch.messages if message.queue_offset not in again)
         if here and self._nursery is not None:
-            self._suspended.add(held)
+            self._turns.suspended.add(held)
             self._nursery.start_soon(self._come_again, held, here)
         if not held.is_dropped:
             self.offsets.table.update(held.queue, held.commit_offset)
@@ -251,7 +240,7 @@ class PushConsumer(Service):
 
     async def _come_again(self, held: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         await trio.sleep(self.suspend_seconds if self.ordered else LOCAL_RETRY_SECONDS)
-        self._suspended.discard(held)
+        self._turns.suspended.discard(held)
         held.give_back(messages)
         self._arrived(held)
 

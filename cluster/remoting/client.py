@@ -189,6 +189,11 @@ class _Connection:
         if frame and not request.is_oneway and self._outbox_size <= OUTBOX_SIZE_MAX:
             self._put(frame)
 
+    async def flush(self) -> None:
+        """Wait until nothing is unsent."""
+        while self._outbox_size and not self.lost:
+            await self._emptied.wait()
+
     def put_answer(self, answer: RemotingCommand) -> None:
         """Answer the server later; dropped where too much is unsent."""
         if self._outbox_size <= OUTBOX_SIZE_MAX and not self.lost:
@@ -277,6 +282,11 @@ class RemotingClient:
             prepared = self._prepared(command)
             return partial(connection.answer, await connection.begin(prepared), prepared)
         raise RemotingConnectError(address, f"not sent within {timeout_ms:g} ms")
+
+    async def flush(self) -> None:
+        """Wait until all that was handed over has gone to the sockets, or their connections are lost."""
+        for connection in list(self._connections.values()):
+            await connection.flush()
 
     def respond(self, address: str, answer: RemotingCommand) -> None:
         """Answer what a server asked; dropped when its connection is gone."""

@@ -75,20 +75,22 @@ class FakeBroker:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async for data in stream:
                 for frame in reader.feed(bytes(data)):
-                    self.nursery.start_soon(self._take, stream, decode(frame))
+                    self._take(stream, decode(frame))
 
-    async def _take(self, stream, request):
+    def _take(self, stream, request):
+        """In the order of arrival; answers may overtake one another."""
         if request.is_response:
             self.told.append(request)
             return
         self.asked.append(request)
-        if self.answers[request.code]:
-            answer = self.answers[request.code].pop(0)
-            if answer is None:
-                return
+        if not self.answers[request.code]:
+            self.nursery.start_soon(self._handle, stream, request)
+        elif (answer := self.answers[request.code].pop(0)) is not None:
             answer = RemotingCommand.response_to(request, answer.code, ext=answer.ext, remark=answer.remark)
-        else:
-            answer = await getattr(self, f"_on_{request.code}")(request, stream)
+            self.nursery.start_soon(self._send, stream, answer)
+
+    async def _handle(self, stream, request):
+        answer = await getattr(self, f"_on_{request.code}")(request, stream)
         if answer is not None and not request.is_oneway:
             await self._send(stream, answer)
 

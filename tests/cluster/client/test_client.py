@@ -57,6 +57,16 @@ async def test_cancelled_from_outside_it_still_takes_leave(broker, autojump_cloc
     assert client.remoting.addresses == set()
 
 
+async def test_what_was_sent_oneway_leaves_before_the_connections_close(broker, autojump_clock):
+    broker.topics["T"] = 1
+    async with Client(NAMESRV, connect=broker.connect) as client:
+        producer = client.producer("P")
+        for number in range(50):
+            await producer.send_oneway(OutgoingMessage(topic="T", body=b"%d" % number))
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(broker.codes(310)) == 50
+
+
 async def test_a_broker_that_is_dead_does_not_hold_up_the_end(broker, autojump_clock):
     broker.topics["T"] = 1
     async with Client(NAMESRV, connect=broker.connect) as client:

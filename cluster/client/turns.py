@@ -1,0 +1,45 @@
+"""Whose turn it is among the queues of a push consumer. Pure."""
+
+from collections.abc import Callable
+
+from attrs import define, field
+
+from cluster.client.process_queue import ProcessQueue
+from cluster.client.received import ReceivedMessage
+from cluster.client.route import MessageQueue
+
+
+@define(eq=False)
+class Turns:
+    """Queues with messages wait in line. `ordered`: one batch of a queue at a time, and only while `holds` its lock."""
+
+    ordered: bool
+    holds: Callable[[MessageQueue], bool]
+    suspended: set[ProcessQueue] = field(factory=set, init=False)  # A message of theirs has failed just now.
+    _line: dict[ProcessQueue, None] = field(factory=dict, init=False)
+
+    def may_take(self, held: ProcessQueue) -> bool:
+        """Whether something of this queue may be handed out now."""
+        if held.is_dropped or not held.has_waiting:
+            return False
+        if not self.ordered:
+            return True
+        return self.holds(held.queue) and not held.is_running and held not in self.suspended
+
+    def add(self, held: ProcessQueue) -> bool:
+        """Let it wait for its turn, when it has something; whether it has."""
+        may = self.may_take(held)
+        if may:
+            self._line[held] = None
+        return may
+
+    def take(self, count_max: int) -> tuple[ProcessQueue, list[ReceivedMessage]] | None:
+        """The next messages, of the queue that has waited longest; None: nothing can be handed out."""
+        while self._line:
+            held = next(iter(self._line))
+            del self._line[held]
+            if self.may_take(held):
+                messages = held.take(count_max)
+                self.add(held)  # Behind the others.
+                return held, messages
+        return None
