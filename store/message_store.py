@@ -415,11 +415,13 @@ class MessageStore:
 
     def _replicate(self, write: Callable[[], None], entries: "list[DispatchEntry] | Columns") -> None:
         self._check_replicates()
+        start = self.max_offset
         try:
             write()
         except OSError as error:
             self._refusal.refused("writing the commit log", error)
             raise StoreNotWritableError(self.flags.why_not_appendable) from error
+        self._putter.count(len(entries), self.max_offset - start)
         self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
 
     def _check_replicates(self) -> None:

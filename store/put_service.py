@@ -36,7 +36,7 @@ class PutService:
     clock: Callable[[], float]  # Seconds, for how long a write takes.
     written: Callable[[list[DispatchEntry], int], None]
     refused: Callable[[str, OSError], PutStatus]
-    messages: int = field(default=0, init=False)  # Put since the start.
+    messages: int = field(default=0, init=False)  # Put, or replicated, since the start.
     bytes: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)  # Messages that were refused.
     times: PutTimes = field(factory=PutTimes, init=False)
@@ -54,6 +54,11 @@ class PutService:
         self.config = config
         self._body_size_unchecked = min(config.max_message_size, self.log.file_size - RECORD_OVERHEAD_MAX)
         self._busy_after = config.os_page_cache_busy_timeout_ms / 1000 or math.inf
+
+    def count(self, messages: int, size: int) -> None:
+        """So much more lies in the log: put here or, on a slave, replicated. RocketMQ counts both."""
+        self.messages += messages
+        self.bytes += size
 
     @property
     def writable(self) -> bool:
@@ -108,8 +113,7 @@ class PutService:
             self.times.note(took, len(results))
         if took > self._busy_after:
             self.busy_until = began + took + min(took - self._busy_after, self._busy_after)
-        self.messages += len(results)
-        self.bytes += results[-1].end_offset - results[0].phy_offset
+        self.count(len(results), results[-1].end_offset - results[0].phy_offset)
         if self.committer is None:
             self.written(entries, now_ms)
         else:

@@ -1,5 +1,6 @@
 """What a broker says about itself: numbers put together from its parts, nothing kept here."""
 
+import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,14 @@ PUTS, PUT_BYTES, GETS_FOUND, GETS_MISSED, GET_MESSAGES = range(5)
 def counters(broker: "BrokerParts") -> tuple[int, ...]:
     store, pulls = broker.store.statistics(), broker.pulls
     return store.put_messages, store.put_bytes, pulls.found, pulls.missed, pulls.messages
+
+
+# Keys of RocketMQ that exports of mqadmin read, and without which they fail; here they cannot be anything else.
+FIXED_OPTIONS = {
+    "clientCallbackExecutorThreads": os.cpu_count() or 1,
+    "filterServerNums": 0,
+    "useTLS": False,
+}
 
 
 def options(broker: "BrokerParts") -> dict[str, Any]:

@@ -45,7 +45,11 @@ async def test_what_is_not_in_the_queues_yet_is_brought_there_first(tmp_path):
     put(master, b"last")
     new = log_bytes(master)[slave.max_offset :]
     scan = scan_records(new, slave.max_offset, slave.commit_log.file_size, check_crc=True)
+    before = slave.statistics()
     slave.append_replicated(memoryview(new), scan.entries)
+    counted = slave.statistics()  # As RocketMQ's slaves count.
+    assert counted.put_messages - before.put_messages == len(scan.entries)
+    assert counted.put_bytes - before.put_bytes == len(new)
     await slave.become_master(SYNC)
     (result,) = slave.put([put_message(topic="TopicTest", queue_id=0)])
     assert result.queue_offset == 21
