@@ -49,6 +49,7 @@ class Cluster:
             "missing_id": self.offset_id[:16] + f"{1 << 40:016X}",
             "unique_id": self.unique_id,
             "out": str(self.out),
+            "root": str(self.root),
         }
 
     def mqadmin(self, command: str, arguments: str) -> tuple[str, str]:
@@ -82,6 +83,9 @@ def fill(cluster: Cluster, client: JavaClient, number: int) -> None:
     cluster.out.mkdir(parents=True)
     create_topic(cluster.master.address, "Orders", queues=2)
     create_topic(cluster.master.address, "Single", queues=1)
+    create_topic(
+        cluster.master.address, "%RETRY%CG", queues=1
+    )  # Else a consumer finds it half a minute after its start.
     producer = client.producer("PG", cluster.namesrv)
     sent = producer.send("Single", MESSAGES, keys="order-{i}", tags=["TagA", "TagB"], body_size=16)
     assert all(each.ok for each in sent), sent
