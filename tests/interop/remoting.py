@@ -5,6 +5,7 @@ It is kept apart from our own codec on purpose: a mistake there must not be able
 
 import json
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 GET_BROKER_RUNTIME_INFO, UPDATE_AND_CREATE_TOPIC, GET_ROUTE, GET_CLUSTER = 28, 17, 105, 106
 VERSION = 407  # V4_9_7
+TLS_ONLY: set[str] = set()  # Addresses that take no plain connections.
 
 
 def request(
@@ -21,12 +23,21 @@ def request(
     header = {"code": code, "language": "JAVA", "version": VERSION, "opaque": 1, "flag": 0, "extFields": fields or {}}
     encoded = json.dumps(header).encode()
     host, port = address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+    with _connect(host, int(port), timeout_s, secure=address in TLS_ONLY) as connection:
         connection.sendall(struct.pack(">ii", 4 + len(encoded) + len(body), len(encoded)) + encoded + body)
         (size,) = struct.unpack(">i", _receive(connection, 4))
         frame = _receive(connection, size)
     header_size = struct.unpack(">i", frame[:4])[0] & 0xFFFFFF
     return json.loads(frame[4 : 4 + header_size]), frame[4 + header_size :]
+
+
+def _connect(host: str, port: int, timeout_s: float, *, secure: bool) -> socket.socket:
+    plain = socket.create_connection((host, port), timeout=timeout_s)
+    if not secure:
+        return plain
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(plain)
 
 
 def create_topic(broker: str, topic: str, *, queues: int = 4) -> None:
