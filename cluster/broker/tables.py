@@ -15,7 +15,7 @@ from cluster.broker.machine import wall_clock_ms
 from cluster.broker.subscription_group import SubscriptionGroupManager
 from cluster.broker.table_writer import TableWriter
 from cluster.broker.topic_config import TopicConfig, TopicConfigManager, built_in_topics
-from cluster.remoting.command import ONEWAY, RemotingCommand
+from cluster.remoting.command import ONEWAY, RemotingCommand, encode
 from cluster.remoting.connection import Connection
 from cluster.remoting.header_fields import encode_header_fields
 from cluster.remoting.headers.clients import NotifyConsumerIdsChanged
@@ -93,5 +93,6 @@ def built_in(config: BrokerConfig) -> list[TopicConfig]:
 def _notify_consumers(group: str, connections: list[Connection]) -> None:
     """Tell a group's members to share the queues anew."""
     header = NotifyConsumerIdsChanged(group)
+    frame = encode(RemotingCommand(header.code, ext=encode_header_fields(header), flag=ONEWAY))
     for connection in connections:
-        connection.send(RemotingCommand(header.code, ext=encode_header_fields(header), flag=ONEWAY))
+        connection.write(frame)

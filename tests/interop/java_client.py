@@ -146,9 +146,12 @@ class JavaClient:
             pipe.close()
         self._worker = None
 
-    def producer(self, group: str, namesrv: str, *, retries: int = 0, vip_channel: bool = False) -> "Producer":
+    def producer(
+        self, group: str, namesrv: str, *, retries: int = 0, vip_channel: bool = False, trace: bool = False
+    ) -> "Producer":
         """Start a producer. No retries unless asked for, so that one message is one request."""
         options = {"group": group, "namesrv": namesrv, "retries": str(retries), "vip": str(vip_channel).lower()}
+        options["trace"] = str(trace).lower()
         return Producer(self, self.new("Sender", options))
 
     def consumer(

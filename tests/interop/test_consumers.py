@@ -116,6 +116,37 @@ def test_questions_are_answered(cluster: twinlog.Up, client: JavaClient, topic: 
     client.call(dialog, "shutdown")
 
 
+def test_messages_are_traced(cluster: twinlog.Up, client: JavaClient, topic: str) -> None:
+    """The client makes the trace topic by its first trace, as any other topic."""
+    producer = client.producer("traced", cluster.namesrv, trace=True)
+    (sent,) = producer.send(topic, 1)
+    wait_for(lambda: has_route(cluster, "RMQ_SYS_TRACE_TOPIC"), "the trace topic")
+    traces = client.consumer("traces", cluster.namesrv, "RMQ_SYS_TRACE_TOPIC").consumed(1)
+    assert [trace.keys for trace in traces if trace.keys and sent.msg_id in trace.keys]
+
+
+def test_the_queues_of_a_killed_consumer_go_to_the_others(
+    cluster: twinlog.Up, client: JavaClient, tmp_path: Path
+) -> None:
+    """At once, not at the next rebalance 20 s later: its connection ends, and the broker tells the group."""
+    create_topic(cluster.address(0), "inherited", queues=4)
+    producer = client.producer("inherited", cluster.namesrv)
+    heir = client.consumer("heirs", cluster.namesrv, "inherited")
+    with JavaClient(tmp_path / "doomed") as other:
+        doomed = other.consumer("heirs", cluster.namesrv, "inherited")
+        sent: set[str] = set()
+
+        def both_have_some() -> bool:
+            sent.update(message.msg_id for message in producer.send("inherited", 4, first=len(sent)))
+            return bool(heir.consumed(0)) and bool(doomed.consumed(0))
+
+        wait_for(both_have_some, "messages at both consumers")
+    late = {message.msg_id for message in producer.send("inherited", 40, first=len(sent))}
+    wait_for(
+        lambda: late <= {message.msg_id for message in heir.consumed(0)}, "all messages at the other", timeout_s=12
+    )
+
+
 def test_a_slave_serves_when_its_master_is_gone(root: Path, client: JavaClient) -> None:
     """A consumer that finds no master pulls from the slave, and asks it for its group and its offsets."""
     with (
