@@ -92,8 +92,6 @@ _REASONS = {
         214: "WHO_CONSUME_THE_MESSAGE",
     },
     _FILTER_SERVER: {301: "REGISTER_FILTER_SERVER", 302: "REGISTER_MESSAGE_FILTER_CLASS"},
-    "ask for one topic after the other (17)": {18: "UPDATE_AND_CREATE_TOPIC_LIST"},
-    "ask for one group after the other (200)": {225: "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST"},
     "who consumes what is told by the other side: 300 by topic, 203 by group": {
         343: "QUERY_TOPICS_BY_CONSUMER",
         345: "QUERY_SUBSCRIPTION_BY_CONSUMER",
