@@ -29,7 +29,9 @@ def find_credentials(environment: Mapping[str, str]) -> Credentials | None:
     keys = environment.get(ACCESS), environment.get(SECRET)
     if any(keys):
         if not (keys[0] and keys[1]):
-            raise ConfigError(f"{ACCESS if keys[0] else SECRET} is set without {SECRET if keys[0] else ACCESS}: set both")
+            raise ConfigError(
+                f"{ACCESS if keys[0] else SECRET} is set without {SECRET if keys[0] else ACCESS}: set both"
+            )
         return Credentials(keys[0], keys[1], environment.get(TOKEN) or None)
     for path in credential_files(environment):
         if path.is_file():

@@ -10,6 +10,8 @@ import structlog
 from attrs import define, field
 
 from cluster.broker import names
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
 
 log = structlog.get_logger(__name__)
 
@@ -22,8 +24,20 @@ class ConsumerOffsetManager:
     dirty: bool = field(default=False, init=False)  # Since the file was written.
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Smaller values are taken too: a reset is just that. The names are valid, the numbers not negative."""
-        queues = self.table.setdefault(f"{topic}@{group}", {})
+        """Smaller values are taken too: a reset is just that. The numbers are not negative.
+
+        Raises RequestError for names or a queue that cannot be, or one group too many.
+        """
+        queues = self.table.get(key := f"{topic}@{group}")
+        if queues is None:
+            names.require_topic(topic)
+            names.require_group(group)
+            names.require_room("groups with offsets in topics", len(self.table), names.OFFSETS_MAX)
+            queues = self.table[key] = {}
+        if queue_id > names.QUEUE_ID_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"queue {queue_id}: queues have numbers up to {names.QUEUE_ID_MAX}"
+            )
         if queues.get(queue_id) != offset:
             queues[queue_id] = offset
             self.dirty = True

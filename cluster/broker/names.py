@@ -5,8 +5,18 @@ Sources: TopicValidator.java, Validators.java, MixAll.java, TransactionalMessage
 
 import re
 
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+
 TOPIC_LENGTH_MAX = 127
 GROUP_LENGTH_MAX = 255
+# Ours: what requests may make a broker remember. Tables from disk or from a master are taken as they are.
+TOPICS_MAX = 100_000
+GROUPS_MAX = 100_000
+OFFSETS_MAX = 1_000_000  # Topics of groups.
+QUEUE_ID_MAX = 65_535
+HEARTBEAT_BYTES_MAX = 1 << 20
+EXPRESSION_LENGTH_MAX = 32_767  # Characters of one subscription.
 _ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 AUTO_CREATE_TOPIC = "TBW102"
@@ -64,6 +74,25 @@ def group_fault(group: str) -> str | None:
     if len(group) > GROUP_LENGTH_MAX:
         return f"the specified group is longer than group max length {GROUP_LENGTH_MAX}"
     return None
+
+
+def require_topic(topic: str) -> None:
+    """Raises RequestError for what is no topic name: no directory is made of it, and no table keeps it."""
+    if fault := topic_fault(topic):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+
+
+def require_group(group: str) -> None:
+    """Raises RequestError for what is no group name."""
+    if fault := group_fault(group):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+
+
+def require_room(what: str, count: int, most: int) -> None:
+    """Raises RequestError when a table has `count` of at most `most` entries already."""
+    if count >= most:
+        remark = f"this broker has {count} {what}, no more than {most} are possible: delete some that nobody needs"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def is_system_topic(topic: str) -> bool:

@@ -89,6 +89,10 @@ class SubscriptionGroupManager:
         return self.update(SubscriptionGroupConfig(name=group))
 
     def update(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        """Add or replace. Raises RequestError for a name that cannot be, or one too many."""
+        if config.name not in self.table:
+            names.require_group(config.name)
+            names.require_room("consumer groups", len(self.table), names.GROUPS_MAX)
         self.table[config.name] = config
         self._next_version(config.name)
         return config

@@ -155,8 +155,14 @@ class TopicConfigManager:
         return self.update(TopicConfig(topic, queues, queues, sys_flag=sys_flag))
 
     def update(self, config: TopicConfig) -> TopicConfig:
-        """Add or replace. `order` stays as it was: only the name servers' order configuration sets it."""
+        """Add or replace. `order` stays as it was: only the name servers' order configuration sets it.
+
+        Raises RequestError for a name that cannot be, or one too many.
+        """
         old = self.table.get(config.name)
+        if old is None:
+            names.require_topic(config.name)
+            names.require_room("topics", len(self.table), names.TOPICS_MAX)
         config = attrs.evolve(config, order=old.order if old else config.order)
         self.table[config.name] = config
         self._next_version(config.name)

@@ -10,6 +10,10 @@ import trio
 from attrs import define, field
 
 from cluster.broker.json_file import JsonFile
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RequestError
+
+NAME_LENGTH_MAX, VALUE_LENGTH_MAX, ENTRIES_MAX = 1_024, 65_536, 10_000  # Ours; RocketMQ has no bounds.
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # topic -> "broker-a:4;broker-b:4"
 
@@ -49,9 +53,25 @@ class KVConfigManager:
         return self._table.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises OSError."""
+        """Raises RequestError for what is too long, or one too many; OSError."""
+        self._check_size(namespace, key, value)
         async with self._lock:
             await self._change({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
+
+    def _check_size(self, namespace: str, key: str, value: str) -> None:
+        for what, size, most in (
+            ("namespace", len(namespace), NAME_LENGTH_MAX),
+            ("key", len(key), NAME_LENGTH_MAX),
+            ("value", len(value), VALUE_LENGTH_MAX),
+        ):
+            if size > most:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR, f"a {what} of {size} characters, at most {most} are taken"
+                )
+        if self.get(namespace, key) is None and sum(map(len, self._table.values())) >= ENTRIES_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"there are {ENTRIES_MAX} entries, no more are taken: delete some"
+            )
 
     async def delete(self, namespace: str, key: str) -> None:
         """No error when it is not there. Raises OSError."""

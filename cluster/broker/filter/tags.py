@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from attrs import field, frozen
 
+from cluster.broker.names import EXPRESSION_LENGTH_MAX
 from store.properties import java_hash
 
 ALL = "*"
@@ -56,6 +57,7 @@ class SubscriptionData:
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> Self:
         """From a heartbeat. Raises ValueError, TypeError."""
+        _check_length(str(value.get("subString") or ALL))
         return cls(
             topic=str(value["topic"]),
             sub_string=str(value.get("subString") or ALL),
@@ -67,6 +69,13 @@ class SubscriptionData:
         )
 
 
+def _check_length(expression: str) -> None:
+    if len(expression) > EXPRESSION_LENGTH_MAX:
+        raise SubscriptionError(
+            f"an expression of {len(expression)} characters, at most {EXPRESSION_LENGTH_MAX} are taken"
+        )
+
+
 def split_tags(expression: str) -> list[str]:
     """`TagA || TagB` as a list, each tag once."""
     return list(dict.fromkeys(tag.strip() for tag in expression.split("||") if tag.strip()))
@@ -74,6 +83,7 @@ def split_tags(expression: str) -> list[str]:
 
 def build_subscription(topic: str, expression: str | None, expression_type: str | None = None) -> SubscriptionData:
     """What a pull request that brings its own subscription asks for. Raises SubscriptionError."""
+    _check_length(expression or "")
     if expression_type and expression_type != TAG:
         if not expression:
             raise SubscriptionError("Expression can't be null! " + expression_type)

@@ -26,6 +26,9 @@ CLIENT_ID_LENGTH_MAX = 1024
 
 def heart_beat(broker: BrokerParts, header: HeartBeat, request: Request) -> Reply:
     """Refreshes the client in each of its groups; consumers get their retry topic."""
+    if len(request.body) > names.HEARTBEAT_BYTES_MAX:
+        remark = f"a heartbeat of {len(request.body)} bytes, at most {names.HEARTBEAT_BYTES_MAX} are taken"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
     beat = body.json_object(request)
     command = request.command
     client = ClientInfo(

@@ -1,0 +1,98 @@
+"""What requests can make a broker or a name server remember has bounds, and whoever meets one is told which."""
+
+import pytest
+
+from cluster.broker import names
+from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
+from cluster.namesrv import kv_config
+from cluster.namesrv.kv_config import KVConfigManager
+from cluster.remoting.errors import RequestError
+from store.commit_log import PutMessage
+from store.offset_waiters import PutStatus
+from tests.cluster.broker.helpers import HOST, Client, heartbeat, make_broker, opened, put
+
+TOPIC = {
+    "defaultTopic": "TBW102",
+    "readQueueNums": 1,
+    "writeQueueNums": 1,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "order": False,
+}
+
+
+async def test_topics(tmp_path, monkeypatch):
+    async with opened(make_broker(tmp_path)) as client:
+        monkeypatch.setattr(names, "TOPICS_MAX", len(client.broker.topics.table))
+        with pytest.raises(RequestError, match="topics, no more than"):
+            client.broker.topics.create_in_send("New", "TBW102", 4)
+        reply = await client.ask_async(17, topic="New", **TOPIC)
+        assert "delete some" in reply.remark
+        assert (await client.ask_async(17, topic="BenchmarkTest2", **TOPIC)).code == 1
+        known = client.broker.topics.table["BenchmarkTest"]
+        assert client.broker.topics.update(known) == known
+
+
+async def test_groups(tmp_path, monkeypatch):
+    client = Client(make_broker(tmp_path))
+    monkeypatch.setattr(names, "GROUPS_MAX", len(client.broker.groups.table))
+    reply = await client.ask_async(200, body={"groupName": "New"})
+    assert "consumer groups, no more than" in reply.remark
+    assert "consumer groups, no more than" in client.ask(34, heartbeat("T1", group="New")).remark
+
+
+def test_offsets(tmp_path, monkeypatch):
+    client = Client(make_broker(tmp_path))
+    monkeypatch.setattr(names, "OFFSETS_MAX", 1)
+    first = {"consumerGroup": "G", "topic": "T1", "commitOffset": 5}
+    assert client.ask(15, **first, queueId=0).code == 0
+    assert client.ask(15, **first, queueId=65_535).code == 0
+    assert "numbers up to 65535" in client.ask(15, **first, queueId=65_536).remark
+    assert "offsets in topics" in client.ask(15, **first | {"topic": "T2"}, queueId=0).remark
+    assert list(client.broker.offsets.table) == ["T1@G"]
+
+
+@pytest.mark.parametrize(("topic", "group"), [("../x", "G"), ("T1", "../x"), ("T1", ""), ("x" * 128, "G")])
+def test_tables_take_no_name_that_is_none(tmp_path, topic, group):
+    """Whoever forgets to check meets the table."""
+    broker = make_broker(tmp_path)
+    with pytest.raises(RequestError):
+        broker.offsets.commit(group, topic, 0, 1)
+    assert not broker.offsets.table
+
+
+def test_heartbeats(tmp_path):
+    client = Client(make_broker(tmp_path))
+    beat = heartbeat("T1", client_id="x" * names.HEARTBEAT_BYTES_MAX)
+    assert "at most 1048576" in client.ask(34, beat).remark
+    assert not client.broker.consumers.groups
+
+
+def test_expressions():
+    long = "a" * (names.EXPRESSION_LENGTH_MAX + 1)
+    with pytest.raises(SubscriptionError, match="32768 characters"):
+        build_subscription("T1", long)
+    with pytest.raises(ValueError, match="32768 characters"):
+        SubscriptionData.read({"topic": "T1", "subString": long})
+    assert build_subscription("T1", long[1:]).tags == (long[1:],)
+
+
+async def test_bodies_and_properties(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        store = client.broker.store
+        assert put(client.broker).status is PutStatus.PUT_OK
+        for body, properties in ((bytes(store.config.max_message_size + 1), b""), (b"x", b"p" * 32_768)):
+            (result,) = store.put([PutMessage("T1", 0, body, properties, 0, 0, 1, HOST, HOST, 0, 0, 0)])
+            assert result.status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+
+
+async def test_settings_at_a_name_server(monkeypatch):
+    kv = KVConfigManager()
+    await kv.put("n", "k", "v" * kv_config.VALUE_LENGTH_MAX)
+    for entry in (("n" * 1025, "k", "v"), ("n", "k" * 1025, "v"), ("n", "k", "v" * 65_537)):
+        with pytest.raises(RequestError, match="at most"):
+            await kv.put(*entry)
+    monkeypatch.setattr(kv_config, "ENTRIES_MAX", 1)
+    await kv.put("n", "k", "other")
+    with pytest.raises(RequestError, match="delete some"):
+        await kv.put("n", "k2", "v")
