@@ -45,6 +45,7 @@ class ConsumeQueue:
     min_offset: int = field(default=0, init=False)
     max_phy_offset: int = field(default=-1, init=False)
     ext: ConsumeQueueExt | None = field(default=None, init=False)  # Where RocketMQ kept tags codes apart.
+    put_bytes: int = field(default=0, init=False)  # Of the messages that stage() took since the start.
     _staged: list[bytes] = field(factory=list, init=False)
     _next: int | None = field(default=None, init=False)  # The offset behind the staged units.
 
@@ -66,6 +67,7 @@ class ConsumeQueue:
             return False
         self._staged.append(UNIT.pack(entry.phy_offset, entry.size, entry.tags_code))
         self._next += 1
+        self.put_bytes += entry.size
         self.max_phy_offset = entry.phy_offset + entry.size
         return True
 

@@ -56,7 +56,7 @@ class ScheduleMessageService:
     levels_ms: tuple[int, ...]
     now_ms: Callable[[], int]
     confirmed_offset: Callable[[], int]
-    delivered: Callable[[int, list[PutMessage], list[PutResult]], None] = lambda _level, _messages, _results: None
+    delivered: Callable[[int, list[PutResult]], None] = lambda _level, _results: None
     flush_interval_ms: int = 10_000
     positions: dict[int, int] = field(factory=dict, init=False)  # By level: the next unit to look at.
     _held: Progress = field(factory=Progress, init=False)  # By replicas.
@@ -178,7 +178,7 @@ class ScheduleMessageService:
         stored = sum(1 for _ in takewhile(lambda result: result.status is PutStatus.PUT_OK, results))
         refused = results[stored].status if stored < len(results) else None
         self._move(level, places[stored] if refused else position, results[:stored])
-        self.delivered(level, batch[:stored], results[:stored])
+        self.delivered(level, results[:stored])
         if refused is None:
             self._refused.discard(level)
             return position == batch_end

@@ -119,11 +119,13 @@ class BrokerParts(BrokerTables):
         config = attrs.evolve(self.config, broker_ip1=ip, broker_ip2=self.config.broker_ip2 or ip)
         config, self.store_config, self.ha_config = under_saved_role(config, self.store_config, self.ha_config)
         self.config = config
-        self.stats = BrokerStatsManager(config.broker_cluster_name)
         if not self.ha_config.listen_port and config.listen_port:
             self.ha_config = attrs.evolve(self.ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
         self.set_addresses(config.listen_port, self.ha_config.listen_port)
         self.store = MessageStore(self.store_config)
+        self.stats = BrokerStatsManager(
+            config.broker_cluster_name, lambda: self.store.queues(), takes_puts=lambda: not self.is_slave
+        )
         self.watchdog = Watchdog(lambda: self.store.flusher.busy_since, on_stall=self.group.stalled)
         self.make_tables()
         self.held_pulls = PullRequestHoldService(

@@ -1,21 +1,22 @@
 """How much is written and read, by topic, queue and group: what mqadmin statsAll and request 315 show. No I/O, no clock.
 
-    put, topic_put, group_get, send_back    plain increments, called once a batch or pull
-    look                                    notes how far all are; the broker calls it every second
-    view                                    one statistic by RocketMQ's name and key, over minute, hour and day
+    puts                    how much the consume queues grew, asked for at each look: sends pay nothing for it
+    group_get, send_back    plain increments, called once a pull
+    look                    notes how far all are; the broker calls it every second
+    view                    one statistic by RocketMQ's name and key, over minute, hour and day
 
-Topics' numbers are the sums of their queues', so that a batch or pull counts in one place.
+Topics' numbers are the sums of their queues'. So all messages of a queue count, also those that a broker puts there itself.
 Source: BrokerStatsManager.java, Stats.java (RocketMQ 4.9.7). There a topic's queues are counted for delayed messages only.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 from attrs import define, field
 
 from cluster.broker.names import SCHEDULE_TOPIC
 from cluster.broker.stats_item import DAY, LATENCY_MS, MINUTE, NUMS, PERIODS, SIZE, Counter, Snapshot, Windows, snapshot
-from store.commit_log import PutMessage, PutResult
+from store.commit_log import PutResult
 
 K = TypeVar("K")
 
@@ -39,51 +40,46 @@ _VIEWS = {
 }
 
 
+class Queue(Protocol):
+    """A consume queue, as far as it is looked at here."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+    @property
+    def put_bytes(self) -> int: ...
+
+
 @define(eq=False)
 class BrokerStatsManager:
-    """`cluster`: the key of the broker's own numbers."""
+    """`cluster`: the key of the broker's own numbers. `takes_puts`: this broker is a master now."""
 
     cluster: str
+    queues: Callable[[], Iterable[tuple[str, int, Queue]]] = tuple
+    takes_puts: Callable[[], bool] = field(default=lambda: True, kw_only=True)
     puts: dict[tuple[str, int], Counter] = field(factory=dict, init=False)  # By topic and queue.
     gets: dict[tuple[str, int, str], Counter] = field(factory=dict, init=False)  # By topic, queue and group.
     send_backs: dict[tuple[str, str], Counter] = field(factory=dict, init=False)  # By topic and group.
     broker_puts: Counter = field(factory=Counter, init=False)
     broker_gets: Counter = field(factory=Counter, init=False)
+    _ends: dict[tuple[str, int], tuple[int, int]] | None = field(default=None, init=False)  # At the last look.
+    _not_calls: dict[tuple[str, int], int] = field(factory=dict, init=False)
     longest_get_ms: int = field(default=0, init=False)  # Since the start.
     _windows: Windows = field(factory=Windows, init=False)
     _lost: Counter = field(factory=Counter, init=False)  # Takes what finds no room, and shows it to nobody.
 
     # Counting
 
-    def put(self, messages: Sequence[PutMessage], results: Sequence[PutResult]) -> None:
-        """Single messages were stored, each by a request of its own; those that were refused have no size."""
-        puts, count = self.puts, 0
-        for message, result in zip(messages, results, strict=True):
-            size = result[2]  # Indexes: every message comes through here.
-            if size > 0:
-                try:
-                    counter = puts[message[:2]]
-                except KeyError:
-                    counter = self._born(puts, message[:2])
-                counter.nums += 1
-                counter.size += size
-                counter.calls += 1
-                count += 1
-        self.broker_puts.nums += count
+    def batch_put(self, topic: str, queue_id: int, count: int) -> None:
+        """One request brought `count` messages: so many calls fewer than messages."""
+        key = topic, queue_id
+        self._not_calls[key] = self._not_calls.get(key, 0) + count - 1
 
-    def topic_put(self, topic: str, queue_id: int, count: int, size: int) -> None:
-        """One request brought `count` messages, `size` bytes of the log."""
-        counter = self.puts.get((topic, queue_id)) or self._born(self.puts, (topic, queue_id))
-        counter.nums += count
-        counter.size += size
-        counter.calls += 1
-        self.broker_puts.nums += count
-
-    def delivered(self, level: int, messages: Sequence[PutMessage], results: Sequence[PutResult]) -> None:
-        """Messages whose delay is over went from their level's queue to their own."""
+    def delivered(self, level: int, results: Sequence[PutResult]) -> None:
+        """Messages whose delay is over left their level's queue."""
         for result in results:
             self.group_get(SCHEDULE_CONSUMER_GROUP, SCHEDULE_TOPIC, level - 1, 1, result.size, 0)
-        self.put(messages, results)
 
     def group_get(self, group: str, topic: str, queue_id: int, count: int, size: int, latency_ms: int) -> None:
         """One pull was answered with messages."""
@@ -112,12 +108,31 @@ class BrokerStatsManager:
 
     def look(self, now: float) -> None:
         """Note where all counters are, as far as that is due; call it every second or so."""
-        for period in self._windows.due(now):
+        due = self._windows.due(now)
+        if due:
+            self._take_puts()
+        for period in due:
             for counter in self._all():
                 if counter.nums:
                     counter.look(period, now)
             if period == DAY:
                 self._make_room()
+
+    def _take_puts(self) -> None:
+        """Count by how much the queues grew. What they hold at the start was counted by others, and so is a slave's growth."""
+        counts = self.takes_puts() and self._ends is not None
+        ends = self._ends if self._ends is not None else {}
+        for topic, queue_id, queue in self.queues():
+            key, end, size = (topic, queue_id), queue.max_offset, queue.put_bytes
+            before, size_before = ends.get(key) or (queue.min_offset, 0)
+            ends[key] = end, size
+            if counts and end > before:
+                counter = self.puts.get(key) or self._born(self.puts, key)
+                counter.nums += end - before
+                counter.size += size - size_before
+                counter.calls += end - before - self._not_calls.pop(key, 0)
+                self.broker_puts.nums += end - before
+        self._ends = ends
 
     def _all(self) -> Iterator[Counter]:
         yield from self.puts.values()
@@ -159,6 +174,9 @@ class BrokerStatsManager:
             return None
         kind, what = _VIEWS[name]
         counters = self._find(kind, key)
+        if not counters and "PUT" in name:
+            self._take_puts()
+            counters = self._find(kind, key)
         return [snapshot(counters, what, period) for period in PERIODS] if counters else None
 
     def group_get_tps(self, group: str, topic: str) -> float:

@@ -126,7 +126,6 @@ def _store(
     if result.status is not PutStatus.PUT_OK:
         log.warning("a reply was not stored", topic=topic.name, why=result.status.value)
         return None
-    broker.stats.topic_put(topic.name, queue_id, 1, result.size)
     return result
 
 

@@ -266,9 +266,7 @@ class SendProcessor:
         acks: AckSink = ProducerAcks(connection)
         if not self.broker.topics_writer.is_level:
             acks = self._once_saved(acks, {topic for send in sends for topic in _topics_of(send)})
-        messages = [send[1] for send in sends]
-        results = self.broker.store.put(messages)
-        self.broker.stats.put(messages, results)
+        results = self.broker.store.put([send.message for send in sends])
         at_once: list[bytes] = []
         prefix, success, waits = self._id_prefix, self._success, self._waits
         for (command, _, queue_id, wait), (status, phy_offset, size, queue_offset, _) in zip(
@@ -335,7 +333,7 @@ class SendProcessor:
         if results[0].status is not PutStatus.PUT_OK:
             self._refuse_put(connection, command, results[0].status)
             return
-        self.broker.stats.topic_put(topic.name, queue_id, len(results), sum(result.size for result in results))
+        self.broker.stats.batch_put(topic.name, queue_id, len(results))
         if not command.is_oneway:
             ids = ",".join(f"{self._id_prefix}{result.phy_offset:016X}" for result in results)
             frame = self._success(command, ids, queue_id, results[0].queue_offset)

@@ -41,10 +41,9 @@ def consumer_send_msg_back(broker: BrokerParts, header: ConsumerSendMsgBack, req
         level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
     _create(broker, topic, queues, UNIT_SUBSCRIPTION if header.unit_mode else 0)
     copy = sent_back(message, topic, random.randrange(queues), level, broker.store.delays_ms, broker.now_ms())
-    result = broker.store.put([copy])[0]
-    if result.status is not PutStatus.PUT_OK:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, result.status.value)
-    broker.stats.topic_put(copy.topic, copy.queue_id, 1, result.size)
+    status = broker.store.put([copy])[0].status
+    if status is not PutStatus.PUT_OK:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, status.value)
     broker.stats.send_back(header.group, message.properties.get(RETRY_TOPIC) or message.topic, 1)
     return Reply(ext=None)
 

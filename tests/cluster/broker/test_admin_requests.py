@@ -17,6 +17,7 @@ async def client(tmp_path):
     broker = make_broker(tmp_path / "broker-a-0")
     broker.topics.update(TopicConfig("T1", 2, 2))
     async with opened(broker) as client:
+        broker.stats.look(0.0)
         yield client
 
 
@@ -35,15 +36,28 @@ def read(reply):
 
 
 async def test_statistics_are_shown_over_minute_hour_and_day(client):
-    client.broker.stats.topic_put("T1", 0, 20, 4000)
-    client.broker.stats.look(0.0)
-    reply = client.ask(315, statsName="TOPIC_PUT_NUMS", statsKey="T1")
+    client.broker.stats.send_back("G", "T1", 20)
+    client.broker.stats.look(10.0)
+    reply = client.ask(315, statsName="SNDBCK_PUT_NUMS", statsKey="T1@G")
     # As fastjson writes BrokerStatsData: keys sorted, doubles with a point.
     assert reply.body == (
-        b'{"statsDay":{"avgpt":20.0,"sum":20,"tps":0.005555555555555556},'
-        b'"statsHour":{"avgpt":20.0,"sum":20,"tps":0.03333333333333333},'
+        b'{"statsDay":{"avgpt":0.0,"sum":0,"tps":0.0},'
+        b'"statsHour":{"avgpt":0.0,"sum":0,"tps":0.0},'
         b'"statsMinute":{"avgpt":20.0,"sum":20,"tps":2.0}}'
     )
+
+
+async def test_what_is_put_is_shown(client):
+    for queue_id in (0, 0, 1):
+        put(client.broker, queue_id=queue_id)
+    client.broker.stats.look(10.0)
+    numbers = read(client.ask(315, statsName="TOPIC_PUT_NUMS", statsKey="T1"))["statsMinute"]
+    assert numbers == {"avgpt": 1.0, "sum": 3, "tps": 0.3}
+    sizes = read(client.ask(315, statsName="TOPIC_PUT_SIZE", statsKey="T1"))["statsMinute"]
+    assert sizes["sum"] == client.broker.store.max_offset
+    assert read(client.ask(315, statsName="QUEUE_PUT_NUMS", statsKey="T1@1"))["statsMinute"]["sum"] == 1
+    cluster = client.broker.config.broker_cluster_name
+    assert read(client.ask(315, statsName="BROKER_PUT_NUMS", statsKey=cluster))["statsMinute"]["sum"] == 3
 
 
 async def test_what_was_never_counted_is_told(client):
@@ -66,7 +80,7 @@ async def test_a_pull_is_counted_and_shows_in_consume_stats(client):
     fields = {"consumerGroup": "G", "topic": "T1", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 0}
     reply = client.ask(11, **fields, commitOffset=0, suspendTimeoutMillis=0, subVersion=0)
     assert reply.code == 0
-    client.broker.stats.look(0.0)
+    client.broker.stats.look(10.0)
     shown = read(client.ask(315, statsName="GROUP_GET_NUMS", statsKey="T1@G"))
     assert shown["statsMinute"] == {"avgpt": 2.0, "sum": 2, "tps": 0.2}
     size = read(client.ask(315, statsName="GROUP_GET_SIZE", statsKey="T1@G"))["statsMinute"]["sum"]
@@ -87,16 +101,17 @@ async def test_what_is_sent_back_is_counted_under_its_first_topic(client):
     put(client.broker)
     assert client.ask(36, offset=0, group="G", delayLevel=0).code == 0
     assert client.broker.stats.send_backs["T1", "G"].nums == 1
-    assert client.broker.stats.puts[names.SCHEDULE_TOPIC, 2].nums == 1
+    client.broker.store.dispatch_pending()
+    assert read(client.ask(315, statsName="QUEUE_PUT_NUMS", statsKey=f"{names.SCHEDULE_TOPIC}@2"))
 
 
 async def test_statistics_go_with_their_topic_and_group(client):
     stats = client.broker.stats
-    stats.topic_put("T1", 0, 1, 1)
+    stats.group_get("H", "T1", 0, 1, 1, 0)
     stats.group_get("G", "T2", 0, 1, 1, 0)
     assert (await client.ask_async(215, topic="T1")).code == 0
     assert (await client.ask_async(207, groupName="G")).code == 0
-    assert (stats.puts, stats.gets) == ({}, {})
+    assert stats.gets == {}
 
 
 # 317
@@ -334,8 +349,9 @@ async def test_a_slave_makes_nothing(slave):
 async def test_statistics_of_topics_that_are_gone_are_cleaned(client):
     stats = client.broker.stats
     for topic in ("T1", "gone", names.SCHEDULE_TOPIC):
-        stats.topic_put(topic, 0, 1, 1)
-    put(client.broker, "gone")
+        put(client.broker, topic)
+    stats.look(10.0)
+    assert "gone" in stats.topics()
     assert (await client.ask_async(316)).code == 0
     assert stats.topics() == {"T1", names.SCHEDULE_TOPIC}
     assert client.broker.queue_end("gone", 0) == 1  # What is still in the log keeps its number.
