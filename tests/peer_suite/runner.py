@@ -44,6 +44,8 @@ class Suite:
     namesrv: str
     root: Path
     tell: Callable[[str, Run], None] = lambda _name, _run: None
+    command: Callable[[str, Path], list[str]] = artifacts.command  # From name server and a directory of its own.
+    class_seconds_max: float = CLASS_SECONDS_MAX
     results: dict[str, list[Run]] = field(factory=dict, init=False)
     _machines: int = field(default=0, init=False)
 
@@ -69,7 +71,7 @@ class Suite:
 
     async def _one_machine(self, waiting: deque[str], home: Path) -> None:
         """Until nothing waits, or a class took too long."""
-        command = artifacts.command(self.namesrv, home)
+        command = self.command(self.namesrv, home)
         with (home / "tests.log").open("wb") as log:
             machine = await trio.lowlevel.open_process(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=home
@@ -81,7 +83,7 @@ class Suite:
             while waiting:
                 name = waiting.popleft()
                 await machine.stdin.send_all(f"{artifacts.PACKAGE}{name}\n".encode())
-                run = await _outcome(lines)
+                run = await _outcome(lines, self.class_seconds_max)
                 self.results[name].append(run)
                 self.tell(name, run)
                 if run.tests < 0:
@@ -95,13 +97,13 @@ class Suite:
 NO_RESULT = -1  # As the number of tests.
 
 
-async def _outcome(lines: "_Lines") -> Run:
+async def _outcome(lines: "_Lines", seconds_max: float) -> Run:
     start = trio.current_time()
     line = None
-    with trio.move_on_after(CLASS_SECONDS_MAX):
+    with trio.move_on_after(seconds_max):
         line = await lines.next()
     if not line:
-        why = "the JVM ended" if line is not None else f"no result within {CLASS_SECONDS_MAX} s"
+        why = "the JVM ended" if line is not None else f"no result within {seconds_max:g} s"
         return Run(NO_RESULT, ({"test": "the class", "trace": why},), round(trio.current_time() - start, 1))
     report = json.loads(line)
     return Run(report["tests"], tuple(report["failures"]), report["seconds"])
