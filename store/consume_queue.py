@@ -59,16 +59,17 @@ class ConsumeQueue:
 
         An empty queue starts at the unit's own offset. Blanks take the place of messages that the log lost.
         """
-        if entry.phy_offset + entry.size <= self.max_phy_offset:
+        phy_offset, size = entry.phy_offset, entry.size
+        if (end := phy_offset + size) <= self.max_phy_offset:
             return False
         if self._next is None:
             self._next = self._prepare(entry.queue_offset)
         if entry.queue_offset != self._next and not self._renumber(entry):
             return False
-        self._staged.append(UNIT.pack(entry.phy_offset, entry.size, entry.tags_code))
+        self._staged.append(UNIT.pack(phy_offset, size, entry.tags_code))
         self._next += 1
-        self.put_bytes += entry.size
-        self.max_phy_offset = entry.phy_offset + entry.size
+        self.put_bytes += size
+        self.max_phy_offset = end
         return True
 
     def stage_run(self, units: bytes, queue_offset: int, first_end: int, last_end: int) -> bool:
