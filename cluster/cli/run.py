@@ -67,7 +67,7 @@ def broker(
         return
     from cluster.cli.service import run_broker
 
-    run_broker(configuration, until_stdin_closes=until_stdin_closes)
+    run_broker(configuration, config_file=config, until_stdin_closes=until_stdin_closes)
 
 
 def _print_configuration(configuration: Any) -> None:
