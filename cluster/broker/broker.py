@@ -21,6 +21,7 @@ from attrs import define, field
 
 from cluster.broker import runtime_info
 from cluster.broker.dispatch import fast_port_table, main_port_table
+from cluster.broker.filter.sql import prepare as prepare_sql
 from cluster.broker.json_file import JsonFile
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors.send import SEND_CODES, SendProcessor
@@ -206,6 +207,8 @@ class Broker(BrokerParts):
         nursery.start_soon(self.topics_writer.run)
         nursery.start_soon(self.groups_writer.run)
         nursery.start_soon(self.filters_writer.run)
+        if self.config.enable_property_filter:
+            nursery.start_soon(trio.to_thread.run_sync, prepare_sql)
         nursery.start_soon(self._watch_clients)
         nursery.start_soon(self._sample)
 

@@ -140,6 +140,22 @@ class In:
 
 Expression: TypeAlias = Constant | Property | Negation | Not | Truth | Logic | Comparison | In
 
+
+def property_names(expression: Expression) -> frozenset[str]:
+    """The properties that it asks for."""
+    match expression:
+        case Property() | In():
+            return frozenset((expression.name,))
+        case Logic():
+            return frozenset().union(*map(property_names, expression.terms))
+        case Comparison():
+            return property_names(expression.left) | property_names(expression.right)
+        case Negation() | Not() | Truth():
+            return property_names(expression.right)
+        case Constant():
+            return frozenset()
+
+
 TRUE, FALSE = Constant(Kind.BOOLEAN, True), Constant(Kind.BOOLEAN, False)
 NULL = Constant(Kind.NOTHING, None)
 

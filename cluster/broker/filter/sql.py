@@ -6,11 +6,12 @@ from functools import lru_cache
 from attrs import define, field
 
 from cluster.broker.filter.evaluate import Evaluator, evaluator
-from cluster.broker.filter.expression import SelectorError
+from cluster.broker.filter.expression import SelectorError, property_names
 from cluster.broker.filter.java_values import NotComparable
 from cluster.broker.filter.parser import parse
 from store.properties import parse_properties
 
+_SEARCHED_MAX = 6  # Names; for more the whole text is taken apart.
 _REMEMBERED = 128  # Texts; also those that are none, because clients come with these again and again.
 
 
@@ -20,6 +21,7 @@ class SqlFilter:
 
     text: str
     _evaluate: Evaluator = field(repr=False)
+    _read: "PropertyReader" = field(repr=False)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """Its truth for a message; None is null. Raises NotComparable."""
@@ -36,13 +38,42 @@ class SqlFilter:
 
     def accepts(self, raw_properties: bytes) -> bool:
         """The same for properties as a record has them."""
-        return self.matches(parse_properties(raw_properties.decode("utf-8", "replace")))
+        return self.matches(self._read(raw_properties))
+
+
+PropertyReader = Callable[[bytes], Mapping[str, str]]
+
+
+def property_reader(names: frozenset[str]) -> PropertyReader:
+    """Finds the values of these names in properties as a record has them; the names are ASCII.
+
+    Most messages have more properties than filters ask for: a search for each name takes a third of the time.
+    """
+    if len(names) > _SEARCHED_MAX:
+        return lambda raw: parse_properties(raw.decode("utf-8", "replace"))
+    searched = [(name, f"\x02{name}\x01".encode()) for name in names]
+
+    def read(raw: bytes) -> Mapping[str, str]:
+        raw, found = b"\x02" + raw, {}
+        for name, key in searched:
+            at = raw.rfind(key)  # The last one counts, unless it is empty.
+            while at >= 0:
+                start = at + len(key)
+                end = raw.find(b"\x02", start)
+                if value := raw[start:] if end < 0 else raw[start:end]:
+                    found[name] = value.decode("utf-8", "replace")
+                    break
+                at = raw.rfind(key, 0, at)
+        return found
+
+    return read
 
 
 @lru_cache(_REMEMBERED)
 def _compiled(text: str) -> SqlFilter | str:
     try:
-        return SqlFilter(text, evaluator(parse(text)))
+        expression = parse(text)
+        return SqlFilter(text, evaluator(expression), property_reader(property_names(expression)))
     except SelectorError as error:
         return str(error)
 
@@ -53,6 +84,11 @@ def compile_sql(text: str) -> SqlFilter:
     if isinstance(found, str):
         raise SelectorError(found)
     return found
+
+
+def prepare() -> None:
+    """Import the parser and make its tables, a tenth of a second that nobody should have to wait for later."""
+    compile_sql("TRUE")
 
 
 RawFilter = Callable[[bytes], bool]

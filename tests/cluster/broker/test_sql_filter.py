@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from cluster.broker.filter import expression, java_values, parser
 from cluster.broker.filter.expression import SelectorError
 from cluster.broker.filter.java_values import NotComparable, compare_doubles, parse_double, parse_int, parse_long
-from cluster.broker.filter.sql import compile_sql
+from cluster.broker.filter.sql import compile_sql, property_reader
+from store.properties import format_properties, parse_properties
 
 PROPERTIES = {"a": "5", "b": "abc", "t": "true", "d": "5.0", "z": "-0.0", "nan": "NaN", "big": "3000000000"}
 RAISES = "raises"
@@ -275,6 +276,23 @@ def test_the_order_of_doubles_is_total():
     for i, left in enumerate(ordered):
         for j, right in enumerate(ordered):
             assert compare_doubles(left, right) == (i > j) - (i < j)
+
+
+@given(st.text(st.sampled_from("ab=é\x01\x02")), st.sampled_from([1, 9]))
+def test_properties_are_found_as_they_are_taken_apart(raw, more):
+    """Whatever lies in a record: the last of two counts, unless it is empty."""
+    names = frozenset(("a", "b", "ab", *(f"c{n}" for n in range(more))))
+    text = raw.encode()
+    parsed = parse_properties(raw)
+    found = property_reader(names)(text)
+    assert {name: found.get(name) for name in names} == {name: parsed.get(name) for name in names}
+
+
+def test_a_filter_finds_its_properties():
+    for text in ("a = 1 AND NOT (b IN ('x') OR -c IS NULL) AND d", " AND ".join(f"p{n} IS NULL" for n in range(9))):
+        compiled = compile_sql(text)
+        for properties in ({}, {"a": "1", "b": "y", "d": "1"}, {"a": "1", "b": "x"}, {"p8": "1"}):
+            assert compiled.accepts(format_properties(properties).encode()) == compiled.matches(properties)
 
 
 WORDS = st.sampled_from(
