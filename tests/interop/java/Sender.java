@@ -12,7 +12,7 @@ public final class Sender implements Handle {
     private final AtomicInteger jobCount = new AtomicInteger();
 
     public Sender(Map<String, String> options) throws Exception {
-        producer = new DefaultMQProducer(options.get("group"), Boolean.parseBoolean(options.get("trace")));
+        producer = new DefaultMQProducer(options.get("group"), Boolean.parseBoolean(options.get("trace")), null);
         producer.setNamesrvAddr(options.get("namesrv"));
         producer.setInstanceName(options.get("instance"));
         producer.setVipChannelEnabled(Boolean.parseBoolean(options.get("vip")));
