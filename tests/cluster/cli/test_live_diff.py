@@ -22,7 +22,7 @@ from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 async def send(cluster, *bodies: bytes) -> None:
     async with open_admin((cluster.namesrv,)) as admin:
         for body in bodies:
-            await Producer(admin.api).send(OutgoingMessage(topic="orders", body=body))
+            await Producer(admin.api, compress_from=None).send(OutgoingMessage(topic="orders", body=body))
 
 
 async def level(cluster) -> int:
