@@ -16,6 +16,7 @@ from store.config import BrokerRole
 from store.message_store import MessageStore
 from store.offset_waiters import AckSink, PutStatus
 
+WAITING_MAX = 100_000  # Answers that wait, half a kilobyte each.
 _WORD = 4  # The length word that decode() does without.
 
 CODES = {
@@ -41,6 +42,10 @@ class WaitService(Protocol):
 
 class TransferService(WaitService, Protocol):
     """GroupTransferService."""
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait."""
 
     @property
     def refusal(self) -> str | None:
@@ -131,6 +136,11 @@ def waits(store: MessageStore) -> bool:
 def refusal(store: MessageStore, transfer: TransferService) -> str | None:
     """Why a message that asks to wait must not be stored, for want of slaves in sync; None: it may be."""
     return transfer.refusal if store.config.broker_role is BrokerRole.SYNC_MASTER else None
+
+
+def is_crowded(store: MessageStore, transfer: TransferService) -> bool:
+    """Whether so many messages wait for disk or slaves that no more may."""
+    return waits(store) and store.flusher.waiting + transfer.waiting >= WAITING_MAX
 
 
 def wait_until_safe(store: MessageStore, transfer: WaitService, end_offset: int, sink: AckSink, frame: bytes) -> None:

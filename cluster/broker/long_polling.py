@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
+HELD_BYTES_MAX, HELD_PER_CONNECTION_MAX = 256 << 20, 20_000
+_PULL_BYTES = 2_000  # What a held pull costs besides the texts that its client chose.
 SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING = 5.0, 1.0
 _RUNS_PER_TURN = 64  # Then other tasks get a chance.
 
@@ -41,6 +43,7 @@ class HeldPull:
     connection: Hashable
     run_again: Callable[[], None]  # Must answer, without a further hold.
     accepts: PropertyFilter | None = None  # Of those with these codes only the messages that this one wants.
+    text_size: int = 0  # Of what its client chose: such as an expression.
 
     @property
     def filter(self) -> "_Filter":
@@ -74,14 +77,21 @@ class PullRequestHoldService:
     _connections: dict[Hashable, dict[HeldPull, None]] = field(factory=dict, init=False)
     _ready: deque[HeldPull] = field(factory=deque, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
+    held_bytes: int = field(default=0, init=False)  # About what all of them cost.
 
     def __len__(self) -> int:
         return sum(len(held) for filters in self._queues.values() for held in filters.values())
 
-    def hold(self, pull: HeldPull) -> None:
-        """Keep it until something wakes it; the caller sees to connection_closed()."""
+    def hold(self, pull: HeldPull) -> bool:
+        """Keep it until something wakes it; the caller sees to connection_closed(). False: too many are kept already."""
+        size = _PULL_BYTES + pull.text_size
+        of_its_connection = len(self._connections.get(pull.connection, ()))
+        if self.held_bytes + size > HELD_BYTES_MAX or of_its_connection >= HELD_PER_CONNECTION_MAX:
+            return False
+        self.held_bytes += size
         self._queues.setdefault((pull.topic, pull.queue_id), {}).setdefault(pull.filter, {})[pull] = None
         self._connections.setdefault(pull.connection, {})[pull] = None
+        return True
 
     def on_arrival(self, topic: str, queue_id: int, max_offset: int, codes: Sequence[int]) -> None:
         """Messages came: `max_offset` is now the queue's end, `codes` are their tags codes. Cheap when nobody waits."""
@@ -125,6 +135,7 @@ class PullRequestHoldService:
             if not filters:
                 del self._queues[queue]
         _remove(self._connections, pull.connection, pull)
+        self.held_bytes -= _PULL_BYTES + pull.text_size
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:

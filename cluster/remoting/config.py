@@ -36,7 +36,7 @@ class ServerConfig:
     bytes_max: int = option(
         512 << 20,
         key="serverBytesMax",
-        doc="bytes of unread answers, unfinished frames and held pulls of all connections; who has most is closed beyond that",
+        doc="bytes of unread answers and unfinished frames of all connections; who has most is closed beyond that",
     )
     requests_max: int = option(
         10_000,

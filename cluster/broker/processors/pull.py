@@ -19,6 +19,7 @@ from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.broker.topic_config import PERM_READ
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import ONEWAY, RemotingCommand
+from cluster.remoting.dispatch import OVERLOAD
 from cluster.remoting.errors import RequestError
 from cluster.remoting.header_fields import encode_header_fields
 from cluster.remoting.headers.messages import LitePullMessage, PullMessage
@@ -256,8 +257,11 @@ def _hold(
         connection=connection,
         run_again=run_again,
         accepts=accepts,
+        text_size=len(header.subscription or ""),
     )
-    broker.held_pulls.hold(pull)
+    if not broker.held_pulls.hold(pull):
+        raise RequestError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+    request.command.body, request.command.ext = b"", None  # They may be long, and are not needed any more.
     broker.watch(connection)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from attrs import define, field
 
 from cluster.broker import names
-from cluster.broker.acks import CODES, AcksOnceSaved, ProducerAcks, refusal, wait_until_safe, waits
+from cluster.broker.acks import CODES, AcksOnceSaved, ProducerAcks, is_crowded, refusal, wait_until_safe, waits
 from cluster.broker.batch_body import split_batch
 from cluster.broker.delay import delayed
 from cluster.broker.forward import FROM
@@ -22,6 +22,7 @@ from cluster.broker.transaction import HALF_QUEUE_ID, half_properties, is_transa
 from cluster.remoting.codes import RequestCode, ResponseCode
 from cluster.remoting.command import JSON, ONEWAY, RemotingCommand, encode
 from cluster.remoting.connection import Connection
+from cluster.remoting.dispatch import OVERLOAD
 from cluster.remoting.errors import RequestError
 from cluster.remoting.header_fields import decode_header
 from cluster.remoting.headers.messages import SendBatchMessage, SendMessage, SendMessageV2
@@ -54,7 +55,7 @@ _REMARKS = {
     PutStatus.PROPERTIES_SIZE_EXCEEDED: "the message is illegal, its properties are longer than 32767 bytes.",
     PutStatus.CREATE_MAPPED_FILE_FAILED: "create mapped file failed, server is busy or broken.",
     PutStatus.SERVICE_NOT_AVAILABLE: "service not available now",
-    PutStatus.OS_PAGECACHE_BUSY: "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
+    PutStatus.OS_PAGECACHE_BUSY: "[REJECTREQUEST]system busy, start flow control for a while",
 }
 
 
@@ -256,10 +257,10 @@ class SendProcessor:
         return topic, queue_id, format_properties(properties, puts=puts).encode(), code
 
     def _finish(self, connection: Connection, sends: list[_Send]) -> None:
-        if sends and (why := refusal(self.broker.store, self.broker.ha.group_transfer)) is not None:
+        if sends and (refused := self._why_not_now()) is not None:
             for send in sends:
                 if send.wait:
-                    self._refuse(connection, send.command, ResponseCode.SYSTEM_ERROR, why)
+                    self._refuse(connection, send.command, *refused)
             sends = [send for send in sends if not send.wait]
         if not sends:
             return
@@ -283,6 +284,13 @@ class SendProcessor:
         if at_once:
             acks.answer(at_once)
 
+    def _why_not_now(self) -> tuple[ResponseCode, str] | None:
+        """Why messages that ask to wait are refused before they are stored; None: they are not."""
+        store, transfer = self.broker.store, self.broker.ha.group_transfer
+        if (why := refusal(store, transfer)) is not None:
+            return ResponseCode.SYSTEM_ERROR, why
+        return (ResponseCode.SYSTEM_BUSY, OVERLOAD) if is_crowded(store, transfer) else None
+
     def _process_batch(self, connection: Connection, command: RemotingCommand) -> None:
         """A batch request: one record for each of its messages, one answer. Raises RequestError."""
         header = decode_header(_HEADERS[command.code], command.ext)
@@ -303,8 +311,8 @@ class SendProcessor:
         if not inner:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
         wait = properties.get(WAIT, "true").lower() == "true"
-        if wait and (why := refusal(self.broker.store, self.broker.ha.group_transfer)) is not None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, why)
+        if wait and (refused := self._why_not_now()) is not None:
+            raise RequestError(*refused)
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(max(1, topic.write_queues))
         properties[CLUSTER] = self.broker.config.broker_cluster_name
         shared = format_properties(properties).encode()
@@ -368,7 +376,8 @@ class SendProcessor:
         remark = _REMARKS.get(status, status.name)
         if status in (PutStatus.SERVICE_NOT_AVAILABLE, PutStatus.CREATE_MAPPED_FILE_FAILED):
             remark = f"{remark}: {self._why_not_available()}"
-        self._refuse(connection, command, CODES[status], remark)
+        code = ResponseCode.SYSTEM_BUSY if status is PutStatus.OS_PAGECACHE_BUSY else CODES[status]
+        self._refuse(connection, command, code, remark)
 
     def _why_not_available(self) -> str:
         store = self.broker.store

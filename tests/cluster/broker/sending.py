@@ -51,6 +51,10 @@ class Waits:
     is_synchronous: bool = True
     refusal: str | None = None
 
+    @property
+    def waiting(self):
+        return len(self.held)
+
     def wait(self, end_offset, sink, frame):
         self.held.append((end_offset, sink, frame))
 

@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from cluster.broker import long_polling
 from cluster.broker.long_polling import HeldPull, PullRequestHoldService
 
 
@@ -107,3 +108,23 @@ async def test_many_pulls_are_woken_and_forgotten(autojump_clock, nursery):
     assert len(service) == MANY
     service.connection_closed("other")
     assert len(service) == 0
+
+
+async def test_what_is_held_has_an_end(monkeypatch):
+    """For one connection and in all; texts that a client chose count, and what is forgotten leaves room."""
+    monkeypatch.setattr(long_polling, "HELD_PER_CONNECTION_MAX", 3)
+    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
+
+    def hold(connection, text_size=0):
+        return service.hold(HeldPull("T", 0, 0, None, 1e9, connection, lambda: None, None, text_size))
+
+    assert [hold("one") for _ in range(4)] == [True, True, True, False]
+    assert hold("two")
+    monkeypatch.setattr(long_polling, "HELD_BYTES_MAX", service.held_bytes + 10_000)
+    assert not hold("three", 9_000)
+    assert hold("three", 7_000)
+    service.connection_closed("three")
+    assert hold("three", 7_000)
+    for connection in ("one", "two", "three"):
+        service.connection_closed(connection)
+    assert (service.held_bytes, len(service)) == (0, 0)

@@ -4,6 +4,7 @@ import attrs
 import pytest
 import trio
 
+from cluster.broker import long_polling
 from cluster.broker.offset_moved import OffsetMoved, OffsetMovedEvents
 from cluster.broker.processors.pull import code_of, suggested_broker
 from cluster.broker.subscription_group import SubscriptionGroupConfig
@@ -279,6 +280,15 @@ async def test_pulls_of_a_closed_connection_are_forgotten(tmp_path, autojump_clo
         client.connection = late
         client.ask(11, **{**PULL, "sysFlag": SUSPEND | OWN_SUBSCRIPTION, "subscription": "*"})
         assert len(client.broker.held_pulls) == 0, "it closed before it could be held"
+
+
+async def test_pulls_that_cannot_be_held_are_refused_as_busy(tmp_path, autojump_clock, monkeypatch):
+    monkeypatch.setattr(long_polling, "HELD_PER_CONNECTION_MAX", 2)
+    async with opened(make_broker(tmp_path)) as client:
+        serving(client.broker, client)
+        assert [client.ask(11, **{**PULL, "sysFlag": SUSPEND}) for _ in range(2)] == [None, None]
+        answer = client.ask(11, **{**PULL, "sysFlag": SUSPEND})
+        assert (answer.code, answer.remark) == (2, "[OVERLOAD]system busy, start flow control for a while")
 
 
 async def test_a_topic_that_goes_ends_the_hold_with_an_error(tmp_path, autojump_clock, nursery):

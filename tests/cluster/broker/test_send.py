@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.broker import acks
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.remoting.command import ONEWAY, ROCKETMQ
 from store.config import BrokerRole, FlushDiskType
@@ -262,6 +263,30 @@ def test_a_batch_is_refused_as_a_whole_before_the_append(tmp_path):
     (answer,) = producer.send(producer.command(code=320, body=batch((b"1", b""), (b"2", b""))))
     assert (answer.code, answer.remark) == (1, "in-sync replicas not enough: 1 of 2")
     assert producer.broker.store.max_offset == 0
+
+
+def test_when_too_many_wait_more_are_refused_before_the_append(tmp_path, monkeypatch):
+    """As busy, in RocketMQ's words; who asked not to wait is served."""
+    monkeypatch.setattr(acks, "WAITING_MAX", 2)
+    producer = sync_master(tmp_path)
+    assert producer.send(producer.command(), producer.command()) == []
+    end = producer.broker.store.max_offset
+    answers = producer.send(producer.command(), producer.command(code=320, body=batch((b"1", b""))))
+    remark = "[OVERLOAD]system busy, start flow control for a while"
+    assert [(answer.code, answer.remark) for answer in answers] == [(2, remark)] * 2
+    assert producer.broker.store.max_offset == end
+    (answer,) = producer.send(producer.command(properties="WAIT\x01false"))
+    assert answer.code == 0
+    producer.broker.ha.group_transfer.release()
+    assert producer.send(producer.command()) == []
+
+
+def test_a_disk_that_is_busy_is_answered_as_rocketmq_does(producer, monkeypatch):
+    """Its net layer refuses sends in these words while the page cache is busy."""
+    putter = producer.broker.store._putter
+    monkeypatch.setattr(putter, "busy_until", putter.clock() + 60)
+    (answer,) = producer.send(producer.command())
+    assert (answer.code, answer.remark) == (2, "[REJECTREQUEST]system busy, start flow control for a while")
 
 
 @pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER])
