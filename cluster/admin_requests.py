@@ -230,7 +230,7 @@ async def reset_online(
 
 def queue_of(key: str) -> MessageQueue:
     """A map key that is a queue."""
-    fields = orjson.loads(key)
+    fields = orjson.loads(key.encode())  # A str of a class of its own, which orjson refuses.
     return MessageQueue(fields["topic"], fields["brokerName"], int(fields["queueId"]))
 
 

@@ -125,7 +125,7 @@ def load_contexts(path: Path) -> Contexts:
         raise ContextError(f"{path} cannot be read: {error}") from error
     try:
         return _read(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise ContextError(f"{path} is not as `twinlog context` writes it: {error}", "Mend it, or remove it") from error
 
 

@@ -21,7 +21,9 @@ context_argument = click.argument("name", shell_complete=complete_contexts)
     "context",
     cls=InOrder,
     epilog=examples(
-        "twinlog context add test -n 10.0.0.1:9876;10.0.0.2:9876", "twinlog context use test", "twinlog --help"
+        'twinlog context add test -n "10.0.0.1:9876;10.0.0.2:9876"',
+        "twinlog context use test",
+        "twinlog list --context test",
     ),
 )
 def context_group() -> None:
@@ -66,7 +68,7 @@ def _page(found: Any) -> Page:
     "add",
     short_help="Give a cluster a name.",
     epilog=examples(
-        "twinlog context add test -n 10.0.0.1:9876;10.0.0.2:9876",
+        'twinlog context add test -n "10.0.0.1:9876;10.0.0.2:9876"',
         "twinlog context add prod -n 10.0.1.1:9876 --credentials ~/prod.yml --tls --trust ~/ca.pem",
     ),
 )
