@@ -12,6 +12,7 @@ longer than it asked for. Other than a 4.9 slave, ours wakes pulls on arrivals, 
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from time import monotonic
 from typing import TypeVar
 
 import structlog
@@ -28,6 +29,7 @@ K = TypeVar("K", bound=Hashable)
 HELD_BYTES_MAX, HELD_PER_CONNECTION_MAX = 256 << 20, 20_000
 _PULL_BYTES = 2_000  # What a held pull costs besides the texts that its client chose.
 SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING = 5.0, 1.0
+ASK_SECONDS_MAX = 0.01  # So long an arrival may be looked at by filters; pulls whose filter had no turn are woken.
 _RUNS_PER_TURN = 64  # Then other tasks get a chance.
 
 
@@ -98,11 +100,14 @@ class PullRequestHoldService:
         filters = self._queues.get((topic, queue_id))
         if not filters:
             return
+        began, start = monotonic(), max_offset - len(codes)
         for (wanted, accepts), held in list(filters.items()):
             if wanted is not None and not any(as_i32(code) in wanted for code in codes):
                 continue
-            if accepts is not None and not self.any_accepted(
-                topic, queue_id, max_offset - len(codes), max_offset, accepts
+            if (
+                accepts is not None
+                and monotonic() - began < ASK_SECONDS_MAX
+                and not self.any_accepted(topic, queue_id, start, max_offset, accepts)
             ):
                 continue
             for pull in [pull for pull in held if pull.offset < max_offset]:

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from attrs import define, field
 
+from cluster.broker import names
 from cluster.broker.filter.bloom import shape
 from cluster.broker.filter.expression import SelectorError
 from cluster.broker.filter.sql import RawFilter, SqlFilter, compile_sql
@@ -24,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 DEAD_MS_MAX = 24 * 3_600_000
 _DEAD_BEFORE_LOAD_MS = 30_000
-RETRY_TOPIC_PREFIX, RETRY_TOPIC = "%RETRY%", "RETRY_TOPIC"
+RETRY_TOPIC = "RETRY_TOPIC"
 
 
 def compile_expression(expression: str, expression_type: str) -> SqlFilter:
@@ -73,6 +74,7 @@ class ConsumerFilterManager:
     changed: Callable[[], None] = lambda: None
     _topics: dict[str, dict[str, ConsumerFilterData]] = field(factory=dict, init=False)  # By topic and group.
     _groups: dict[str, set[str]] = field(factory=dict, init=False)  # The topics of each group.
+    _retry_filters: dict[str, RawFilter] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
@@ -160,14 +162,18 @@ class ConsumerFilterManager:
                 self._forget(data.topic, data.group)
 
     def retry_filter(self, retry_topic: str) -> RawFilter:
-        """For a group's retry topic: each message is asked for by the filter of the topic that it came from, if there is one."""
-        group = retry_topic.removeprefix(RETRY_TOPIC_PREFIX)
+        """For a retry topic that there is: each message is asked for by the group's filter of the topic that it came from."""
+        known = self._retry_filters.get(retry_topic)  # One object, so that held pulls are asked about together.
+        if known is not None:
+            return known
+        group = retry_topic.removeprefix(names.RETRY_PREFIX)
 
         def accepts(raw_properties: bytes) -> bool:
             properties = parse_properties(raw_properties.decode("utf-8", "replace"))
             data = self.get(properties.get(RETRY_TOPIC, ""), group)
             return data is None or data.filter.matches(properties)
 
+        self._retry_filters[retry_topic] = accepts
         return accepts
 
     def plain(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 import trio
 
 from cluster.broker import names
-from cluster.broker.filter.consumer_filters import RETRY_TOPIC_PREFIX, compile_expression
+from cluster.broker.filter.consumer_filters import compile_expression
 from cluster.broker.filter.expression import SelectorError
 from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
 from cluster.broker.long_polling import HeldPull
@@ -225,7 +225,7 @@ def not_supported(expression_type: str) -> str:
 
 def _retry_filter(broker: BrokerParts, topic: str) -> PropertyFilter | None:
     """Consumers subscribe to retry topics by tag, whatever they said of the topics that these messages come from."""
-    if broker.config.filter_support_retry and topic.startswith(RETRY_TOPIC_PREFIX):
+    if broker.config.filter_support_retry and topic.startswith(names.RETRY_PREFIX):
         return broker.filters.retry_filter(topic)
     return None
 

@@ -95,6 +95,19 @@ async def test_5000_pulls_of_one_queue_are_asked_about_once_an_arrival():
     assert len(service) == 2 * MANY
 
 
+async def test_an_arrival_is_not_looked_at_for_ever(monkeypatch, autojump_clock, nursery):
+    """When the time for asking is over, pulls are woken and ask the store themselves."""
+    monkeypatch.setattr("cluster.broker.long_polling.ASK_SECONDS_MAX", -1.0)
+    service = PullRequestHoldService(
+        trio.current_time, lambda topic, queue_id: 0, any_accepted=lambda *_: pytest.fail("it was asked")
+    )
+    nursery.start_soon(service.run)
+    woken = held(service, 0, accepts=lambda _properties: False)
+    service.on_arrival("T", 0, 1, [0])
+    await trio.sleep(0.001)
+    assert woken == [1]
+
+
 async def test_many_pulls_are_woken_and_forgotten(autojump_clock, nursery):
     """Those that filter in the same way go together; the others stay, until their connection closes."""
     service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
