@@ -28,8 +28,8 @@ from tests.fuzz.harness import (
 )
 from tests.fuzz.requests import EVIL_NAMES, commands, heartbeats, kinds, to_json
 
-EXAMPLES = int(os.environ.get("TWINLOG_FUZZ_EXAMPLES", "40"))
-thorough = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 40)
+EXAMPLES = int(os.environ.get("TWINLOG_FUZZ_EXAMPLES", "25"))
+thorough = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 25)
 
 BROKER_HEADERS = [handler.header for handler in main_port_table(None).values()] + list(SEND_HEADERS.values())
 NAMESRV_HEADERS = [handler.header for handler in dispatch_table(None, HANDLERS).values()]

@@ -4,7 +4,7 @@ Permissions are bits; DENY wins. Groups are kept and asked for under the name of
 Sources: Permission.java, PlainAccessValidator.java, PlainAccessResource.java (RocketMQ 4.9.8).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cluster.broker.names import RETRY_PREFIX, retry_topic
@@ -91,38 +91,37 @@ def needed_by(command: RemotingCommand) -> Resources:
 
     As in 4.9, batches (320) and replies (324, 325) ask for none.
     """
-    code, ext = command.code, command.ext or {}
-    if code == RequestCode.SEND_MESSAGE_V2:
-        return _sending(ext.get("b"), ext.get("a"))
-    if code == RequestCode.SEND_MESSAGE:
-        return _sending(ext.get("topic"), ext.get("group"))
-    if code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
-        return _named((ext.get("topic"), SUB), (_retry(ext.get("consumerGroup")), SUB))
-    if code == RequestCode.CONSUMER_SEND_MSG_BACK:
-        return _named((_retry(ext.get("group")), SUB))
-    if code == RequestCode.QUERY_MESSAGE:
-        return _named((ext.get("topic"), SUB))
+    needs = _NEEDS.get(command.code)
+    if needs is None:
+        return {}
     try:
-        return _of_consumers(command)
+        return needs(command.ext or {}, command)
     except (HeaderError, ValueError, TypeError, AttributeError) as error:
         raise AclError(str(error)) from None
 
 
-def _of_consumers(command: RemotingCommand) -> Resources:
-    code = command.code
-    if code == RequestCode.UPDATE_CONSUMER_OFFSET:
-        committed = decode_header(UpdateConsumerOffset, command.ext)
-        return _named((_retry(committed.consumer_group), SUB), (committed.topic, SUB))
-    if code == RequestCode.GET_CONSUMER_LIST_BY_GROUP:
-        return _named((_retry(decode_header(GetConsumerListByGroup, command.ext).consumer_group), SUB))
-    if code == RequestCode.UNREGISTER_CLIENT:
-        return _named((_retry(decode_header(UnregisterClient, command.ext).consumer_group), SUB))
-    if code == RequestCode.HEART_BEAT:
-        return _of_heartbeat(fastjson.loads(bytes(command.body)))
-    return {}
+Ext = Mapping[str, str]
 
 
-def _of_heartbeat(beat: Mapping[str, Any]) -> Resources:
+def _of_commit(ext: Ext, _command: RemotingCommand) -> Resources:
+    committed = decode_header(UpdateConsumerOffset, ext)
+    return _named((_retry(committed.consumer_group), SUB), (committed.topic, SUB))
+
+
+def _of_members(ext: Ext, _command: RemotingCommand) -> Resources:
+    return _named((_retry(decode_header(GetConsumerListByGroup, ext).consumer_group), SUB))
+
+
+def _of_leaving(ext: Ext, _command: RemotingCommand) -> Resources:
+    return _named((_retry(decode_header(UnregisterClient, ext).consumer_group), SUB))
+
+
+def _of_pull(ext: Ext, _command: RemotingCommand) -> Resources:
+    return _named((ext.get("topic"), SUB), (_retry(ext.get("consumerGroup")), SUB))
+
+
+def _of_heartbeat(_ext: Ext, command: RemotingCommand) -> Resources:
+    beat: Mapping[str, Any] = fastjson.loads(bytes(command.body))
     needed: Resources = {}
     for data in beat.get("consumerDataSet") or ():
         needed |= _named((_retry(data.get("groupName")), SUB))
@@ -145,3 +144,17 @@ def _retry(group: str | None) -> str | None:
 
 def _named(*pairs: tuple[str | None, int]) -> Resources:
     return {resource: permission for resource, permission in pairs if resource is not None}
+
+
+_NEEDS: dict[int, Callable[[Ext, RemotingCommand], Resources]] = {
+    RequestCode.SEND_MESSAGE_V2: lambda ext, _: _sending(ext.get("b"), ext.get("a")),
+    RequestCode.SEND_MESSAGE: lambda ext, _: _sending(ext.get("topic"), ext.get("group")),
+    RequestCode.PULL_MESSAGE: _of_pull,
+    RequestCode.LITE_PULL_MESSAGE: _of_pull,
+    RequestCode.CONSUMER_SEND_MSG_BACK: lambda ext, _: _named((_retry(ext.get("group")), SUB)),
+    RequestCode.QUERY_MESSAGE: lambda ext, _: _named((ext.get("topic"), SUB)),
+    RequestCode.UPDATE_CONSUMER_OFFSET: _of_commit,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _of_members,
+    RequestCode.UNREGISTER_CLIENT: _of_leaving,
+    RequestCode.HEART_BEAT: _of_heartbeat,
+}
