@@ -1,0 +1,73 @@
+"""What the documentation shows runs as it stands: the page of the client library, and the examples in docstrings."""
+
+import ast
+import doctest
+import re
+import textwrap
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import pytest
+import trio
+
+import cluster.client
+from cluster.broker.broker import Broker
+from cluster.broker.config import BrokerConfig
+from cluster.namesrv.service import NameServer
+from store.config import StoreConfig
+from tests.interop.ports import free_broker_port
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "client.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+MODULES = [each.name for each in iter_modules(cluster.client.__path__)]
+
+
+@pytest.fixture
+async def namesrv(tmp_path, nursery):
+    """The address of a name server that has one broker."""
+    port = await nursery.start(NameServer().run, "127.0.0.1", 0)
+    address = f"127.0.0.1:{port}"
+    config = BrokerConfig(
+        broker_name="broker-a", broker_ip1="127.0.0.1", listen_port=free_broker_port(), namesrv_addr=address
+    )
+    broker = Broker(config, StoreConfig(root=tmp_path, mapped_file_size_commit_log=1 << 20))
+    await nursery.start(broker.run)
+    with trio.fail_after(5):
+        await broker.registration.registered.wait()
+    return address
+
+
+async def run(example: str, namesrv: str) -> None:
+    """As if it stood in an async function."""
+    source = example.replace("127.0.0.1:9876", namesrv)
+    compiled = compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names = {"__name__": "example"}
+    result = eval(compiled, names)
+    if result is not None:
+        await result
+
+
+async def test_the_examples_of_the_page_run_one_after_the_other(namesrv, capsys):
+    assert len(EXAMPLES) == 6
+    for example in EXAMPLES:
+        with trio.fail_after(20):
+            await run(example, namesrv)
+    printed = capsys.readouterr().out
+    assert "SEND_OK broker-a" in printed
+    assert "Greetings" in printed
+    assert "b'fine'" in printed
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_in_docstrings(module):
+    assert doctest.testmod(import_module(f"cluster.client.{module}")).failed == 0
+
+
+def test_every_public_name_is_there_and_has_a_docstring():
+    assert cluster.client.__all__ == sorted(cluster.client._HOMES)
+    for name in cluster.client.__all__:
+        assert textwrap.dedent(getattr(cluster.client, name).__doc__ or ""), name
+    assert set(cluster.client.__all__) <= set(dir(cluster.client))
+    with pytest.raises(AttributeError):
+        _ = cluster.client.nothing
