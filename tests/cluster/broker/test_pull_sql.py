@@ -1,10 +1,13 @@
 """11 and 46 with SQL92 expressions."""
 
+import random
+
 import attrs
 import pytest
 import trio
 
 from cluster.broker.topic_config import TopicConfig
+from store.config import BrokerRole
 from store.message import decode_message
 from tests.cluster.broker.helpers import heartbeat, make_broker, opened, put
 from tests.cluster.broker.test_pull import OWN_SUBSCRIPTION, PULL, SUSPEND
@@ -145,6 +148,55 @@ async def test_a_held_pull_waits_for_a_message_that_its_expression_lets_through(
         await trio.sleep(0.001)
         (answer,) = client.connection.sent
         assert (answer.code, decode_message(answer.body).queue_offset) == (0, 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_whatever_stands_in_a_subscription_has_its_code(tmp_path, seed):
+    """In a heartbeat, a check or a pull: no handler fails, and the three agree on what an expression is."""
+    dice = random.Random(seed)
+    pieces = [
+        "a",
+        "b",
+        "=",
+        "<>",
+        ">",
+        "5",
+        "'x'",
+        "(",
+        ")",
+        "AND",
+        "OR",
+        "NOT",
+        "IS",
+        "NULL",
+        "IN",
+        "\x00",
+        "é",
+        "\u2028",
+        "--",
+    ]
+    async with opened(sql_broker(tmp_path)) as client:
+        filtering(client)
+        put(client.broker, properties={"a": "5", "b": "x"})
+        for version in range(2, 100):
+            text = " ".join(dice.choices(pieces, k=dice.randint(1, 8)))
+            data = {"topic": "T1", "subString": text, "expressionType": "SQL92"}
+            is_one = client.ask(46, {"clientId": "c", "group": "G", "subscriptionData": data}).code == 0
+            assert client.ask(34, sql_beat(text, version=version)).code == 0
+            assert client.ask(11, **{**PULL, "subVersion": version}).code in ((0, 20) if is_one else (27,)), text
+            own = {"sysFlag": OWN_SUBSCRIPTION, "subscription": text, "expressionType": "SQL92"}
+            assert client.ask(11, **{**PULL, **own}).code in ((0, 20) if is_one else (23,)), text
+
+
+async def test_a_slave_filters_as_its_master_does(tmp_path):
+    """Consumers send heartbeats to slaves, too."""
+    async with opened(sql_broker(tmp_path)) as client:
+        put(client.broker, properties={"a": "2"})
+        put(client.broker, properties={"a": "1"})
+    async with opened(sql_broker(tmp_path, role=BrokerRole.SLAVE)) as client:
+        filtering(client)
+        reply = client.ask(11, **PULL)
+        assert (reply.code, found(reply)) == (0, [1])
 
 
 async def test_a_filter_dies_with_its_group_and_outlives_a_restart(tmp_path):
