@@ -39,8 +39,8 @@ class NoOptionError(Exception):
     """There is no such option; `near` are those that are spelled alike."""
 
     def __init__(self, key: str, near: tuple[str, ...], *, is_rocketmqs: bool) -> None:
-        what = "is an option of RocketMQ without effect in twinlog" if is_rocketmqs else "is no option"
-        super().__init__(f"{key} {what}")
+        what = f"RocketMQ's option {key} is without effect in twinlog" if is_rocketmqs else f"there is no option {key}"
+        super().__init__(what)
         self.key = key
         self.near = near
         self.is_rocketmqs = is_rocketmqs
@@ -48,6 +48,7 @@ class NoOptionError(Exception):
 
 def _classes() -> dict[str, tuple[type, ...]]:
     from cluster.broker.config import BrokerConfig
+    from cluster.broker.security.config import AclConfig
     from cluster.namesrv.config import NamesrvConfig
     from cluster.remoting.config import ServerConfig
     from cluster.remoting.tls_config import TlsConfig
@@ -55,7 +56,10 @@ def _classes() -> dict[str, tuple[type, ...]]:
     from store.config import StoreConfig
 
     shared = (ServerConfig, TlsConfig)
-    return {"broker": (BrokerConfig, StoreConfig, HAConfig, *shared), "name server": (NamesrvConfig, *shared)}
+    return {
+        "broker": (BrokerConfig, StoreConfig, HAConfig, AclConfig, *shared),
+        "name server": (NamesrvConfig, *shared),
+    }
 
 
 @cache
