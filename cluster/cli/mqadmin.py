@@ -34,10 +34,15 @@ def mqadmin() -> None:
 
 
 def _show(namesrv: str, operation: "Callable[[ClientApi], Awaitable[str]]") -> None:
+    click.echo(run_admin(namesrv, lambda admin: operation(admin.api)), nl=False)
+
+
+def _check(flag: str, read: Callable[[str], object], text: str) -> None:
+    """Raises CliError before anybody is asked."""
     try:
-        click.echo(run_admin(namesrv, lambda admin: operation(admin.api)), nl=False)
+        read(text)
     except ValueError as error:
-        raise CliError(f"{error}.", exit_code=USAGE) from error
+        raise CliError(f"{flag} {text}: {error}.", exit_code=USAGE) from error
 
 
 def _flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -181,7 +186,10 @@ def query_by_id(namesrv: str, message_ids: str) -> None:
     """Show messages by id, and who has consumed them. The body is printed; mqadmin leaves it in a file in /tmp."""
     from cluster.mqadmin import messages
 
-    for each in filter(None, (part.strip() for part in message_ids.split(","))):
+    ids = [part.strip() for part in message_ids.split(",") if part.strip()]
+    for each in ids:
+        _check("-i", messages.place_of, each)
+    for each in ids:
         _show(namesrv, partial(messages.query_by_id, message_id=each))
 
 
@@ -204,8 +212,9 @@ def query_by_key(namesrv: str, topic: str, key: str) -> None:
 @_flag("-f", "--force", type=_BOOLEAN, default="true", show_default=True, help="false: never forward.")
 def reset_offset_by_time(namesrv: str, group: str, topic: str, when: str, force: str) -> None:
     """Let a group go on at a time."""
-    from cluster.mqadmin import groups
+    from cluster.mqadmin import groups, text
 
+    _check("-s", text.parse_moment, when)
     _show(namesrv, lambda api: groups.reset_offset_by_time(api, group, topic, when, force=force == "true"))
 
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
+
+import orjson
 
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.broker.topic_config import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
@@ -80,3 +83,16 @@ def version_name(number: int) -> str:
     minor, patch = divmod(step, 10)
     major, minor = divmod(45 + minor, 10)
     return f"V{major}_{minor}_{patch}{'' if is_final else '_SNAPSHOT'}"
+
+
+def json(value: Any, indent: str = "\n") -> str:
+    """As fastjson's PrettyFormat: a line for each key and each element, but number keys side by side."""
+    deeper = f"{indent}\t"
+    if isinstance(value, dict) and value and isinstance(next(iter(value)), int):
+        return "{" + ",".join(f"{key}:{json(each, deeper)}" for key, each in value.items()) + indent + "}"
+    if isinstance(value, dict) and value:
+        pairs = (f'{deeper}"{key}":{json(each, deeper)}' for key, each in value.items())
+        return "{" + ",".join(pairs) + indent + "}"
+    if isinstance(value, list) and value:
+        return "[" + ",".join(deeper + json(each, deeper) for each in value) + indent + "]"
+    return orjson.dumps(value).decode()

@@ -58,7 +58,7 @@ async def topic_route(api: ClientApi, topic: str, *, as_list: bool) -> str:
     route: dict[str, Any] = fastjson.loads(answer.body)
     for broker in route["brokerDatas"]:
         broker["brokerAddrs"] = {int(number): address for number, address in broker["brokerAddrs"].items()}
-    return _route_table(route) if as_list else fastjson.pretty(route) + "\n"
+    return _route_table(route) if as_list else text.json(route) + "\n"
 
 
 def _route_table(route: dict[str, Any]) -> str:

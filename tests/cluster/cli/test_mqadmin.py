@@ -1,0 +1,102 @@
+"""`twinlog mqadmin` without a JVM: RocketMQ's own mqadmin is asked beside it in tests/mqadmin."""
+
+from datetime import datetime
+
+import pytest
+
+from cluster.broker.subscription_group import SubscriptionGroupConfig
+from cluster.broker.topic_config import TopicConfig
+from cluster.mqadmin import text
+from cluster.mqadmin.messages import place_of
+
+
+def test_versions_by_number():
+    """Each release has two numbers, a minor version twenty."""
+    numbers = {313: "V4_5_0", 406: "V4_9_7_SNAPSHOT", 407: "V4_9_7", 409: "V4_9_8", 413: "V5_0_0", 479: "V5_3_3"}
+    assert {number: text.version_name(number) for number in numbers} == numbers
+    assert text.version_name(1) == "V1"
+
+
+def test_times_as_a_person_gives_them():
+    at = datetime(2026, 11, 22, 8, 30, 1, 234_000)
+    milliseconds = round(at.timestamp() * 1000)
+    assert text.parse_moment("2026-11-22#08:30:01:234") == milliseconds
+    assert (text.parse_moment("now"), text.parse_moment("1795264829652")) == (-1, 1795264829652)
+    assert text.moment(milliseconds) == "2026-11-22 08:30:01,234"
+    for bad in ("", "yesterday", "2026-11-22", "2026-13-22#08:30:01:234"):
+        with pytest.raises(ValueError, match="allowed is now"):
+            text.parse_moment(bad)
+
+
+def test_what_java_prints_of_a_topic_and_a_group():
+    assert text.topic_config(TopicConfig("T", 1, 2, 7, order=True)) == (
+        "TopicConfig [topicName=T, readQueueNums=1, writeQueueNums=2, perm=RWX, topicFilterType=SINGLE_TAG, "
+        "topicSysFlag=0, order=true]"
+    )
+    assert text.group_config(SubscriptionGroupConfig(name="G")).startswith(
+        "SubscriptionGroupConfig [groupName=G, consumeEnable=true, consumeFromMinEnable=true, "
+    )
+
+
+def test_json_as_fastjson_prints_it():
+    assert text.json({"a": [{"b": {0: "x", 1: "y"}}], "c": {}, "d": []}) == (
+        '{\n\t"a":[\n\t\t{\n\t\t\t"b":{0:"x",1:"y"\n\t\t\t}\n\t\t}\n\t],\n\t"c":{},\n\t"d":[]\n}'
+    )
+
+
+def test_where_a_message_is():
+    assert place_of("C000020B00002A9F0000000000000400") == ("192.0.2.11:10911", 1024)
+    for bad in ("", "C0", "Z" * 32):
+        with pytest.raises(ValueError, match="hexadecimal"):
+            place_of(bad)
+
+
+async def test_a_topic_from_the_cradle_to_the_grave(cluster):
+    made = await cluster.twinlog("mqadmin", "updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "2", "-w", "2")
+    assert made.output.splitlines()[0] == f"create topic to {cluster.master.address} success."
+    assert "T\n" in (await cluster.twinlog("mqadmin", "topicList")).output
+    status = (await cluster.twinlog("mqadmin", "topicStatus", "-t", "T")).output.splitlines()
+    assert [line.split() for line in status[1:]] == [["broker-a", "0", "0", "0"], ["broker-a", "1", "0", "0"]]
+    assert '"readQueueNums":2' in (await cluster.twinlog("mqadmin", "topicRoute", "-t", "T")).output
+    gone = await cluster.twinlog("mqadmin", "deleteTopic", "-c", "DefaultCluster", "-t", "T")
+    assert "delete topic [T] from NameServer success." in gone.output
+    refused = await cluster.twinlog("mqadmin", "topicRoute", "-t", "T", ok=False)
+    assert (refused.exit_code, "No topic route info" in refused.output) == (1, True)
+
+
+async def test_brokers(cluster):
+    rows = (await cluster.twinlog("mqadmin", "clusterList")).output.splitlines()
+    assert [line.split()[:5] for line in rows[1:]] == [
+        ["DefaultCluster", "broker-a", "0", cluster.master.address, "V4_9_8"],
+        ["DefaultCluster", "broker-a", "1", cluster.slave.address, "V4_9_8"],
+    ]
+    assert len((await cluster.twinlog("mqadmin", "clusterList", "-m")).output.splitlines()) == 3
+    status = (await cluster.twinlog("mqadmin", "brokerStatus", "-b", cluster.master.address)).output
+    assert "brokerVersionDesc               : V4_9_8" in status
+
+
+async def test_groups_and_messages(cluster):
+    await cluster.twinlog("mqadmin", "updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "1", "-w", "1")
+    sent = (await cluster.twinlog("send", "T", "hello", "--keys", "k1", "-o", "json")).output
+    found = (await cluster.twinlog("mqadmin", "queryMsgByKey", "-t", "T", "-k", "k1")).output.splitlines()
+    assert found[1].split()[1:] == ["0", "0"]
+    assert found[1].split()[0] in sent
+    await cluster.twinlog("mqadmin", "updateSubGroup", "-c", "DefaultCluster", "-g", "G")
+    nobody = await cluster.twinlog("mqadmin", "consumerProgress", "-g", "Nobody", ok=False)
+    assert nobody.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("updateTopic", "-t", "T"), "either -b HOST:PORT or -c CLUSTER"),
+        (("brokerStatus", "-b", "1.2.3.4:5", "-c", "C"), "either -b HOST:PORT or -c CLUSTER"),
+        (("queryMsgById", "-i", "xyz"), "hexadecimal digits"),
+        (("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "soon"), "Allowed is now"),
+        (("updateTopic", "-c", "Nowhere", "-t", "T"), "there is no cluster Nowhere"),
+    ],
+)
+async def test_what_cannot_be_is_told(cluster, arguments, reason):
+    result = await cluster.twinlog("mqadmin", *arguments, ok=False)
+    assert result.exit_code in (1, 2)
+    assert reason.lower() in result.output.lower()
