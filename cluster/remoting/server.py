@@ -218,7 +218,15 @@ class RemotingServer(Dispatch):
     async def _read(self, connection: Connection, peer: socket.socket, reader: FrameReader) -> None:
         """One read per wake-up, so that no connection keeps the others waiting."""
         received = self._received
-        while size := await _receive(connection, peer, received):
+        while not connection.closed:
+            await trio.lowlevel.wait_readable(peer)
+            try:
+                size = peer.recv_into(received)
+            except BlockingIOError:
+                continue
+            if size == 0:
+                return
+            connection.last_active = trio.current_time()
             if rest := self._take(connection, reader, received[:size]):
                 await self._work_off_rest(connection, rest)
             elif connection.is_behind:
