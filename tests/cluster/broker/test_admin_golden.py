@@ -10,19 +10,19 @@ from cluster.remoting import fastjson
 from tests.cluster.broker.helpers import Client, make_broker, opened
 from tests.cluster.broker.wire import frames
 
-CAPTURE = "rocketmq-4.9.7-admin"
+CAPTURE = "rocketmq-4.9.7", "admin"
 PULL, STATISTICS = 11, 315
 TABLES = {"offsetTable", "table", "data", "subscriptionTable", "correctionOffsets"}  # Their keys are data.
 # 25: a key of the black list is refused, as 4.9.8 does; 4.9.7 passes over it. 321: an index outside is answered with a body.
 DIFFERENT = {(25, b"rocketmqHome=/tmp\n"), (321, "100")}
 # The directory has another name here, and nothing was delivered: no service runs.
-NOT_HERE = {"commitLogDiskRatio_/var/lib/rocketmq/broker/store/commitlog", "scheduleMessageOffset_3"}
+NOT_HERE = {"commitLogDiskRatio_/tmp/rocketmq-4.9.7/broker/store/commitlog", "scheduleMessageOffset_3"}
 
 
 def conversation():
     """The capture's requests, each with its answer."""
     asked = {}
-    for frame in frames(CAPTURE):
+    for frame in frames(*CAPTURE):
         if not frame.is_response:
             asked[frame.opaque] = frame
         elif frame.opaque in asked:

@@ -8,18 +8,18 @@ from pathlib import Path
 
 from cluster.remoting.command import RemotingCommand, decode
 
-WIRE = Path(__file__).parents[2] / "golden" / "wire"
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
-def frames(capture: str) -> Iterator[RemotingCommand]:
+def frames(capture: str, kind: str = "wire") -> Iterator[RemotingCommand]:
     """Every frame of both directions. What the files are: tests/golden/README.md."""
-    for _, command in directed_frames(capture):
+    for _, command in directed_frames(capture, kind):
         yield command
 
 
-def directed_frames(capture: str) -> Iterator[tuple[tuple[int, str], RemotingCommand]]:
+def directed_frames(capture: str, kind: str = "wire") -> Iterator[tuple[tuple[int, str], RemotingCommand]]:
     """The same, each with its connection and its direction, `>` to the broker."""
-    with lzma.open(WIRE / f"{capture}-broker.jsonl.xz", "rt") as lines:
+    with lzma.open(GOLDEN / kind / f"{capture}-broker.jsonl.xz", "rt") as lines:
         for line in lines:
             seen = json.loads(line)
             header = seen["header"].encode() if "header" in seen else base64.b64decode(seen["header_b64"])

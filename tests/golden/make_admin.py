@@ -1,6 +1,6 @@
-"""Makes golden/wire/rocketmq-4.9.7-admin-broker.jsonl.xz: what a real broker answers to administrators.
+"""Makes golden/admin/rocketmq-4.9.7-broker.jsonl.xz: what a real broker answers to administrators.
 
-    .venv/bin/python -m tests.golden.make_admin_wire
+    .venv/bin/python -m tests.golden.make_admin
 
 One name server and one broker of RocketMQ 4.9.7; a producer and a consumer of a few lines; then each request that needs nobody
 else's connection. `converse` is the whole dialogue: tests hold the same one with our own broker, and compare.
@@ -9,9 +9,9 @@ else's connection. `converse` is the whole dialogue: tests hold the same one wit
 import base64
 import json
 import lzma
+import shutil
 import socket
 import struct
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,8 @@ from typing import Any
 from tests.interop.remoting import VERSION
 from tests.interop.rocketmq import Broker, NameServer
 
-CAPTURE = Path(__file__).parent / "wire" / "rocketmq-4.9.7-admin-broker.jsonl.xz"
+CAPTURE = Path(__file__).parent / "admin" / "rocketmq-4.9.7-broker.jsonl.xz"
+ROOT = Path("/tmp/rocketmq-4.9.7")
 TOPIC, GROUP, PRODUCERS = "AdminTopic", "AdminGroup", "AdminProducers"
 SEND = {"producerGroup": PRODUCERS, "topic": TOPIC, "defaultTopic": "TBW102", "defaultTopicQueueNums": "4"}
 SEND |= {"sysFlag": "0", "bornTimestamp": "1700000000000", "flag": "0"}
@@ -88,7 +89,7 @@ def prepare(ask: Ask) -> None:
         "subscriptionDataSet": [{**subscription, "classFilterMode": False, "expressionType": "TAG"}],
     }
     beat = {"clientID": "127.0.0.1@1", "consumerDataSet": [consumer], "producerDataSet": [{"groupName": PRODUCERS}]}
-    ask(34, {}, json.dumps(beat).encode())
+    ask(34, {}, _compact(beat).encode())
     for number in range(6):
         properties = f"UNIQ_KEY\x01{number:032}\x02TAGS\x01TagA"
         ask(10, {**SEND, "queueId": str(number % 2), "properties": properties}, b"message %d" % number)
@@ -108,6 +109,10 @@ def look_at_queues(ask: Ask) -> None:
         ask(321, {"topic": TOPIC, "queueId": queue_id, "index": index, "count": "2"}, b"")
 
 
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
 class Recorder:
     """One connection to a broker; keeps every frame of both directions."""
 
@@ -120,7 +125,7 @@ class Recorder:
     def ask(self, code: int, fields: dict[str, str], body: bytes) -> tuple[int, bytes]:
         self._opaque += 1
         header = {"code": code, "language": "JAVA", "version": VERSION, "opaque": self._opaque, "flag": 0}
-        encoded = json.dumps({**header, "extFields": fields}).encode()
+        encoded = _compact({**header, "extFields": fields}).encode()
         frame = struct.pack(">i", len(encoded)) + encoded + body
         self.socket.sendall(struct.pack(">i", len(frame)) + frame)
         self._note(">", frame)
@@ -158,12 +163,15 @@ class Recorder:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="rocketmq-") as root:
-        with NameServer(Path(root, "namesrv")) as namesrv, Broker(Path(root, "broker"), namesrv.address) as broker:
+    root = ROOT
+    root.mkdir()  # A fixed name, because the broker tells it.
+    try:
+        with NameServer(root / "namesrv") as namesrv, Broker(root / "broker", namesrv.address) as broker:
             recorder = Recorder(broker.address)
             converse(recorder.ask, wait=lambda: time.sleep(LOOK_SECONDS))
-            text = "".join(f"{line}\n" for line in recorder.lines).replace(root, "/var/lib/rocketmq")
-        CAPTURE.write_bytes(lzma.compress(text.encode(), preset=9))
+    finally:
+        shutil.rmtree(root)
+    CAPTURE.write_bytes(lzma.compress("".join(f"{line}\n" for line in recorder.lines).encode(), preset=9))
     print(f"{CAPTURE}: {len(recorder.lines)} frames")
 
 
