@@ -1,7 +1,7 @@
 """Secrets stay in the process: what is shown, logged, answered or put into an error goes through here."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 HIDDEN = "******"
@@ -40,3 +40,13 @@ def redact(value: Any) -> Any:
 def redact_text(text: str) -> str:
     """A text without the values of secrets that it names: of configuration, JSON, YAML or an error."""
     return _IN_TEXT.sub(lambda match: match["name"] + HIDDEN, text)
+
+
+def redact_event(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A step of structlog: what an event names as a secret, or mentions in a text."""
+    for name, value in event.items():
+        if is_secret(name):
+            event[name] = HIDDEN
+        elif isinstance(value, str) and is_secret(value):
+            event[name] = redact_text(value)
+    return event

@@ -34,6 +34,8 @@ def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
 
     `for_good`: nothing changes this later, so that each logger is put together once.
     """
+    from cluster.redaction import redact_event
+
     structlog = import_structlog()
     as_json = os.environ.get("TWINLOG_LOG") == "json"
     colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
@@ -42,6 +44,7 @@ def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
+            redact_event,
             *(_json_end(structlog) if as_json else (_console_end(structlog, colours=colours),)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),

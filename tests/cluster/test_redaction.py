@@ -1,10 +1,16 @@
 """What is secret is shown nowhere."""
 
 import pytest
+import structlog
 
+from cluster.broker.broker import Broker
+from cluster.broker.config import BrokerConfig
 from cluster.broker.security.config import AclConfig
+from cluster.cli.log import set_up_log
 from cluster.config_file import ConfigError, Setting, configure
 from cluster.redaction import HIDDEN, is_secret, redact, redact_text, shown
+from store.config import StoreConfig
+from tests.cluster.broker.helpers import opened
 
 SECRET = "s3cr3t-value"
 
@@ -63,3 +69,32 @@ def test_a_setting_that_cannot_be_used_is_not_repeated():
 
 def test_configuration_objects_do_not_show_it():
     assert SECRET not in repr(AclConfig(credentials=f'{{"accessKey":"abc","secretKey":"{SECRET}"}}'))
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_logs_do_not_have_it(capsys, monkeypatch, form):
+    monkeypatch.setenv("TWINLOG_LOG", "json" if form == "json" else "")
+    set_up_log()
+    log = structlog.get_logger()
+    log.warning("a request", secretKey=SECRET, why=f"secretKey={SECRET} is short", topic="T1")
+    log.warning(f"tls.server.keyPassword={SECRET}")
+    told = capsys.readouterr().err
+    assert SECRET not in told
+    assert "T1" in told
+
+
+async def test_no_request_answers_with_it(tmp_path):
+    """All that a broker tells of itself to whoever may ask."""
+    credentials = f'{{"accessKey":"members","secretKey":"{SECRET}"}}'
+    (tmp_path / "conf").mkdir()
+    rules = f"accounts:\n- accessKey: members\n  secretKey: {SECRET}\n  admin: true\n"
+    (tmp_path / "conf" / "plain_acl.yml").write_text(rules)
+    acl = AclConfig(enable=True, home=tmp_path, credentials=credentials)
+    broker = Broker(BrokerConfig(broker_ip1="127.0.0.1"), StoreConfig(root=tmp_path / "store"), acl_config=acl)
+    broker.acl.load()
+    async with opened(broker) as client:
+        for code in (43, 45, 21, 201, 26, 28, 52, 54, 20_001, 907):
+            reply = client.ask(code)
+            assert reply.code == 0
+            assert SECRET not in str(reply.ext)
+            assert SECRET.encode() not in bytes(reply.body)

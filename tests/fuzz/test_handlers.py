@@ -31,6 +31,8 @@ from tests.fuzz.requests import EVIL_NAMES, commands, heartbeats, kinds, to_json
 EXAMPLES = int(os.environ.get("TWINLOG_FUZZ_EXAMPLES", "25"))
 thorough = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 25)
 
+pytestmark = pytest.mark.timeout(90 + 3 * EXAMPLES)
+
 BROKER_HEADERS = [handler.header for handler in main_port_table(None).values()] + list(SEND_HEADERS.values())
 NAMESRV_HEADERS = [handler.header for handler in dispatch_table(None, HANDLERS).values()]
 BEATS = heartbeats.map(lambda beat: RemotingCommand(34, body=to_json(beat)))
