@@ -24,6 +24,7 @@ from store.properties import parse_properties
 log = structlog.get_logger(__name__)
 
 DEAD_MS_MAX = 24 * 3_600_000
+HEARTBEAT_CHARACTERS_MAX = 32 * 1024  # Ours: of new expressions.
 _DEAD_BEFORE_LOAD_MS = 30_000
 RETRY_TOPIC = "RETRY_TOPIC"
 
@@ -85,22 +86,33 @@ class ConsumerFilterManager:
         return groups.get(group) if groups is not None else None
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """What a heartbeat of the group lists; other topics of the group are dead from now on."""
-        listed = set()
+        """What a heartbeat of the group lists; other topics of the group are dead from now on.
+
+        Very many new expressions are not all taken at once, as compiling them would hold up everybody; the next heartbeat brings
+        the rest.
+        """
+        listed, left = set(), HEARTBEAT_CHARACTERS_MAX
         for subscription in subscriptions:
             listed.add(subscription.topic)
-            if not subscription.is_tag and subscription.sub_string:
-                self._register_one(group, subscription)
+            if not subscription.is_tag and subscription.sub_string and self._is_news(group, subscription):
+                left -= len(subscription.sub_string)
+                if left >= 0:
+                    self._register_one(group, subscription)
+        if left < 0:
+            log.warning("a heartbeat brings more expressions than are compiled at once", group=group)
         for topic in self._groups.get(group, set()) - listed:
             self._die(self._topics[topic][group])
+
+    def _is_news(self, group: str, subscription: SubscriptionData) -> bool:
+        """Whether it is newer than what is known; the same again keeps that alive."""
+        old = self.get(subscription.topic, group)
+        if old is not None and subscription.sub_version == old.client_version:
+            self._revive(old)
+        return old is None or subscription.sub_version > old.client_version
 
     def _register_one(self, group: str, subscription: SubscriptionData) -> None:
         topic, version = subscription.topic, subscription.sub_version
         old = self.get(topic, group)
-        if old is not None and version <= old.client_version:
-            if version == old.client_version:
-                self._revive(old)
-            return
         text, kind = subscription.sub_string, subscription.expression_type
         if old is not None and (old.filter.text, old.expression_type) == (text, kind):
             old.client_version = version

@@ -86,7 +86,8 @@ def _register_consumer(
         consume_from_where=str(data.get("consumeFromWhere") or "CONSUME_FROM_LAST_OFFSET"),
         notify=config is None or config.notify_consumer_ids_changed_enable,
     )
-    broker.filters.register(group, subscriptions)
+    if broker.config.enable_property_filter:
+        broker.filters.register(group, subscriptions)
 
 
 def unregister_client(broker: BrokerParts, header: UnregisterClient, request: Request) -> Reply:

@@ -201,6 +201,7 @@ def _registered(
         raise RequestError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
     if subscription.is_tag:
         return subscription, _retry_filter(broker, header.topic)
+    _check_enabled(broker, subscription)  # RocketMQ asks this last; filters that nobody may use are not compiled here.
     data = broker.filters.get(header.topic, header.consumer_group)
     if data is None:
         raise RequestError(
@@ -209,7 +210,6 @@ def _registered(
         )
     if data.client_version < header.sub_version:
         raise RequestError(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
-    _check_enabled(broker, subscription)
     return subscription, data.filter.accepts
 
 

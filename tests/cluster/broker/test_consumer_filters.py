@@ -48,6 +48,16 @@ def test_an_expression_that_is_none_takes_the_old_one_away(kind):
     assert len(filters) == 0
 
 
+def test_a_heartbeat_does_not_bring_too_much_work():
+    """What is left out comes with the next ones; what is known already costs nothing."""
+    filters = ConsumerFilterManager(Clock())
+    subscriptions = [sql(f"a = '{n}" + "x" * 8000 + "'", 1, topic=f"T{n}") for n in range(10)]
+    for known in (4, 8, 10, 10):
+        filters.register("G", subscriptions)
+        assert len(filters) == known
+    assert not any(filters.get(f"T{n}", "G").is_dead for n in range(10))
+
+
 def test_tags_are_no_matter_of_this_table():
     filters = ConsumerFilterManager(Clock())
     filters.register("G", [SubscriptionData(topic="T"), sql("", 1)])
