@@ -8,6 +8,7 @@ Sources: MQClientInstance, ClientRemotingProcessor (RocketMQ 4.9.8).
 
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
+from math import inf
 from typing import Any, Protocol
 
 import structlog
@@ -73,6 +74,7 @@ class Client(Service):
     nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
     _told: dict[str, tuple[object, int]] = field(factory=dict, init=False, repr=False)  # Who has which heartbeat.
     _generation: int = field(default=0, init=False, repr=False)  # Of what heartbeats say.
+    _default_asked: float = field(default=-inf, init=False, repr=False)  # When, for the default topic's brokers.
 
     def __attrs_post_init__(self) -> None:
         if not self.namesrv:
@@ -169,12 +171,18 @@ class Client(Service):
         else:
             self._told[address] = self.remoting.connection_of(address), generation
 
-    async def know_default(self) -> None:
-        """Learn the brokers that create topics: replies and check-backs may come from any of them."""
-        try:
-            await self.routes.find(DEFAULT_TOPIC)
-        except RemotingError as error:
-            log.info("the default topic's brokers are not known", error=str(error))
+    async def be_known(self, topic: str) -> None:
+        """Let those brokers know this client that take the topic's messages, or create topics: replies and check-backs come
+        from them. Raises NoRouteError, RemotingError.
+        """
+        await self.routes.publish(topic)
+        if trio.current_time() >= self._default_asked + REFRESH_SECONDS:
+            self._default_asked = trio.current_time()
+            try:
+                await self.routes.find(DEFAULT_TOPIC)
+            except RemotingError as error:
+                log.info("the default topic's brokers are not known", error=str(error))
+        await self.introduce()
 
     # ---- What brokers ask
 

@@ -23,7 +23,15 @@ DIRECTLY_SECONDS = 30.0  # The broker has long given up by then.
 
 
 def answer_request(consumer: "PushConsumer", address: str, request: RemotingCommand) -> RemotingCommand | None:
-    """None: there is nothing to say, or it is said later. Raises ValueError for what cannot be understood."""
+    """None: there is nothing to say, or it is said later."""
+    try:
+        return _answer(consumer, address, request)
+    except ValueError as error:
+        remark = f"the request cannot be understood: {error}"
+        return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+def _answer(consumer: "PushConsumer", address: str, request: RemotingCommand) -> RemotingCommand | None:
     match request.code:
         case RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             consumer.assignment.soon()

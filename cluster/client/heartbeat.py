@@ -66,3 +66,8 @@ _NO_NAMES = socket.AI_NUMERICHOST  # A name would have to be looked up, which ta
 def instance_name() -> str:
     """One that no other client has, as Java's clients choose it."""
     return f"{os.getpid()}#{time.monotonic_ns()}"
+
+
+def now_ms() -> int:
+    """The time as messages and heartbeats have it."""
+    return time.time_ns() // 1_000_000

@@ -60,6 +60,10 @@ class QueueLocks:
             except RemotingError as error:
                 log.info("queues were not unlocked", broker=broker_name, group=self.group, error=str(error))
 
+    async def unlock_all(self) -> None:
+        """This member leaves."""
+        await self.unlock(list(self._renewed))
+
     def _master(self, broker_name: str) -> str:
         address = self.client.routes.address(broker_name, or_another=False)
         if address is None:

@@ -8,10 +8,8 @@
 Sources: DefaultMQPushConsumerImpl, ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService (RocketMQ 4.9.8).
 """
 
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -22,7 +20,7 @@ from cluster.client.assignment import Assignment
 from cluster.client.batch import Batch, Batches
 from cluster.client.client import Client
 from cluster.client.consumer_requests import answer_request
-from cluster.client.heartbeat import ConsumerData
+from cluster.client.heartbeat import ConsumerData, now_ms
 from cluster.client.locks import RENEW_SECONDS, QueueLocks
 from cluster.client.offsets import BrokerOffsets, FileOffsets, Offsets
 from cluster.client.process_queue import FlowLimits, ProcessQueue
@@ -85,7 +83,7 @@ class PushConsumer(Service):
     _nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        version = time.time_ns() // 1_000_000
+        version = now_ms()
         subscriptions = [Subscription.of(topic, wanted, version) for topic, wanted in self.topics.items()]
         if not self.broadcasting:
             subscriptions.append(Subscription.of(retry_topic(self.group), "*", version))
@@ -132,7 +130,7 @@ class PushConsumer(Service):
         Raises RemotingError when no name server answers, RequestError for a filter that the broker does not take.
         """
         self.client.join(consumer=self)
-        self.started_ms = time.time_ns() // 1_000_000
+        self.started_ms = now_ms()
         try:
             await self._prepare()
             async with trio.open_nursery() as self._nursery:
@@ -148,6 +146,8 @@ class PushConsumer(Service):
             self._nursery = None
             with trio.move_on_after(LEAVE_SECONDS, shield=True):
                 await self.assignment.drop(list(self.assignment.readers))
+                if self.locks is not None:  # Nobody works any more.
+                    await self.locks.unlock_all()
                 await self.client.leave(consumer=self.group)
             self.client.consumers.pop(self.group, None)
 
@@ -223,7 +223,7 @@ class PushConsumer(Service):
         if held is None:
             return
         if held.is_dropped:  # Its next reader gets the messages again.
-            if self.locks is not None:
+            if self.locks is not None and held.queue not in self.assignment.readers:
                 await self.locks.unlock([held.queue])
             return
         here = await failed_messages(self, batch) if batch.failed else []
@@ -248,6 +248,4 @@ class PushConsumer(Service):
 
     def on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
         """Requests 40, 220, 221, 307 and 309."""
-        with suppress(ValueError):
-            return answer_request(self, address, request)
-        return RemotingCommand.response_to(request, 1, remark="the request cannot be understood")
+        return answer_request(self, address, request)

@@ -79,8 +79,7 @@ class Requester:
     async def _be_known(self, topic: str) -> None:
         """Any broker of the clusters may be the one that has to bring the reply."""
         routes = self.client.routes
-        await routes.publish(topic)
-        await self.client.know_default()
+        await self.client.be_known(topic)
         for cluster in routes.clusters:
             try:
                 await routes.find(reply_topic(cluster))

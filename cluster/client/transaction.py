@@ -96,8 +96,7 @@ class TransactionProducer:
         """
         if message.delay_level:
             raise ValueError("a message of a transaction cannot be delayed")
-        await self.client.know_default()
-        await self.client.introduce()
+        await self.client.be_known(message.topic)
         extra = {"TRAN_MSG": "true", "PGROUP": self.group}
         result = await self.producer.deliver(self.producer.prepare(message, sys_flag=TRANSACTION_PREPARED, extra=extra))
         transaction = Transaction(result)

@@ -16,7 +16,7 @@ from cluster.remoting.command import FrameReader, RemotingCommand, decode, encod
 from store.message import Message, body_crc, encode_message
 from store.properties import format_properties, parse_properties
 
-NAMESRV, BROKER = "127.0.0.1:9876", "127.0.0.1:10911"
+NAMESRV, BROKER, SLAVE = "127.0.0.1:9876", "127.0.0.1:10911", "127.0.0.1:10921"
 
 
 def received_message(offset, *, body=b"x", queue_id=0, reconsume_times=0, properties=None) -> ReceivedMessage:
@@ -52,10 +52,12 @@ class FakeBroker:
     locks: dict[tuple[str, int], str] = field(factory=dict)
     subscriptions: dict[str, list[str]] = field(factory=dict)
     asked: list[RemotingCommand] = field(factory=list)
+    asked_of: list[tuple[str, int]] = field(factory=list)  # The same by address and code.
+    members_by_id: dict[str, str] = field(factory=lambda: {"0": BROKER})  # As routes tell them.
+    suggested: int = 0  # Whom pulls are sent to.
     answers: dict[int, list[RemotingCommand | None]] = field(factory=lambda: defaultdict(list))
     told: list[RemotingCommand] = field(factory=list)  # What clients answered.
     is_down: bool = False
-    end_of_slave: int | None = None
     connections: list[trio.StapledStream] = field(factory=list)
     _changed: trio.Event = field(factory=trio.Event)
     _sending: dict[trio.StapledStream, trio.Lock] = field(factory=lambda: defaultdict(trio.Lock))
@@ -67,15 +69,17 @@ class FakeBroker:
         ours, theirs = memory_stream_pair()
         if address != NAMESRV:
             self.connections.append(ours)
-        self.nursery.start_soon(self._serve, ours)
+        self.nursery.start_soon(self._serve, ours, address)
         return theirs
 
-    async def _serve(self, stream):
+    async def _serve(self, stream, address):
         reader = FrameReader()
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async for data in stream:
                 for frame in reader.feed(bytes(data)):
-                    self._take(stream, decode(frame))
+                    request = decode(frame)
+                    self.asked_of.append((address, request.code))
+                    self._take(stream, request)
 
     def _take(self, stream, request):
         """In the order of arrival; answers may overtake one another."""
@@ -124,7 +128,7 @@ class FakeBroker:
             return RemotingCommand.response_to(request, ResponseCode.TOPIC_NOT_EXIST, remark="none")
         queues = {"brokerName": "b", "perm": 7, "readQueueNums": self.topics[topic]}
         queues["writeQueueNums"] = self.topics[topic]
-        broker = {"brokerName": "b", "cluster": "C", "brokerAddrs": {"0": BROKER}}
+        broker = {"brokerName": "b", "cluster": "C", "brokerAddrs": self.members_by_id}
         body = orjson.dumps({"brokerDatas": [broker], "queueDatas": [queues]})
         return RemotingCommand.response_to(request, 0, body=body)
 
@@ -170,7 +174,7 @@ class FakeBroker:
         end = len(self.records[key])
         code = 0 if found else 19 if offset == end else 21
         fields = {"nextBeginOffset": str(offset + len(found) if code != 21 else end)}
-        fields |= {"minOffset": "0", "maxOffset": str(end), "suggestWhichBrokerId": "0"}
+        fields |= {"minOffset": "0", "maxOffset": str(end), "suggestWhichBrokerId": str(self.suggested)}
         return RemotingCommand.response_to(request, code, ext=fields, body=b"".join(found))
 
     async def _on_14(self, request, stream):

@@ -173,6 +173,17 @@ async def test_cancelled_work_is_left_to_the_check(broker, transactions, topic, 
     assert not broker.codes(37)
 
 
+async def test_the_broker_knows_whom_to_ask_before_it_has_the_half_message(broker, transactions, topic, autojump_clock):
+    """Also where no topic is made by a message; the name server is not asked for that one again each time."""
+    del broker.topics["TBW102"]
+    for _ in range(5):
+        async with transactions.begin(message()):
+            pass
+    codes = [each.code for each in broker.asked if each.code in (34, 310)]
+    assert codes == [34] + [310] * 5
+    assert len([each for each in broker.codes(105) if each.ext["topic"] == "TBW102"]) == 1
+
+
 @pytest.mark.parametrize(("decision", "code"), [(None, "8"), (Decision.ROLLBACK, "12"), (Decision.UNKNOWN, "0")])
 async def test_a_function_decides(broker, transactions, topic, autojump_clock, decision, code):
     async def local(_result):

@@ -11,7 +11,7 @@ from cluster.remoting import fastjson
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingConnectError, RequestError
 from store.properties import parse_properties
-from tests.cluster.client.helpers import NAMESRV, request
+from tests.cluster.client.helpers import BROKER, NAMESRV, SLAVE, request
 
 ONE = {"T": "*"}
 
@@ -350,6 +350,32 @@ async def test_an_offset_outside_the_queue_is_put_right(broker, client, topic, a
         assert await bodies(consumer, 1) == [b"3"]
 
 
+async def test_a_queue_is_read_from_whom_its_broker_suggests(broker, client, topic, autojump_clock):
+    """The slave has heard of the group; it is not told offsets, neither in pulls nor otherwise."""
+    broker.members_by_id = {"0": BROKER, "1": SLAVE}
+    broker.suggested = 1
+    broker.store("T", 0, b"1", b"2")
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        assert await bodies(consumer, 2) == [b"1", b"2"]
+        broker.store("T", 0, b"3")
+        assert await bodies(consumer, 1) == [b"3"]
+        await idle(6)
+    of_slave = [code for address, code in broker.asked_of if address == SLAVE]
+    assert {34, 11} <= set(of_slave) <= {34, 11, 35}
+    assert not [
+        each for each in broker.codes(11)[1:] if int(each.ext["sysFlag"]) & 1 and each.ext["queueOffset"] == "2"
+    ]
+
+
+async def test_without_a_master_slaves_are_read_and_told(broker, client, topic, autojump_clock):
+    broker.members_by_id = {"1": SLAVE}
+    broker.store("T", 0, b"1")
+    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
+        assert await bodies(consumer, 1) == [b"1"]
+    assert broker.offsets["G", "T", 0] == 1
+    assert {address for address, _ in broker.asked_of} == {NAMESRV, SLAVE}
+
+
 # ---- What brokers ask
 
 
@@ -408,3 +434,58 @@ async def test_nonsense_of_a_broker_is_refused_and_forgotten(broker, client, top
         await broker.tell("G", client.client_id, request(code, b"{", opaque=5, group="G", consumerGroup="G"))
         await idle(1)
         assert [each.code for each in broker.told] == [1]
+
+
+async def test_locks_are_given_back_from_under_a_handler_that_hangs(broker, client, topic, autojump_clock):
+    """Else the next member would wait for a minute."""
+    broker.store("T", 0, b"1")
+
+    async def handle(batch):
+        await trio.sleep_forever()
+
+    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST):
+        await idle(1)
+    assert broker.locks == {}
+    assert ("G", "T", 0) not in broker.offsets or broker.offsets["G", "T", 0] == 0
+
+
+async def test_a_queue_that_goes_to_another_keeps_its_lock_until_its_batch_is_done(
+    broker, client, topic, autojump_clock
+):
+    broker.store("T", 0, b"1")
+    go_on = trio.Event()
+
+    async def handle(batch):
+        await go_on.wait()
+
+    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST) as consumer:
+        await idle(1)
+        broker.members["G"]["0"] = broker.members["G"][client.client_id]  # Before us in the order of names.
+        await broker.tell("G", client.client_id, request(40, oneway=True, consumerGroup="G"))
+        await idle(1.1)
+        assert {queue.queue_id for queue in mine(consumer)} == {1}
+        assert ("T", 0) in broker.locks
+        go_on.set()
+        await idle(0.1)
+        assert ("T", 0) not in broker.locks
+
+
+async def test_a_reset_in_the_middle_of_a_batch_does_not_lose_the_lock(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"1", b"2")
+    go_on = trio.Event()
+    seen = []
+
+    async def handle(batch):
+        seen.append(batch.messages[0].body)
+        await go_on.wait()
+
+    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST) as consumer:
+        await idle(1)
+        await consumer.assignment.reset({MessageQueue("T", "b", 0): 1})
+        await idle(2)
+        go_on.set()
+        await idle(1)
+        assert broker.locks["T", 0] == client.client_id
+        assert seen == [b"1", b"2"]
+        await idle(5)
+    assert broker.offsets["G", "T", 0] == 2
