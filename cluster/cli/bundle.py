@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--logs",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
     metavar="DIR",
-    help="Also the ends of the *.log files there.  [default: those of `twinlog up`, if there are any]",
+    help="Also the ends of the .log files there.  [default: those of `twinlog up`, if there are any]",
 )
 @dry_run_option
 @document_option("cluster.bundle:BundleReport")

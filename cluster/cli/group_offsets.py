@@ -147,7 +147,7 @@ def plan_page(plan: "OffsetPlan") -> Page:
     skipped = sum(move.skipped or 0 for move in plan.moves)
     again = sum(move.again or 0 for move in plan.moves)
     will = "" if plan.done else "would be "
-    notes = [f"{count(skipped)} messages {will}skipped, {count(again)} {will}read again"]
+    notes = [f"messages {will}skipped: {count(skipped)}, {will}read again: {count(again)}"]
     if plan.clients:
         notes.append(
             f"{len(plan.clients)} connected clients {'were' if plan.done else 'would be'} told by their broker"
