@@ -177,19 +177,43 @@ def test_nobody_is_served_without_a_key_on_either_port(cluster: Cluster) -> None
             assert body == b""
 
 
-def test_the_tools_of_twinlog_sign(cluster: Cluster) -> None:
-    def run(*arguments: str, **keys: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "NAMESRV_ADDR": cluster.namesrv, **keys}
-        command = [twinlog.PROGRAM, *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+OPERATOR = {"TWINLOG_ACCESS_KEY": "operator", "TWINLOG_SECRET_KEY": "operator-secret"}
+USER = {"TWINLOG_ACCESS_KEY": "shop-user", "TWINLOG_SECRET_KEY": "shop-secret"}
 
-    keys = {"TWINLOG_ACCESS_KEY": "operator", "TWINLOG_SECRET_KEY": "operator-secret"}
-    members = json.loads(run("list", "-o", "json", **keys).stdout)["members"]
+
+def run_twinlog(cluster: Cluster, *arguments: str, **keys: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NAMESRV_ADDR": cluster.namesrv, **keys}
+    command = [twinlog.PROGRAM, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_tools_of_twinlog_sign(cluster: Cluster) -> None:
+    members = json.loads(run_twinlog(cluster, "list", "-o", "json", **OPERATOR).stdout)["members"]
     assert [member["role"] for member in members] == ["master", "slave"]
-    assert run("send", "Orders", "by hand", **keys).returncode == 0
-    refused = run("send", "Orders", "by hand")
+    assert run_twinlog(cluster, "send", "Orders", "by hand", **OPERATOR).returncode == 0
+    refused = run_twinlog(cluster, "send", "Orders", "by hand")
     assert refused.returncode == 4
     assert "No accessKey is configured" in refused.stderr
-    half = run("list", TWINLOG_ACCESS_KEY="operator")
+    half = run_twinlog(cluster, "list", TWINLOG_ACCESS_KEY="operator")
     assert half.returncode == 2
     assert "TWINLOG_SECRET_KEY" in half.stderr
+
+
+def test_roles_change_by_an_administrator_only(cluster: Cluster) -> None:
+    """Leases, promises and what is handed over are requests, too; the client finds the new master."""
+    arguments = ("switchover", "--candidate", "broker-a-1", "--yes")
+    assert run_twinlog(cluster, *arguments).returncode != 0
+    refused = run_twinlog(cluster, *arguments, **USER)
+    assert refused.returncode != 0
+    assert "Need admin permission" in refused.stderr
+    done = run_twinlog(cluster, *arguments, **OPERATOR)
+    assert done.returncode == 0, done.stderr
+    members = json.loads(run_twinlog(cluster, "list", "-o", "json", **OPERATOR).stdout)["members"]
+    assert {member["address"]: member["role"] for member in members} == {
+        cluster.slave.address: "master",
+        cluster.master.address: "slave",
+    }
+    user = cluster.client("shop-user")
+    wait_for(
+        lambda: cluster.send(user, "Orders", "after") == "SEND_OK", "the new master to take messages", timeout_s=30
+    )
