@@ -38,7 +38,9 @@ class NameServer:
     def _make_controller(self) -> NamesrvController:
         path = self.config.kv_config_path
         kv = KVConfigManager(path.expanduser() if path else None)
-        return NamesrvController(self.config, kv, trio.current_time, (self.server_config,), self.config_file)
+        return NamesrvController(
+            self.config, kv, trio.current_time, (self.server_config, self.tls_config), self.config_file
+        )
 
     @property
     def routes(self) -> RouteInfoManager:

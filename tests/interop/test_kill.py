@@ -79,3 +79,21 @@ def test_master_dies(cluster: Cluster) -> None:
 
     wait_for(all_arrived, "every acknowledged message at the consumer")
     wait_for_same_commitlog(cluster.master.commit_log, cluster.slave.commit_log)
+
+
+def test_master_stops(cluster: Cluster) -> None:
+    """SIGTERM in traffic: each message that it stored was answered, and what was answered is there."""
+    job = cluster.producer.start_sending(TOPIC, 1_000_000, threads=16)
+    job.wait_answered(2000)
+    cluster.master.stop()
+    sent = job.finish(stop=True).sent
+    acknowledged = {message.msg_id for message in sent if message.status}
+    assert len(acknowledged) >= 2000
+    assert {message.status for message in sent if message.status} == {"SEND_OK"}
+
+    cluster.master.start()
+    cluster.producer.send_until_ok("probe")
+    consumer = cluster.client.consumer("stop-consumer", cluster.namesrv, TOPIC)
+    consumed = {message.msg_id for message in consumer.consumed(len(acknowledged), timeout_s=60)}
+    assert consumed == acknowledged
+    wait_for_same_commitlog(cluster.master.commit_log, cluster.slave.commit_log)
