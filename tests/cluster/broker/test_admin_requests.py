@@ -235,6 +235,7 @@ async def test_with_a_group_its_subscription_is_shown(client):
 
 async def test_an_sql_filter_is_shown(client):
     put(client.broker)
+    assert (await client.ask_async(25, b"enablePropertyFilter=true")).code == 0
     beat = heartbeat("T1", expression="a > 5")
     beat["consumerDataSet"][0]["subscriptionDataSet"][0]["expressionType"] = "SQL92"
     client.ask(34, beat)
