@@ -32,6 +32,8 @@ def main(parts: tuple[str, ...], jobs: int, namesrv: str | None, keep: Path | No
         else:
             with masters.running(root) as own:
                 results = _run(own, root, names, jobs)
+            for line in masters.complaints(root):
+                click.echo(f"a server said: {line}")
     passed = [name for name, runs in results.items() if runs[-1].passed]
     click.echo(
         f"{len(passed)} of {len(names)} classes passed, {sum(len(runs) > 1 for runs in results.values())} run twice"

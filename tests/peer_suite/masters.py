@@ -24,3 +24,10 @@ def running(root: Path) -> Iterator[str]:
         )
         with first, second:
             yield namesrv.address
+
+
+def complaints(root: Path) -> list[str]:
+    """What name server and masters logged of connections and requests that failed: some tests pass when nothing is sent."""
+    words = ("[error", "Traceback", "does not speak the remoting protocol")
+    lines = (line for log in sorted(root.glob("*/stdout.log")) for line in log.read_text(errors="replace").splitlines())
+    return [line for line in lines if any(word in line for word in words)]

@@ -1,6 +1,7 @@
 """A selection of RocketMQ's own integration tests: what three minutes can show of each kind."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
@@ -31,9 +32,14 @@ SELECTION = [  # The longest first: two JVMs share them.
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Run]]:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where stores and logs are."""
+    return tmp_path_factory.mktemp("peer")
+
+
+@pytest.fixture(scope="module")
+def results(root: Path) -> dict[str, list[Run]]:
     """The runs of each class; a failed one was run again."""
-    root = tmp_path_factory.mktemp("peer")
     with masters.running(root) as namesrv:
         return trio.run(partial(Suite(namesrv, root).run, SELECTION))
 
@@ -43,3 +49,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Run]]:
 def test_class(results: dict[str, list[Run]], name: str) -> None:
     runs = results[name]
     assert runs[-1].passed, [run.plain() for run in runs]
+
+
+def test_nothing_failed_on_the_servers(results: dict[str, list[Run]], root: Path) -> None:
+    assert masters.complaints(root) == []
