@@ -118,7 +118,7 @@ def contexts_path(environment: Mapping[str, str] = os.environ) -> Path:
 def load_contexts(path: Path) -> Contexts:
     """Nothing, when there is no file. Raises ContextError for one that cannot be understood."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Contexts()
     except (OSError, UnicodeDecodeError) as error:
@@ -159,7 +159,7 @@ def save_contexts(path: Path, contexts: Contexts) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.{os.getpid()}.new")
         new.touch(mode=0o600)
-        new.write_text(_text(contexts))
+        new.write_text(_text(contexts), encoding="utf-8")
         new.replace(path)
     except OSError as error:
         raise ContextError(f"{path} cannot be written: {error}") from error
@@ -180,4 +180,4 @@ def _text(contexts: Contexts) -> str:
 
 def _quoted(text: str) -> str:
     """A basic string of TOML; JSON's escapes are among its own."""
-    return json.dumps(text).replace("\x7f", "\\u007f")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -153,14 +153,19 @@ class GroupAdmin:
             if name not in consumption.groups_in(views) and not any(name in view.consumers for view in views):
                 raise NoGroupError(name)
             return evolve(await self._report(views, name), silent=silent)
-        topics: list[TopicLag] = []
-        for group in consumption.groups_in(views):
-            for topic in consumption.topics_of(views, group):
-                rows = consumption.queue_lags(views, group, topic)
-                if rows and not is_system_group(group):
-                    rows = await consumption.with_seconds(self.api, views, rows)
-                    topics.append(consumption.topic_lag(views, rows, group, topic))
-        return LagReport(tuple(topics), (), _now_ms(), silent)
+        pairs = [
+            (group, topic)
+            for group in consumption.groups_in(views)
+            if not is_system_group(group)
+            for topic in consumption.topics_of(views, group)
+        ]
+        rows = tuple(row for pair in pairs for row in consumption.queue_lags(views, *pair))
+        rows = await consumption.with_seconds(self.api, views, rows)
+        by_pair: dict[tuple[str, str], list[QueueLag]] = {}
+        for row in rows:
+            by_pair.setdefault((row.group, row.topic), []).append(row)
+        topics = tuple(consumption.topic_lag(views, found, *pair) for pair, found in by_pair.items())
+        return LagReport(topics, (), _now_ms(), silent)
 
     async def _report(self, views: tuple[BrokerView, ...], name: str) -> LagReport:
         topics: list[TopicLag] = []

@@ -44,7 +44,13 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     from cluster.config_file import ConfigError
     from cluster.members import NoMemberError
     from cluster.remoting.codes import ResponseCode
-    from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError, RequestError
+    from cluster.remoting.errors import (
+        RemotingConnectError,
+        RemotingError,
+        RemotingTimeoutError,
+        RequestError,
+        TlsFilesError,
+    )
     from store.errors import MessageFormatError
 
     role_admin = sys.modules.get("cluster.role_admin")  # Whoever raises its errors has imported it.
@@ -55,6 +61,10 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     if isinstance(error, ConfigError):
         first, *rest = str(error).splitlines()
         return CliError(first, "\n  ".join(rest), exit_code=USAGE)
+    if isinstance(error, OSError) and error.filename is not None:  # Credentials and certificates.
+        return CliError(f"{error.filename} cannot be read.", sentence(ValueError(error.strerror)), exit_code=USAGE)
+    if isinstance(error, TlsFilesError):
+        return CliError(sentence(error), exit_code=USAGE)
     if isinstance(error, NoRouteError):
         return CliError(sentence(error), next_step="See what there is with: twinlog list; twinlog topic list")
     if isinstance(error, NoMemberError):
