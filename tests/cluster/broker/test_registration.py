@@ -294,8 +294,10 @@ async def test_another_role_is_registered_at_once_and_often(autojump_clock, nurs
 class SlowNameServer:
     answers: trio.Event = field(factory=trio.Event)
     dropped: list[str] = field(factory=list)
+    asked: list[int] = field(factory=list)
 
     async def request(self, address, command, *, timeout_ms=3000):
+        self.asked.append(command.code)
         await self.answers.wait()
         return RemotingCommand(0)
 
@@ -326,3 +328,34 @@ async def test_who_is_held_does_not_give_up_an_id_that_may_be_anothers(autojump_
     await registration.hold()
     await registration.unregister_all()
     assert fake.times(104) == []
+
+
+async def test_who_leaves_unregisters_once_and_registers_no_more(autojump_clock, nursery):
+    """A stop goes on for seconds behind that: producers are still being answered."""
+    fake = FakeNameServers()
+    registration = service(fake)
+    nursery.start_soon(registration.run)
+    await trio.sleep(1)
+    await registration.leave()
+    assert len(fake.times(104)) == 1
+    registered = len(fake.times(103))
+    registration.topics_changed()
+    await trio.sleep(100)
+    await registration.leave()
+    assert (len(fake.times(103)), len(fake.times(104))) == (registered, 1)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_leaving_waits_for_what_is_under_way_but_not_long(autojump_clock, nursery, answers):
+    """A registration that arrived behind the goodbye would bring the broker back."""
+    fake = SlowNameServer()
+    registration = service(fake)
+    nursery.start_soon(registration.register_all)
+    await trio.sleep(0.1)
+    nursery.start_soon(registration.leave)
+    await trio.sleep(0.2)
+    assert fake.asked == [103]
+    if answers:
+        fake.answers.set()
+    await trio.sleep(0.01 if answers else 0.2)
+    assert fake.asked == [103, 104]
