@@ -1,6 +1,6 @@
 """scripts/bench consume, latency and idle: what consumers get of a broker, ours and RocketMQ's, one after the other.
 
-Every system has a name server of twinlog and one ASYNC_MASTER without slaves; stores are copies of one directory.
+Every system has a name server of twinlog and one ASYNC_MASTER without slaves.
 """
 
 import json
@@ -16,10 +16,11 @@ from typing import Any
 
 from attrs import field, frozen
 
-from tests.bench.ha_pairs import Logs, fill, make_broker
+from tests.bench.batches import BATCH, send_batches
+from tests.bench.ha_pairs import make_broker
 from tests.bench.idle import IdleLoad
 from tests.bench.load import CLIENT_HEAP, SILENT, SOURCES, cpu_seconds
-from tests.bench.store_directory import FULL, QUICK, TOPIC, Scale, copy_store
+from tests.bench.store_directory import FULL, TOPIC
 from tests.bench.store_restarts import drop_caches
 from tests.bench.store_restarts import make_broker as stopped_broker
 from tests.bench.systems import QUEUES
@@ -43,24 +44,25 @@ class ClientsBench:
     root: Path = field(factory=lambda: Path(tempfile.mkdtemp(prefix="bench-clients-")))
 
     def consume(self, log_bytes: int, consumers: Sequence[int]) -> Iterator[Row]:
-        """How fast push consumers drain a topic, from memory and from a disk that has to be read."""
-        scale = FULL if log_bytes >= FULL.log_file_bytes else QUICK
-        self.say(f"filling a log of {log_bytes >> 20} MiB")
-        logs = fill(self.root / "base", scale, BODY_BYTES, log_bytes)
-        messages = _count(logs)
+        """How fast push consumers drain a topic: as it was written, and after a restart from a disk that has to be read."""
+        messages = log_bytes // BODY_BYTES // BATCH * BATCH
         for number, kind in self._turns():
-            for is_cold in (False, True):
-                with self._broker(kind, scale, logs) as broker:
+            with self._broker(kind) as broker:
+                send_batches(broker.port, messages)
+                for is_cold in (False, True):
+                    if is_cold:
+                        broker.stop()
+                        broker.start()
                     for count in consumers:
                         if is_cold and not drop_caches():
                             raise PermissionError("only the super-user makes the kernel forget files")
-                        row = self._drain(broker, count, messages, f"bench-{number}-{is_cold}-{count}")
+                        row = self._drain(broker, count, messages, f"bench-{is_cold}-{count}")
                         yield {"round": number, "system": kind, "cold": is_cold, "consumers": count, **row}
 
     def latency(self, rates: Sequence[int], warm_up: int, seconds: int) -> Iterator[Row]:
         """From send to listener, at even rates."""
         for number, kind in self._turns():
-            with self._broker(kind, FULL, None) as broker:
+            with self._broker(kind) as broker:
                 arguments = [broker.namesrv, TOPIC, str(BODY_BYTES), str(warm_up), str(seconds), *map(str, rates)]
                 before: dict[str, float] = {}
                 limit_s = 60 + len(rates) * 2 * (warm_up + seconds + 10)
@@ -94,13 +96,11 @@ class ClientsBench:
                 yield number, kind
 
     @contextmanager
-    def _broker(self, kind: str, scale: Scale, logs: Logs | None) -> Iterator[BrokerProcess]:
+    def _broker(self, kind: str) -> Iterator[BrokerProcess]:
         directory = Path(tempfile.mkdtemp(dir=self.root))
         try:
             with twinlog.NameServer(directory / "namesrv") as namesrv:
-                broker = make_broker(kind, directory / "master", namesrv.address, "ASYNC_MASTER", scale.settings)
-                if logs is not None:
-                    copy_store(logs.whole, broker.store)
+                broker = make_broker(kind, directory / "master", namesrv.address, "ASYNC_MASTER", FULL.settings)
                 with broker:
                     create_topic(broker.address, TOPIC, queues=QUEUES)
                     yield broker
@@ -140,14 +140,3 @@ class ClientsBench:
                 client.kill()
         if client.returncode != 0:
             raise RuntimeError(f"{name} ended with {client.returncode}")
-
-
-def _count(logs: Logs) -> int:
-    """Messages in the topic: units of 20 bytes, and a queue's last file is filled up with zeros."""
-    queues = (logs.whole / "consumequeue" / TOPIC).iterdir()
-    return sum(_units(file) for queue in queues for file in queue.iterdir())
-
-
-def _units(file: Path) -> int:
-    data = file.read_bytes()
-    return sum(data[at + 8 : at + 12] != bytes(4) for at in range(0, len(data), 20))
