@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cluster.cli.errors import USAGE, CliError
+from cluster.cli.log import ERROR, set_up_log
 from cluster.cli.options import InOrder, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def mqadmin() -> None:
 
     RocketMQ's own mqadmin works, too, with all of its sub-commands. For people there are `twinlog topic`, `group` and `list`.
     """
+    set_up_log(ERROR)  # Before anything imports structlog, which would take rich along.
 
 
 def _show(namesrv: str, operation: "Callable[[ClientApi], Awaitable[str]]") -> None:
