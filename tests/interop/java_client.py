@@ -127,7 +127,7 @@ class JavaClient:
                 encoding="utf-8",
                 bufsize=1,
             )
-        self.command({"jvm_options": options, "class_path": class_path})
+        self.command({"jvm_options": options, "class_path": class_path, "directory": str(self.root)})
         return self
 
     def __exit__(

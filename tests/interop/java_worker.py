@@ -19,6 +19,7 @@ import jpype  # type: ignore[import-untyped]
 def main() -> None:
     commands, answers = _take_over_stdout()
     setup = json.loads(sys.stdin.readline())
+    os.chdir(setup["directory"])  # Where mqadmin's consumerStatus leaves what clients told.
     jpype.startJVM(*setup["jvm_options"], classpath=setup["class_path"], convertStrings=False)
     answers.write("{}\n")
     handles: list[Any] = []
