@@ -28,7 +28,7 @@ from cluster.remoting.request import Reply as Reply
 from cluster.remoting.request import Request as Request
 from cluster.remoting.request import dispatch_table as dispatch_table
 from cluster.remoting.tls import ServerTls
-from cluster.remoting.tls_channel import FIRST_BYTE, READ_SIZE, TlsChannel
+from cluster.remoting.tls_channel import FIRST_BYTE, HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
 from cluster.remoting.tls_config import TlsMode
 from ha.accept import OUT_OF_RESOURCES
 
@@ -234,25 +234,24 @@ class RemotingServer(Dispatch):
 
     async def _read_tls(self, connection: Connection, peer: socket.socket, reader: FrameReader, tls: ServerTls) -> None:
         channel = connection.secure = TlsChannel(await tls.context())
-        received, plain = self._received[:READ_SIZE], self._buffer_for_plaintext()
+        received, plain, size = self._received[:HANDSHAKE_READ_SIZE], self._buffer_for_plaintext(), 0
         with trio.move_on_after(self.config.handshake_seconds_max):
-            while not self._shake_hands(connection, channel):
+            while not self._shake_hands(connection, channel, received[:size]):
                 if not (size := await _receive(connection, peer, received)):
                     return
-                channel.feed(received[:size])
         if not channel.is_open:
             raise RemotingProtocolError(f"no TLS handshake within {self.config.handshake_seconds_max} s")
+        received, size = self._received[:READ_SIZE], 0
         while True:
-            while size := channel.decrypt(plain):
-                await self._work_off_rest(connection, self._take(connection, reader, plain[:size]))
+            if decrypted := channel.decrypt(received[:size], plain):
+                await self._work_off_rest(connection, self._take(connection, reader, plain[:decrypted]))
             connection.write()  # What TLS itself has to say.
             if channel.ended or not (size := await _receive(connection, peer, received)):
                 return
-            channel.feed(received[:size])
 
-    def _shake_hands(self, connection: Connection, channel: TlsChannel) -> bool:
+    def _shake_hands(self, connection: Connection, channel: TlsChannel, data: memoryview) -> bool:
         try:
-            return channel.shake_hands()
+            return channel.shake_hands(data)
         finally:
             connection.write()  # Its part of the handshake, or why that failed.
 

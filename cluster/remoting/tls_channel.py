@@ -7,10 +7,8 @@ from attrs import define, field
 
 from cluster.remoting.errors import RemotingProtocolError
 
-_PIECE = (
-    64 * 1024
-)  # openssl's buffers never shrink: what is put into one at a time is what a connection costs for good.
-READ_SIZE = _PIECE
+_PIECE = 16 * 1024  # What openssl is given at a time: its buffers never shrink, and each connection has its own.
+HANDSHAKE_READ_SIZE, READ_SIZE = _PIECE, 256 * 1024
 FIRST_BYTE = b"\x16"  # Of a TLS handshake; frames of this protocol begin with 0 or 1.
 
 
@@ -38,12 +36,9 @@ class TlsChannel:
         """TLS itself has something to say."""
         return self._outgoing.pending > 0
 
-    def feed(self, data: memoryview) -> None:
-        """Take what the socket gave, READ_SIZE bytes at most; shake hands or decrypt() before the next."""
+    def shake_hands(self, data: bytes | memoryview) -> bool:
+        """With what came in; whether that is the end of it. Raises RemotingProtocolError."""
         self._incoming.write(data)
-
-    def shake_hands(self) -> bool:
-        """As far as what came in allows; whether that is the end of it. Raises RemotingProtocolError."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -53,16 +48,23 @@ class TlsChannel:
         self.is_open = True
         return True
 
-    def decrypt(self, into: memoryview) -> int:
-        """Bytes of plaintext that were put there; fewer than fit: there are no more for now. Raises RemotingProtocolError."""
+    def decrypt(self, data: bytes | memoryview, into: memoryview) -> int:
+        """Take what came in, and what the handshake left; bytes of plaintext put there. Raises RemotingProtocolError.
+
+        `into` has room for `data` and one record more.
+        """
+        size = 0
+        for at in range(0, len(data) or 1, _PIECE):
+            self._incoming.write(data[at : at + _PIECE])
+            size += self._decrypt(into[size:])
+        return size
+
+    def _decrypt(self, into: memoryview) -> int:
         size = 0
         try:
-            while size < len(into):
-                taken = self._tls.read(len(into) - size, into[size:])
-                if not taken:
-                    self.ended = True
-                    break
+            while taken := self._tls.read(len(into) - size, into[size:]):
                 size += int(taken)
+            self.ended = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:

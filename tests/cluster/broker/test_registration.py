@@ -2,6 +2,7 @@
 
 import zlib
 
+import pytest
 import trio
 from attrs import define, field
 
