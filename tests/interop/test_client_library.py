@@ -360,3 +360,50 @@ async def test_java_and_we_share_a_group(broker: BrokerProcess, client: Client, 
         assert ours
         await trio.to_thread.run_sync(theirs.shutdown)
         await trio.to_thread.run_sync(producer.shutdown)
+
+
+@pytest.mark.parametrize("kind", [twinlog, rocketmq], ids=["twinlog", "rocketmq"])
+async def test_a_dead_masters_messages_come_from_its_slave(kind, root: Path) -> None:
+    """Also to a consumer that comes when the master is gone; one that was there before leaves without it."""
+    with (
+        kind.NameServer(root / "namesrv") as namesrv,
+        kind.Broker(root / "master", namesrv.address, role="ASYNC_MASTER", settings=SETTINGS) as master,
+        kind.Broker(root / "slave", namesrv.address, role="SLAVE", settings=SETTINGS) as slave,
+    ):
+        create_topic(master.address, "T")
+        async with Client(namesrv.address) as client:
+            before: list[int] = []
+
+            async def handle(batch) -> None:
+                before.extend(numbers(batch))
+
+            sent = await client.producer("P").send_all(message("T", number) for number in range(40))
+            end = max(int(each.offset_message_id[16:], 16) for each in sent if isinstance(each, SendResult))
+            async with PushConsumer(client, "before", {"T": "*"}, start=From.FIRST, handler=handle):
+                await until(lambda: sorted(set(before)) == list(range(40)))
+                with trio.fail_after(30):
+                    while not await has_record(client, slave.address, end):
+                        await trio.sleep(0.1)
+                    while not await knows_topic(client, slave.address):
+                        await trio.sleep(0.2)
+                await trio.to_thread.run_sync(master.kill)
+                with trio.fail_after(40):
+                    while (route := await client.api.topic_route("T")) is None or route.brokers["broker-a"].master:
+                        await trio.sleep(0.1)
+                async with (
+                    Client(namesrv.address) as late,
+                    PushConsumer(late, "late", {"T": "*"}, start=From.FIRST) as consumer,
+                ):
+                    found = await collect(consumer, 40, seconds=60)
+            assert sorted(set(numbers(found))) == list(range(40))
+
+
+async def has_record(client: Client, address: str, offset: int) -> bool:
+    return await client.api.view_message(address, offset) is not None
+
+
+async def knows_topic(client: Client, address: str) -> bool:
+    try:
+        return bool(await client.api.topic_stats(address, "T"))
+    except RequestError:
+        return False
