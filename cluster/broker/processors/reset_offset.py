@@ -70,6 +70,14 @@ def _offset_at(broker: BrokerParts, topic: str, queue_id: int, timestamp: int) -
     return max(0, min(broker.store.offset_by_time(topic, queue_id, timestamp), end))
 
 
+def _first_since(broker: BrokerParts, topic: str, queue_id: int, timestamp: int) -> int:
+    """As 5.x says it: never a message of before that time. Its mqadmin sends the present time for the end."""
+    offset = _offset_at(broker, topic, queue_id, timestamp)
+    if timestamp != TO_THE_END and broker.store.store_timestamp(topic, queue_id, offset) < timestamp:
+        offset += 1
+    return min(offset, broker.shown_end(topic, queue_id))
+
+
 @gated
 def _store_and_tell(broker: BrokerParts, header: InvokeBrokerToResetOffset, request: Request) -> Reply:
     """As a 5.x broker: nobody has to be online."""
@@ -90,12 +98,12 @@ def _store_and_tell(broker: BrokerParts, header: InvokeBrokerToResetOffset, requ
 def _targets_of_5(broker: BrokerParts, header: InvokeBrokerToResetOffset, topic: TopicConfig) -> dict[int, int]:
     name, queue_id = topic.name, header.queue_id
     if queue_id is None or queue_id < 0:
-        return {number: _offset_at(broker, name, number, header.timestamp) for number in range(topic.read_queues)}
+        return {number: _first_since(broker, name, number, header.timestamp) for number in range(topic.read_queues)}
     if queue_id >= topic.read_queues:
         remark = f"queueId[{queue_id}] is out of range, topic {name} has {topic.read_queues} queues"
         raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
     if header.offset is None or header.offset < 0:
-        return {queue_id: _offset_at(broker, name, queue_id, header.timestamp)}
+        return {queue_id: _first_since(broker, name, queue_id, header.timestamp)}
     low, high = broker.store.queue(name, queue_id).min_offset, broker.shown_end(name, queue_id)
     if not low <= header.offset <= high:
         remark = f"offset[{header.offset}] is not within the queue's [{low}, {high}]"

@@ -112,6 +112,19 @@ async def test_5x_stores_the_offsets_here(client):
     assert fastjson.loads(resets(member)[0].body)["offsetTable"] == {queue(0): 1}
 
 
+async def test_5x_begins_with_what_is_not_older(client):
+    """Its mqadmin sends the present time for "now": 4.9's nearest message would be the last one again."""
+    client.broker.groups.find("G")
+    client.broker.offsets.commit("G", "T1", 0, 0)
+    now = client.broker.now_ms() + 60_000
+    assert fastjson.loads(reset(client, timestamp=now, queueId=-1, offset=-1).body)["offsetTable"] == {
+        queue(0): 3,
+        queue(1): 0,
+    }
+    consumer(client)
+    assert fastjson.loads(reset(client, timestamp=now).body)["offsetTable"] == {queue(0): 2, queue(1): 0}
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
