@@ -57,7 +57,7 @@ def test_a_safe_cluster_has_no_findings():
         ({"tls.test.mode.enable": "true"}, {}, [("no certificate", Level.WARNING)]),
         ({"haAllowedSlaves": "10.0.0.7, 0.0.0.0/0"}, {}, [("HA port open to all", Level.WARNING)]),
         ({"haAllowedSlaves": "10.0.0.0/8"}, {}, []),
-        ({}, {"readableByOthers": ["/home/conf/plain_acl.yml"]}, [("secrets readable", Level.WARNING)]),
+        ({}, {"readableByOthers": ["/etc/rocketmq/conf/plain_acl.yml"]}, [("secrets readable", Level.WARNING)]),
     ],
 )
 def test_what_is_found(config, status, found):
