@@ -196,6 +196,10 @@ class OffsetAdmin:
         return evolve(plan, done=True)
 
     async def _reset_all(self, plan: OffsetPlan, addresses: dict[str, str], timestamp: int) -> OffsetPlan:
+        for move in plan.moves:
+            if move.before is None:  # RocketMQ 4.9 moves nobody in a topic with a queue of which it knows nothing.
+                queue = MessageQueue(move.topic, move.broker, move.queue_id)
+                await self.api.commit_offset(addresses[move.broker], queue, plan.group, move.after)
         told: dict[MessageQueue, int] = {}
         for broker, topic in sorted({(move.broker, move.topic) for move in plan.moves}):
             moved = await admin_requests.reset_online(self.api, addresses[broker], topic, plan.group, timestamp)

@@ -9,7 +9,7 @@ from cluster.cli import complete
 from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
 from cluster.cli.errors import FAILED, REFUSED, USAGE, CliError, sentence
 from cluster.cli.options import InOrder, document_option, examples, namesrv_option, run_admin
-from cluster.cli.pages import Block, Page, show
+from cluster.cli.pages import NOTHING_CHANGED, Block, Page, preview, show
 
 if TYPE_CHECKING:
     from cluster.config_admin import ConfigChange, ConfigDiff, ConfigReport
@@ -110,8 +110,8 @@ def set_options(
         _refuse(planned)
         return
     _refuse(planned)
-    if fmt in ("pretty", "wide") and not yes:
-        show(planned, fmt, _change_page)
+    if not yes:
+        preview(planned, fmt, _change_page)
     name = members[0] if members else "all"
     confirm(name, "member" if members else "word", "These brokers will be changed", yes)
     show(run_admin(namesrv, lambda admin: admin.config.apply(planned)), fmt, _change_page)
@@ -139,7 +139,7 @@ def _change_page(change: "ConfigChange") -> Page:
         Column("REFUSED", lambda c: c.refusal),
     ]
     shown = columns if any(each.refusal for each in change.changes) else columns[:-1]
-    return Page((Block(None, shown, change.changes),), () if change.done else ("nothing was changed",))
+    return Page((Block(None, shown, change.changes),), () if change.done else (NOTHING_CHANGED,))
 
 
 @config_group.command(

@@ -8,7 +8,7 @@ from cluster.cli import complete
 from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
 from cluster.cli.group_offsets import clone, reset, seek
 from cluster.cli.options import InOrder, document_option, examples, namesrv_option, run_admin, watch_option
-from cluster.cli.pages import Block, Page, answer, show, silent_notes
+from cluster.cli.pages import NOTHING_CHANGED, Block, Page, answer, preview, show, silent_notes
 from cluster.cli.topic import arrow, broker_option, cluster_option
 
 if TYPE_CHECKING:
@@ -222,8 +222,8 @@ def delete(
         ),
     )
     if not dry_run:
-        if fmt in ("pretty", "wide") and not yes:
-            show(planned, fmt, change_page)
+        if not yes:
+            preview(planned, fmt, change_page)
         confirm(group, "group", f"{group} will be gone", yes)
         planned = run_admin(namesrv, lambda admin: admin.groups.delete(planned))
     show(planned, fmt, change_page)
@@ -262,7 +262,7 @@ def change_page(change: "GroupChange") -> Page:
     if change.with_offsets:
         notes.append("its offsets go, too")
     if not change.done:
-        notes.append("nothing was changed")
+        notes.append(NOTHING_CHANGED)
     return Page((Block(change.name, columns, change.changes),), tuple(notes))
 
 

@@ -7,7 +7,7 @@ import click
 from cluster.cli import complete
 from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
 from cluster.cli.options import document_option, examples, namesrv_option, run_admin
-from cluster.cli.pages import Block, Page, show
+from cluster.cli.pages import NOTHING_CHANGED, Block, Page, preview, show
 
 if TYPE_CHECKING:
     from cluster.offset_admin import OffsetPlan, Where
@@ -122,8 +122,8 @@ def _move(group: str, namesrv: str, prepare: Any, dry_run: bool, yes: bool, fmt:
     need_yes(yes or dry_run, "moves a group")
     planned: OffsetPlan = run_admin(namesrv, prepare)
     if not dry_run:
-        if fmt in ("pretty", "wide") and not yes:
-            show(planned, fmt, plan_page)
+        if not yes:
+            preview(planned, fmt, plan_page)
         confirm(group, "group", f"{group} will go on there", yes)
         planned = run_admin(namesrv, lambda admin: admin.offsets.apply(planned))
     show(planned, fmt, plan_page)
@@ -149,12 +149,13 @@ def plan_page(plan: "OffsetPlan") -> Page:
     will = "" if plan.done else "would be "
     notes = [f"messages {will}skipped: {count(skipped)}, {will}read again: {count(again)}"]
     if plan.clients:
-        notes.append(
-            f"{len(plan.clients)} connected clients {'were' if plan.done else 'would be'} told by their broker"
-        )
+        many = len(plan.clients) > 1
+        who = f"{len(plan.clients)} connected clients" if many else "1 connected client"
+        told = ("were" if many else "was") if plan.done else "would be"
+        notes.append(f"{who} {told} told by {'their' if many else 'its'} broker")
     else:
         notes.append("no client is connected: the place is stored" if plan.done else "no client is connected")
     if not plan.done:
-        notes.append("nothing was changed")
+        notes.append(NOTHING_CHANGED)
     title = f"{plan.group}, as {plan.source}" if plan.source else plan.group
     return Page((Block(title, columns, plan.moves),), tuple(notes))

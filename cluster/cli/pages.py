@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from cluster.cli.options import run_admin
 
@@ -90,6 +90,16 @@ def show(found: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
         json_answer(found)
     else:
         print_page(page(found), fmt)
+
+
+NOTHING_CHANGED = "nothing was changed"
+
+
+def preview(planned: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
+    """For a person who is about to be asked: what would be done."""
+    if fmt in ("pretty", "wide"):
+        found = page(planned)
+        print_page(evolve(found, notes=tuple(note for note in found.notes if note != NOTHING_CHANGED)), fmt)
 
 
 def print_page(page: Page, fmt: str) -> None:

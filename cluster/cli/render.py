@@ -106,6 +106,12 @@ STATE_STYLES = {
     "failing": "bold red",
     "ahead": "bold red",
     "diverged": "bold red",
+    # Of groups and their queues.
+    "consuming": "green",
+    "level": "green",
+    "behind": "yellow",
+    "no consumer": "yellow",
+    "lost": "bold red",
 }
 
 

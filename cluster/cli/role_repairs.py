@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
 from cluster.cli.options import WithAlternative, document_option, examples, namesrv_option, run_admin
 from cluster.cli.role_values import SIZE
-from cluster.cli.roles import confirm, dry_run_option, need_yes, timeout_option, yes_option
+from cluster.cli.roles import timeout_option
 
 if TYPE_CHECKING:
     from cluster.role_repair import PreparedRepair
@@ -40,7 +41,7 @@ def rewind(
     A member does that by itself where the histories of both prove that the bytes were given up, unless haAutoRewind=false
     or a pause keeps it from it. What is cut is kept in twinlog/divergent, for `log dump` and `log diff`.
     """
-    need_yes(yes or dry_run)
+    need_yes(yes or dry_run, "changes roles")
     prepared = run_admin(namesrv, lambda admin: admin.prepare_rewind(member, accept))
     _repair(namesrv, prepared, "be cut where it parted from its master", dry_run, yes, timeout_seconds, fmt)
 
@@ -61,7 +62,7 @@ def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds:
 
     The old log is kept in twinlog/divergent until you delete it. Run it again, and it goes on watching.
     """
-    need_yes(yes or dry_run)
+    need_yes(yes or dry_run, "changes roles")
     prepared = run_admin(namesrv, lambda admin: admin.prepare_reinit(member))
     _repair(namesrv, prepared, "begin anew with an empty log", dry_run, yes, timeout_seconds, fmt)
 
@@ -76,7 +77,7 @@ def _repair(
         show_repair_plan(prepared.plan, fmt)
         return
     name = prepared.facts.member.name
-    confirm(prepared.group.name, f"{name} will {what}", yes)
+    confirm(prepared.group.name, "group", f"{name} will {what}", yes)
     with progress(f"{name} takes its master's log") as report:
         result = run_admin(
             namesrv,

@@ -1,12 +1,12 @@
 """Commands that change roles: switchover, failover, pause, resume; and history."""
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from cluster.cli.errors import PARTIAL, REFUSED, CliError
+from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
+from cluster.cli.errors import PARTIAL, CliError
 from cluster.cli.options import WithAlternative, document_option, examples, namesrv_option, run_admin
 from cluster.cli.role_values import AT, DURATION, LOSS
 
@@ -18,8 +18,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _RESULT, _PLAN = "cluster.broker.role_messages:ChangeResult", "cluster.broker.role_messages:ChangeState"
 
 group_option = click.option("--group", metavar="NAME", help="The broker group, where there are several.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 reason_option = click.option("--reason", metavar="TEXT", default="", help="For the history.")
 
 
@@ -137,7 +135,7 @@ def failover(
 
 
 def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: str) -> None:
-    need_yes(yes or dry_run)
+    need_yes(yes or dry_run, "changes roles")
     prepared: Prepared = run_admin(namesrv, lambda admin: admin.prepare_role_change(order))
     if dry_run:
         show_plan(prepared, fmt)
@@ -145,7 +143,7 @@ def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: 
     if fmt in ("pretty", "wide"):
         _show_members(prepared, fmt)
     verb = "become the master" if order.verb == "switchover" else "become the master in place of the one that is gone"
-    confirm(prepared.group.name, f"{prepared.candidate.name} will {verb}", yes)
+    confirm(prepared.group.name, "group", f"{prepared.candidate.name} will {verb}", yes)
     tell = StepTeller(prepared.group)
     result = run_admin(namesrv, lambda admin: admin.change_role(prepared, tell))
 
@@ -166,21 +164,6 @@ def _show_members(prepared: "Prepared", fmt: str) -> None:
 
     members = [each.member for each in prepared.group.members]
     table(member_columns(members), members, fmt)
-
-
-def need_yes(is_given: bool) -> None:
-    """A usage error where nobody can be asked."""
-    if not is_given and not sys.stdin.isatty():
-        raise click.UsageError("this changes roles, and there is no terminal to ask at: add --yes, or --dry-run")
-
-
-def confirm(group: str, what: str, yes: bool) -> None:
-    """Have the group's name typed, unless `yes`. Raises CliError."""
-    if yes:
-        return
-    typed = click.prompt(f"{what}. To go on, type the group's name ({group})", err=True, default="", show_default=False)
-    if typed.strip() != group:
-        raise CliError("Nothing was changed.", f"{typed!r} is not the group's name.", exit_code=REFUSED)
 
 
 class StepTeller:

@@ -8,7 +8,7 @@ from cluster.cli import complete
 from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
 from cluster.cli.errors import REFUSED, CliError
 from cluster.cli.options import InOrder, document_option, examples, namesrv_option, run_admin, watch_option
-from cluster.cli.pages import Block, Page, answer, show
+from cluster.cli.pages import NOTHING_CHANGED, Block, Page, answer, preview, show
 
 if TYPE_CHECKING:
     from cluster.topic_views import TopicChange, TopicDetail, TopicList
@@ -252,8 +252,8 @@ def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bo
                 "Stop them first, or add --although-read. See them with: twinlog topic show " + topic,
                 exit_code=REFUSED,
             )
-        if fmt in ("pretty", "wide") and not yes:
-            show(planned, fmt, change_page)
+        if not yes:
+            preview(planned, fmt, change_page)
         what = "unknown" if planned.messages is None else planned.messages
         confirm(topic, "topic", f"{topic} and its messages ({what}) will be gone", yes)
         planned = run_admin(namesrv, lambda admin: admin.topics.delete(planned))
@@ -281,14 +281,14 @@ def change_page(change: "TopicChange") -> Page:
     ]
     notes = []
     if change.messages is not None:
-        notes.append(f"{change.messages} messages can be read now")
+        notes.append(f"{change.messages} messages {'are gone' if change.done else 'can be read now'}")
     notes += [
         f"the group {each.group} reads it, with {each.clients} clients" for each in change.consumers if each.clients
     ]
     if change.hidden_messages:
         notes.append(f"{change.hidden_messages} messages lie in queues that are not read any more")
     if not change.done:
-        notes.append("nothing was changed")
+        notes.append(NOTHING_CHANGED)
     return Page((Block(change.name, columns, change.settings),), tuple(notes))
 
 
