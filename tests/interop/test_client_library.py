@@ -28,6 +28,7 @@ from cluster.client import (
 from cluster.remoting.errors import RemotingTimeoutError, RequestError
 from tests.interop import rocketmq, twinlog
 from tests.interop.java_client import JavaClient
+from tests.interop.java_reader import Tool
 from tests.interop.member import TEST_SETTINGS, BrokerProcess
 from tests.interop.remoting import create_topic
 
@@ -69,7 +70,9 @@ async def client(broker: BrokerProcess):
 
 @pytest.fixture(scope="module")
 def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
-    with JavaClient(tmp_path_factory.mktemp("java")) as client:
+    home = tmp_path_factory.mktemp("java")
+    rocketmq.make_home(home)
+    with JavaClient(home, jvm_options=[f"-Drocketmq.home.dir={home}"]) as client:
         yield client
 
 
@@ -360,6 +363,35 @@ async def test_java_and_we_share_a_group(broker: BrokerProcess, client: Client, 
         assert ours
         await trio.to_thread.run_sync(theirs.shutdown)
         await trio.to_thread.run_sync(producer.shutdown)
+
+
+async def test_mqadmin_sees_and_resets_our_consumer(
+    broker: BrokerProcess, client: Client, java: JavaClient, topic: str
+) -> None:
+    """The real tools understand what it tells of itself, and what they order it does."""
+    await client.producer(topic).send_all(message(topic, number) for number in range(10))
+    seen: list[int] = []
+
+    async def handle(batch) -> None:
+        seen.extend(numbers(batch))
+
+    tool = await trio.to_thread.run_sync(Tool, java, broker.namesrv)
+
+    async def mqadmin(*arguments: str) -> str:
+        return await trio.to_thread.run_sync(partial(tool.run, *arguments))
+
+    async with PushConsumer(client, topic, {topic: "*"}, start=From.FIRST, handler=handle) as consumer:
+        await until(lambda: len(seen) == 10)
+        await consumer.offsets.commit()
+        status = await mqadmin("consumerStatus", "-n", broker.namesrv, "-g", topic)
+        assert client.client_id in status
+        status = await mqadmin("consumerStatus", "-n", broker.namesrv, "-g", topic, "-i", client.client_id)
+        assert "#Consumer MQ Detail#" in status
+        assert topic in status
+        reset = await mqadmin("resetOffsetByTime", "-n", broker.namesrv, "-g", topic, "-t", topic, "-s", "0")
+        assert topic in reset or "broker-a" in reset
+        await until(lambda: len(seen) == 20)
+    assert sorted(seen) == sorted([*range(10), *range(10)])
 
 
 @pytest.mark.parametrize("kind", [twinlog, rocketmq], ids=["twinlog", "rocketmq"])
