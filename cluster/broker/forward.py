@@ -12,7 +12,7 @@ import structlog
 import trio
 from attrs import define, field, frozen
 
-from cluster.remoting.client import connect_tcp
+from cluster.remoting.client import Sign, connect_tcp
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 from cluster.remoting.connection import Connection
@@ -144,9 +144,13 @@ class _Link:
 
 @define(eq=False)
 class Forwarder:
-    """Passes on to one master at a time, by a stream that is open while there is something to pass on."""
+    """Passes on to one master at a time, by a stream that is open while there is something to pass on.
+
+    sign: where requests are checked before they come here. A client's own signature is void: fields were added.
+    """
 
     connect: Callable[[str], Awaitable[trio.abc.Stream]] = connect_tcp
+    sign: Sign | None = field(default=None, kw_only=True)
     _address: str = field(default="", init=False)
     _link: _Link | None = field(default=None, init=False)
     _opaque: int = field(default=0, init=False)
@@ -184,7 +188,10 @@ class Forwarder:
         if not hops:
             ext[FROM] = connection.remote_address
         try:
-            frame = encode(_with(command, self._opaque, ext, command.body))
+            ours = _with(command, self._opaque, ext, command.body)
+            if self.sign is not None:
+                self.sign(ours)
+            frame = encode(ours)
         except RemotingProtocolError as error:
             refuse(connection, command, str(error))
             return

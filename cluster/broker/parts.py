@@ -136,6 +136,8 @@ class BrokerParts(BrokerTables):
         )
         self.tls = ServerTls(self.tls_config)
         self.gate = Gate(lambda: self.roles.role_state())
+        if self.acl is not None:  # Only what was checked here may go under this member's name.
+            self.gate.forwarder.sign = self.remoting.sign
         self._use_tls()
         self._show(config.visibility)
         self._make_services(config)

@@ -16,6 +16,7 @@ from store.epoch_file import EpochId
 from store.message import decode_message, host_bytes
 from store.role_file import GroupMember, GroupRecord, RoleState
 from tests.cluster.broker.helpers import make_broker
+from tests.cluster.broker.security.rules import ADMIN, broker_with_rules, signed
 
 MASTER = "127.0.0.1:10911"
 
@@ -94,6 +95,20 @@ async def forwarder(nursery, master):
 
 def command(opaque, **more):
     return RemotingCommand(310, opaque, ext={"b": "T1"}, body=b"hello", **more)
+
+
+async def test_what_was_checked_here_is_signed_by_this_member(master, forwarder, autojump_clock, tmp_path):
+    """The client's own signature does not cover what is added on the way."""
+    broker = broker_with_rules(tmp_path)
+    forwarder.sign = broker.gate.forwarder.sign
+    client = Client()
+    for each in (command(7), command(8, flag=ONEWAY)):
+        each.ext["b"] = "topicB"
+        forwarder.forward(client, signed(each))
+    for request in await master.requests(2):
+        assert request.ext["AccessKey"] == ADMIN.access_key
+        assert broker.acl.check(client, request) is None
+    assert make_broker(tmp_path / "other").gate.forwarder.sign is None
 
 
 async def test_requests_go_in_order_and_answers_come_back_to_who_asked(master, forwarder, autojump_clock):

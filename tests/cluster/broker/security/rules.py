@@ -11,6 +11,8 @@ from store.config import StoreConfig
 
 ADMIN, USER = Credentials("rocketmq2", "12345678"), Credentials("RocketMQ", "12345678")
 
+OWN = '{"accessKey":"rocketmq2","secretKey":"12345678"}'
+
 SAMPLE = """
 globalWhiteRemoteAddresses:
   - 10.10.103.*
@@ -48,7 +50,7 @@ def broker_with_rules(root: Path, text: str = SAMPLE) -> Broker:
     broker = Broker(
         BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1"),
         StoreConfig(root=root / "store", mapped_file_size_commit_log=1 << 20),
-        acl_config=AclConfig(enable=True, home=root / "home"),
+        acl_config=AclConfig(enable=True, home=root / "home", credentials=OWN),
     )
     broker.acl.load()
     return broker
