@@ -164,6 +164,23 @@ async def test_what_changes_holds_at_once_and_is_in_the_file(client):
     assert configure([StoreConfig], settings_of("\n".join(lines), "x")).of(StoreConfig).max_message_size == 2048
 
 
+def another(key: str, value: str) -> str:
+    """A value that is allowed, and not this one."""
+    allowed = CHANGEABLE[key]
+    if allowed is not None:
+        return str(allowed[-1] if value != str(allowed[-1]) else allowed[0])
+    return {"true": "false", "false": "true"}.get(value, "05")
+
+
+async def test_every_key_that_may_change_changes(client):
+    before = told(client)
+    wanted = {key: another(key, before[key]) for key in CHANGEABLE}
+    body = "".join(f"{key}={value}\n" for key, value in wanted.items()).encode()
+    assert (await client.ask_async(25, body)).code == 0
+    after = told(client)
+    assert {key: value for key, value in after.items() if value != before[key]} == wanted
+
+
 async def test_all_or_nothing(client):
     before = client.broker.config_file.read_bytes()
     for body in (b"slaveReadEnable=true\nlistenPort=1", b"slaveReadEnable=true\nfileReservedTime=0"):
