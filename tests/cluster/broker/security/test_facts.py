@@ -1,0 +1,44 @@
+"""What a member tells of its safety: what doctor needs, and no secret."""
+
+from attrs import evolve
+
+from cluster.broker.security.config import AclConfig
+from cluster.broker.security.facts import security_facts
+from tests.cluster.broker.helpers import make_broker
+from tests.cluster.broker.security.rules import SAMPLE, broker_with_rules
+
+
+def test_without_rules_there_is_little_to_tell(tmp_path):
+    assert security_facts(make_broker(tmp_path)) == {"aclEnable": False, "signs": False, "readableByOthers": []}
+
+
+def test_rules_are_counted(tmp_path):
+    broker = broker_with_rules(tmp_path)
+    path = broker.acl.files.default
+    path.chmod(0o600)
+    facts = security_facts(broker)
+    assert (facts["accounts"], facts["admins"], facts["signs"], facts["readableByOthers"]) == (2, 1, True, [])
+    assert not facts["whiteForAll"]
+    assert facts["adminsWithoutSignature"] == []
+    path.chmod(0o640)
+    assert security_facts(broker)["readableByOthers"] == [str(path)]
+    assert "12345678" not in str(facts)
+
+
+def test_what_lets_everybody_in(tmp_path):
+    text = SAMPLE.replace("192.168.1.*", "'*'").replace("10.10.103.*", "'*.*.*.*'")
+    facts = security_facts(broker_with_rules(tmp_path, text))
+    assert facts["whiteForAll"]
+    assert facts["adminsWithoutSignature"] == ["rocketmq2"]
+
+
+def test_other_files_with_secrets(tmp_path):
+    broker = make_broker(tmp_path)
+    key, conf = tmp_path / "server.key", tmp_path / "broker.conf"
+    for path in (key, conf):
+        path.write_text("")
+        path.chmod(0o644)
+    broker.config_file, broker.tls_config = conf, evolve(broker.tls_config, server_key=key)
+    assert security_facts(broker)["readableByOthers"] == [str(key)]
+    broker.acl_config = AclConfig(credentials='{"accessKey":"members","secretKey":"12345678"}')
+    assert security_facts(broker)["readableByOthers"] == [str(key), str(conf)]
