@@ -8,109 +8,26 @@ from typing import Any
 from attrs import evolve, frozen
 
 from cluster import admin_requests, consumption
-from cluster.admin_requests import Client
 from cluster.broker import names
-from cluster.broker.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig
+from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.client.api import ClientApi
 from cluster.client.parallel import in_parallel
 from cluster.consumption import BrokerView, LagReport, QueueLag, TopicLag
+from cluster.group_views import (
+    GroupChange,
+    GroupDetail,
+    GroupExistsError,
+    GroupList,
+    GroupOnlineError,
+    NoGroupError,
+    is_system_group,
+    planned,
+    setting_change,
+    settings_of,
+    summary_of,
+)
 from cluster.remoting.errors import RemotingError
 from cluster.targets import Target, masters
-
-
-class NoGroupError(Exception):
-    """No broker knows such a group."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no broker that is registered now knows the group {name}")
-        self.name = name
-
-
-class GroupExistsError(Exception):
-    """It is there already."""
-
-    def __init__(self, name: str, brokers: tuple[str, ...]) -> None:
-        super().__init__(f"the group {name} exists already, on {', '.join(brokers)}")
-        self.name = name
-
-
-class GroupOnlineError(Exception):
-    """Its consumers are connected, and what is asked for needs them gone."""
-
-    def __init__(self, name: str, clients: tuple[str, ...], why: str) -> None:
-        super().__init__(f"{why}: {', '.join(clients[:3])}{' ...' if len(clients) > 3 else ''}")
-        self.name = name
-
-
-@frozen(kw_only=True)
-class GroupSummary:
-    """One group over all brokers. `state`: consuming, no consumer (it has offsets), or unused."""
-
-    name: str
-    clients: int
-    message_model: str | None
-    topics: int
-    lag_messages: int | None
-    state: str
-
-
-@frozen
-class GroupList:
-    """Every group that was asked for; `silent` are broker groups that did not answer."""
-
-    groups: tuple[GroupSummary, ...]
-    silent: tuple[str, ...]
-
-
-@frozen(kw_only=True)
-class GroupSettings:
-    """What a group may do on one broker."""
-
-    broker: str
-    consume: bool
-    consume_from_min: bool
-    broadcast: bool
-    retry_max: int
-    retry_queues: int
-    slow_read_broker_id: int
-
-
-@frozen(kw_only=True)
-class GroupDetail:
-    """One group: its settings on each broker, its connected clients, what they want, and how far it is."""
-
-    name: str
-    message_model: str | None
-    consume_type: str | None
-    consume_from: str | None
-    settings: tuple[GroupSettings, ...]
-    clients: tuple[Client, ...]
-    subscriptions: Mapping[str, str]
-    topics: tuple[TopicLag, ...]
-    queues: tuple[QueueLag, ...]
-
-
-@frozen(kw_only=True)
-class GroupSettingChange:
-    """The settings of a group on one broker before and after; None: not there."""
-
-    broker: str
-    address: str
-    before: GroupSettings | None
-    after: GroupSettings | None
-
-
-@frozen(kw_only=True)
-class GroupChange:
-    """A change of a group, made or (`done` false) only planned."""
-
-    name: str
-    changes: tuple[GroupSettingChange, ...]
-    with_offsets: bool
-    topics: tuple[str, ...]  # Of retries and dead letters, that go with it.
-    topic_messages: int
-    lag: tuple[TopicLag, ...]
-    done: bool
 
 
 @frozen
@@ -123,7 +40,7 @@ class GroupAdmin:
         """Every group, RocketMQ's own only with `all_groups`. Raises RemotingError without a name server."""
         views, silent = await consumption.survey(self.api)
         found = [name for name in consumption.groups_in(views) if all_groups or not is_system_group(name)]
-        return GroupList(tuple(_summary(views, name) for name in found), silent)
+        return GroupList(tuple(summary_of(views, name) for name in found), silent)
 
     async def show(self, name: str) -> GroupDetail:
         """Everything about one group. Raises NoGroupError, and RemotingError without a name server."""
@@ -139,7 +56,7 @@ class GroupAdmin:
             message_model=connected.message_model.lower() if connected else None,
             consume_type=connected.consume_type if connected else None,
             consume_from=connected.consume_from if connected else None,
-            settings=tuple(_settings(view.target, view.groups[name]) for view in views if name in view.groups),
+            settings=tuple(settings_of(view.target, view.groups[name]) for view in views if name in view.groups),
             clients=consumption.clients_of(views, name),
             subscriptions=dict(connected.subscriptions) if connected else {},
             topics=report.topics,
@@ -188,7 +105,7 @@ class GroupAdmin:
         if there := tuple(t.broker for t, config in zip(targets, present, strict=True) if config is not None):
             raise GroupExistsError(name, there)
         wanted = SubscriptionGroupConfig(name=name, **settings)
-        return _change(name, [_setting_change(target, None, wanted) for target in targets])
+        return planned(name, [setting_change(target, None, wanted) for target in targets])
 
     async def prepare_update(
         self, name: str, settings: Mapping[str, Any], brokers: tuple[str, ...], cluster: str | None
@@ -196,13 +113,13 @@ class GroupAdmin:
         """Change what is given, on every broker of these that knows the group. Raises NoGroupError."""
         targets, present = await self._present(name, brokers, cluster)
         changes = [
-            _setting_change(target, before, evolve(before, **settings))
+            setting_change(target, before, evolve(before, **settings))
             for target, before in zip(targets, present, strict=True)
             if before is not None
         ]
         if not changes:
             raise NoGroupError(name)
-        return _change(name, changes)
+        return planned(name, changes)
 
     async def apply(self, change: GroupChange, settings: Mapping[str, Any]) -> GroupChange:
         """Carry a creation or an update out, broker by broker. Raises RequestError in a broker's words."""
@@ -220,7 +137,7 @@ class GroupAdmin:
             ids = tuple(each.client_id for each in clients)
             raise GroupOnlineError(name, ids, "its consumers are connected, and would make it anew")
         changes = [
-            _setting_change(target, before, None)
+            setting_change(target, before, None)
             for target, before in zip(targets, present, strict=True)
             if before is not None
         ]
@@ -231,9 +148,9 @@ class GroupAdmin:
         topics = [topic(name) for topic in kinds]
         routes = [await self.api.topic_route(topic) for topic in topics]
         there = tuple(topic for topic, route in zip(topics, routes, strict=True) if route is not None)
-        changes = changes or [_setting_change(target, None, None) for target in targets]
+        changes = changes or [setting_change(target, None, None) for target in targets]
         messages = await self._messages(targets, there)
-        return evolve(_change(name, changes), with_offsets=with_offsets, topics=there, topic_messages=messages, lag=lag)
+        return evolve(planned(name, changes), with_offsets=with_offsets, topics=there, topic_messages=messages, lag=lag)
 
     async def _messages(self, targets: tuple[Target, ...], topics: tuple[str, ...]) -> int:
         total = 0
@@ -265,55 +182,5 @@ class GroupAdmin:
         return targets, [table.get(name) for table in tables]
 
 
-def is_system_group(name: str) -> bool:
-    """Made by RocketMQ itself."""
-    return name in BUILT_IN_GROUPS or name.startswith((names.SYSTEM_GROUP_PREFIX, "CID_ONS"))
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _summary(views: tuple[BrokerView, ...], name: str) -> GroupSummary:
-    topics = consumption.topics_of(views, name)
-    rows = [row for topic in topics for row in consumption.queue_lags(views, name, topic)]
-    connected = [view.consumers[name] for view in views if name in view.consumers]
-    models = {each.message_model for each in connected}
-    lags = [row.lag_messages for row in rows if row.lag_messages is not None]
-    return GroupSummary(
-        name=name,
-        clients=len(consumption.clients_of(views, name)),
-        message_model="/".join(sorted(models)).lower() or None,
-        topics=len(topics),
-        lag_messages=sum(lags) if lags and consumption.BROADCAST not in models else None,
-        state="consuming" if connected else "no consumer" if topics else "unused",
-    )
-
-
-def _settings(target: Target, config: SubscriptionGroupConfig) -> GroupSettings:
-    return GroupSettings(
-        broker=target.broker,
-        consume=config.consume_enable,
-        consume_from_min=config.consume_from_min_enable,
-        broadcast=config.consume_broadcast_enable,
-        retry_max=config.retry_times_max,
-        retry_queues=config.retry_queues,
-        slow_read_broker_id=config.which_broker_when_consume_slowly,
-    )
-
-
-def _setting_change(
-    target: Target, before: SubscriptionGroupConfig | None, after: SubscriptionGroupConfig | None
-) -> GroupSettingChange:
-    return GroupSettingChange(
-        broker=target.broker,
-        address=target.address,
-        before=_settings(target, before) if before else None,
-        after=_settings(target, after) if after else None,
-    )
-
-
-def _change(name: str, changes: "list[GroupSettingChange]") -> GroupChange:
-    return GroupChange(
-        name=name, changes=tuple(changes), with_offsets=False, topics=(), topic_messages=0, lag=(), done=False
-    )

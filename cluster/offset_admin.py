@@ -15,7 +15,7 @@ from cluster.client.api import ClientApi
 from cluster.client.parallel import in_parallel
 from cluster.client.route import MessageQueue
 from cluster.consumption import QueueLag
-from cluster.group_admin import GroupOnlineError
+from cluster.group_views import GroupOnlineError
 from cluster.remoting.errors import RemotingError
 from cluster.targets import Target
 

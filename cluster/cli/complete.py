@@ -52,7 +52,7 @@ def groups(context: click.Context, _parameter: click.Parameter, incomplete: str)
 
     async def ask(admin: "Admin") -> Iterable[str]:
         from cluster.admin_requests import group_configs
-        from cluster.group_admin import is_system_group
+        from cluster.group_views import is_system_group
         from cluster.targets import readers
 
         found: set[str] = set()

@@ -117,9 +117,9 @@ def _of_operations(error: BaseException) -> CliError | None:
 _NEXT_STEPS = (
     ("cluster.topic_views:NoTopicError", FAILED, "See what there is with: twinlog topic list --all"),
     ("cluster.topic_views:TopicExistsError", REFUSED, "Change it with: twinlog topic update {name}"),
-    ("cluster.group_admin:NoGroupError", FAILED, "See what there is with: twinlog group list --all"),
-    ("cluster.group_admin:GroupExistsError", REFUSED, "Change it with: twinlog group update {name}"),
-    ("cluster.group_admin:GroupOnlineError", REFUSED, "Stop them first; see them with: twinlog group show {name}"),
+    ("cluster.group_views:NoGroupError", FAILED, "See what there is with: twinlog group list --all"),
+    ("cluster.group_views:GroupExistsError", REFUSED, "Change it with: twinlog group update {name}"),
+    ("cluster.group_views:GroupOnlineError", REFUSED, "Stop them first; see them with: twinlog group show {name}"),
     ("cluster.offset_admin:NothingToMoveError", FAILED, "See how far groups are with: twinlog lag"),
     ("cluster.offset_admin:NoQueueResetError", REFUSED, "Stop its consumers first, or reset it to a time"),
     ("cluster.peeking:NoMessageError", FAILED, "See the queues of a topic with: twinlog topic show TOPIC"),

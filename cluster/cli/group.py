@@ -12,9 +12,9 @@ from cluster.cli.pages import NOTHING_CHANGED, Block, Page, answer, preview, sho
 from cluster.cli.topic import arrow, broker_option, cluster_option
 
 if TYPE_CHECKING:
-    from cluster.group_admin import GroupChange, GroupDetail, GroupList
+    from cluster.group_views import GroupChange, GroupDetail, GroupList
 
-_CHANGE = "cluster.group_admin:GroupChange"
+_CHANGE = "cluster.group_views:GroupChange"
 group_argument = click.argument("group", shell_complete=complete.groups)
 
 
@@ -38,7 +38,7 @@ def group_group() -> None:
 )
 @namesrv_option
 @watch_option
-@document_option("cluster.group_admin:GroupList")
+@document_option("cluster.group_views:GroupList")
 @click.option("--all", "all_groups", is_flag=True, help="Also the groups that brokers make for themselves.")
 def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups: bool) -> None:
     """Show each consumer group: its connected clients, and how many messages it has not read yet, over all of its topics.
@@ -77,7 +77,7 @@ def _list_page(found: "GroupList") -> Page:
 @group_argument
 @namesrv_option
 @watch_option
-@document_option("cluster.group_admin:GroupDetail")
+@document_option("cluster.group_views:GroupDetail")
 def show_group(group: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
     """Show GROUP: its connected clients, what they subscribe to, how far they are, and what the group may do."""
     answer(namesrv, fmt, lambda admin: admin.groups.show(group), _show_page, watch_seconds=watch_seconds)
