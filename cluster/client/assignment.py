@@ -20,7 +20,8 @@ from cluster.client.start import From, FromTime
 from cluster.client.subscription import Subscription
 from cluster.remoting.errors import RemotingError
 
-REBALANCE_SECONDS, SOON_SECONDS = 20.0, 1.0
+REBALANCE_SECONDS = 20.0
+AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 5.0  # While something is missing: a topic, a lock, an answer.
 
 log = structlog.get_logger(__name__)
 
@@ -48,13 +49,14 @@ class Assignment:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Rebalance now, every 20 s and when somebody calls soon(); started() after the first time."""
         async with trio.open_nursery() as self._nursery:
-            complete = await self.rebalance()
+            complete, again = await self.rebalance(), AGAIN_SECONDS
             task_status.started()
             while True:
-                with trio.move_on_after(REBALANCE_SECONDS if complete else SOON_SECONDS):
+                with trio.move_on_after(REBALANCE_SECONDS if complete else again):
                     await self._wanted.wait()
                 self._wanted = trio.Event()
                 complete = await self.rebalance()
+                again = AGAIN_SECONDS if complete else min(2 * again, AGAIN_SECONDS_MAX)
 
     def soon(self) -> None:
         """Rebalance at once: the group has changed."""

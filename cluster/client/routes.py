@@ -42,6 +42,7 @@ class Routes:
     _read: dict[str, tuple[TopicRoute, float]] = field(factory=dict, init=False)
     _publish: dict[str, PublishRoute] = field(factory=dict, init=False)
     _brokers: dict[str, BrokerAddresses] = field(factory=dict, init=False)  # Also of topics that are asked for again.
+    _asked: dict[str, float] = field(factory=dict, init=False)  # When, by topic.
     _asking: trio.Lock = field(factory=trio.Lock, init=False)
 
     @property
@@ -54,6 +55,7 @@ class Routes:
         known = self._read.get(topic)
         if known is not None and trio.current_time() < known[1] + REFRESH_SECONDS:
             return known[0]
+        self._asked[topic] = trio.current_time()
         try:
             route = await self.api.topic_route(topic)
         except RemotingError:
@@ -117,8 +119,7 @@ class Routes:
 
     async def renew(self, topic: str) -> None:
         """Ask again for one topic, unless somebody did in the last second. Raises RemotingError."""
-        known = self._read.get(topic)
-        if known is None or trio.current_time() >= known[1] + 1:
+        if trio.current_time() >= self._asked.get(topic, -inf) + 1:
             self.forget(topic)
             await self.find(topic)
 

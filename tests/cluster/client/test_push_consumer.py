@@ -225,7 +225,7 @@ async def test_a_queue_that_somebody_else_has_locked_is_not_read(broker, client,
         assert {queue.queue_id for queue in mine(consumer)} == {1}
         await idle(5)
         del broker.locks["T", 0]
-        await idle(1.1)
+        await idle(5.1)
         assert len(mine(consumer)) == 2
 
 
@@ -337,6 +337,29 @@ async def test_a_broker_that_was_away_is_read_on(broker, client, topic, autojump
         assert await bodies(consumer, 1) == [b"2"]
         await idle(21)
         assert client.client_id in broker.members["G"]
+
+
+async def test_a_topic_that_is_not_there_yet_is_looked_for(broker, client, autojump_clock):
+    """Soon at first, then every five seconds: no more than a name server can bear."""
+    async with PushConsumer(client, "G", {"New": "*"}, start=From.FIRST) as consumer:
+        await idle(60)
+        assert 10 <= len([each for each in broker.codes(105) if each.ext["topic"] == "New"]) <= 16
+        broker.topics["New"] = 1
+        broker.store("New", 0, b"1")
+        assert await bodies(consumer, 1) == [b"1"]
+
+
+async def test_readers_of_a_topic_that_is_gone_ask_for_it_once_a_second(broker, client, autojump_clock):
+    broker.topics["T"] = 40
+    async with PushConsumer(client, "G", ONE, start=From.FIRST):
+        del broker.topics["T"], broker.topics["TBW102"]
+        broker.is_down = True
+        for stream in broker.connections:
+            await stream.aclose()
+        before = len(broker.codes(105))
+        await idle(20)
+        asked = [each for each in broker.codes(105)[before:] if each.ext["topic"] == "T"]
+        assert len(asked) <= 50
 
 
 async def test_an_offset_outside_the_queue_is_put_right(broker, client, topic, autojump_clock):
