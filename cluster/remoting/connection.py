@@ -6,6 +6,7 @@ takes nothing for long, or when one answer is too much.
 """
 
 import contextlib
+import mmap
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -54,6 +55,7 @@ class Connection:
     )  # When the socket last took something; counts with unsent bytes.
     kept_bytes: int = field(default=0, init=False)  # The budget's.
     secure: TlsChannel | None = field(default=None, init=False)
+    _unsent_kept: int = field(default=0, init=False)
     _unsent: "deque[bytes | memoryview]" = field(factory=deque, init=False)
     _corked: "list[bytes | memoryview] | None" = field(default=None, init=False)
     _corked_bytes: int = field(default=0, init=False)
@@ -90,12 +92,13 @@ class Connection:
             if self._send_now(queue) and queue:
                 self._unsent = queue
                 self.stuck_since = trio.current_time()
-                self._set_unsent(sum(map(len, queue)))
+                self._set_unsent(*_sizes(queue))
                 if not self.closed:
                     self._start_soon(self._send_rest)
         else:
             self._unsent += queue
-            self._set_unsent(self.unsent_bytes + sum(map(len, queue)))
+            size, kept = _sizes(queue)
+            self._set_unsent(self.unsent_bytes + size, self._unsent_kept + kept)
 
     def _gather(self, buffers: "tuple[bytes | memoryview, ...]") -> None:
         assert self._corked is not None
@@ -113,10 +116,12 @@ class Connection:
             self.close()
             return deque()
 
-    def _set_unsent(self, size: int) -> None:
+    def _set_unsent(self, size: int, kept: int) -> None:
+        """So many bytes wait for the peer; `kept`: of these in memory that is ours."""
         if self.closed:
             return
-        change, self.unsent_bytes = size - self.unsent_bytes, size
+        change = kept - self._unsent_kept
+        self.unsent_bytes, self._unsent_kept = size, kept
         if size > self._unsent_bytes_max:
             self._cut("it has left too much unread")
             return
@@ -190,7 +195,7 @@ class Connection:
                 return
             if not self._send_now(self._unsent):
                 return
-            self._set_unsent(sum(map(len, self._unsent)))
+            self._set_unsent(*_sizes(self._unsent))
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Ask the client something and wait for its answer.
@@ -249,6 +254,16 @@ class Connection:
         for call in self._calls.values():
             call.done.set()
         _tell_of_end(self)
+
+
+def _sizes(queue: "deque[bytes | memoryview]") -> tuple[int, int]:
+    """Bytes, and bytes of our own memory: records lie in the page cache, which gives way by itself."""
+    size = kept = 0
+    for buffer in queue:
+        size += len(buffer)
+        if isinstance(buffer, bytes) or not isinstance(buffer.obj, mmap.mmap):
+            kept += len(buffer)
+    return size, kept
 
 
 _ended: deque[Connection] = deque()  # Closed, and their callbacks are still to be called.

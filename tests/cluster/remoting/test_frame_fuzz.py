@@ -22,9 +22,12 @@ from cluster.remoting.command import (
 from cluster.remoting.errors import RemotingProtocolError
 from cluster.remoting.request import dispatch_table
 from cluster.remoting.server import RemotingServer, open_listener
-from cluster.remoting.tls import ServerTls
+from cluster.remoting.tls import ServerTls, server_context
+from cluster.remoting.tls_channel import TlsChannel
+from cluster.remoting.tls_config import TlsConfig
 from tests.cluster.remoting.test_command import COMMANDS, json_frame
 from tests.cluster.remoting.test_server import ECHO, Owner, echo, fail, fill
+from tests.cluster.remoting.test_tls import shaken
 
 WORDS = st.sampled_from([0, 1, 3, 4, 8, 100, FRAME_SIZE_MAX - 4, FRAME_SIZE_MAX, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
 HEADER_WORDS = st.builds(lambda kind, size: kind << 24 | size, st.integers(0, 255), st.integers(0, 300)) | WORDS
@@ -149,3 +152,42 @@ async def serve(streams):
 def test_a_server_outlives_any_stream(streams):
     with capture_logs():
         trio.run(serve, [(stream[:3000], step) for stream, step in streams])
+
+
+# TLS
+
+CONTEXT = server_context(TlsConfig())
+RECORDS = st.builds(
+    lambda kind, version, size, rest: struct.pack(">BHH", kind, version, size) + rest,
+    st.sampled_from([0x14, 0x15, 0x16, 0x17, 0x18, 0xFF]),
+    st.sampled_from([0x0300, 0x0301, 0x0303, 0x0304, 0xFFFF]),
+    st.integers(0, 0xFFFF),
+    st.binary(max_size=300),
+)
+
+
+@given(st.lists(RECORDS | st.binary(max_size=100), max_size=5))
+def test_any_handshake_goes_on_or_is_refused(pieces):
+    channel = TlsChannel(CONTEXT)
+    for piece in pieces:
+        try:
+            assert not channel.shake_hands(piece)
+        except RemotingProtocolError:
+            return
+        channel.encrypt(())
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4), RECORDS)
+@settings(max_examples=40, deadline=None)
+def test_damaged_records_are_refused(changes, record):
+    channel, peer, _, outgoing = shaken()
+    peer.write(b"x" * 300)
+    wire = bytearray(outgoing.read())
+    for at, value in changes:
+        wire[at % len(wire)] = value
+    plain = memoryview(bytearray(100_000))
+    try:
+        size = channel.decrypt(bytes(wire + record), plain)
+    except RemotingProtocolError:
+        return
+    assert bytes(plain[:size]) in (b"", b"x" * 300)

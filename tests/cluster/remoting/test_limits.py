@@ -1,6 +1,7 @@
 """What peers can make a server keep: answers they do not read, frames they do not finish, requests that take their time."""
 
 import gc
+import mmap
 from contextlib import AsyncExitStack, suppress
 
 import psutil
@@ -72,6 +73,24 @@ async def test_all_connections_together_have_a_limit():
         }
         assert logs[0]["bytes"] > 4 * MIB
         assert (await reader.ask(ECHO, text="x")).code == 0
+
+
+async def test_records_that_are_mapped_cost_nothing(tmp_path):
+    """They count for the one who does not read them, and not for the memory of all: it is the kernel's, which takes it back."""
+    file = tmp_path / "log"
+    file.write_bytes(bytes(8 * MIB))
+    with file.open("rb") as opened:
+        view = memoryview(mmap.mmap(opened.fileno(), 8 * MIB, prot=mmap.PROT_READ))
+    async with serving(unsent_bytes_max=64 * MIB) as here:
+        client = await here.connect()
+        await client.ask(ECHO, text="x")
+        here.connection.write(bytes(100), view, view)
+        assert here.connection.unsent_bytes > 4 * MIB
+        assert here.server.budget.kept_bytes == 0
+        here.connection.write(bytes(1000), view[:5000])
+        assert here.server.budget.kept_bytes == 1000
+        here.connection.close()
+        assert here.server.budget.kept_bytes == 0
 
 
 async def test_what_is_read_is_given_back():
