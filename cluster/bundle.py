@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 from attrs import asdict, frozen
 
+from cluster.broker.names import as_component
 from cluster.client.api import ClientApi, addresses_of
 from cluster.redaction import redact, redact_text, shown
 from cluster.remoting.errors import RemotingError
@@ -80,7 +81,7 @@ async def _of_members(api: ClientApi) -> AsyncIterator[Part]:
     except RemotingError:
         return
     for group, broker_id, address in addresses_of(groups):
-        directory = f"members/{group.broker_name}-{broker_id}"
+        directory = f"members/{as_component(group.broker_name)}-{broker_id}"
         try:
             text = await api.broker_config(address)
             yield Part(f"{directory}/broker.conf", "its options, secrets hidden", _config(text))

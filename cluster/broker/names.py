@@ -18,6 +18,7 @@ QUEUE_ID_MAX = 65_535
 HEARTBEAT_BYTES_MAX = 1 << 20
 EXPRESSION_LENGTH_MAX = 32_767  # Characters of one subscription.
 _ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
+_OUT_OF_PLACE = re.compile(r"[^%|a-zA-Z0-9_.-]")
 
 AUTO_CREATE_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -74,6 +75,11 @@ def group_fault(group: str) -> str | None:
     if len(group) > GROUP_LENGTH_MAX:
         return f"the specified group is longer than group max length {GROUP_LENGTH_MAX}"
     return None
+
+
+def as_component(text: str) -> str:
+    """A name that somebody else chose, as one part of a path: nothing in it leads elsewhere."""
+    return _OUT_OF_PLACE.sub("_", text)[:GROUP_LENGTH_MAX].lstrip(".") or "_"
 
 
 def require_topic(topic: str) -> None:

@@ -96,3 +96,20 @@ async def test_settings_at_a_name_server(monkeypatch):
     await kv.put("n", "k", "other")
     with pytest.raises(RequestError, match="delete some"):
         await kv.put("n", "k2", "v")
+
+
+@pytest.mark.parametrize(
+    ("name", "component"),
+    [
+        ("broker-a", "broker-a"),
+        ("../../x", "_.._x"),
+        ("..", "_"),
+        ("", "_"),
+        ("/etc/x", "_etc_x"),
+        ("a\x00b", "a_b"),
+        ("%DLQ%G", "%DLQ%G"),
+    ],
+)
+def test_the_names_of_others_as_parts_of_paths(name, component):
+    assert names.as_component(name) == component
+    assert len(names.as_component(name * 1000)) <= 255
