@@ -54,7 +54,7 @@ class Contexts:
         if name not in self.contexts:
             there = ", ".join(self.contexts) or "none yet"
             raise ContextError(
-                f"there is no context {name}; there are: {there}", "twinlog context add NAME -n HOST:PORT"
+                f"there is no context {name}; there are: {there}", "Make it with: twinlog context add NAME -n HOST:PORT"
             )
         return self.contexts[name]
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(
     "config",
+    short_help="What brokers are told to be.",
     cls=InOrder,
     epilog=examples(
         "twinlog config get broker-a-0",

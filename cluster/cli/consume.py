@@ -115,13 +115,18 @@ def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str
 
 
 def _wanted(tags: str, sql: str | None) -> "str | Sql":
-    if sql is None:
-        return tags
-    from cluster.client.subscription import Sql
+    from cluster.cli.errors import sentence
+    from cluster.client.subscription import Sql, Subscription
 
-    if tags != "*":
-        raise click.UsageError("--tags and --sql: one of the two. In SQL a tag is a property: TAGS = 'paid'")
-    return Sql(sql)
+    if sql is not None:
+        if tags != "*":
+            raise click.UsageError("--tags and --sql: one of the two. In SQL a tag is a property: TAGS = 'paid'")
+        return Sql(sql)
+    try:
+        Subscription.of("", tags, 0)
+    except ValueError as error:
+        raise click.UsageError(f"--tags: {sentence(error)}") from error
+    return tags
 
 
 def _start(text: str | None) -> "From | FromTime | int | None":

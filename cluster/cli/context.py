@@ -19,6 +19,7 @@ context_argument = click.argument("name", shell_complete=complete_contexts)
 
 @click.group(
     "context",
+    short_help="Clusters by name.",
     cls=InOrder,
     epilog=examples(
         'twinlog context add test -n "10.0.0.1:9876;10.0.0.2:9876"',

@@ -64,7 +64,7 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     if isinstance(error, OSError) and error.filename is not None:  # Credentials and certificates.
         return CliError(f"{error.filename} cannot be read.", sentence(ValueError(error.strerror)), exit_code=USAGE)
     if isinstance(error, TlsFilesError):
-        return CliError(sentence(error), exit_code=USAGE)
+        return CliError("TLS cannot be used as it is configured.", str(error), exit_code=USAGE)
     if isinstance(error, NoRouteError):
         return CliError(sentence(error), next_step="See what there is with: twinlog list; twinlog topic list")
     if isinstance(error, NoMemberError):
@@ -80,6 +80,7 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
             return CliError("You may not do that.", _acl_words(str(error)), _CREDENTIALS, exit_code=REFUSED)
         refused: dict[int, str] = {
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "Is what -n or NAMESRV_ADDR names a name server, not a broker?",
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED: "Is --sql as RocketMQ has it? For example: price > 10 AND city = 'Bonn'",
             ResponseCode.NO_PERMISSION: "Is it allowed there? See: twinlog topic show, twinlog config explain",
             ResponseCode.MESSAGE_ILLEGAL: "Is it larger than the broker's maxMessageSize (4 MiB unless set)?",
         }

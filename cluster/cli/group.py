@@ -20,6 +20,7 @@ group_argument = click.argument("group", shell_complete=complete.groups)
 
 @click.group(
     "group",
+    short_help="Consumer groups, and where they go on.",
     cls=InOrder,
     epilog=examples(
         "twinlog group list", "twinlog group show audit", "twinlog group reset audit orders --to 2h --dry-run"

@@ -31,6 +31,7 @@ cluster_option = click.option("--cluster", metavar="NAME", help="Only on the bro
 
 @click.group(
     "topic",
+    short_help="Look at topics, make and change them.",
     cls=InOrder,
     epilog=examples("twinlog topic list", "twinlog topic show orders", "twinlog topic create orders"),
 )
