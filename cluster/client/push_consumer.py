@@ -16,6 +16,7 @@ import structlog
 import trio
 from attrs import define, field, validators
 
+from cluster.broker.names import as_component
 from cluster.client.assignment import Assignment
 from cluster.client.batch import Batch, Batches
 from cluster.client.client import Client
@@ -94,7 +95,7 @@ class PushConsumer(Service):
             start=as_heartbeat(self.start),
         )
         address = self.client.client_id.partition("@")[0]
-        own_file = Path.home() / OFFSET_DIRECTORY / f"{address}@DEFAULT" / self.group / "offsets.json"
+        own_file = Path.home() / OFFSET_DIRECTORY / f"{address}@DEFAULT" / as_component(self.group) / "offsets.json"
         file = FileOffsets(self.offset_file or own_file)
         self.offsets = file if self.broadcasting else BrokerOffsets(self.client, self.group)
         self.locks = QueueLocks(self.client, self.group) if self.ordered and not self.broadcasting else None
