@@ -13,6 +13,13 @@ from tests.interop.member import TEST_SETTINGS, BrokerProcess
 from tests.interop.remoting import create_topic, wait_for
 
 MESSAGES = 5
+RULES = """globalWhiteRemoteAddresses:
+- 127.0.0.1
+accounts:
+- accessKey: operator
+  secretKey: operator-secret
+  admin: true
+"""
 
 
 @define(eq=False)
@@ -65,7 +72,7 @@ def both_clusters(root: Path, client: JavaClient) -> Iterator[tuple[Cluster, Clu
         for name, kind in (("real", rocketmq), ("ours", twinlog)):
             namesrv = stack.enter_context(kind.NameServer(root / name / "namesrv")).address  # type: ignore[attr-defined]
             master, slave = (
-                kind.Broker(root / name / role, namesrv, role=role, settings=TEST_SETTINGS)  # type: ignore[attr-defined]
+                kind.Broker(root / name / role, namesrv, role=role, settings=with_rules(root / name / role))  # type: ignore[attr-defined]
                 for role in ("ASYNC_MASTER", "SLAVE")
             )
             members.append((namesrv, stack.enter_context(master), stack.enter_context(slave)))
@@ -76,6 +83,13 @@ def both_clusters(root: Path, client: JavaClient) -> Iterator[tuple[Cluster, Clu
         for number, cluster in enumerate(clusters):
             fill(cluster, client, number)
         yield clusters[0], clusters[1]
+
+
+def with_rules(home: Path) -> dict[str, str]:
+    """Access is controlled, so that there are rules to change; from this machine all may do everything."""
+    (home / "conf").mkdir(parents=True)
+    (home / "conf" / "plain_acl.yml").write_text(RULES)
+    return TEST_SETTINGS | {"aclEnable": "true", "rocketmqHome": str(home)}
 
 
 def fill(cluster: Cluster, client: JavaClient, number: int) -> None:

@@ -156,11 +156,19 @@ ROWS = (
     Row("skipAccumulatedMessage", "-g CG -t Single"),
     # Access
     Row("clusterAclConfigVersion", "-b {broker}"),
-    Row("clusterAclConfigVersion", "-c DefaultCluster"),
-    Row("updateAclConfig", "-b {broker} -a somebody -s 12345678 -t Single=PUB"),
-    Row("updateGlobalWhiteAddr", "-b {broker} -g 192.0.2.*"),
+    Row("clusterAclConfigVersion", "-c DefaultCluster", LINES),
+    Row("updateAclConfig", "-b {broker} -a somebody -s 12345678 -t Single=PUB -g CG=SUB -w 192.0.2.* -i DENY -u SUB"),
+    Row("updateAclConfig", "-b {broker} -a somebody -s 87654321"),
+    Row("updateAclConfig", "-c DefaultCluster -a everybody -s 12345678 -m true", LINES),
+    Row("updateAclConfig", "-b {broker} -a short -s 1"),
+    Row("updateAclConfig", "-b {broker} -a somebody -s 12345678 -t Single=ANYTHING"),
+    Row("updateGlobalWhiteAddr", "-b {broker} -g 127.0.0.1,192.0.2.*"),
+    Row("updateGlobalWhiteAddr", "-c DefaultCluster -g 127.0.0.1", LINES),
+    Row("clusterAclConfigVersion", "-b {broker}"),
+    Row("getAclConfig", "-b {broker}", ours=r"secretKey : \*{6}", differs=True),
     Row("deleteAclConfig", "-b {broker} -a somebody"),
-    Row("getAclConfig", "-b {broker}"),
+    Row("deleteAclConfig", "-c DefaultCluster -a everybody", LINES),
+    Row("deleteAclConfig", "-b {broker} -a nobody"),
     # Exports
     # Whether a topic is ordered, brokers hear with a registration, each half a minute.
     Row("exportMetadata", "-c DefaultCluster -f {out}", file="metadata.json", hide=r'"order": \w+'),
