@@ -36,8 +36,7 @@ from cluster.client.subscription import TAG, Sql, Subscription
 from cluster.client.turns import Turns
 from cluster.remoting.command import RemotingCommand
 
-COMMIT_SECONDS = 5.0
-LEAVE_SECONDS = 3.0
+COMMIT_SECONDS, LEAVE_SECONDS = 5.0, 3.0
 OFFSET_DIRECTORY = ".rocketmq_offsets"  # In the home directory, as RocketMQ's.
 
 log = structlog.get_logger(__name__)
@@ -248,5 +247,5 @@ class PushConsumer(Service):
     # ---- What brokers ask
 
     def on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
-        """Requests 40, 220, 221, 307 and 309."""
+        """Requests 40, 220, 221, 307 and 309; errors are answers."""
         return answer_request(self, address, request)
