@@ -127,21 +127,24 @@ class Broker(BrokerParts):
 
         async def carry(*, task_status: trio.TaskStatus[None]) -> None:
             nonlocal running
-            async with trio.open_nursery() as nursery:
-                await self._start(nursery)
-                running = nursery
-                nursery.cancel_scope.shield = True  # From now on a stop comes from below.
-                task_status.started()
+            try:
+                async with trio.open_nursery() as nursery:
+                    await self._start(nursery)
+                    running = nursery
+                    nursery.cancel_scope.shield = True  # From now on a stop comes from below.
+                    task_status.started()
+            finally:
+                running = None  # All have ended, maybe as one has failed: nobody is left who could answer.
 
         async with trio.open_nursery() as outer:
             try:
                 await outer.start(carry)
                 yield
             finally:
-                if running is not None:
+                if (services := running) is not None:
                     with trio.CancelScope(shield=True, deadline=trio.current_time() + FINISH_SECONDS_MAX):
                         await self._finish()
-                    running.cancel_scope.cancel()
+                    services.cancel_scope.cancel()
 
     async def _finish(self) -> None:
         """Answer what was accepted, and let clients leave."""
@@ -231,7 +234,8 @@ class Broker(BrokerParts):
             await nursery.start(server.serve, listener)
 
     async def _stop(self) -> None:
-        """What the next start should find."""
+        """What others should know, if they do not yet, and the next start should find."""
+        await self._unregister()
         if not self.is_slave:
             await self.store.flush()  # The file may say only what is on disk.
             self.schedule.confirm()

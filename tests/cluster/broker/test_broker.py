@@ -13,6 +13,7 @@ from cluster.namesrv.service import NameServer
 from cluster.remoting import fastjson
 from cluster.remoting.client import RemotingClient
 from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingConnectError
 from store.config import BrokerRole
 from store.errors import StoreDirectoryError
 from store.message import decode_message
@@ -233,6 +234,41 @@ async def test_a_stop_that_goes_wrong_is_an_end_too(tmp_path, monkeypatch):
     with trio.fail_after(5), pytest.raises(BaseExceptionGroup) as raised:
         await start_and_stop()
     assert raised.group_contains(RuntimeError)
+
+
+async def test_a_service_that_fails_ends_the_broker_without_a_wait(tmp_path, monkeypatch):
+    """There is nobody left who could answer producers; stored is what was stored."""
+
+    async def fail(broker):
+        await trio.sleep(0.1)
+        broker.store.flusher.wait(1 << 40, None, b"never answered")
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Broker, "_sample", fail)
+    broker = make_broker(tmp_path, listen_port=free_broker_port())
+    with trio.fail_after(4), pytest.raises(BaseExceptionGroup) as caught:
+        await broker.run()
+    assert caught.group_contains(RuntimeError, match="a mistake of ours")
+    assert not (tmp_path / "abort").exists()
+
+
+async def test_a_stop_tells_name_servers_before_it_closes_held_pulls(cluster):
+    """Whoever is closed asks a name server at once, and should not be sent back here."""
+    master, running = await cluster.start("broker-a-0")
+    assert (await cluster.send(master)).code == 0
+    seen = []
+
+    async def pull():
+        with pytest.raises(RemotingConnectError):
+            await cluster.pull(master, 1, sysFlag=6, suspendTimeoutMillis=20_000)
+        answer = await cluster.client.request(cluster.namesrv, RemotingCommand(106))
+        seen.append(master.address.encode() in bytes(answer.body))
+
+    cluster.nursery.start_soon(pull)
+    await until(lambda: len(master.held_pulls))
+    await running.stop()
+    await until(lambda: seen)
+    assert seen == [False]
 
 
 async def test_a_busy_port_is_an_error_and_leaves_no_socket(cluster):
