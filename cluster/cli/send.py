@@ -103,19 +103,24 @@ def send(
         from cluster.message_sending import Destination
 
         to = Destination(queue_id=queue, broker=broker, shard=shard)
-        sent: int = await admin.send(_fed(messages()), report.show, to=to, rate=rate, batch=batch or 1)
+        sent: int = await admin.send(
+            _fed(messages(), may_block=file is not None), report.show, to=to, rate=rate, batch=batch or 1
+        )
         return sent
 
     run_admin(namesrv, work)
     report.finish()
 
 
-async def _fed(messages: "Iterator[OutgoingMessage]") -> "AsyncIterator[OutgoingMessage]":
+async def _fed(messages: "Iterator[OutgoingMessage]", *, may_block: bool) -> "AsyncIterator[OutgoingMessage]":
     """One after the other; lines that somebody types are waited for in a thread, so that Ctrl-C and answers get through."""
     import trio
 
     while True:
-        message = await trio.to_thread.run_sync(next, messages, None, abandon_on_cancel=True)
+        if may_block:
+            message = await trio.to_thread.run_sync(next, messages, None, abandon_on_cancel=True)
+        else:
+            message = next(messages, None)
         if message is None:
             return
         yield message

@@ -60,3 +60,31 @@ def test_a_live_table_and_the_report_of_a_death(tmp_path):
         status = terminal.stop()
     assert status == 0
     assert "Traceback" not in terminal.seen
+
+
+def test_a_lag_that_stays_on_the_screen(up):
+    """It changes where it stands, with an arrow and a word besides every colour, and Ctrl-C leaves it without a fault."""
+    up.twinlog("send", "orders", "x", "--count", "4")
+    up.twinlog("consume", "orders", "--group", "audit", "--count", "1")
+    terminal = Terminal("lag", "-n", up.namesrv, "-w", "0.2")
+    try:
+        terminal.wait_for("Ctrl-C ends")
+        terminal.wait_for("no consumer")
+        terminal.wait_for("→ 0/s")
+        up.twinlog("send", "orders", "x", "--count", "20")
+        terminal.wait_for("↑ +")
+    finally:
+        status = terminal.stop()
+    assert status == 0
+    assert "Traceback" not in terminal.seen
+
+
+def test_a_name_is_typed_before_a_topic_is_gone(up):
+    up.twinlog("topic", "create", "orders")
+    terminal = Terminal("topic", "delete", "orders", "-n", up.namesrv)
+    terminal.wait_for("type the topic's name (orders)")
+    os.write(terminal._ours, b"no\n")
+    terminal.wait_for("is not the topic's name")
+    until(lambda: terminal.process.poll() is not None, "the end")
+    assert terminal.stop() == 4
+    assert "orders" in up.twinlog("topic", "list")
