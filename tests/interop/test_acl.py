@@ -199,6 +199,15 @@ def test_the_tools_of_twinlog_sign(cluster: Cluster) -> None:
     assert "TWINLOG_SECRET_KEY" in half.stderr
 
 
+def test_doctor_says_what_is_left_open(cluster: Cluster) -> None:
+    """The files of this test can be read by all, and connections are plain."""
+    findings = json.loads(run_twinlog(cluster, "doctor", "-o", "json", **OPERATOR).stdout)["findings"]
+    causes = {finding["cause"] for finding in findings}
+    assert {"plain connections", "secrets readable"} <= causes
+    assert not causes & {"no access control", "unsigned members", "no administrator"}
+    assert "secret" not in json.dumps(findings).replace("secrets", "")
+
+
 def test_roles_change_by_an_administrator_only(cluster: Cluster) -> None:
     """Leases, promises and what is handed over are requests, too; the client finds the new master."""
     arguments = ("switchover", "--candidate", "broker-a-1", "--yes")
