@@ -37,7 +37,6 @@ from cluster.client.turns import Turns
 from cluster.remoting.command import RemotingCommand
 
 COMMIT_SECONDS, LEAVE_SECONDS = 5.0, 3.0
-OFFSET_DIRECTORY = ".rocketmq_offsets"  # In the home directory, as RocketMQ's.
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +93,7 @@ class PushConsumer(Service):
             start=as_heartbeat(self.start),
         )
         address = self.client.client_id.partition("@")[0]
-        own_file = Path.home() / OFFSET_DIRECTORY / f"{address}@DEFAULT" / as_component(self.group) / "offsets.json"
+        own_file = Path.home() / ".rocketmq_offsets" / f"{address}@DEFAULT" / as_component(self.group) / "offsets.json"
         file = FileOffsets(self.offset_file or own_file)
         self.offsets = file if self.broadcasting else BrokerOffsets(self.client, self.group)
         self.locks = QueueLocks(self.client, self.group) if self.ordered and not self.broadcasting else None

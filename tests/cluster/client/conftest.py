@@ -15,3 +15,10 @@ def broker(nursery):
 async def client(broker):
     async with Client(NAMESRV, connect=broker.connect) as running:
         yield running
+
+
+@pytest.fixture
+def topic(broker):
+    """Two queues."""
+    broker.topics["T"] = 2
+    return "T"

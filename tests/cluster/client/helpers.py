@@ -8,6 +8,7 @@ import trio
 from attrs import define, evolve, field
 from trio.testing import memory_stream_pair
 
+from cluster.client.outgoing import OutgoingMessage
 from cluster.client.received import ReceivedMessage
 from cluster.client.route import MessageQueue
 from cluster.remoting import fastjson
@@ -229,3 +230,32 @@ def request(code: RequestCode, body: object = None, *, opaque: int = 1, oneway: 
     """What a broker asks."""
     raw = b"" if body is None else body if isinstance(body, bytes) else fastjson.dumps(body)
     return RemotingCommand(code, opaque=opaque, flag=2 if oneway else 0, ext=ext, body=raw)
+
+
+ONE = {"T": "*"}  # What most consumers of these tests want.
+
+
+async def bodies(consumer, count):
+    """The bodies of the next so many messages, settled."""
+    found = []
+    with trio.fail_after(600):
+        async for batch in consumer:
+            found += [each.body for each in batch]
+            if len(found) >= count:
+                await batch.done()
+                return found
+
+
+async def idle(seconds):
+    """So much virtual time, with everything that happens meanwhile."""
+    await trio.sleep(seconds)
+
+
+def mine(consumer):
+    """The queues of T that it reads."""
+    return {queue for queue in consumer.assignment.readers if queue.topic == "T"}
+
+
+def message(body=b"x", **more):
+    """To the topic T."""
+    return OutgoingMessage(**{"topic": "T", "body": body, **more})

@@ -1,40 +1,13 @@
 """A member of a group on the virtual clock: what it asks brokers, when, and what it makes of failures."""
 
-from itertools import pairwise
-
-import orjson
 import pytest
 import trio
 
 from cluster.client import Client, FlowLimits, From, FromTime, MessageQueue, PushConsumer, Sql
-from cluster.remoting import fastjson
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingConnectError, RequestError
 from store.properties import parse_properties
-from tests.cluster.client.helpers import BROKER, NAMESRV, SLAVE, request
-
-ONE = {"T": "*"}
-
-
-@pytest.fixture
-def topic(broker):
-    broker.topics["T"] = 2
-    return "T"
-
-
-async def bodies(consumer, count):
-    found = []
-    with trio.fail_after(600):
-        async for batch in consumer:
-            found += [each.body for each in batch]
-            if len(found) >= count:
-                await batch.done()
-                return found
-
-
-async def idle(seconds):
-    """So much virtual time, with everything that happens meanwhile."""
-    await trio.sleep(seconds)
+from tests.cluster.client.helpers import BROKER, NAMESRV, ONE, SLAVE, bodies, idle, mine, request
 
 
 async def test_messages_come_as_they_are_sent(broker, client, topic, autojump_clock):
@@ -97,10 +70,6 @@ async def test_queues_are_shared_at_once_when_the_group_changes(broker, topic, a
             assert not mine(one) & mine(two)
         await idle(20)
         assert len(mine(one)) == 2
-
-
-def mine(consumer):
-    return {queue for queue in consumer.assignment.readers if queue.topic == "T"}
 
 
 async def test_a_broker_that_does_not_know_us_yet_takes_nothing_away(broker, client, topic, autojump_clock):
@@ -204,84 +173,6 @@ async def test_a_broadcast_message_that_fails_is_gone(broker, client, topic, aut
     assert seen == [b"bad", b"good"]
     assert not broker.codes(36, 38, 14, 15)
     assert b'"queueId":0,"topic":"T"}:2' in file.read_bytes()
-
-
-# ---- In order
-
-
-async def test_ordered_queues_are_locked_renewed_and_given_back(broker, client, topic, autojump_clock):
-    async with PushConsumer(client, "G", ONE, ordered=True):
-        assert set(broker.locks) == {("T", 0), ("T", 1), ("%RETRY%G", 0)}
-        asked = len(broker.codes(41))
-        await idle(41)
-        assert len(broker.codes(41)) >= asked + 2
-    assert broker.locks == {}
-
-
-async def test_a_queue_that_somebody_else_has_locked_is_not_read(broker, client, topic, autojump_clock):
-    """It is taken as soon as the other gives it back."""
-    broker.locks["T", 0] = "another"
-    async with PushConsumer(client, "G", ONE, ordered=True) as consumer:
-        assert {queue.queue_id for queue in mine(consumer)} == {1}
-        await idle(5)
-        del broker.locks["T", 0]
-        await idle(5.1)
-        assert len(mine(consumer)) == 2
-
-
-async def test_a_lock_that_could_not_be_renewed_stops_work_after_30_seconds(broker, client, topic, autojump_clock):
-    """At the broker it is good for 60: nobody else can have begun."""
-    seen = []
-
-    async def handle(batch):
-        seen.append(trio.current_time())
-
-    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST):
-        broker.store("T", 0, b"1")
-        await idle(1)
-        broker.answers[41] = [None] * 9
-        await idle(31)
-        broker.store("T", 0, b"2")
-        await idle(5)
-        assert len(seen) == 1
-        broker.answers[41].clear()
-        await idle(21)
-        assert len(seen) == 2
-
-
-async def test_an_ordered_queue_waits_for_the_message_that_failed(broker, client, topic, autojump_clock):
-    broker.store("T", 0, b"1", b"2", b"3")
-    seen = []
-
-    async def handle(batch):
-        (each,) = batch
-        seen.append((each.body, each.reconsume_times, trio.current_time()))
-        if each.body == b"2" and each.reconsume_times < 2:
-            raise ValueError("not yet")
-
-    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST):
-        await idle(6)
-    assert [each[:2] for each in seen] == [(b"1", 0), (b"2", 0), (b"2", 1), (b"2", 2), (b"3", 0)]
-    assert [round(later[2] - earlier[2]) for earlier, later in pairwise(seen[1:])] == [1, 1, 0]
-    assert not broker.codes(36)
-
-
-async def test_an_ordered_message_that_fails_for_good_goes_to_the_retry_topic(broker, client, topic, autojump_clock):
-    broker.store("T", 0, b"1", b"2")
-    seen = []
-
-    async def handle(batch):
-        if batch.queue.topic == "T":
-            seen.append(batch.messages[0].body)
-            if batch.messages[0].body == b"1":
-                raise ValueError("never")
-
-    options = {"ordered": True, "handler": handle, "start": From.FIRST, "reconsume_times_max": 2}
-    async with PushConsumer(client, "G", ONE, **options):
-        await idle(6)
-    assert seen == [b"1", b"1", b"1", b"2"]
-    (copy,) = broker.codes(310)
-    assert (copy.ext["b"], copy.ext["j"], copy.ext["l"]) == ("%RETRY%G", "2", "2")
 
 
 # ---- Limits, filters, errors
@@ -397,118 +288,3 @@ async def test_without_a_master_slaves_are_read_and_told(broker, client, topic, 
         assert await bodies(consumer, 1) == [b"1"]
     assert broker.offsets["G", "T", 0] == 1
     assert {address for address, _ in broker.asked_of} == {NAMESRV, SLAVE}
-
-
-# ---- What brokers ask
-
-
-async def test_offsets_are_reset(broker, client, topic, autojump_clock):
-    broker.store("T", 0, *[b"%d" % number for number in range(5)])
-    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
-        await bodies(consumer, 5)
-        key = fastjson.ObjectKey.of({"brokerName": "b", "queueId": 0, "topic": "T"})
-        body = {"offsetTable": {key: 2}}
-        await broker.tell("G", client.client_id, request(220, body, oneway=True, group="G", topic="T", timestamp="0"))
-        assert await bodies(consumer, 3) == [b"2", b"3", b"4"]
-    assert broker.offsets["G", "T", 0] == 5
-
-
-async def test_it_tells_how_far_it_is_and_how_it_does(broker, client, topic, autojump_clock):
-    broker.store("T", 0, b"1", b"2")
-    async with PushConsumer(client, "G", ONE, start=From.FIRST) as consumer:
-        await bodies(consumer, 1)
-        await broker.tell("G", client.client_id, request(221, opaque=3, group="G", topic="T"))
-        await broker.tell("G", client.client_id, request(307, opaque=4, consumerGroup="G", clientId=client.client_id))
-        await idle(1)
-    status, info = [fastjson.loads(bytes(each.body)) for each in sorted(broker.told, key=lambda each: each.opaque)]
-    assert {orjson.loads(key.encode())["queueId"]: at for key, at in status["messageQueueTable"].items()} == {
-        0: 1,
-        1: 0,
-    }
-    assert info["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
-    tables = {orjson.loads(key.encode())["topic"]: value for key, value in info["mqTable"].items()}
-    assert tables.keys() == {"T", "%RETRY%G"}
-    assert {each["topic"] for each in info["subscriptionSet"]} == {"T", "%RETRY%G"}
-
-
-@pytest.mark.parametrize(("fails", "result"), [(False, "CR_SUCCESS"), (True, "CR_LATER")])
-async def test_a_person_has_one_message_consumed(broker, client, topic, autojump_clock, fails, result):
-    """Nothing is committed, nothing sent back."""
-    broker.store("T", 0, b"1")
-    record = broker.records["T", 0][0]
-
-    async def handle(batch):
-        if fails:
-            raise ValueError("no")
-
-    async with PushConsumer(client, "G", ONE, start=From.LAST, handler=handle):
-        await idle(1)
-        asked = request(309, record, opaque=9, consumerGroup="G", clientId=client.client_id, brokerName="b")
-        await broker.tell("G", client.client_id, asked)
-        await idle(1)
-    (answer,) = broker.told
-    assert (answer.opaque, fastjson.loads(bytes(answer.body))["consumeResult"]) == (9, result)
-    assert not broker.codes(36)
-
-
-@pytest.mark.parametrize("code", [220, 309])
-async def test_nonsense_of_a_broker_is_refused_and_forgotten(broker, client, topic, autojump_clock, code):
-    async with PushConsumer(client, "G", ONE):
-        await broker.tell("G", client.client_id, request(code, b"{", opaque=5, group="G", consumerGroup="G"))
-        await idle(1)
-        assert [each.code for each in broker.told] == [1]
-
-
-async def test_locks_are_given_back_from_under_a_handler_that_hangs(broker, client, topic, autojump_clock):
-    """Else the next member would wait for a minute."""
-    broker.store("T", 0, b"1")
-
-    async def handle(batch):
-        await trio.sleep_forever()
-
-    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST):
-        await idle(1)
-    assert broker.locks == {}
-    assert ("G", "T", 0) not in broker.offsets or broker.offsets["G", "T", 0] == 0
-
-
-async def test_a_queue_that_goes_to_another_keeps_its_lock_until_its_batch_is_done(
-    broker, client, topic, autojump_clock
-):
-    broker.store("T", 0, b"1")
-    go_on = trio.Event()
-
-    async def handle(batch):
-        await go_on.wait()
-
-    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST) as consumer:
-        await idle(1)
-        broker.members["G"]["0"] = broker.members["G"][client.client_id]  # Before us in the order of names.
-        await broker.tell("G", client.client_id, request(40, oneway=True, consumerGroup="G"))
-        await idle(1.1)
-        assert {queue.queue_id for queue in mine(consumer)} == {1}
-        assert ("T", 0) in broker.locks
-        go_on.set()
-        await idle(0.1)
-        assert ("T", 0) not in broker.locks
-
-
-async def test_a_reset_in_the_middle_of_a_batch_does_not_lose_the_lock(broker, client, topic, autojump_clock):
-    broker.store("T", 0, b"1", b"2")
-    go_on = trio.Event()
-    seen = []
-
-    async def handle(batch):
-        seen.append(batch.messages[0].body)
-        await go_on.wait()
-
-    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST) as consumer:
-        await idle(1)
-        await consumer.assignment.reset({MessageQueue("T", "b", 0): 1})
-        await idle(2)
-        go_on.set()
-        await idle(1)
-        assert broker.locks["T", 0] == client.client_id
-        assert seen == [b"1", b"2"]
-        await idle(5)
-    assert broker.offsets["G", "T", 0] == 2
