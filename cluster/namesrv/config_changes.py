@@ -16,6 +16,7 @@ from cluster.properties_file import parse_properties
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.config import ServerConfig
 from cluster.remoting.errors import RequestError
+from cluster.remoting.tls_config import TlsConfig
 
 # Key -> least and greatest value; None for what is no number. Below a second a scan would be all that the server does.
 CHANGEABLE: Mapping[str, tuple[int, int] | None] = {
@@ -26,7 +27,9 @@ CHANGEABLE: Mapping[str, tuple[int, int] | None] = {
 BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
 _FIELDS = {each.metadata["key"]: each.name for each in fields(NamesrvConfig)}
-_FIXED = (_FIELDS.keys() | {each.metadata["key"] for each in fields(ServerConfig)}) - CHANGEABLE.keys()
+_FIXED = {
+    each.metadata["key"] for config in (NamesrvConfig, ServerConfig, TlsConfig) for each in fields(config)
+} - CHANGEABLE.keys()
 
 
 def changed(config: NamesrvConfig, body: bytes | memoryview) -> tuple[NamesrvConfig, dict[str, str]]:

@@ -7,10 +7,13 @@ import difflib
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 
+from tests.interop import twinlog
 from tests.interop.java_reader import Tool
+from tests.interop.remoting import request
 from tests.mqadmin.clusters import Cluster
 from tests.mqadmin.normalise import names, normalise
 from tests.mqadmin.rows import ROWS, Compare, Row
@@ -60,6 +63,21 @@ def test_it_prints_what_it_prints_for_rocketmq(clusters: tuple[Cluster, Cluster]
     if different and not row.differs:
         pytest.fail(f"mqadmin {row.name}\n{different}", pytrace=False)
     assert different or not row.differs, "it is the same by now: let the row say so"
+
+
+def test_each_name_server_is_told(clusters: tuple[Cluster, Cluster], root: Path) -> None:
+    """mqadmin takes several, and tells each of them what name servers do not tell one another."""
+    ours = clusters[1]
+    with twinlog.NameServer(root / "another") as another:
+        both = f"{ours.namesrv};{another.address}"
+        out, err = ours.tool.both("updateKvConfig", "-n", both, "-s", "EACH", "-k", "key", "-v", "value")
+        assert "success" in out, err
+        for address in both.split(";"):
+            header, _ = request(address, 101, {"namespace": "EACH", "key": "key"})
+            assert header["extFields"] == {"value": "value"}
+        ours.tool.both("updateNamesrvConfig", "-n", both, "-k", "orderMessageEnable", "-v", "false")
+        for address in both.split(";"):
+            assert b"orderMessageEnable=false" in request(address, 319)[1]
 
 
 def test_what_differs_has_its_reason() -> None:

@@ -381,6 +381,7 @@ async def test_the_configuration_changes_while_it_runs(namesrv, ask):
         (b"rocketmqHome=/", 16, "Can not update config in black list."),
         (b"configBlackList=", 16, "Can not update config in black list."),
         (b"bindAddress=0.0.0.0", 16, "bindAddress cannot be changed while the name server runs"),
+        (b"tls.server.mode=disabled", 16, "tls.server.mode cannot be changed while the name server runs"),
         (b"listenPort=1", 16, "listenPort cannot be changed while the name server runs"),
         (b"orderMessageEnable=maybe", 1, "orderMessageEnable=maybe: allowed is true or false"),
         (b"scanNotActiveBrokerInterval=1", 1, "scanNotActiveBrokerInterval=1: allowed is 1000 to 3600000"),
