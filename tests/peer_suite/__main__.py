@@ -55,7 +55,7 @@ def _show(name: str, run: Run) -> None:
     verdict = "ok" if run.passed else f"{len(run.failures)} FAILED"
     click.echo(f"{name:64} {run.tests:3} tests  {verdict:9} {run.seconds:6.1f} s")
     for failure in run.failures:
-        click.echo(f"    {failure['test']}: {failure['trace'].splitlines()[0] if failure['trace'] else ''}")
+        click.echo(f"    {failure['test']}: {page.first_line(failure['trace'])}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ RocketMQ {rocketmq} publishes its integration tests as a jar. They drive its Jav
 here they do it against two twinlog masters behind a twinlog name server. `scripts/peer-suite` runs all of them and
 writes this page, `scripts/peer-suite tag filter` those whose names contain one of these words; `scripts/test peer` is a
 selection of three minutes. A class that fails is run once more, alone, and both results are shown: some of the tests
-measure times.
+measure times, and some send before their consumers have found where the queues end, which on a busy machine takes too long.
 
 **{green} of {classes} classes passed at once{later}, {tests_passed} of {tests} tests.** {against}
 
@@ -59,7 +59,7 @@ def _row(name: str, runs: list[dict[str, Any]]) -> str:
 
 def _failures(classes: dict[str, list[dict[str, Any]]]) -> str:
     lines = [
-        f"- `{name}`, run {number}: {failure['test']}: {_first_line(failure['trace'])}"
+        f"- `{name}`, run {number}: {failure['test']}: {first_line(failure['trace'])}"
         for name, runs in classes.items()
         for number, run in enumerate(runs, 1)
         for failure in run["failures"]
@@ -67,7 +67,8 @@ def _failures(classes: dict[str, list[dict[str, Any]]]) -> str:
     return "\n## What failed\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
-def _first_line(trace: str) -> str:
+def first_line(trace: str) -> str:
+    """Why, as far as a line has room."""
     return f"`{trace.splitlines()[0][:200].replace('`', ' ')}`" if trace else "no reason given"
 
 

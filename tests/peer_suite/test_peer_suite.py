@@ -17,6 +17,7 @@ SELECTION = [  # The longest first: two JVMs share them.
     "client.consumer.filter.SqlFilterIT",
     "client.producer.order.OrderMsgWithTagIT",
     "client.consumer.broadcast.tag.BroadCastTwoConsumerSubTagIT",
+    "client.consumer.broadcast.normal.BroadCastNormalMsgNotRecvIT",
     "client.producer.querymsg.QueryMsgByIdIT",
     "tls.TLS_IT",
     "client.producer.querymsg.QueryMsgByKeyIT",
@@ -27,7 +28,6 @@ SELECTION = [  # The longest first: two JVMs share them.
     "client.producer.exception.msg.MessageUserPropIT",
     "client.producer.async.AsyncSendExceptionIT",
     "client.producer.oneway.OneWaySendWithSelectorIT",
-    "client.consumer.broadcast.normal.BroadCastNormalMsgRecvFailIT",
 ]
 
 
