@@ -35,8 +35,8 @@ _FIXED = {
 def changed(config: NamesrvConfig, body: bytes | memoryview) -> tuple[NamesrvConfig, dict[str, str]]:
     """The configuration after the `key=value` lines of `body`, and what changed in it by key, as a file spells it.
 
-    Keys that nobody knows are passed over, as RocketMQ does. Raises RequestError, and nothing is changed: code 16 for a key
-    that cannot be changed while the server runs, code 1 for a value that cannot be.
+    Raises RequestError, and nothing is changed: code 16 for a key that cannot be changed while the server runs, code 1 for a
+    value that cannot be.
     """
     try:
         given = {entry.key: entry.value.strip() for entry in parse_properties(bytes(body).decode())}
@@ -44,8 +44,12 @@ def changed(config: NamesrvConfig, body: bytes | memoryview) -> tuple[NamesrvCon
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"the configuration is no UTF-8: {error}") from None
     if given.keys() & BLACK_LIST:
         raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-    for key in sorted(given.keys() & _FIXED):
-        remark = f"{key} cannot be changed while the name server runs: change its configuration file, then restart it"
+    for key in sorted(given.keys() - CHANGEABLE.keys()):
+        remark = (
+            f"{key:.60} cannot be changed while the name server runs: change its configuration file, then restart it"
+        )
+        if key not in _FIXED:  # RocketMQ passes over what it does not know, which nobody notices.
+            remark = f"{key:.60} is no option of a name server"
         raise RequestError(ResponseCode.NO_PERMISSION, remark)
     values = {key: _value(key, given[key]) for key in CHANGEABLE.keys() & given.keys()}
     new = evolve(config, **{_FIELDS[key]: value for key, value in values.items()})
