@@ -18,7 +18,7 @@ from cluster.client.route import MessageQueue
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RequestError
+from cluster.remoting.errors import RemotingError, RequestError
 from cluster.remoting.header_fields import RequestHeader, encode_header_fields
 from cluster.remoting.headers import broker_admin
 
@@ -87,11 +87,21 @@ async def delete_topic(api: ClientApi, address: str, topic: str) -> None:
     await ask(api, address, broker_admin.DeleteTopicInBroker(topic), timeout_ms=CHANGE_MS)
 
 
-async def forget_topic(api: ClientApi, namesrv_address: str, topic: str) -> None:
-    """Request 216: one name server forgets where the topic is; brokers never tell it that a topic has gone."""
+async def forget_topic(api: ClientApi, topic: str) -> None:
+    """Request 216 to every name server: brokers never tell them that a topic has gone.
+
+    One of several may be down; it asks brokers anew when it is back. Raises RemotingError when all are.
+    """
     from cluster.remoting.headers import namesrv
 
-    await ask(api, namesrv_address, namesrv.DeleteTopicInNamesrv(topic))
+    failures: list[RemotingError] = []
+    for address in api.namesrv:
+        try:
+            await ask(api, address, namesrv.DeleteTopicInNamesrv(topic))
+        except RemotingError as error:
+            failures.append(error)
+    if len(failures) == len(api.namesrv):
+        raise failures[-1]
 
 
 async def groups_of_topic(api: ClientApi, address: str, topic: str) -> tuple[str, ...]:

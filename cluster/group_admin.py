@@ -170,8 +170,7 @@ class GroupAdmin:
             for topic in change.topics:
                 await admin_requests.delete_topic(self.api, each.address, topic)
         for topic in change.topics:
-            for address in self.api.namesrv:
-                await admin_requests.forget_topic(self.api, address, topic)
+            await admin_requests.forget_topic(self.api, topic)
         return evolve(change, done=True)
 
     async def _present(

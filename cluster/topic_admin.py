@@ -206,10 +206,5 @@ class TopicAdmin:
         """Let masters forget the topic, then every name server. Its messages go with the log's files, offsets stay."""
         for each in change.settings:
             await admin_requests.delete_topic(self.api, each.address, change.name)
-        for address in self.api.namesrv:
-            try:
-                await admin_requests.forget_topic(self.api, address, change.name)
-            except RemotingError:
-                if address == self.api.namesrv[-1] and len(self.api.namesrv) == 1:
-                    raise  # One of several may be down; it asks the others when it is back.
+        await admin_requests.forget_topic(self.api, change.name)
         return evolve(change, done=True)

@@ -54,6 +54,13 @@ async def test_a_topic_is_made_shown_changed_and_removed(cluster):
     assert "orders" not in {topic["name"] for topic in left}
 
 
+async def test_one_of_two_name_servers_may_be_down(cluster):
+    await filled(cluster)
+    both = f"127.0.0.1:1;{cluster.namesrv}"
+    assert document(await cluster.twinlog("topic", "delete", "orders", "--yes", "-n", both, "-o", "json"))["done"]
+    assert (await cluster.twinlog("topic", "show", "orders", ok=False)).exit_code == 1
+
+
 async def test_a_dry_run_changes_nothing(cluster):
     assert "nothing was changed" in (await cluster.twinlog("topic", "create", "orders", "--dry-run")).stdout
     assert (await cluster.twinlog("topic", "show", "orders", ok=False)).exit_code == 1
