@@ -22,7 +22,9 @@ from hypothesis import settings
 
 from store import disk_space
 
-NEED_JAVA = {Path(__file__).parent / name for name in ("interop", "handover", "pairs", "clients", "peer_suite", "mqadmin")}
+NEED_JAVA = {
+    Path(__file__).parent / name for name in ("interop", "handover", "pairs", "clients", "peer_suite", "mqadmin")
+}
 
 # Seconds of one example say nothing on a busy machine; pytest's own time limit catches what hangs.
 settings.register_profile("twinlog", deadline=None, print_blob=True)

@@ -149,7 +149,10 @@ def test_what_is_not_known_is_not_judged():
 
 
 def test_the_worst_comes_first():
-    members = (evolve(MASTER, runtime={"commitLogDiskRatio": "0.85", "damagedBytes": "1"}), evolve(SLAVE, status={}, config={}))
+    members = (
+        evolve(MASTER, runtime={"commitLogDiskRatio": "0.85", "damagedBytes": "1"}),
+        evolve(SLAVE, status={}, config={}),
+    )
     assert [each.level for each in examine(cluster(*members))] == [Level.CRITICAL, Level.WARNING, Level.NOTE]
 
 
