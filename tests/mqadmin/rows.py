@@ -71,6 +71,7 @@ ROWS = (
     Row("getNamesrvConfig", ours="orderMessageEnable *= *false", differs=True),
     Row("updateNamesrvConfig", "-k orderMessageEnable -v true"),
     Row("updateNamesrvConfig", "-k kvConfigPath -v /tmp/x"),
+    Row("updateNamesrvConfig", "-k serverWorkerThreads -v 9", differs=True),
     Row("updateKvConfig", "-s NS -k key -v value"),
     Row("deleteKvConfig", "-s NS -k key"),
     Row("deleteKvConfig", "-s NS -k nothing"),
