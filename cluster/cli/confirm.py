@@ -7,7 +7,22 @@ import click
 from cluster.cli.errors import REFUSED, CliError
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+_CHANGES = "twinlog.changes"
+
+
+def _note_changes(context: click.Context, _parameter: click.Parameter, dry_run: bool) -> bool:
+    context.meta[_CHANGES] = not dry_run
+    return dry_run
+
+
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, callback=_note_changes, help="Show what would be done, and change nothing."
+)
+
+
+def may_have_changed(context: click.Context) -> bool:
+    """Whether the command is one that has --dry-run, without it."""
+    return bool(context.meta.get(_CHANGES))
 
 
 def need_yes(is_given: bool, what: str) -> None:

@@ -1,6 +1,5 @@
 """The `twinlog` command. Modules of commands import what they need when they run, so that each starts quickly."""
 
-import os
 import sys
 from typing import Any
 
@@ -10,16 +9,18 @@ from cluster.cli.backup import backup, restore
 from cluster.cli.bundle import bundle
 from cluster.cli.completion import completion
 from cluster.cli.config import config_group
+from cluster.cli.confirm import may_have_changed
 from cluster.cli.consume import consume, tail
 from cluster.cli.context import context_group
 from cluster.cli.crosscheck import crosscheck
+from cluster.cli.errors import CliError
 from cluster.cli.group import group_group
 from cluster.cli.health import check, doctor, explain, wait
 from cluster.cli.lag import lag
 from cluster.cli.log_group import log_group
 from cluster.cli.look import list_members
 from cluster.cli.mqadmin import mqadmin
-from cluster.cli.options import InOrder, examples
+from cluster.cli.options import InOrder, examples, forget_stdout
 from cluster.cli.peek import peek
 from cluster.cli.role_repairs import reinit, rewind
 from cluster.cli.roles import failover, history, pause, resume, switchover
@@ -32,12 +33,17 @@ class Main(InOrder):
     """All commands."""
 
     def invoke(self, context: click.Context) -> Any:
-        """A reader that has seen enough (`twinlog consume orders | head`) is no failure; click would make it one."""
+        """A reader that has seen enough (`twinlog consume orders | head`) is no failure; click would make it one.
+
+        For a command that changes something it is one: it may have stopped before that.
+        """
         try:
             result = super().invoke(context)
             sys.stdout.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError as error:
+            forget_stdout()
+            if may_have_changed(context):
+                raise CliError("Nobody reads the output any more, so it is not told what was changed.") from error
             return None
         return result
 

@@ -1,6 +1,8 @@
 """What several commands share: options, the help with examples at its end, and running an operation of `Admin`."""
 
+import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -134,6 +136,13 @@ def document_option(document: str, *, instead: Mapping[str, str] | None = None) 
 def examples(*lines: str) -> str:
     """The end of a command's help."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def forget_stdout() -> None:
+    """Nobody reads it any more: what is still printed goes nowhere, instead of failing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 async def until_interrupted(work: "Awaitable[T]") -> T:

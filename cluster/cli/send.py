@@ -1,13 +1,14 @@
 """The `send` command."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cluster.cli import complete
 from cluster.cli.errors import CliError, sentence
-from cluster.cli.options import document_option, examples, namesrv_option, run_admin
+from cluster.cli.options import document_option, examples, forget_stdout, namesrv_option, run_admin
 
 if TYPE_CHECKING:
     from cluster.client.producer import OutgoingMessage
@@ -159,25 +160,42 @@ def _message_maker(
     return make
 
 
+@contextmanager
+def _forgiving() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        forget_stdout()
+
+
 class _Report:
-    """One line for each answer; what is not SEND_OK is told again at the end."""
+    """One line for each answer; what is not SEND_OK is told again at the end.
+
+    When nobody reads the lines any more (`| head -1`), messages are sent all the same.
+    """
 
     def __init__(self, fmt: str) -> None:
         self.fmt = fmt
         self.total = 0
         self.unsafe: dict[str, tuple[int, str]] = {}
         if fmt == "tsv":
-            click.echo("status\ttopic\tbroker\tqueue\tqueue_offset\toffset_message_id\tmessage_id")
+            with _forgiving():
+                click.echo("status\ttopic\tbroker\tqueue\tqueue_offset\toffset_message_id\tmessage_id")
 
     def show(self, sent: "SendResult", messages: int) -> None:
         """One answer, that is for so many messages."""
-        from cluster.cli.render import json_line, style
-        from cluster.message_sending import sent_view
-
         self.total += messages
         status = sent.status.name
         if status != "SEND_OK":
             self.unsafe[status] = (self.unsafe.get(status, (0, ""))[0] + messages, sent.remark or "")
+        with _forgiving():
+            self._print(sent, messages)
+
+    def _print(self, sent: "SendResult", messages: int) -> None:
+        from cluster.cli.render import json_line, style
+        from cluster.message_sending import sent_view
+
+        status = sent.status.name
         if self.fmt == "json":
             json_line(sent_view(sent, messages))
             return
