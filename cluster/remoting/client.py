@@ -121,7 +121,8 @@ class _Connection:
     async def answer(self, waiter: _Waiter, command: RemotingCommand) -> RemotingCommand:
         """The answer to what was begun. Raises RemotingConnectError."""
         try:
-            await waiter.done.wait()
+            if not waiter.done.is_set():  # What is there is taken, even when the caller's time is up.
+                await waiter.done.wait()
         finally:
             self._waiters.pop(command.opaque, None)
         if waiter.answer is None:

@@ -35,6 +35,14 @@ async def test_of_many_each_has_its_own_end(broker, client, topic, autojump_cloc
     assert len(broker.codes(310)) == 5
 
 
+async def test_of_many_only_what_has_no_answer_is_sent_again(broker, client, topic, autojump_clock):
+    """The answers of nine lie there when the time of the first is up."""
+    broker.answers[310] = [None]
+    results = await client.producer("P").send_all([message(b"%d" % number) for number in range(10)])
+    assert all(isinstance(each, SendResult) for each in results)
+    assert len(broker.codes(310)) == 11
+
+
 async def test_many_without_a_broker_are_all_errors(broker, client, topic, autojump_clock):
     broker.is_down = True
     results = await client.producer("P", tries_max=1).send_all([message()] * 3)
