@@ -64,10 +64,9 @@ class ProcessQueue:
         return taken
 
     def give_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Let some that were handed out come again, before those that wait."""
-        for message in reversed(messages):
-            if self._running.pop(message.queue_offset, None) is not None:
-                self._waiting.appendleft(message)
+        """Let some that were handed out come again, in their place among those that wait: those may have failed, too."""
+        back = [message for message in messages if self._running.pop(message.queue_offset, None) is not None]
+        self._waiting = deque(sorted([*back, *self._waiting], key=lambda message: message.queue_offset))
 
     def remove(self, messages: Iterable[ReceivedMessage]) -> None:
         """They are done, or were sent back to the broker."""
