@@ -14,7 +14,7 @@ from cluster.client.parallel import in_parallel
 from cluster.config_options import all_options, changeable, default_of
 from cluster.properties_file import parse_properties
 from cluster.redaction import shown
-from cluster.targets import member_address, readers
+from cluster.targets import masters, member_address
 
 
 @frozen(kw_only=True)
@@ -121,11 +121,11 @@ class ConfigAdmin:
         return await self._values(address)
 
     async def prepare_set(self, members: tuple[str, ...], changes: Mapping[str, str]) -> ConfigChange:
-        """What would change on these members (none named: on every master). Raises NoMemberError."""
+        """What would change on these members (none named: on every master). Raises NoMemberError, NoMasterError."""
         if members:
             at = [await member_address(self.api, member) for member in members]
         else:
-            at = [(each.broker, each.address) for each in readers(await self.api.cluster())]
+            at = [(each.broker, each.address) for each in await masters(self.api)]
         values = await in_parallel(partial(self._values, address) for _, address in at)
         ours = await in_parallel(partial(self.api.member_status, address) for _, address in at)
         return ConfigChange(

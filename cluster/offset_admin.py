@@ -3,9 +3,11 @@
     prepare_*() -> OffsetPlan: for each queue before and after -> apply(plan)
 
 Connected consumers are moved by the broker (request 222), which tells them; for a group without any the offsets are stored (15).
-A group that somebody reads with meanwhile would only write its old place over what was stored.
+A group that somebody reads with meanwhile would only write its old place over what was stored. Masters alone are asked: what a
+slave stores, its master's table replaces.
 """
 
+from collections.abc import Iterable
 from functools import partial
 
 from attrs import evolve, frozen
@@ -17,7 +19,7 @@ from cluster.client.route import MessageQueue
 from cluster.consumption import QueueLag
 from cluster.group_views import GroupOnlineError
 from cluster.remoting.errors import RemotingError
-from cluster.targets import Target
+from cluster.targets import Target, masters
 
 END, BEGINNING = -1, 0  # Timestamps of request 222.
 
@@ -100,17 +102,17 @@ class OffsetAdmin:
     async def prepare_reset(
         self, group: str, topic: str, where: Where, *, broker: str | None = None, queue_id: int | None = None
     ) -> OffsetPlan:
-        """Move a group in the queues of a topic, or in one of them. Raises NothingToMoveError, NoQueueResetError."""
+        """Move a group in the queues of a topic, or in one of them.
+
+        Raises NothingToMoveError, NoMasterError, NoQueueResetError.
+        """
         views, _ = await consumption.survey(self.api, [group])
         clients = tuple(each.client_id for each in consumption.clients_of(views, group))
-        rows = [
-            row
-            for row in await self._rows(group, topic)
-            if broker in (None, row.broker) and queue_id in (None, row.queue_id)
-        ]
+        targets = await self._masters_of(topic, broker)
+        rows = [row for row in await self._rows(targets, group, topic) if queue_id in (None, row.queue_id)]
         if not rows:
             raise NothingToMoveError(f"the topic {topic} has no such queue on a broker that answers")
-        at = dict(await self._addresses())
+        at = {each.broker: each.address for each in targets}
         moves = await in_parallel(partial(self._move, at[row.broker], row, where) for row in rows)
         whole = broker is None and queue_id is None and isinstance(where, (First, Last, At))
         if clients and not whole:
@@ -120,18 +122,18 @@ class OffsetAdmin:
             group=group, source=None, clients=clients, moves=tuple(moves), done=False, timestamp=timestamp
         )
 
-    async def _addresses(self) -> list[tuple[str, str]]:
-        return [(each.broker_name, each.find(0) or "") for each in await self.api.cluster()]
+    async def _masters_of(self, topic: str, broker: str | None) -> tuple[Target, ...]:
+        route = await self.api.topic_route(topic)
+        names = tuple(name for name in (route.brokers if route is not None else ()) if broker in (None, name))
+        return await masters(self.api, brokers=names) if names else ()
 
-    async def _rows(self, group: str, topic: str) -> list[QueueLag]:
+    async def _rows(self, targets: tuple[Target, ...], group: str, topic: str) -> list[QueueLag]:
         """How far the group is in each queue of the topic, also in those where it never said."""
         rows: list[QueueLag] = []
-        route = await self.api.topic_route(topic)
-        for name, broker in route.brokers.items() if route is not None else ():
-            address = broker.find(0) or ""
-            ends = await self.api.topic_stats(address, topic)
-            offsets = await admin_requests.all_offsets(self.api, address)
-            view = consumption.BrokerView(Target(name, address), offsets, {topic: ends}, {}, {})
+        for target in targets:
+            ends = await self.api.topic_stats(target.address, topic)
+            offsets = await admin_requests.all_offsets(self.api, target.address)
+            view = consumption.BrokerView(target, offsets, {topic: ends}, {}, {})
             rows += consumption.queue_lags([view], group, topic)
         return rows
 
@@ -164,7 +166,7 @@ class OffsetAdmin:
                 )
 
     async def prepare_clone(self, source: str, group: str, topics: tuple[str, ...]) -> OffsetPlan:
-        """Let a group go on where another stands. Raises GroupOnlineError, NothingToMoveError."""
+        """Let a group go on where another stands. Raises GroupOnlineError, NothingToMoveError, NoMasterError."""
         views, _ = await consumption.survey(self.api, [source, group])
         if clients := consumption.clients_of(views, group):
             ids = tuple(each.client_id for each in clients)
@@ -179,11 +181,12 @@ class OffsetAdmin:
                     moves.append(move_to(before[row.broker, row.queue_id], row.committed_offset))
         if not moves:
             raise NothingToMoveError(f"the group {source} has said nowhere how far it is")
+        await self._masters_for(moves)
         return OffsetPlan(group=group, source=source, clients=(), moves=tuple(moves), done=False, timestamp=None)
 
     async def apply(self, plan: OffsetPlan) -> OffsetPlan:
-        """Carry it out; the result has what was really set. Raises RequestError in a broker's words."""
-        addresses = dict(await self._addresses())
+        """Carry it out; the result has what was really set. Raises NoMasterError, and RequestError in a broker's words."""
+        addresses = await self._masters_for(plan.moves)
         if not plan.clients:
             for move in plan.moves:
                 queue = MessageQueue(move.topic, move.broker, move.queue_id)
@@ -194,6 +197,11 @@ class OffsetAdmin:
         for move in plan.moves:
             await self._reset_queue(plan.group, move, addresses[move.broker])
         return evolve(plan, done=True)
+
+    async def _masters_for(self, moves: Iterable[OffsetMove]) -> dict[str, str]:
+        """Their addresses by name, as they are now."""
+        names = tuple(sorted({move.broker for move in moves}))
+        return {each.broker: each.address for each in await masters(self.api, brokers=names)}
 
     async def _reset_all(self, plan: OffsetPlan, addresses: dict[str, str], timestamp: int) -> OffsetPlan:
         for move in plan.moves:
