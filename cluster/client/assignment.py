@@ -1,7 +1,7 @@
 """Which queues a push consumer reads now, and how that changes. Source: RebalanceImpl (RocketMQ 4.9.8)."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import structlog
@@ -30,7 +30,8 @@ log = structlog.get_logger(__name__)
 class Assignment:
     """The readers of one consumer; run() keeps them in step with the group.
 
-    `locks`: None for one that need not lock. `broadcasting`: every member reads every queue.
+    `locks`: None for one that need not lock. `broadcasting`: every member reads every queue. `is_running`: whether a batch of
+    the queue is in hand, of whatever reader.
     """
 
     client: Client
@@ -41,6 +42,7 @@ class Assignment:
     start: From | FromTime
     locks: QueueLocks | None
     broadcasting: bool
+    is_running: Callable[[MessageQueue], bool]
     readers: dict[MessageQueue, QueueReader] = field(factory=dict, init=False)
     _wanted: trio.Event = field(factory=trio.Event, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
@@ -129,7 +131,13 @@ class Assignment:
         for queue in gone:
             self.offsets.table.forget(queue)
         if self.locks is not None:  # A batch that is being worked on keeps its lock until it is done.
-            await self.locks.unlock(reader.held.queue for reader in dropped if not reader.held.is_running)
+            await self.locks.unlock(queue for queue in gone if not self.is_running(queue))
+
+    async def release(self, queue: MessageQueue) -> None:
+        """A batch of it is done: its lock may go when it is not read here any more."""
+        async with self._at_work:
+            if self.locks is not None and queue not in self.readers and not self.is_running(queue):
+                await self.locks.unlock([queue])
 
     async def reset(self, offsets: dict[MessageQueue, int]) -> None:
         """Go on from these offsets, in whatever direction; queues that are not read here are left alone."""

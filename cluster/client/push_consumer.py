@@ -116,6 +116,7 @@ class PushConsumer(Service):
             self.start,
             self.locks,
             self.broadcasting,
+            self._turns.is_running,
         )
 
     def _holds(self, queue: MessageQueue) -> bool:
@@ -168,7 +169,7 @@ class PushConsumer(Service):
         while True:
             await trio.sleep(RENEW_SECONDS)
             readers = list(self.assignment.readers.values())
-            await locks.lock(reader.held.queue for reader in readers)
+            await locks.lock({*(reader.held.queue for reader in readers), *self._turns.running()})
             for reader in readers:  # What waited for its lock goes on.
                 self._arrived(reader.held)
 
@@ -221,27 +222,31 @@ class PushConsumer(Service):
         held = batch.held
         if held is None:
             return
+        here = await failed_messages(self, batch) if batch.failed and not held.is_dropped else []
         if held.is_dropped:  # Its next reader gets the messages again.
-            if self.locks is not None and held.queue not in self.assignment.readers:
-                await self.locks.unlock([held.queue])
-            return
-        here = await failed_messages(self, batch) if batch.failed else []
+            here = []
         again = {message.queue_offset for message in here}
         held.remove(message for message in batch.messages if message.queue_offset not in again)
         if here and self._nursery is not None:
             self._turns.suspended.add(held)
             self._nursery.start_soon(self._come_again, held, here)
-        if not held.is_dropped:
-            self.offsets.table.update(held.queue, held.commit_offset)
-        if reader := self.assignment.readers.get(held.queue):
-            reader.wake()
-        self._arrived(held)
+        self._go_on(held)
 
     async def _come_again(self, held: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         await trio.sleep(self.suspend_seconds if self.ordered else LOCAL_RETRY_SECONDS)
         self._turns.suspended.discard(held)
         held.give_back(messages)
-        self._arrived(held)
+        self._go_on(held)
+
+    def _go_on(self, held: ProcessQueue) -> None:
+        """A batch is not in hand any more: let whoever reads its queue now go on, here or elsewhere."""
+        if not held.is_dropped:
+            self.offsets.table.update(held.queue, held.commit_offset)
+        if reader := self.assignment.readers.get(held.queue):
+            reader.wake()
+            self._arrived(reader.held)
+        elif self.locks is not None and self._nursery is not None:
+            self._nursery.start_soon(self.assignment.release, held.queue)
 
     # ---- What brokers ask
 

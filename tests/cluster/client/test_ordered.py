@@ -7,6 +7,8 @@ import trio
 from cluster.client import From, MessageQueue, PushConsumer
 from tests.cluster.client.helpers import ONE, idle, mine, request
 
+QUEUE = MessageQueue("T", "b", 0)
+
 
 async def test_ordered_queues_are_locked_renewed_and_given_back(broker, client, topic, autojump_clock):
     async with PushConsumer(client, "G", ONE, ordered=True):
@@ -136,3 +138,111 @@ async def test_a_reset_in_the_middle_of_a_batch_does_not_lose_the_lock(broker, c
         assert seen == [b"1", b"2"]
         await idle(5)
     assert broker.offsets["G", "T", 0] == 2
+
+
+class OneAtATime:
+    """A handler that waits for `go_on`, and remembers how many batches of queue 0 it had in hand at a time."""
+
+    def __init__(self):
+        self.go_on, self.seen, self.now, self.most = trio.Event(), [], 0, 0
+
+    async def __call__(self, batch):
+        if batch.queue != QUEUE:
+            return
+        self.seen.append(batch.messages[0].body)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await self.go_on.wait()
+        self.now -= 1
+
+
+async def another_member(broker, client, *, joins=True):
+    """It comes before us in the order of names, and so takes queue 0; or it leaves again."""
+    if joins:
+        broker.members["G"]["0"] = broker.members["G"][client.client_id]
+    else:
+        del broker.members["G"]["0"]
+    await broker.tell("G", client.client_id, request(40, oneway=True, consumerGroup="G"))
+    await idle(1.1)
+
+
+async def test_a_reset_begins_nothing_beside_the_batch_in_hand(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"1", b"2")
+    handle = OneAtATime()
+    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST) as consumer:
+        await idle(1)
+        await consumer.assignment.reset({QUEUE: 0})
+        await idle(3)
+        assert handle.seen == [b"1"]
+        handle.go_on.set()
+        await idle(1)
+        assert handle.seen == [b"1", b"1", b"2"]
+    assert handle.most == 1
+    assert broker.offsets["G", "T", 0] == 2
+
+
+async def test_a_queue_that_goes_and_comes_back_waits_for_its_old_batch(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"1", b"2")
+    handle = OneAtATime()
+    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST) as consumer:
+        await idle(1)
+        await another_member(broker, client)
+        assert QUEUE not in mine(consumer)
+        await another_member(broker, client, joins=False)
+        assert QUEUE in mine(consumer)
+        await another_member(broker, client)
+        assert broker.locks["T", 0] == client.client_id, "the batch of the first time is still in hand"
+        await another_member(broker, client, joins=False)
+        handle.go_on.set()
+        await idle(1)
+        assert broker.locks["T", 0] == client.client_id
+    assert (handle.seen, handle.most) == ([b"1", b"1", b"2"], 1)
+
+
+async def test_the_lock_of_a_batch_in_hand_is_renewed_when_its_queue_is_gone(broker, client, topic, autojump_clock):
+    """At the broker it is good for a minute; then another would begin beside us."""
+    broker.store("T", 0, b"1")
+    handle = OneAtATime()
+    async with PushConsumer(client, "G", ONE, ordered=True, handler=handle, start=From.FIRST):
+        await idle(1)
+        await another_member(broker, client)
+        before = len(broker.codes(41))
+        await idle(21)
+        renewed = b"".join(bytes(each.body) for each in broker.codes(41)[before:])
+        assert b'"queueId":0,"topic":"T"' in renewed
+        handle.go_on.set()
+        await idle(21)
+        assert ("T", 0) not in broker.locks
+
+
+async def test_a_failed_batch_gives_the_lock_back_when_its_queue_is_gone(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"1")
+
+    async def fail(batch):
+        raise ValueError("no")
+
+    options = {"ordered": True, "handler": fail, "start": From.FIRST, "suspend_seconds": 5}
+    async with PushConsumer(client, "G", ONE, **options):
+        await idle(1)
+        await another_member(broker, client)
+        assert ("T", 0) in broker.locks
+        await idle(5)
+        assert ("T", 0) not in broker.locks
+
+
+async def test_the_lock_is_given_back_when_the_queue_goes_while_its_batch_is_settled(
+    broker, client, topic, autojump_clock
+):
+    broker.store("T", 0, b"1")
+    broker.answers[310] = [None]  # To the retry topic: it takes until its time is up.
+
+    async def fail(batch):
+        raise ValueError("no")
+
+    options = {"ordered": True, "handler": fail, "start": From.FIRST, "reconsume_times_max": 0}
+    async with PushConsumer(client, "G", ONE, **options):
+        await idle(1)
+        await another_member(broker, client)
+        assert ("T", 0) in broker.locks
+        await idle(5)
+        assert ("T", 0) not in broker.locks
