@@ -49,13 +49,19 @@ class Batch:
         self.later(TO_DEAD_LETTERS)
 
     async def done(self) -> None:
-        """Settle them now: what went well moves the group's offset, what failed is sent back. Once; then nothing."""
-        if not self._begun:
-            self._begun = True
-            try:
-                await self.settle(self)
-            finally:
-                self.settled.set()
+        """Settle them now: what went well moves the group's offset, what failed is sent back. Once; then nothing.
+
+        When it is cancelled, or raises, call it again: it goes on with what is not settled yet.
+        """
+        if self._begun:
+            return
+        self._begun = True
+        try:
+            await self.settle(self)
+        except BaseException:
+            self._begun = False
+            raise
+        self.settled.set()
 
 
 @define(eq=False)

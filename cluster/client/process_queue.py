@@ -50,6 +50,10 @@ class ProcessQueue:
         """Whether some are handed out and not yet done."""
         return bool(self._running)
 
+    def is_in_hand(self, message: ReceivedMessage) -> bool:
+        """Whether it is handed out and not yet done."""
+        return message.queue_offset in self._running
+
     def put(self, messages: Iterable[ReceivedMessage]) -> None:
         """Take what a pull brought, in order."""
         for message in messages:

@@ -222,7 +222,8 @@ class PushConsumer(Service):
         held = batch.held
         if held is None:
             return
-        here = await failed_messages(self, batch) if batch.failed and not held.is_dropped else []
+        here = await failed_messages(self, batch, held) if batch.failed else []
+        # No wait from here on: done() that was cancelled begins again.
         if held.is_dropped:  # Its next reader gets the messages again.
             here = []
         again = {message.queue_offset for message in here}

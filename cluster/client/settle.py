@@ -15,22 +15,41 @@ from store.properties import format_properties
 
 if TYPE_CHECKING:
     from cluster.client.batch import Batch
+    from cluster.client.process_queue import ProcessQueue
     from cluster.client.push_consumer import PushConsumer
 
 log = structlog.get_logger(__name__)
 
 
-async def failed_messages(consumer: "PushConsumer", batch: "Batch") -> list[ReceivedMessage]:
-    """Find each failed message its next place; those that have none come again here, counted."""
+async def failed_messages(consumer: "PushConsumer", batch: "Batch", held: "ProcessQueue") -> list[ReceivedMessage]:
+    """Find each failed message its next place and let go of it; those that have none come again here, counted.
+
+    One after the other: who is cancelled may begin again, and finds only those in hand that have no place yet.
+    """
     here = []
     for message in batch.messages:
-        times_max = retries(consumer.reconsume_times_max, ordered=consumer.ordered)
-        verdict = after_failure(message, times_max, ordered=consumer.ordered, broadcasting=consumer.broadcasting)
-        if verdict is Failed.DROP:
-            log.warning("a broadcast message has failed, and comes to nobody again", message=message.message_id)
-        elif verdict is Failed.HERE_AGAIN or not await send_back(consumer, message, batch.delay_level, times_max):
+        if held.is_dropped:  # Its next reader gets the others again.
+            return []
+        if not held.is_in_hand(message):
+            continue
+        if await find_place(consumer, message, batch.delay_level):
+            held.remove([message])
+        else:
             here.append(message.again())
     return here
+
+
+async def find_place(consumer: "PushConsumer", message: ReceivedMessage, delay_level: int) -> bool:
+    """Send a failed message to where it belongs; False: it has to come again here."""
+    times_max = retries(consumer.reconsume_times_max, ordered=consumer.ordered)
+    match after_failure(message, times_max, ordered=consumer.ordered, broadcasting=consumer.broadcasting):
+        case Failed.HERE_AGAIN:
+            return False
+        case Failed.DROP:
+            log.warning("a broadcast message has failed, and comes to nobody again", message=message.message_id)
+            return True
+        case Failed.SEND_BACK:
+            return await send_back(consumer, message, delay_level, times_max)
 
 
 async def send_back(consumer: "PushConsumer", message: ReceivedMessage, delay_level: int, times_max: int) -> bool:

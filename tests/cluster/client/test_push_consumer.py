@@ -117,6 +117,25 @@ async def test_an_iterator_says_later_or_dead(broker, client, topic, autojump_cl
     assert [each.ext["delayLevel"] for each in broker.codes(36)] == ["7", "-1"]
 
 
+async def test_done_that_was_cancelled_goes_on_where_it_was(broker, client, topic, autojump_clock):
+    """What is sent back already is not sent twice, and the queue goes on."""
+    broker.store("T", 0, b"1", b"2", b"3", b"4")
+    broker.answers[36] = [RemotingCommand(0), None]
+    async with PushConsumer(client, "G", ONE, start=From.FIRST, batch_max=3) as consumer:
+        batch = await consumer.take()
+        batch.later()
+        with trio.move_on_after(1) as scope:
+            await batch.done()
+        assert scope.cancelled_caught
+        await idle(6)
+        assert broker.offsets.get(("G", "T", 0), 0) == 0
+        await batch.done()
+        await batch.done()
+        assert await bodies(consumer, 1) == [b"4"]
+    assert [each.ext["offset"] for each in broker.codes(36)] == ["0", "1000", "1000", "2000"]
+    assert broker.offsets["G", "T", 0] == 4
+
+
 async def test_a_broker_that_takes_nothing_back_gets_a_copy_for_the_retry_topic(broker, client, topic, autojump_clock):
     broker.store("T", 0, b"bad", KEYS="k")
     broker.answers[36] = [RemotingCommand(1, remark="no")]
