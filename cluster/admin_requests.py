@@ -199,8 +199,10 @@ async def queues_held(api: ClientApi, address: str, group: str, client_id: str) 
 
 async def all_offsets(api: ClientApi, address: str) -> dict[tuple[str, str], dict[int, int]]:
     """Request 43: (topic, group) to queue id to how far the group is; empty for a broker that has none."""
-    expected = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)  # RocketMQ's for an empty table.
+    expected = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)  # RocketMQ's for an empty table, too.
     answer = await ask(api, address, broker_admin.GetAllConsumerOffset(), expected=expected)
+    if answer.code != ResponseCode.SUCCESS and "Exception" in (answer.remark or ""):
+        raise RequestError(answer.code, answer.remark or "")
     return understood(lambda: _read_offsets(fastjson.loads(answer.body))) if answer.body else {}
 
 

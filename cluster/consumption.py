@@ -18,13 +18,25 @@ from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.client.api import ClientApi, PullStatus, QueueOffsets
 from cluster.client.parallel import in_parallel
 from cluster.client.route import MessageQueue
-from cluster.remoting.errors import RemotingError
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RemotingError, RequestError
 from cluster.targets import Target, readers
 from store.errors import StoreError
 from store.message import decode_message
 
 ASKED_AT_ONCE_MAX = 32
 BROADCAST = "BROADCASTING"
+
+
+class SilentBrokersError(Exception):
+    """Brokers do not tell what has to be known before something is changed."""
+
+    def __init__(self, brokers: tuple[str, ...]) -> None:
+        many = len(brokers) > 1
+        super().__init__(
+            f"{', '.join(brokers)} {'do' if many else 'does'} not tell how far groups are and who is connected,"
+            " and so nothing was changed"
+        )
 
 
 @frozen
@@ -36,6 +48,7 @@ class BrokerView:
     ends: Mapping[str, Mapping[MessageQueue, QueueOffsets]]  # By topic.
     groups: Mapping[str, SubscriptionGroupConfig]
     consumers: Mapping[str, Consumers]
+    is_whole: bool = True  # False: it did not tell the ends of some topic.
 
 
 @frozen(kw_only=True)
@@ -83,28 +96,40 @@ class LagReport:
     topics: tuple[TopicLag, ...]
     queues: tuple[QueueLag, ...]
     at_ms: int
-    silent: tuple[str, ...] = ()  # Broker groups that did not answer.
+    silent: tuple[str, ...] = ()  # Broker groups that did not answer everything.
 
 
 async def survey(
     api: ClientApi, groups: Collection[str] | None = None
 ) -> tuple[tuple[BrokerView, ...], tuple[str, ...]]:
-    """What each broker group tells of these consumer groups (None: of all), and which tell nothing."""
+    """What each broker group tells of these consumer groups (None: of all), and which do not tell everything."""
     targets = readers(await api.cluster())
     found = await in_parallel(partial(_view, api, each, groups) for each in targets)
-    silent = tuple(target.broker for target, view in zip(targets, found, strict=True) if view is None)
+    silent = tuple(
+        target.broker for target, view in zip(targets, found, strict=True) if view is None or not view.is_whole
+    )
     return tuple(view for view in found if view is not None), silent
+
+
+async def survey_of_all(api: ClientApi, groups: Collection[str]) -> tuple[BrokerView, ...]:
+    """What every broker group tells of these consumer groups, before they are changed. Raises SilentBrokersError."""
+    views, silent = await survey(api, groups)
+    if silent:
+        raise SilentBrokersError(silent)
+    return views
 
 
 async def _view(api: ClientApi, at: Target, groups: Collection[str] | None) -> BrokerView | None:
     limiter = trio.Semaphore(ASKED_AT_ONCE_MAX)
 
-    async def ends_of(topic: str) -> Mapping[MessageQueue, QueueOffsets]:
+    async def ends_of(topic: str) -> Mapping[MessageQueue, QueueOffsets] | None:
         async with limiter:
             try:
                 return await api.topic_stats(at.address, topic)
+            except RequestError as error:
+                return {} if error.code == ResponseCode.TOPIC_NOT_EXIST else None  # Offsets outlive their topic.
             except RemotingError:
-                return {}  # Offsets outlive their topic.
+                return None
 
     async def consumers_of(group: str) -> Consumers | None:
         async with limiter:
@@ -128,9 +153,10 @@ async def _view(api: ClientApi, at: Target, groups: Collection[str] | None) -> B
     return BrokerView(
         at,
         offsets,
-        dict(zip(topics, ends, strict=True)),
+        {topic: each or {} for topic, each in zip(topics, ends, strict=True)},
         {name: config for name, config in configs.items() if name in wanted},
         consumers,
+        is_whole=None not in ends,
     )
 
 

@@ -130,9 +130,12 @@ class GroupAdmin:
         return evolve(change, done=True)
 
     async def prepare_delete(self, name: str, *, with_offsets: bool, with_dead_letters: bool) -> GroupChange:
-        """What would go. Raises NoGroupError, and GroupOnlineError while consumers are connected: they would make it anew."""
+        """What would go. Raises NoGroupError, and GroupOnlineError while consumers are connected: they would make it anew.
+
+        Raises SilentBrokersError where that cannot be known.
+        """
         targets, present = await self._present(name, (), None)
-        views, _ = await consumption.survey(self.api, [name])
+        views = await consumption.survey_of_all(self.api, [name])
         if clients := consumption.clients_of(views, name):
             ids = tuple(each.client_id for each in clients)
             raise GroupOnlineError(name, ids, "its consumers are connected, and would make it anew")

@@ -50,7 +50,7 @@ class GroupSummary:
 
 @frozen
 class GroupList:
-    """Every group that was asked for; `silent` are broker groups that did not answer."""
+    """Every group that was asked for; `silent` are broker groups that did not answer everything."""
 
     groups: tuple[GroupSummary, ...]
     silent: tuple[str, ...]

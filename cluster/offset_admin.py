@@ -104,9 +104,9 @@ class OffsetAdmin:
     ) -> OffsetPlan:
         """Move a group in the queues of a topic, or in one of them.
 
-        Raises NothingToMoveError, NoMasterError, NoQueueResetError.
+        Raises NothingToMoveError, NoMasterError, NoQueueResetError, SilentBrokersError.
         """
-        views, _ = await consumption.survey(self.api, [group])
+        views = await consumption.survey_of_all(self.api, [group])
         clients = tuple(each.client_id for each in consumption.clients_of(views, group))
         targets = await self._masters_of(topic, broker)
         rows = [row for row in await self._rows(targets, group, topic) if queue_id in (None, row.queue_id)]
@@ -166,8 +166,11 @@ class OffsetAdmin:
                 )
 
     async def prepare_clone(self, source: str, group: str, topics: tuple[str, ...]) -> OffsetPlan:
-        """Let a group go on where another stands. Raises GroupOnlineError, NothingToMoveError, NoMasterError."""
-        views, _ = await consumption.survey(self.api, [source, group])
+        """Let a group go on where another stands.
+
+        Raises GroupOnlineError, NothingToMoveError, NoMasterError, SilentBrokersError.
+        """
+        views = await consumption.survey_of_all(self.api, [source, group])
         if clients := consumption.clients_of(views, group):
             ids = tuple(each.client_id for each in clients)
             raise GroupOnlineError(group, ids, "its consumers are connected, and would write their own place over it")

@@ -121,6 +121,7 @@ _NEXT_STEPS = (
     ("cluster.group_views:NoGroupError", FAILED, "See what there is with: twinlog group list --all"),
     ("cluster.group_views:GroupExistsError", REFUSED, "Change it with: twinlog group update {name}"),
     ("cluster.group_views:GroupOnlineError", REFUSED, "Stop them first; see them with: twinlog group show {name}"),
+    ("cluster.consumption:SilentBrokersError", REFUSED, "See who is there with: twinlog list"),
     ("cluster.offset_admin:NothingToMoveError", FAILED, "See how far groups are with: twinlog lag"),
     ("cluster.offset_admin:NoQueueResetError", REFUSED, "Stop its consumers first, or reset it to a time"),
     ("cluster.peeking:NoMessageError", FAILED, "See the queues of a topic with: twinlog topic show TOPIC"),

@@ -40,8 +40,8 @@ class Page:
 
 
 def silent_notes(silent: tuple[str, ...]) -> tuple[str, ...]:
-    """Who did not answer."""
-    return tuple(f"{name} does not answer; see twinlog list" for name in silent)
+    """Who did not answer everything."""
+    return tuple(f"{name} does not tell everything; see twinlog list" for name in silent)
 
 
 def answer(

@@ -3,6 +3,7 @@
 import pytest
 
 from cluster.cli.errors import FAILED, REFUSED, UNREACHABLE, USAGE, explain
+from cluster.consumption import SilentBrokersError
 from cluster.group_views import GroupExistsError, GroupOnlineError, NoGroupError
 from cluster.message_sending import NoQueueError
 from cluster.offset_admin import NoQueueResetError, NothingToMoveError
@@ -26,6 +27,7 @@ ACL = "org.apache.rocketmq.acl.common.AclException: No accessKey is configured, 
         (NoQueueResetError("not so"), REFUSED, "reset it to a time"),
         (NoMessageError("none"), FAILED, "twinlog topic show"),
         (NoQueueError("none"), FAILED, "twinlog topic show"),
+        (SilentBrokersError(("a", "b")), REFUSED, "twinlog list"),
         (NoMasterError("none"), FAILED, "twinlog list"),
         (RequestError(1, ACL), REFUSED, "TWINLOG_ACCESS_KEY"),
         (RequestError(23, "parse failed"), FAILED, "--sql"),
