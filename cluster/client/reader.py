@@ -109,8 +109,9 @@ class QueueReader:
             log.warning(
                 "a queue is read from elsewhere", queue=held.queue, was=held.next_offset, now=pulled.next_offset
             )
-            if pulled.next_offset < held.next_offset:
-                held.clear()
+            if pulled.next_offset < held.next_offset:  # Other messages have these offsets now: a new ProcessQueue.
+                held.is_dropped = True
+                held = self.held = ProcessQueue(held.queue, pulled.next_offset, held.broker_id)
             held.next_offset = pulled.next_offset
             self.reading.passed(held, True)
             return

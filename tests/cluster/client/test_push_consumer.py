@@ -283,6 +283,26 @@ async def test_an_offset_outside_the_queue_is_put_right(broker, client, topic, a
         assert await bodies(consumer, 1) == [b"3"]
 
 
+async def test_a_batch_from_before_a_cut_settles_nothing_after_it(broker, client, topic, autojump_clock):
+    """The log was cut while it was in hand, and has other messages at its offsets now."""
+    broker.store("T", 0, b"1", b"2")
+    async with PushConsumer(client, "G", ONE, start=From.FIRST, batch_max=2) as consumer:
+        old = await consumer.take()
+        assert len(old) == 2
+        broker.records["T", 0].clear()
+        for stream in broker.connections:
+            await stream.aclose()  # The pull that is held asks again, and is told.
+        await idle(3)
+        broker.store("T", 0, b"new 1", b"new 2")
+        new = await consumer.take()
+        assert [each.body for each in new] == [b"new 1", b"new 2"]
+        await old.done()
+        await idle(6)
+        assert broker.offsets.get(("G", "T", 0), 0) == 0
+        await new.done()
+    assert broker.offsets["G", "T", 0] == 2
+
+
 async def test_a_queue_is_read_from_whom_its_broker_suggests(broker, client, topic, autojump_clock):
     """The slave has heard of the group; it is not told offsets, neither in pulls nor otherwise."""
     broker.members_by_id = {"0": BROKER, "1": SLAVE}
