@@ -45,11 +45,12 @@ class Admission:
 
     allowed: tuple[Network, ...] = ()
     registered: tuple[str, ...] = field(default=(), init=False)  # One IP per registered slave.
+    welcome: frozenset[str] = field(default=frozenset(), init=False)  # IPs that may follow, and do not count yet.
     _entries: Counter[str] = field(factory=Counter, init=False)
 
-    def members_changed(self, ips: Collection[str]) -> None:
-        """Take the IPs of the registered slaves, one for each slave."""
-        self.registered = tuple(ips)
+    def members_changed(self, ips: Collection[str], welcome: Collection[str] = ()) -> None:
+        """Take the IPs of the slaves that count, one for each slave; `welcome`: who may follow without that."""
+        self.registered, self.welcome = tuple(ips), frozenset(welcome)
         self._entries = Counter(self.registered)
 
     def registered_with(self, ip: str) -> int:
@@ -61,9 +62,13 @@ class Admission:
         address = _address(ip) if self.allowed else None
         return address is not None and any(address in network for network in self.allowed)
 
+    def trusts(self, ip: str) -> bool:
+        """Whether a slave there counts, or is allowed."""
+        return self._entries[ip] > 0 or self.is_allowed(ip)
+
     def admits(self, ip: str) -> bool:
         """Whether a connection from there is given the log."""
-        return self._entries[ip] > 0 or self.is_allowed(ip)
+        return ip in self.welcome or self.trusts(ip)
 
     def voices(self, connected: Iterable[str]) -> list[str]:
         """The IPs whose acknowledgements count, one for each slave that may: each registered slave, and each other IP
@@ -76,7 +81,7 @@ class Admission:
         """For people: why this IP is refused."""
         return (
             f"{ip} is not the IP of a registered slave of this broker group (these are: "
-            f"{', '.join(dict.fromkeys(self.registered)) or 'none'}) nor in haAllowedSlaves "
+            f"{', '.join(dict.fromkeys([*self.registered, *sorted(self.welcome)])) or 'none'}) nor in haAllowedSlaves "
             f"({', '.join(map(str, self.allowed)) or 'empty'})"
         )
 

@@ -210,6 +210,11 @@ class HAConfig:
     )
 
     @property
+    def named_members(self) -> frozenset[str]:
+        """Whom haMembers names, HOST:PORT each."""
+        return frozenset(self.members.replace(";", " ").split())
+
+    @property
     def ack_rule(self) -> AckRule:
         """How many members must hold a message."""
         return AckRule(

@@ -37,6 +37,7 @@ class Reception:
     has_record: Callable[[], bool] = lambda: (
         False
     )  # The group's record says who its members are, and who may be elected.
+    welcome: Callable[[], Collection[str]] = lambda: ()  # IPs of slaves that may follow before the record has them.
     admission: Admission = field(init=False)
     lobby: Lobby = field(init=False)
     refusals: Refusals = field(factory=Refusals, init=False)
@@ -62,7 +63,7 @@ class Reception:
         """Take the IPs of the registered slaves, one for each slave. Who may follow now is let in, who no longer may
         has to leave.
         """
-        self.admission.members_changed(ips)
+        self.admission.members_changed(ips, self.welcome())
         self.recount()
         for connection in list(self.connections):
             if connection not in self._leaving and not self.admission.admits(connection.ip):

@@ -51,7 +51,8 @@ async def _nothing(_said: object) -> None:
 class HAService:
     """`members` gives the IPs of the registered slaves of this group, one for each slave. `ask_members` is called while
     a connection of another IP asks for the log: it may be a slave that has only just registered. Once the name server
-    has answered, call members_changed(). `peer_of` gives whom to ask about the log of the master at an HA address.
+    has answered, call members_changed(). `welcome` gives the IPs of those that may follow, and do not count before they are
+    in the group's record. `peer_of` gives whom to ask about the log of the master at an HA address.
 
     A member of a group with a record tells its `history`, what it has `promised`, its record and who it is (`me`). `adopt` takes
     a master's history over, durably, before anything is acknowledged to it, `doubt` notes, durably, that acknowledged bytes may
@@ -62,6 +63,7 @@ class HAService:
     config: HAConfig
     members: Callable[[], Collection[str]]
     ask_members: Callable[[], None]
+    welcome: Callable[[], Collection[str]] = field(default=lambda: (), kw_only=True)
     peer_of: Callable[[str], Peer | None] = no_peer
     find_slave: FindSlave | None = None  # Whom to ask about the log of a slave; None: slaves are believed.
     history: Callable[[], tuple[EpochEntry, ...]] = lambda: (FIRST,)
@@ -99,6 +101,7 @@ class HAService:
             self._take,
             lambda: self.ask_members(),
             lambda: self.own_group() is not None,
+            lambda: self.welcome(),
         )
         own = OwnHistory(
             entries=lambda: self.history(),

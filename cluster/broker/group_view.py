@@ -75,6 +75,11 @@ class GroupView:
             return broker.registration.members
         return sorted(ip_of(each.ha_address) for each in group.members if each.address in counted - {broker.address})
 
+    def welcome_slaves(self) -> list[str]:
+        """The IPs of the registered slaves, whatever the record says: who follows joins. Only whom haMembers names."""
+        named = {ip_of(address) for address in self.broker.ha_config.named_members}
+        return [ip for ip in self.broker.registration.members if not named or ip in named]
+
     def epoch_followed(self) -> int | None:
         """The number of the epoch whose master is followed; None without a record."""
         state = self.broker.roles.role_state()

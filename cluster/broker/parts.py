@@ -204,6 +204,7 @@ class BrokerParts(BrokerTables):
             self.ha_config,
             self.group.counted_slaves,
             lambda: self.registration.ask_members(),
+            welcome=self.group.welcome_slaves,
             peer_of=self.peers.peer_of,
             find_slave=self.slave_peers.find,
             history=lambda: self.roles.epochs(),

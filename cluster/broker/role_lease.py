@@ -295,7 +295,7 @@ class LeaseRounds:
     @property
     def _listed(self) -> frozenset[str]:
         """Whom haMembers names; nobody: whoever follows is a member."""
-        named = frozenset(self.member.config.members.replace(";", " ").split())
+        named = self.member.config.named_members
         return named | {self.member.address} if named else named
 
     def _count(self, record: GroupRecord) -> None:

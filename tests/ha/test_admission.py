@@ -34,6 +34,15 @@ def test_registered_slaves_and_allowed_networks():
     assert admission.admits("10.1.0.1")
 
 
+def test_who_is_welcome_does_not_count():
+    admission = Admission()
+    admission.members_changed(["10.0.0.1"], ["10.0.0.2"])
+    assert admission.admits("10.0.0.2")
+    assert not admission.trusts("10.0.0.2")
+    assert admission.voices(["10.0.0.2"]) == ["10.0.0.1"]
+    assert "10.0.0.2" in admission.why_not("10.0.0.3")
+
+
 def test_whose_acknowledgements_count():
     """As many as are registered with an IP; of the allowed ones, one of each IP that is connected."""
     admission = Admission(parse_networks("10.0.0.0/8"))

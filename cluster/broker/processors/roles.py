@@ -33,7 +33,7 @@ async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request:
     """What this log's history is; a member that says who it is belongs to the group soon."""
     roles = _roles(broker)
     asker = None
-    if header.member and header.ha_address and _is_allowed(broker, request):
+    if header.member and header.ha_address and _may_join(broker, request, header.member, header.ha_address):
         name = header.name or header.member
         asker = GroupMember(
             address=header.member, ha_address=header.ha_address, broker_id=header.broker_id or 0, name=name
@@ -76,12 +76,35 @@ def _roles(broker: BrokerParts) -> RoleService:
     return broker.roles
 
 
+def _may_join(broker: BrokerParts, request: Request, address: str, ha_address: str) -> bool:
+    """Who follows may, under its own IP only: what it says is where the record sends all others. Two sorts may name another IP:
+    this machine, and whom haAllowedSlaves names, as it has several.
+    """
+    ip = ip_of(request.connection.remote_address)
+    admission = broker.ha.reception.admission
+    if _is_here(broker, ip) or admission.is_allowed(ip):
+        return True
+    return (admission.admits(ip) or ip in _member_ips(broker)) and {ip_of(address), ip_of(ha_address)} == {ip}
+
+
 def _is_allowed(broker: BrokerParts, request: Request) -> bool:
-    ip = request.connection.remote_address.rpartition(":")[0].strip("[]")
+    ip = ip_of(request.connection.remote_address)
+    master = broker.master.address  # It may ask before it has told us the record.
+    return (
+        _is_here(broker, ip)
+        or ip in _member_ips(broker)
+        or broker.ha.reception.admission.trusts(ip)
+        or (broker.is_slave and master is not None and ip == ip_of(master))
+    )
+
+
+def _is_here(broker: BrokerParts, ip: str) -> bool:
+    return ip == broker.config.broker_ip1 or ip_address(ip.partition("%")[0]).is_loopback
+
+
+def _member_ips(broker: BrokerParts) -> set[str]:
     group = _roles(broker).group
-    members = {each.address.rpartition(":")[0].strip("[]") for each in (group.members if group is not None else ())}
-    here = ip == broker.config.broker_ip1 or ip_address(ip.partition("%")[0]).is_loopback
-    return here or ip in members or broker.ha.reception.admission.admits(ip)
+    return {ip_of(each.address) for each in (group.members if group is not None else ())}
 
 
 def _require_allowed(broker: BrokerParts, request: Request) -> None:

@@ -1,0 +1,107 @@
+"""Members of other machines: who is new may follow and join though there is a record already, under its own address."""
+
+import socket
+
+import pytest
+import trio
+from attrs import evolve
+
+from cluster.broker.registration import Master
+from cluster.remoting.codes import RequestCode, ResponseCode
+from ha.group_record import first_record, with_member
+from store.config import BrokerRole
+from store.role_file import GroupMember
+from tests.cluster.broker.helpers import Client, make_broker
+from tests.interop.ports import free_broker_port
+
+NEWCOMER = "127.0.0.9"
+
+
+def member(ip: str, broker_id: int) -> GroupMember:
+    return GroupMember(address=f"{ip}:10911", ha_address=f"{ip}:10912", broker_id=broker_id, name=ip)
+
+
+@pytest.fixture
+async def master(tmp_path, nursery):
+    """Of a group of three whose record is in force."""
+    broker = make_broker(tmp_path, listen_port=free_broker_port(), role=BrokerRole.ASYNC_MASTER)
+    await nursery.start(broker.run)
+    first = first_record(broker.group.me(), member("127.0.0.7", 1), 1, BrokerRole.ASYNC_MASTER)
+    record = evolve(with_member(first, member("127.0.0.8", 2)), before=None, loss_free_from=0)
+    await broker.roles.book.save(evolve(broker.roles.state_or_first(), group=record, before=None))
+    assert broker.roles.counted_members() is not None
+    return broker
+
+
+def register(broker, *ips: str) -> None:
+    """As a name server's answer has it."""
+    broker.registration.members = list(ips)
+    broker.registration.members_changed(list(ips))
+
+
+def asked_for_the_log(broker, ip: str) -> socket.socket:
+    port = int(broker.ha_address.rpartition(":")[2])
+    sock = socket.create_connection(("127.0.0.1", port), timeout=5, source_address=(ip, 0))
+    sock.sendall(bytes(8))
+    sock.setblocking(False)
+    return sock
+
+
+async def test_a_new_slave_is_given_the_log_and_does_not_count(master):
+    register(master, "127.0.0.7", "127.0.0.8", NEWCOMER)
+    with asked_for_the_log(master, NEWCOMER), trio.fail_after(5):
+        while not (served := [c for c in master.ha.statistics().connections if c.address.startswith(NEWCOMER)]):
+            await trio.sleep(0.01)
+    assert not served[0].counted
+    assert "127.0.0.10" in master.ha.reception.admission.why_not("127.0.0.10")
+    assert not master.ha.reception.admission.admits("127.0.0.10")
+
+
+async def test_a_new_slave_joins_by_following(master):
+    register(master, "127.0.0.7", "192.0.2.9")
+    assert await joins(master, "192.0.2.9:4711", "192.0.2.9", "192.0.2.9")
+
+
+async def joins(master, connection: str, ip: str, ha_ip: str) -> bool:
+    client = Client(master)
+    client.connection.remote_address = connection
+    reply = await client.ask_async(
+        RequestCode.GET_BROKER_EPOCH, b"", twinlogMember=f"{ip}:10911", twinlogHaAddress=f"{ha_ip}:10912"
+    )
+    assert reply.code == ResponseCode.SUCCESS
+    return f"{ip}:10911" in {*master.roles.leases.joining, *(each.address for each in master.roles.group.members)}
+
+
+async def test_who_is_not_named_is_no_member(master):
+    master.ha_config = evolve(master.ha_config, members=f"{master.address};127.0.0.7:10911")
+    register(master, "127.0.0.7", "192.0.2.9")
+    assert not master.ha.reception.admission.admits("192.0.2.9")
+    assert not await joins(master, "192.0.2.9:4711", "192.0.2.9", "192.0.2.9")
+
+
+@pytest.mark.parametrize(("ip", "ha_ip"), [("192.0.2.66", "192.0.2.9"), ("192.0.2.9", "192.0.2.66")])
+async def test_nobody_joins_under_the_address_of_another(master, ip, ha_ip):
+    register(master, "127.0.0.7", "192.0.2.9")
+    assert not await joins(master, "192.0.2.9:4711", ip, ha_ip)
+
+
+async def test_a_newcomer_changes_no_roles_before_it_is_a_member(master):
+    register(master, "127.0.0.7", "192.0.2.9")
+    client = Client(master)
+    client.connection.remote_address = "192.0.2.9:4711"
+    reply = await client.ask_async(RequestCode.TWINLOG_ROLE_CHANGE, b"{}")
+    assert reply.code == ResponseCode.NO_PERMISSION
+
+
+async def test_a_slave_without_record_answers_its_master(tmp_path, nursery):
+    """Else the first record of two machines would never come into force."""
+    slave = make_broker(tmp_path, listen_port=free_broker_port(), role=BrokerRole.SLAVE)
+    await nursery.start(slave.run)
+    slave.registration.master = Master("192.0.2.1:10911", "192.0.2.1:10912")
+    client = Client(slave)
+    client.connection.remote_address = "192.0.2.1:4711"
+    reply = await client.ask_async(RequestCode.TWINLOG_LEASE, b"{}")
+    assert reply.code == ResponseCode.INVALID_PARAMETER
+    client.connection.remote_address = "192.0.2.2:4711"
+    reply = await client.ask_async(RequestCode.TWINLOG_LEASE, b"{}")
+    assert reply.code == ResponseCode.NO_PERMISSION
