@@ -100,10 +100,18 @@ class PullConsumer(Service):
         return frozenset(self._readers)
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read these queues and no others; those that are read already go on as they are. Raises RemotingError."""
+        """Read these queues and no others; those that are read already go on as they are. Raises RemotingError.
+
+        With `auto_commit` the others are committed a last time; without it, call commit() first.
+        """
         wanted = set(queues)
-        for queue in self.assigned - wanted:
+        gone = self.assigned - wanted
+        for queue in gone:
             self._stop(queue)
+        if self.auto_commit:
+            await self.offsets.commit(gone)
+        for queue in gone:  # Somebody else may commit it from now on.
+            self.offsets.table.forget(queue)
         for topic in {queue.topic for queue in wanted}:
             await self.client.routes.find(topic)
         await in_parallel(partial(self._open, queue) for queue in wanted - self.assigned)

@@ -10,6 +10,7 @@ from cluster.client import (
 )
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RequestError
+from tests.cluster.client.helpers import idle
 
 QUEUE = MessageQueue("T", "b", 0)
 
@@ -64,6 +65,32 @@ async def test_what_is_no_more_assigned_is_no_more_read(broker, client, topic, a
         assert await consumer.poll(timeout_seconds=2) == []
     with pytest.raises(NoRouteError):
         await consumer.queues("nowhere")
+
+
+async def test_what_is_no_more_assigned_is_committed_once_and_then_left_alone(broker, client, topic, autojump_clock):
+    """Its next reader commits from then on."""
+    other = MessageQueue("T", "b", 1)
+    broker.store("T", 0, b"0", b"1", b"2")
+    async with PullConsumer(client, "G", start=From.FIRST) as consumer:
+        await consumer.assign([QUEUE])
+        await consumer.poll(count_max=2)
+        await consumer.poll(count_max=1)
+        await consumer.assign([other])
+        await idle(0.1)
+        assert broker.offsets["G", "T", 0] == 2
+        broker.offsets["G", "T", 0] = 3
+        await idle(120)
+    assert broker.offsets["G", "T", 0] == 3
+
+
+async def test_what_was_sought_is_committed(broker, client, topic, autojump_clock):
+    broker.store("T", 0, b"0", b"1", b"2")
+    async with PullConsumer(client, "G", start=From.FIRST) as consumer:
+        await consumer.assign([QUEUE])
+        await consumer.seek(QUEUE, 2)
+        await consumer.seek(QUEUE, 1)
+        await idle(6)
+        assert broker.offsets["G", "T", 0] == 1
 
 
 async def test_pulls_carry_their_filter(broker, client, topic, autojump_clock):
