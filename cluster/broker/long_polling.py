@@ -30,7 +30,7 @@ HELD_BYTES_MAX, HELD_PER_CONNECTION_MAX = 256 << 20, 20_000
 _PULL_BYTES = 2_000  # What a held pull costs besides the texts that its client chose.
 SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING = 5.0, 1.0
 ASK_SECONDS_MAX = 0.01  # So long an arrival may be looked at by filters; pulls whose filter had no turn are woken.
-_RUNS_PER_TURN = 64  # Then other tasks get a chance.
+TURN_SECONDS = 0.01  # Then other tasks get a chance.
 
 
 @define(eq=False)
@@ -153,7 +153,8 @@ class PullRequestHoldService:
         while True:
             await self._wakeup.wait()
             while self._ready:
-                for _ in range(min(_RUNS_PER_TURN, len(self._ready))):
+                turn_ends = monotonic() + TURN_SECONDS
+                while self._ready and monotonic() < turn_ends:
                     self._run_one(self._ready.popleft())
                 await trio.lowlevel.checkpoint()
 

@@ -6,6 +6,7 @@ is answered with code 2, [OVERLOAD]; here one whose handler takes its time, when
 
 import inspect
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -22,6 +23,7 @@ from cluster.remoting.request import BatchHandler, Check, Handler, Reply, Reques
 log = structlog.get_logger()
 
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
+TURN_SECONDS = 0.01  # Then other tasks get a chance: a loop that stands still for long costs a master its lease.
 
 
 @define(eq=False)
@@ -42,28 +44,35 @@ class Dispatch:
     start_soon: Callable[..., None] = field(init=False)
 
     def work_off(self, connection: Connection, frames: Iterable[bytes | memoryview]) -> list[bytes]:
-        """Carry out these; returns those that have to wait until the peer has caught up with its answers."""
+        """Carry out these; returns those that have to wait, for their next turn or until the peer has caught up with its answers.
+
+        Requests that go to the batch handler are appended together, and count for no turn.
+        """
         connection.cork()
         batch: list[RemotingCommand] = []
         check = self.check
-        left = iter(frames)
+        left, turn_ends = iter(frames), 0.0
         try:
             for frame in left:
                 command = decode(frame)
                 if command.flag & 1:
                     command.body = bytes(command.body)
                     connection.answered(command)
-                elif check is not None and self._stopped(check, Request(connection, command)):
                     continue
+                if check is not None and self._stopped(check, Request(connection, command)):
+                    pass
                 elif command.code in self.batch_codes:
                     batch.append(command)
+                    continue
                 else:
                     command.body = bytes(command.body)  # The frame lives in a buffer that is used again.
                     self._dispatch(Request(connection, command))
-                    if connection.is_behind:
-                        return [bytes(frame) for frame in left]
-                    if connection.closed:
-                        break
+                now = monotonic()
+                turn_ends = turn_ends or now + TURN_SECONDS
+                if connection.is_behind or now >= turn_ends:
+                    return [bytes(frame) for frame in left]
+                if connection.closed:
+                    break
         finally:
             try:
                 if batch:

@@ -73,6 +73,7 @@ class RemotingServer(Dispatch):
     _readers: dict[Connection, FrameReader] = field(factory=dict, init=False)
     _nursery: trio.Nursery = field(init=False)
     _reading: trio.Nursery = field(init=False)
+    _is_reading: bool = field(default=False, init=False)  # Or is working off what it has read.
     _is_finishing: bool = field(default=False, init=False)
     _refused_logged_at: float = field(default=float("-inf"), init=False)
 
@@ -94,7 +95,9 @@ class RemotingServer(Dispatch):
                 async with trio.open_nursery() as self._reading:
                     for listener in listeners:
                         self._reading.start_soon(self._accept, listener)
+                    self._is_reading = True
                     task_status.started()
+                self._is_reading = False
                 await trio.sleep_forever()  # Nothing is read any more; what is under way comes to its end.
         finally:
             for connection in list(self.connections):
@@ -110,9 +113,10 @@ class RemotingServer(Dispatch):
         self._reading.cancel_scope.cancel()
 
     async def answers_sent(self) -> None:
-        """Wait until no answer is being made, and none waits for its peer. The caller bounds this."""
+        """After stop_reading(): wait until no answer is being made, and none waits for its peer. The caller bounds this."""
         while True:
-            if not self.under_way and not any(connection.unsent_bytes for connection in self.connections):
+            unsent = any(connection.unsent_bytes for connection in self.connections)
+            if not (self._is_reading or self.under_way or unsent):
                 return
             await trio.sleep(_LOOK_SECONDS)
 
@@ -270,6 +274,7 @@ class RemotingServer(Dispatch):
 
     async def _work_off_rest(self, connection: Connection, rest: list[bytes]) -> None:
         while rest and not connection.closed:
+            await trio.lowlevel.cancel_shielded_checkpoint()  # A stop carries out what was read.
             await connection.caught_up()
             rest = self.work_off(connection, rest)
         if connection.is_behind:

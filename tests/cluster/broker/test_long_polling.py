@@ -1,5 +1,7 @@
 """Held pulls and a log that is cut."""
 
+import time
+
 import pytest
 import trio
 
@@ -121,6 +123,28 @@ async def test_many_pulls_are_woken_and_forgotten(autojump_clock, nursery):
     assert len(service) == MANY
     service.connection_closed("other")
     assert len(service) == 0
+
+
+async def test_pulls_that_take_long_leave_time_for_others(nursery):
+    """A read of a queue may take a filter a while; a thousand of them are not done in one go."""
+    service = PullRequestHoldService(trio.current_time, lambda topic, queue_id: 0)
+    turns, seen, count = 0, [], 10
+
+    def run_again():
+        seen.append(turns)
+        until = time.monotonic() + long_polling.TURN_SECONDS / 2
+        while time.monotonic() < until:
+            pass
+
+    for _ in range(count):
+        service.hold(HeldPull("T", 0, 0, None, trio.current_time() + 60, "connection", run_again))
+    service.on_arrival("T", 0, 1, [1])
+    nursery.start_soon(service.run)
+    while len(seen) < count:
+        await trio.lowlevel.checkpoint()
+        turns += 1
+    assert len(set(seen)) >= count // 3
+    nursery.cancel_scope.cancel()
 
 
 async def test_what_is_held_has_an_end(monkeypatch):

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 
 from cluster.remoting.budget import Budget
 from cluster.remoting.connection import BEHIND_BYTES
-from tests.cluster.remoting.test_server import BATCH, ECHO, FILL, WAIT, serving
+from cluster.remoting.dispatch import TURN_SECONDS
+from tests.cluster.remoting.test_server import BATCH, BURN, ECHO, FILL, WAIT, serving
 
 MIB = 1 << 20
 
@@ -54,6 +55,46 @@ async def test_batches_go_on_after_a_pause():
             await client.receive()
         assert (await client.receive()).ext == {"size": "4"}
         assert here.batches == [[b"last"]]
+
+
+# Turns
+
+
+async def test_what_one_read_brings_does_not_stop_the_others(nursery):
+    """Requests that take long get a turn after another, in their order, and other tasks go on in between."""
+    ticks = 0
+
+    async def tick():
+        nonlocal ticks
+        while True:
+            await trio.lowlevel.checkpoint()
+            ticks += 1
+
+    async with serving() as here:
+        client = await here.connect()
+        await client.ask(ECHO, text="x")
+        nursery.start_soon(tick)
+        here.owner.look = lambda: ticks
+        count, each = 20, TURN_SECONDS / 2
+        burns = [client.request(BURN, seconds=each) for _ in range(count)]
+        await client.send(b"".join([*burns, client.request(BATCH, body=b"last"), client.request(ECHO, text="end")]))
+        opaques = [(await client.receive()).opaque for _ in range(count + 2)]
+        assert opaques[:count] == list(range(2, count + 2))
+        assert len(set(here.owner.seen)) >= count // 4
+        assert here.batches == [[b"last"]]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_stop_carries_out_what_was_read():
+    """Though that takes several turns."""
+    async with serving() as here:
+        client = await here.connect()
+        await client.ask(ECHO, text="x")
+        here.owner.look = here.server.stop_reading
+        await client.send(b"".join(client.request(BURN, seconds=TURN_SECONDS / 2) for _ in range(10)))
+        for _ in range(10):
+            assert (await client.receive()).code == 0
+        await here.server.answers_sent()
 
 
 async def test_all_connections_together_have_a_limit():

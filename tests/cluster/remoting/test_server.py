@@ -6,6 +6,7 @@ import os
 import resource
 import socket
 import struct
+import time
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import ClassVar
 
@@ -25,7 +26,7 @@ from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, 
 from cluster.remoting.header_fields import I32, RequestHeader
 from cluster.remoting.server import RemotingServer, Reply, Request, dispatch_table, open_listener
 
-ECHO, FILL, FAIL, WAIT, HOLD, BATCH, UNKNOWN = 901, 902, 903, 904, 905, 310, 999
+ECHO, FILL, FAIL, WAIT, HOLD, BURN, BATCH, UNKNOWN = 901, 902, 903, 904, 905, 906, 310, 999
 
 
 @define
@@ -58,11 +59,18 @@ class Hold(RequestHeader):
     code: ClassVar[int] = HOLD
 
 
+@define
+class Burn(RequestHeader):
+    code: ClassVar[int] = BURN
+    seconds: str
+
+
 class Owner:
     """What handlers work on here."""
 
     def __init__(self):
         self.held: list[Request] = []
+        self.look, self.seen = lambda: None, []  # Each Burn looks, and keeps what it sees.
 
 
 def echo(owner: Owner, header: Echo, request: Request) -> Reply:
@@ -94,6 +102,15 @@ async def wait(owner: Owner, header: Wait, request: Request) -> Reply:
 
 def hold(owner: Owner, header: Hold, request: Request) -> None:
     owner.held.append(request)
+
+
+def burn(owner: Owner, header: Burn, request: Request) -> Reply:
+    """Holds up everybody."""
+    owner.seen.append(owner.look())
+    until = time.monotonic() + float(header.seconds)
+    while time.monotonic() < until:
+        pass
+    return Reply.success()
 
 
 class Client:
@@ -150,7 +167,7 @@ async def serving(**config):
     owner = Owner()
     listener = open_listener("127.0.0.1", 0)
     server = RemotingServer(
-        dispatch_table(owner, (echo, fill), (fail, wait, hold)),
+        dispatch_table(owner, (echo, fill), (fail, wait, hold, burn)),
         config=ServerConfig(**config),
         batch=lambda connection, commands: take_batch(here, connection, commands),
         batch_codes=(BATCH,),
