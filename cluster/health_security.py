@@ -28,11 +28,12 @@ def access(facts: ClusterFacts) -> Iterator[Finding]:
                 f"globalWhiteRemoteAddresses of {name} has an entry for all addresses: no request is checked",
                 "name the addresses that need no signature, or none",
             )
-        for account in told.get("adminsWithoutSignature") or ():
+        if admins := told.get("adminsWithoutSignature"):
             yield _warning(
                 each,
                 "administrator without password",
-                f"whoever says accessKey={account} to {name} is an administrator: whiteRemoteAddress is all addresses",
+                f"whoever says the accessKey of one of {admins} accounts of {name} is an administrator: "
+                "whiteRemoteAddress is all addresses",
                 "leave whiteRemoteAddress empty, or name the administrator's own address",
             )
         if told.get("aclEnable") and not told.get("admins") and not told.get("whiteForAll"):

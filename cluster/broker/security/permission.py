@@ -13,8 +13,9 @@ from cluster.remoting import fastjson
 from cluster.remoting.codes import RequestCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import HeaderError
-from cluster.remoting.header_fields import decode_header
+from cluster.remoting.header_fields import decode_header, wire_names
 from cluster.remoting.headers.clients import GetConsumerListByGroup, UnregisterClient
+from cluster.remoting.headers.members import GetBrokerEpoch
 from cluster.remoting.headers.offsets import UpdateConsumerOffset
 
 DENY, ANY, PUB, SUB = 1, 2, 4, 8
@@ -27,23 +28,50 @@ ACL_CODES = frozenset(
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
     }
 )
-# RocketMQ asks for an administrator for the first five. Ours: it lets any account make itself an administrator by request 50;
-# and twinlog's own requests change roles, or show bytes of the log whatever topic they belong to.
-ADMIN_CODES = ACL_CODES | {
-    RequestCode.UPDATE_AND_CREATE_TOPIC,
-    RequestCode.UPDATE_BROKER_CONFIG,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP,
-    RequestCode.DELETE_TOPIC_IN_BROKER,
-    RequestCode.TWINLOG_BLOCK_DIGESTS,
-    RequestCode.TWINLOG_RECORD_AT,
-    RequestCode.TWINLOG_LEASE,
-    RequestCode.TWINLOG_PROMISE,
-    RequestCode.TWINLOG_ROLE_CHANGE,
-}
+# twinlog's own requests change roles, or show bytes of the log whatever topic they belong to.
+_MEMBER_CODES = frozenset(
+    {
+        RequestCode.TWINLOG_BLOCK_DIGESTS,
+        RequestCode.TWINLOG_RECORD_AT,
+        RequestCode.TWINLOG_LEASE,
+        RequestCode.TWINLOG_PROMISE,
+        RequestCode.TWINLOG_ROLE_CHANGE,
+    }
+)
+# RocketMQ asks for an administrator for the others only: it lets any account make itself an administrator by request 50.
+ADMIN_CODES = (
+    ACL_CODES
+    | _MEMBER_CODES
+    | {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,  # 5.x, as the one before.
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+    }
+)
+_GUARDED_CODES = ACL_CODES | _MEMBER_CODES
+_JOINING_FIELD = wire_names(GetBrokerEpoch)["member"]
 _WORDS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}
 
 Resources = dict[str, int]
+
+
+def needs_admin(command: RemotingCommand) -> bool:
+    """Whether an account without a white address has to be an administrator's."""
+    return command.code in ADMIN_CODES or is_guarded(command)
+
+
+def is_guarded(command: RemotingCommand) -> bool:
+    """Whether it has to be an administrator's even where the address makes up for the signature."""
+    return command.code in _GUARDED_CODES or (command.code == RequestCode.GET_BROKER_EPOCH and _joins(command))
+
+
+def _joins(command: RemotingCommand) -> bool:
+    """Who asks by 1007 and says who it is becomes a member."""
+    return command.ext is not None and _JOINING_FIELD in command.ext
 
 
 def is_permitted(needed: int, owned: int) -> bool:
@@ -91,7 +119,7 @@ def needed_by(command: RemotingCommand) -> Resources:
 
     As in 4.9, batches (320) and replies (324, 325) ask for none.
     """
-    needs = _NEEDS.get(command.code)
+    needs = NEEDS.get(command.code)
     if needs is None:
         return {}
     try:
@@ -146,7 +174,7 @@ def _named(*pairs: tuple[str | None, int]) -> Resources:
     return {resource: permission for resource, permission in pairs if resource is not None}
 
 
-_NEEDS: dict[int, Callable[[Ext, RemotingCommand], Resources]] = {
+NEEDS: dict[int, Callable[[Ext, RemotingCommand], Resources]] = {
     RequestCode.SEND_MESSAGE_V2: lambda ext, _: _sending(ext.get("b"), ext.get("a")),
     RequestCode.SEND_MESSAGE: lambda ext, _: _sending(ext.get("topic"), ext.get("group")),
     RequestCode.PULL_MESSAGE: _of_pull,

@@ -6,7 +6,7 @@
     4 the IP is white for the account -> allowed   8 permissions of what it names
 
 Sources: PlainPermissionManager.validate, checkPerm (RocketMQ 4.9.8). Other than there, who is not an administrator cannot see or
-change accounts, even from the account's white address; and a signature with _UNIQUE_KEY_QUERY in it is good, too.
+change accounts or roles, even from the account's white address; and a signature with _UNIQUE_KEY_QUERY in it is good, too.
 """
 
 import hmac
@@ -24,7 +24,7 @@ from cluster.broker.security.accounts import Account, Rules
 from cluster.broker.security.config import AclConfig
 from cluster.broker.security.errors import AclError
 from cluster.broker.security.files import AclFiles
-from cluster.broker.security.permission import ACL_CODES, ADMIN_CODES, PUB, is_permitted, needed_by, resource_text
+from cluster.broker.security.permission import PUB, is_guarded, is_permitted, needed_by, needs_admin, resource_text
 from cluster.remoting.address import ip_of
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import RemotingCommand
@@ -119,7 +119,7 @@ class AclService:
         if account is None:
             raise AclError(f"No acl config for {key[:128]}")
         if account.white.matches(ip):
-            if command.code in ACL_CODES:
+            if is_guarded(command):
                 _require_admin(account, command.code)
             return
         if not is_signed(account, ext, command.body):
@@ -152,7 +152,7 @@ def require_permissions(account: Account, command: RemotingCommand) -> None:
     needed = needed_by(command)
     if needed.get(TRACE_TOPIC) == PUB:
         return
-    if command.code in ADMIN_CODES:
+    if needs_admin(command):
         _require_admin(account, command.code)
     if account.admin and account.permissions is None:
         return

@@ -136,7 +136,17 @@ async def test_an_administrator_with_lists_is_bound_by_them(tmp_path):
     assert refusal(acl, signed(RemotingCommand(17, ext={"topic": "x"}), ADMIN)) is None
 
 
-@pytest.mark.parametrize("code", [50, 51, 53, 54])
+async def test_members_join_as_administrators_only(acl):
+    """Any account may ask for the history (1007); who says who it is changes the group's record."""
+    assert refusal(acl, signed(RemotingCommand(1007))) is None
+    asks = RemotingCommand(1007, ext={"twinlogMember": "172.16.0.1:1"})
+    assert "Need admin" in refusal(acl, signed(asks))
+    assert refusal(acl, signed(asks, ADMIN)) is None
+    joins = {"AccessKey": "RocketMQ", "twinlogMember": "10.9.9.9:1"}
+    assert "Need admin" in refusal(acl, RemotingCommand(1007, ext=joins), "10.9.9.9:5")
+
+
+@pytest.mark.parametrize("code", [50, 51, 53, 54, 20_002, 20_003, 20_004, 20_005, 20_006])
 async def test_the_white_address_of_an_account_makes_no_administrator(acl, code):
     """CVE-2024-23321: who is let in without a signature could read and set the accounts of others."""
     assert "Need admin" in refusal(acl, RemotingCommand(code, ext={"AccessKey": "RocketMQ"}), "10.9.9.9:5")
