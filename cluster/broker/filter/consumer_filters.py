@@ -24,7 +24,7 @@ from store.properties import parse_properties
 log = structlog.get_logger(__name__)
 
 DEAD_MS_MAX = 24 * 3_600_000
-HEARTBEAT_CHARACTERS_MAX = 32 * 1024  # Ours: of new expressions.
+HEARTBEAT_CHARACTERS_MAX = 32 * 1024  # Ours: of new expressions, those of all its groups together.
 _DEAD_BEFORE_LOAD_MS = 30_000
 RETRY_TOPIC = "RETRY_TOPIC"
 
@@ -85,13 +85,15 @@ class ConsumerFilterManager:
         groups = self._topics.get(topic)
         return groups.get(group) if groups is not None else None
 
-    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+    def register(
+        self, group: str, subscriptions: Iterable[SubscriptionData], characters_max: int = HEARTBEAT_CHARACTERS_MAX
+    ) -> int:
         """What a heartbeat of the group lists; other topics of the group are dead from now on.
 
         Very many new expressions are not all taken at once, as compiling them would hold up everybody; the next heartbeat brings
-        the rest.
+        the rest. Returns how many characters the heartbeat's other groups may bring.
         """
-        listed, left = set(), HEARTBEAT_CHARACTERS_MAX
+        listed, left = set(), characters_max
         for subscription in subscriptions:
             listed.add(subscription.topic)
             if not subscription.is_tag and subscription.sub_string and self._is_news(group, subscription):
@@ -102,6 +104,7 @@ class ConsumerFilterManager:
             log.warning("a heartbeat brings more expressions than are compiled at once", group=group)
         for topic in self._groups.get(group, set()) - listed:
             self._die(self._topics[topic][group])
+        return max(left, 0)
 
     def _is_news(self, group: str, subscription: SubscriptionData) -> bool:
         """Whether it is newer than what is known; the same again keeps that alive."""

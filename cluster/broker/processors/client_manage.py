@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.broker import names
 from cluster.broker.consumer_manager import ClientInfo
-from cluster.broker.filter.consumer_filters import compile_expression
+from cluster.broker.filter.consumer_filters import HEARTBEAT_CHARACTERS_MAX, compile_expression
 from cluster.broker.filter.expression import SelectorError
 from cluster.broker.filter.tags import TAG, SubscriptionData
 from cluster.broker.parts import BrokerParts
@@ -40,8 +40,11 @@ def heart_beat(broker: BrokerParts, header: HeartBeat, request: Request) -> Repl
     )
     consumers = [(_group(data), data, _subscriptions(data)) for data in body.objects(beat, "consumerDataSet")]
     producers = [_group(data) for data in body.objects(beat, "producerDataSet")]
+    characters_left = HEARTBEAT_CHARACTERS_MAX
     for group, data, subscriptions in consumers:
         _register_consumer(broker, group, data, subscriptions, client)
+        if broker.config.enable_property_filter:
+            characters_left = broker.filters.register(group, subscriptions, characters_left)
     for group in producers:
         broker.producers.register(group, client)
     broker.watch(request.connection)
@@ -86,8 +89,6 @@ def _register_consumer(
         consume_from_where=str(data.get("consumeFromWhere") or "CONSUME_FROM_LAST_OFFSET"),
         notify=config is None or config.notify_consumer_ids_changed_enable,
     )
-    if broker.config.enable_property_filter:
-        broker.filters.register(group, subscriptions)
 
 
 def unregister_client(broker: BrokerParts, header: UnregisterClient, request: Request) -> Reply:

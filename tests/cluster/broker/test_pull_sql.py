@@ -102,6 +102,16 @@ async def test_pulls_with_filters_that_are_none(tmp_path, registered, asked, cod
         assert (reply.code, reply.remark) == (code, remark)
 
 
+async def test_the_groups_of_a_heartbeat_share_what_is_compiled_at_once(tmp_path):
+    async with opened(sql_broker(tmp_path)) as client:
+        beats = [
+            sql_beat(f"a = '{n}" + "x" * 8000 + "'")["consumerDataSet"][0] | {"groupName": f"G{n}"} for n in range(10)
+        ]
+        for known in (4, 8, 10, 10):
+            assert client.ask(34, {"clientID": "c1", "consumerDataSet": beats}).code == 0
+            assert len(client.broker.filters) == known
+
+
 async def test_a_filter_older_than_the_subscription(tmp_path):
     """The table's subscription is as new as the pull, its filter is not: as after a bad word that came between."""
     async with opened(sql_broker(tmp_path)) as client:
