@@ -26,7 +26,8 @@ from cluster.group_views import (
     settings_of,
     summary_of,
 )
-from cluster.remoting.errors import RemotingError
+from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RemotingError, RequestError
 from cluster.targets import Target, masters
 
 
@@ -155,14 +156,18 @@ class GroupAdmin:
         messages = await self._messages(targets, there)
         return evolve(planned(name, changes), with_offsets=with_offsets, topics=there, topic_messages=messages, lag=lag)
 
-    async def _messages(self, targets: tuple[Target, ...], topics: tuple[str, ...]) -> int:
+    async def _messages(self, targets: tuple[Target, ...], topics: tuple[str, ...]) -> int | None:
         total = 0
         for topic in topics:
             for target in targets:
                 try:
                     table = await self.api.topic_stats(target.address, topic)
-                except RemotingError:
+                except RequestError as error:
+                    if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                        return None
                     continue
+                except RemotingError:
+                    return None
                 total += sum(each.max_offset - each.min_offset for each in table.values())
         return total
 

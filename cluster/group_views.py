@@ -102,7 +102,7 @@ class GroupChange:
     changes: tuple[GroupSettingChange, ...]
     with_offsets: bool
     topics: tuple[str, ...]  # Of retries and dead letters, that go with it.
-    topic_messages: int
+    topic_messages: int | None
     lag: tuple[TopicLag, ...]
     done: bool
 

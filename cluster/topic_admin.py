@@ -23,6 +23,7 @@ from cluster.topic_views import (
     TopicDetail,
     TopicExistsError,
     TopicOnBroker,
+    TopicSetting,
     TopicSummary,
     consumer_of,
     is_system_topic,
@@ -33,6 +34,14 @@ from cluster.topic_views import (
     setting,
     summary_of,
 )
+
+
+@frozen
+class _Readers:
+    """Who reads a topic, as one broker tells it, by group: how far they are by queue, and who is connected."""
+
+    committed: Mapping[str, Mapping[int, int]]
+    connected: Mapping[str, Consumers | None]
 
 
 @frozen
@@ -76,7 +85,7 @@ class TopicAdmin:
                 for table in tables
                 for queue, offsets in sorted((table or {}).items(), key=lambda each: each[0])
             ),
-            consumers=await self._consumers(at, name, tables),
+            consumers=_consumers(name, await self._readers(at, name), tables),
         )
 
     async def _route(self, name: str) -> TopicRoute:
@@ -99,30 +108,12 @@ class TopicAdmin:
             order=config.order if config else None,
         )
 
-    async def _consumers(
-        self, at: tuple[Target, ...], name: str, tables: "list[Mapping[MessageQueue, QueueOffsets] | None]"
-    ) -> tuple[TopicConsumer, ...]:
-        """Who reads the topic, on any of the brokers; a broker that does not answer adds nothing."""
-        told = await in_parallel(partial(self._consumers_at, each, name) for each in at)
-        ends = {queue: offsets for table in tables for queue, offsets in (table or {}).items()}
-        names = sorted({group for committed, _ in told for group in committed})
-        return tuple(
-            consumer_of(
-                group,
-                [found for _, connected in told if (found := connected.get(group)) is not None],
-                {
-                    MessageQueue(name, target.broker, queue_id): offset
-                    for target, (committed, _) in zip(at, told, strict=True)
-                    for queue_id, offset in committed.get(group, {}).items()
-                },
-                ends,
-            )
-            for group in names
-        )
+    async def _readers(self, at: tuple[Target, ...], name: str) -> "dict[str, _Readers | None]":
+        """By broker; None: it does not tell."""
+        told = await in_parallel(partial(self._readers_at, each, name) for each in at)
+        return {target.broker: readers for target, readers in zip(at, told, strict=True)}
 
-    async def _consumers_at(
-        self, at: Target, name: str
-    ) -> tuple[dict[str, dict[int, int]], dict[str, Consumers | None]]:
+    async def _readers_at(self, at: Target, name: str) -> "_Readers | None":
         try:
             groups = await admin_requests.groups_of_topic(self.api, at.address, name)
             offsets = await admin_requests.all_offsets(self.api, at.address)
@@ -130,8 +121,10 @@ class TopicAdmin:
                 partial(admin_requests.consumers_of, self.api, at.address, each) for each in groups
             )
         except RemotingError:
-            return {}, {}
-        return {each: offsets.get((name, each), {}) for each in groups}, dict(zip(groups, connected, strict=True))
+            return None
+        return _Readers(
+            {each: offsets.get((name, each), {}) for each in groups}, dict(zip(groups, connected, strict=True))
+        )
 
     # ---- Changes
 
@@ -158,7 +151,8 @@ class TopicAdmin:
         """Change what is given, on every broker of these that has the topic. Raises NoTopicError, NoMasterError."""
         targets = await masters(self.api, brokers=brokers, cluster=cluster)
         present = await in_parallel(partial(admin_requests.topic_config, self.api, t.address, name) for t in targets)
-        settings, hidden = [], 0
+        settings: list[TopicSetting] = []
+        hidden: int | None = 0
         for target, before in zip(targets, present, strict=True):
             if before is None:
                 continue
@@ -171,11 +165,7 @@ class TopicAdmin:
             settings.append(setting(target, before, after))
             if after.read_queues < before.read_queues:
                 table = await self._stats_of(target.address, name)
-                hidden += sum(
-                    offsets.max_offset - offsets.min_offset
-                    for queue, offsets in (table or {}).items()
-                    if queue.queue_id >= after.read_queues
-                )
+                hidden = None if hidden is None or table is None else hidden + _messages_from(table, after.read_queues)
         if not settings:
             raise NoTopicError(name)
         return evolve(planned(name, settings), hidden_messages=hidden)
@@ -195,11 +185,13 @@ class TopicAdmin:
         targets = await masters(self.api, brokers=tuple(route.brokers))
         present = await in_parallel(partial(admin_requests.topic_config, self.api, t.address, name) for t in targets)
         tables = await self._stats(route)
+        readers = await self._readers(targets, name)
         settings = [setting(target, before, None) for target, before in zip(targets, present, strict=True)]
         return evolve(
             planned(name, settings),
             messages=summary_of(name, route.queue_data, tables).messages,
-            consumers=await self._consumers(targets, name, tables),
+            consumers=_consumers(name, readers, tables),
+            silent=tuple(broker for broker, told in readers.items() if told is None),
         )
 
     async def delete(self, change: TopicChange) -> TopicChange:
@@ -208,3 +200,29 @@ class TopicAdmin:
             await admin_requests.delete_topic(self.api, each.address, change.name)
         await admin_requests.forget_topic(self.api, change.name)
         return evolve(change, done=True)
+
+
+def _consumers(
+    name: str, readers: Mapping[str, _Readers | None], tables: list[Mapping[MessageQueue, QueueOffsets] | None]
+) -> tuple[TopicConsumer, ...]:
+    """Who reads the topic, on any of the brokers; one that does not tell adds nothing."""
+    told = {broker: each for broker, each in readers.items() if each is not None}
+    ends = {queue: offsets for table in tables for queue, offsets in (table or {}).items()}
+    return tuple(
+        consumer_of(
+            group,
+            [found for each in told.values() if (found := each.connected.get(group)) is not None],
+            {
+                MessageQueue(name, broker, queue_id): offset
+                for broker, each in told.items()
+                for queue_id, offset in each.committed.get(group, {}).items()
+            },
+            ends,
+        )
+        for group in sorted({group for each in told.values() for group in each.committed})
+    )
+
+
+def _messages_from(table: Mapping[MessageQueue, QueueOffsets], queue_id: int) -> int:
+    """In the queues from that one on."""
+    return sum(each.max_offset - each.min_offset for queue, each in table.items() if queue.queue_id >= queue_id)

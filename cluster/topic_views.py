@@ -132,9 +132,10 @@ class TopicChange:
 
     name: str
     settings: tuple[TopicSetting, ...]
-    hidden_messages: int  # In queues that would not be read any more.
+    hidden_messages: int | None  # In queues that would not be read any more.
     messages: int | None  # Of the topic, where it is to go.
     consumers: tuple[TopicConsumer, ...]
+    silent: tuple[str, ...] = ()  # Brokers that do not tell who reads it, where it is to go.
     done: bool
 
 

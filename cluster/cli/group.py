@@ -9,7 +9,7 @@ from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
 from cluster.cli.group_offsets import clone, reset, seek
 from cluster.cli.options import InOrder, document_option, examples, namesrv_option, run_admin, watch_option
 from cluster.cli.pages import NOTHING_CHANGED, Block, Page, answer, preview, show, silent_notes
-from cluster.cli.topic import arrow, broker_option, cluster_option
+from cluster.cli.topic import arrow, broker_option, cluster_option, messages_word
 
 if TYPE_CHECKING:
     from cluster.group_views import GroupChange, GroupDetail, GroupList
@@ -255,8 +255,8 @@ def change_page(change: "GroupChange") -> Page:
         Column("FROM FIRST", both("consume_from_min"), wide=True),
     ]
     notes = [f"the topic {topic} goes with it" for topic in change.topics]
-    if change.topic_messages:
-        notes.append(f"{change.topic_messages} messages are in these topics")
+    if change.topic_messages != 0:
+        notes.append(f"{messages_word(change.topic_messages)} are in these topics")
     notes += [
         f"{each.lag_messages} messages of {each.topic} are not read yet" for each in change.lag if each.lag_messages
     ]

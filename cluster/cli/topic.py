@@ -217,11 +217,10 @@ def update(
 
     planned = run_admin(namesrv, prepare)
     if not dry_run:
-        if planned.hidden_messages:
-            need_yes(yes, f"hides {planned.hidden_messages} messages")
-            confirm(
-                topic, "topic", f"{planned.hidden_messages} messages lie in queues that will not be read any more", yes
-            )
+        if planned.hidden_messages != 0:
+            hidden = messages_word(planned.hidden_messages)
+            need_yes(yes, f"hides {hidden}")
+            confirm(topic, "topic", f"{hidden} lie in queues that will not be read any more", yes)
         planned = run_admin(namesrv, lambda admin: admin.topics.apply(planned))
     show(planned, fmt, change_page)
 
@@ -233,14 +232,14 @@ def update(
 )
 @topic_argument
 @namesrv_option
-@click.option("--although-read", is_flag=True, help="Even while consumers are connected.")
+@click.option("--although-read", is_flag=True, help="Even while consumers are connected, or may be.")
 @dry_run_option
 @yes_option
 @document_option(_CHANGE)
 def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bool, fmt: str) -> None:
     """Let every broker and name server forget TOPIC, and so its messages; groups keep their offsets.
 
-    Refused (exit status 4) while consumers of it are connected: they would not be told.
+    Refused (exit status 4) while consumers of it are connected, which would not be told, or that is not known.
     """
     need_yes(yes or dry_run, "removes a topic with its messages")
     planned = run_admin(namesrv, lambda admin: admin.topics.prepare_delete(topic))
@@ -251,6 +250,13 @@ def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bo
                 f"{topic} is not removed.",
                 f"Consumers of {', '.join(online)} are connected and read it.",
                 "Stop them first, or add --although-read. See them with: twinlog topic show " + topic,
+                exit_code=REFUSED,
+            )
+        if planned.silent and not although_read:
+            raise CliError(
+                f"{topic} is not removed.",
+                f"{', '.join(planned.silent)} did not tell who reads it.",
+                "See who is there with: twinlog list. Or add --although-read",
                 exit_code=REFUSED,
             )
         if not yes:
@@ -286,11 +292,17 @@ def change_page(change: "TopicChange") -> Page:
     notes += [
         f"the group {each.group} reads it, with {each.clients} clients" for each in change.consumers if each.clients
     ]
-    if change.hidden_messages:
-        notes.append(f"{change.hidden_messages} messages lie in queues that are not read any more")
+    notes += [f"{broker} did not tell who reads it" for broker in change.silent]
+    if change.hidden_messages != 0:
+        notes.append(f"{messages_word(change.hidden_messages)} lie in queues that are not read any more")
     if not change.done:
         notes.append(NOTHING_CHANGED)
     return Page((Block(change.name, columns, change.settings),), tuple(notes))
+
+
+def messages_word(number: int | None) -> str:
+    """So many, as far as it is known."""
+    return "an unknown number of messages" if number is None else f"{number} messages"
 
 
 def arrow(before: Any, after: Any) -> str:

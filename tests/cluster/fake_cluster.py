@@ -1,6 +1,7 @@
-"""A name server and the brokers of several groups, as far as administration asks them, without a connection between."""
+"""A name server and the masters or slaves of two groups, as far as administration asks them; without sockets, or with."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import orjson
 import trio
@@ -10,7 +11,7 @@ from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.broker.topic_config import TopicConfig
 from cluster.client.api import ClientApi
 from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
+from cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 from cluster.remoting.errors import RemotingConnectError
 
 NAMESRV = "127.0.0.1:9876"
@@ -36,6 +37,8 @@ class FakeCluster:
     answers: dict[tuple[str, int], RemotingCommand | None] = field(factory=dict)
     clients: dict[str, list[str]] = field(factory=dict)  # Client ids of the group G by address.
     changed: list[tuple[str, int]] = field(factory=list)
+    namesrv: str = NAMESRV
+    names: dict[str, str] = field(factory=dict)  # By address where they are served.
 
     @property
     def api(self) -> ClientApi:
@@ -49,6 +52,30 @@ class FakeCluster:
         if command.code in CHANGES and answer.code == 0:
             self.changed.append((address, int(command.code)))
         return answer
+
+    async def serve(self, nursery):
+        """Let the command line reach them at `namesrv`. In `answers` and `changed` they go by the addresses above."""
+        at = {}
+        for address in (NAMESRV, A, B):
+            (listener,) = await nursery.start(
+                partial(trio.serve_tcp, partial(self._serve, address), 0, host="127.0.0.1")
+            )
+            at[address] = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        self.groups = {"a": {0: at[A]}, "b": {0: at[B]}}
+        self.names = {there: address for address, there in at.items()}
+        self.namesrv = at[NAMESRV]
+
+    async def _serve(self, address, stream):
+        reader = FrameReader()
+        async for data in stream:
+            for frame in reader.feed(data):
+                command = decode(frame)
+                try:
+                    answer = await self.request(address, command)
+                except RemotingConnectError:
+                    return
+                answer = RemotingCommand.response_to(command, answer.code, remark=answer.remark, body=answer.body)
+                await stream.send_all(encode(answer))
 
     def _answer(self, address, command):
         if command.code in CHANGES - {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET}:
@@ -65,7 +92,8 @@ class FakeCluster:
             name: {"cluster": "C", "brokerName": name, "brokerAddrs": {str(each): at for each, at in members.items()}}
             for name, members in self.groups.items()
         }
-        name = next((name for name, members in self.groups.items() if address in members.values()), None)
+        names = {self.names.get(at, at): name for name, members in self.groups.items() for at in members.values()}
+        name = names.get(address)
         match command.code:
             case RequestCode.GET_BROKER_CLUSTER_INFO:
                 return {"brokerAddrTable": brokers}

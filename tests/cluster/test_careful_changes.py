@@ -8,6 +8,7 @@ from cluster.group_admin import GroupAdmin
 from cluster.offset_admin import First, OffsetAdmin
 from cluster.remoting.codes import ResponseCode
 from cluster.targets import NoMasterError
+from cluster.topic_admin import TopicAdmin
 from tests.cluster.fake_cluster import A_AND_SLAVE, A, B, FakeCluster, refused
 
 # ---- A master is away: a slave would not do
@@ -68,3 +69,21 @@ async def test_a_broker_without_any_offsets_says_so_with_an_error():
     cluster = FakeCluster(answers={(B, 43): refused("No consumer offset in this broker, client: x, body size: 0")})
     plan = await OffsetAdmin(cluster.api).prepare_clone("G", "H", ())
     assert {move.broker for move in plan.moves} == {"a"}
+
+
+@pytest.mark.parametrize("code", [300, 43, 203])
+@pytest.mark.parametrize("answer", [refused(), None])
+async def test_readers_that_a_broker_does_not_tell_are_not_none(code, answer):
+    topics = TopicAdmin(FakeCluster(answers={(B, code): answer}, clients={A: [], B: ["c1"]}).api)
+    plan = await topics.prepare_delete("T")
+    assert plan.silent == ("b",)
+    assert [(each.group, each.clients) for each in plan.consumers] == [("G", 0)]
+
+
+async def test_messages_that_a_broker_does_not_count_are_not_none():
+    cluster = FakeCluster(answers={(B, 202): None})
+    topics = TopicAdmin(cluster.api)
+    everywhere = {"write_queues": None, "perm": None, "brokers": (), "cluster": None}
+    assert (await topics.prepare_update("T", read_queues=1, **everywhere)).hidden_messages is None
+    assert (await topics.prepare_update("T", read_queues=2, **everywhere)).hidden_messages == 0
+    assert (await topics.prepare_delete("T")).messages is None

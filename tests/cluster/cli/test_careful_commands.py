@@ -1,0 +1,46 @@
+"""What commands that change something say, and how they end, when a broker is away or refuses."""
+
+from functools import partial
+
+import pytest
+import trio
+from click.testing import CliRunner
+
+from cluster.cli.main import cli
+from tests.cluster.fake_cluster import A, B, FakeCluster, refused
+
+
+@pytest.fixture
+async def fake(nursery):
+    fake = FakeCluster()
+    await fake.serve(nursery)
+    return fake
+
+
+async def twinlog(fake, *arguments):
+    runner = CliRunner(env={"NAMESRV_ADDR": fake.namesrv})
+    return await trio.to_thread.run_sync(partial(runner.invoke, cli, arguments))
+
+
+async def test_a_topic_is_not_removed_while_it_is_not_known_who_reads_it(fake):
+    fake.answers[B, 300] = refused()
+    result = await twinlog(fake, "topic", "delete", "T", "--yes")
+    assert (result.exit_code, fake.changed) == (4, [])
+    assert "b did not tell who reads it." in result.stderr
+    assert (await twinlog(fake, "topic", "delete", "T", "--dry-run")).exit_code == 0
+    assert (await twinlog(fake, "topic", "delete", "T", "--yes", "--although-read")).exit_code == 0
+    assert (A, 215) in fake.changed
+
+
+async def test_queues_are_not_hidden_while_it_is_not_known_what_they_hold(fake):
+    fake.answers[B, 202] = refused()
+    result = await twinlog(fake, "topic", "update", "T", "--queues", "1")
+    assert (result.exit_code, fake.changed) == (2, [])
+    assert "hides an unknown number of messages" in result.stderr
+
+
+async def test_a_group_is_not_cloned_in_part(fake):
+    fake.answers[B, 202] = refused()
+    result = await twinlog(fake, "group", "clone", "G", "H", "--yes")
+    assert (result.exit_code, fake.changed) == (4, [])
+    assert "B does not tell how far groups are" in result.stderr
