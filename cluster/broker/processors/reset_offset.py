@@ -4,8 +4,10 @@ Sources: AdminBrokerProcessor.resetOffset and cloneGroupOffset, Broker2Client.re
 that name one queue). Consumers that are there keep offsets in memory, so they are told (220), and commit what they are told.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import trio
 
 from cluster.broker import names
 from cluster.broker.consumer_manager import ConsumerGroupInfo
@@ -27,7 +29,7 @@ RESETTABLE_SINCE_VERSION = 28  # V3_0_7_SNAPSHOT: older clients know neither 220
 TO_THE_END = -1  # As timestamp.
 
 
-def invoke_broker_to_reset_offset(
+async def invoke_broker_to_reset_offset(
     broker: BrokerParts, header: InvokeBrokerToResetOffset, request: Request
 ) -> Reply | None:
     """The answer lists each queue's new offset. 5.x names its two fields always: then the offsets are stored here, too."""
@@ -37,8 +39,8 @@ def invoke_broker_to_reset_offset(
         remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={name}"
         raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
     if header.queue_id is not None:
-        return _store_and_tell(broker, header, request)
-    offsets = _targets(broker, header, topic)
+        return await _reset_as_5(broker, header, topic, request)
+    offsets = await _search(_targets(broker, header, topic))
     info = broker.consumers.find(header.group)
     if info is None:
         raise RequestError(
@@ -50,17 +52,24 @@ def invoke_broker_to_reset_offset(
     return _answer(broker, topic.name, offsets)
 
 
-def _targets(broker: BrokerParts, header: InvokeBrokerToResetOffset, topic: TopicConfig) -> dict[int, int]:
-    """By queue. Without isForce nobody is moved forward."""
-    targets = {}
+async def _search(targets: Iterator[tuple[int, int]]) -> dict[int, int]:
+    """All of them; others have their turns in between, as each queue is searched in the log."""
+    found = {}
+    for queue_id, offset in targets:
+        found[queue_id] = offset
+        await trio.lowlevel.checkpoint()
+    return found
+
+
+def _targets(broker: BrokerParts, header: InvokeBrokerToResetOffset, topic: TopicConfig) -> Iterator[tuple[int, int]]:
+    """Queues and their offsets. Without isForce nobody is moved forward."""
     for queue_id in range(topic.write_queues):
         committed = broker.offsets.query(header.group, topic.name, queue_id)
         if committed == NOT_STORED:
             group = header.group[: names.GROUP_LENGTH_MAX]
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")
         target = _offset_at(broker, topic.name, queue_id, header.timestamp)
-        targets[queue_id] = target if header.is_force else min(target, committed)
-    return targets
+        yield queue_id, target if header.is_force else min(target, committed)
 
 
 def _offset_at(broker: BrokerParts, topic: str, queue_id: int, timestamp: int) -> int:
@@ -78,15 +87,34 @@ def _first_since(broker: BrokerParts, topic: str, queue_id: int, timestamp: int)
     return min(offset, broker.shown_end(topic, queue_id))
 
 
-@gated
-def _store_and_tell(broker: BrokerParts, header: InvokeBrokerToResetOffset, request: Request) -> Reply:
+async def _reset_as_5(
+    broker: BrokerParts, header: InvokeBrokerToResetOffset, topic: TopicConfig, request: Request
+) -> Reply | None:
     """As a 5.x broker: nobody has to be online."""
+    if broker.gate.state != "open":
+        return _store_and_tell(broker, (header, None), request)
+    _check_group(broker, header)
+    return _store_and_tell(broker, (header, await _search(_targets_of_5(broker, header, topic))), request)
+
+
+def _check_group(broker: BrokerParts, header: InvokeBrokerToResetOffset) -> None:
     if broker.groups.table.get(header.group) is None:
         group = header.group[: names.GROUP_LENGTH_MAX]
         raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
+
+
+@gated
+def _store_and_tell(
+    broker: BrokerParts, asked: tuple[InvokeBrokerToResetOffset, Mapping[int, int] | None], request: Request
+) -> Reply:
+    """The new offsets are those that were found, or are searched now."""
+    header, offsets = asked
+    _check_group(broker, header)
     topic = broker.topics.select(header.topic)
-    assert topic is not None
-    offsets = _targets_of_5(broker, header, topic)
+    if topic is None:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic {header.topic} has gone")
+    if offsets is None:
+        offsets = dict(_targets_of_5(broker, header, topic))
     info = broker.consumers.find(header.group)
     if info is not None:
         _tell(broker, header, info, offsets, request.command.language == "CPP")
@@ -95,20 +123,25 @@ def _store_and_tell(broker: BrokerParts, header: InvokeBrokerToResetOffset, requ
     return _answer(broker, topic.name, offsets)
 
 
-def _targets_of_5(broker: BrokerParts, header: InvokeBrokerToResetOffset, topic: TopicConfig) -> dict[int, int]:
+def _targets_of_5(
+    broker: BrokerParts, header: InvokeBrokerToResetOffset, topic: TopicConfig
+) -> Iterator[tuple[int, int]]:
     name, queue_id = topic.name, header.queue_id
     if queue_id is None or queue_id < 0:
-        return {number: _first_since(broker, name, number, header.timestamp) for number in range(topic.read_queues)}
+        for number in range(topic.read_queues):
+            yield number, _first_since(broker, name, number, header.timestamp)
+        return
     if queue_id >= topic.read_queues:
         remark = f"queueId[{queue_id}] is out of range, topic {name} has {topic.read_queues} queues"
         raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
     if header.offset is None or header.offset < 0:
-        return {queue_id: _first_since(broker, name, queue_id, header.timestamp)}
+        yield queue_id, _first_since(broker, name, queue_id, header.timestamp)
+        return
     low, high = broker.store.queue(name, queue_id).min_offset, broker.shown_end(name, queue_id)
     if not low <= header.offset <= high:
         remark = f"offset[{header.offset}] is not within the queue's [{low}, {high}]"
         raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
-    return {queue_id: header.offset}
+    yield queue_id, header.offset
 
 
 def _tell(

@@ -1,6 +1,7 @@
 """Moving groups: what consumers are told, and what is refused."""
 
 import pytest
+import trio
 
 from cluster.broker.topic_config import TopicConfig
 from cluster.remoting import fastjson
@@ -35,8 +36,8 @@ def resets(member: FakeConnection) -> list:
     return [command for command in member.sent if command.code == 220]
 
 
-def reset(client: Client, timestamp: int = -1, force: bool = True, topic: str = "T1", group: str = "G", **more):
-    return client.ask(222, topic=topic, group=group, timestamp=timestamp, isForce=force, **more)
+async def reset(client: Client, timestamp: int = -1, force: bool = True, topic: str = "T1", group: str = "G", **more):
+    return await client.ask_async(222, topic=topic, group=group, timestamp=timestamp, isForce=force, **more)
 
 
 def queue(number: int) -> str:
@@ -45,7 +46,7 @@ def queue(number: int) -> str:
 
 async def test_every_member_is_told(client):
     members = [consumer(client), consumer(client)]
-    reply = reset(client)
+    reply = await reset(client)
     assert reply.code == 0
     assert fastjson.loads(reply.body) == {"offsetTable": {queue(0): 3, queue(1): 0}}
     for member in members:
@@ -55,15 +56,39 @@ async def test_every_member_is_told(client):
     assert client.broker.offsets.query("G", "T1", 0) == 2, "members commit it themselves"
 
 
+@pytest.mark.parametrize("fields", [{}, {"queueId": -1, "offset": -1}])
+async def test_others_go_on_while_queues_are_searched(client, nursery, fields):
+    """A topic may have thousands of them."""
+    client.broker.topics.table["T1"] = TopicConfig("T1", 100, 100)
+    for queue_id in range(100):
+        client.broker.offsets.commit("G", "T1", queue_id, 0)
+    consumer(client)
+    client.broker.groups.find("G")
+    ticks, answered = 0, []
+
+    async def ask():
+        answered.append(await reset(client, ANY_TIME, **fields))
+
+    nursery.start_soon(ask)
+    while not answered:
+        await trio.lowlevel.checkpoint()
+        ticks += 1
+    assert answered[0].code == 0
+    assert ticks >= 100
+
+
 async def test_nobody_is_moved_forward_without_force(client):
     consumer(client)
-    assert fastjson.loads(reset(client, force=False).body)["offsetTable"] == {queue(0): 2, queue(1): 0}
-    assert fastjson.loads(reset(client, ANY_TIME, force=False).body)["offsetTable"] == {queue(0): 0, queue(1): 0}
+    assert fastjson.loads((await reset(client, force=False)).body)["offsetTable"] == {queue(0): 2, queue(1): 0}
+    assert fastjson.loads((await reset(client, ANY_TIME, force=False)).body)["offsetTable"] == {
+        queue(0): 0,
+        queue(1): 0,
+    }
 
 
 async def test_a_client_in_cpp_gets_a_list(client):
     member = consumer(client)
-    Client(client.broker, language="CPP").ask(222, topic="T1", group="G", timestamp=-1, isForce=True)
+    await Client(client.broker, language="CPP").ask_async(222, topic="T1", group="G", timestamp=-1, isForce=True)
     (told,) = resets(member)
     assert fastjson.loads(told.body)["offsetTable"][0] == {
         "brokerName": "broker-a",
@@ -74,7 +99,7 @@ async def test_a_client_in_cpp_gets_a_list(client):
 
 
 async def test_nobody_there(client):
-    reply = reset(client)
+    reply = await reset(client)
     assert reply.code == ResponseCode.CONSUMER_NOT_ONLINE
     assert reply.remark == "Consumer not online, so can not reset offset, Group: G Topic: T1 Timestamp: -1"
 
@@ -88,14 +113,14 @@ async def test_nobody_there(client):
 )
 async def test_what_cannot_be_reset(client, fields, remark):
     consumer(client)
-    reply = reset(client, **fields)
+    reply = await reset(client, **fields)
     assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, remark)
 
 
 async def test_a_client_too_old_to_be_reset(client):
     """Then nobody is told: half a group at the new place would consume twice what the other half has."""
     new, old = consumer(client), consumer(client, version=1)
-    reply = reset(client)
+    reply = await reset(client)
     assert (reply.code, reply.remark) == (1, "the client does not support this feature. version=1")
     assert resets(new) == resets(old) == []
 
@@ -103,11 +128,11 @@ async def test_a_client_too_old_to_be_reset(client):
 async def test_5x_stores_the_offsets_here(client):
     """Nobody needs to be online, but who is there is told."""
     client.broker.groups.find("G")
-    reply = reset(client, queueId=-1, offset=-1)
+    reply = await reset(client, queueId=-1, offset=-1)
     assert fastjson.loads(reply.body)["offsetTable"] == {queue(0): 3, queue(1): 0}
     assert client.broker.offsets.query("G", "T1", 0) == 3
     member = consumer(client)
-    assert reset(client, timestamp=0, queueId=0, offset=1).code == 0
+    assert (await reset(client, timestamp=0, queueId=0, offset=1)).code == 0
     assert client.broker.offsets.query("G", "T1", 0) == 1
     assert fastjson.loads(resets(member)[0].body)["offsetTable"] == {queue(0): 1}
 
@@ -117,12 +142,12 @@ async def test_5x_begins_with_what_is_not_older(client):
     client.broker.groups.find("G")
     client.broker.offsets.commit("G", "T1", 0, 0)
     now = client.broker.now_ms() + 60_000
-    assert fastjson.loads(reset(client, timestamp=now, queueId=-1, offset=-1).body)["offsetTable"] == {
+    assert fastjson.loads((await reset(client, timestamp=now, queueId=-1, offset=-1)).body)["offsetTable"] == {
         queue(0): 3,
         queue(1): 0,
     }
     consumer(client)
-    assert fastjson.loads(reset(client, timestamp=now).body)["offsetTable"] == {queue(0): 2, queue(1): 0}
+    assert fastjson.loads((await reset(client, timestamp=now)).body)["offsetTable"] == {queue(0): 2, queue(1): 0}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +160,7 @@ async def test_5x_begins_with_what_is_not_older(client):
 )
 async def test_what_5x_cannot_reset(client, fields, code):
     client.broker.groups.find("G")
-    assert reset(client, **fields).code == code
+    assert (await reset(client, **fields)).code == code
     assert client.broker.offsets.query("G", "T1", 0) == 2
 
 
