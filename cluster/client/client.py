@@ -8,6 +8,7 @@ Sources: MQClientInstance, ClientRemotingProcessor (RocketMQ 4.9.8).
 
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from math import inf
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from attrs import define, field
 
 from cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
 from cluster.client.heartbeat import ConsumerData, heartbeat, instance_name, own_address
+from cluster.client.parallel import in_parallel
 from cluster.client.producer import Producer
 from cluster.client.routes import REFRESH_SECONDS, Routes
 from cluster.client.service import Service
@@ -108,8 +110,7 @@ class Client(Service):
             finally:
                 self.nursery = None
                 with trio.move_on_after(LEAVE_SECONDS, shield=True):
-                    for group in sorted(self.producers):
-                        await self.leave(producer=group)
+                    await in_parallel(partial(self.leave, producer=group) for group in sorted(self.producers))
                     await self.remoting.flush()
                 scope.cancel()
 
@@ -141,11 +142,14 @@ class Client(Service):
         """Tell every broker that it need not count on this client any more; what cannot be told they find out."""
         self.producers.discard(producer)
         self.consumers.pop(consumer, None)
-        for address in self.remoting.addresses & self._told.keys():
-            try:
-                await self.api.unregister(address, self.client_id, producer=producer, consumer=consumer)
-            except RemotingError as error:
-                log.info("a broker was not told that a group leaves", address=address, error=str(error))
+        told = self.remoting.addresses & self._told.keys()
+        await in_parallel(partial(self._leave_one, address, producer, consumer) for address in told)
+
+    async def _leave_one(self, address: str, producer: str, consumer: str) -> None:
+        try:
+            await self.api.unregister(address, self.client_id, producer=producer, consumer=consumer)
+        except RemotingError as error:
+            log.info("a broker was not told that a group leaves", address=address, error=str(error))
 
     async def beat(self) -> None:
         """Heartbeats to every known broker; slaves only get those of consumers."""

@@ -3,15 +3,16 @@
 A lock is good for 30 s here and 60 s at the broker, and is renewed every 20 s: we stop before another one may begin.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 
 import structlog
 import trio
 from attrs import define, field
 
 from cluster.client.client import Client
-from cluster.client.route import MessageQueue
+from cluster.client.parallel import in_parallel
+from cluster.client.route import MessageQueue, by_broker
 from cluster.remoting.errors import RemotingConnectError, RemotingError
 
 RENEW_SECONDS, GOOD_SECONDS = 20.0, 30.0
@@ -37,28 +38,32 @@ class QueueLocks:
 
     async def lock(self, queues: Iterable[MessageQueue]) -> None:
         """Take or renew these locks; holds() tells which were given. A broker that does not answer changes nothing."""
-        for broker_name, mine in _by_broker(queues).items():
-            asked = trio.current_time()  # The broker counts from later on.
-            try:
-                given = await self.client.api.lock(self._master(broker_name), self.client.client_id, self.group, mine)
-            except RemotingError as error:
-                log.info("queues were not locked", broker=broker_name, group=self.group, error=str(error))
-                continue
-            for queue in mine:
-                if queue in given:
-                    self._renewed[queue] = asked
-                else:
-                    self._renewed.pop(queue, None)
+        await in_parallel(partial(self._lock_at, *each) for each in by_broker(queues).items())
+
+    async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
+        asked = trio.current_time()  # The broker counts from later on.
+        try:
+            given = await self.client.api.lock(self._master(broker_name), self.client.client_id, self.group, queues)
+        except RemotingError as error:
+            log.info("queues were not locked", broker=broker_name, group=self.group, error=str(error))
+            return
+        for queue in queues:
+            if queue in given:
+                self._renewed[queue] = asked
+            else:
+                self._renewed.pop(queue, None)
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Let others have them at once; what does not reach the broker runs out there."""
-        for broker_name, mine in _by_broker(queues).items():
-            for queue in mine:
-                self._renewed.pop(queue, None)
-            try:
-                await self.client.api.unlock(self._master(broker_name), self.client.client_id, self.group, mine)
-            except RemotingError as error:
-                log.info("queues were not unlocked", broker=broker_name, group=self.group, error=str(error))
+        await in_parallel(partial(self._unlock_at, *each) for each in by_broker(queues).items())
+
+    async def _unlock_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
+        for queue in queues:
+            self._renewed.pop(queue, None)
+        try:
+            await self.client.api.unlock(self._master(broker_name), self.client.client_id, self.group, queues)
+        except RemotingError as error:
+            log.info("queues were not unlocked", broker=broker_name, group=self.group, error=str(error))
 
     async def unlock_all(self) -> None:
         """This member leaves."""
@@ -69,10 +74,3 @@ class QueueLocks:
         if address is None:
             raise RemotingConnectError(broker_name, "no master of this broker is known")
         return address
-
-
-def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    groups: dict[str, list[MessageQueue]] = defaultdict(list)
-    for queue in queues:
-        groups[queue.broker_name].append(queue)
-    return groups

@@ -38,8 +38,8 @@ class OffsetTable:
         return {queue: offset for queue, offset in self.offsets.items() if self._told.get(queue) != offset}
 
     def told(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """These were stored."""
-        self._told.update(offsets)
+        """These were stored; what was forgotten meanwhile stays so."""
+        self._told.update((queue, offset) for queue, offset in offsets.items() if queue in self.offsets)
 
     def tell_all_again(self) -> None:
         """A broker that was restarted may have lost what it was told."""

@@ -1,6 +1,6 @@
 """Where a group's offsets are kept: at its brokers, or in a file. Sources: RemoteBrokerOffsetStore, LocalFileOffsetStore."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -11,15 +11,18 @@ from attrs import define, field
 
 from cluster.client.client import Client
 from cluster.client.offset_store import OffsetTable, dump_offsets, read_offset_file
+from cluster.client.parallel import in_parallel
 from cluster.client.retry import retry_topic
-from cluster.client.route import MASTER_ID, MessageQueue
+from cluster.client.route import MASTER_ID, MessageQueue, by_broker
 from cluster.client.start import From, FromTime
-from cluster.remoting.errors import RemotingConnectError, RemotingError
+from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
 from store.sync import make_directory, write_durably
 
 TELL_ALL_EVERY = 12  # Commits: once a minute.
 
 log = structlog.get_logger(__name__)
+
+Send = Callable[[str, MessageQueue, str, int], Awaitable[None]]  # Address, queue, group, offset.
 
 
 class Offsets(Protocol):
@@ -54,14 +57,33 @@ class BrokerOffsets:
         if self._commits % TELL_ALL_EVERY == 0:
             self.table.tell_all_again()
         wanted = None if queues is None else set(queues)
-        for queue, offset in self.table.changed().items():
-            if wanted is None or queue in wanted:
-                try:
-                    address = address_of(self.client, queue)
-                    await self.client.api.commit_offset_oneway(address, queue, self.group, offset)
-                    self.table.told({queue: offset})
-                except RemotingError as error:
-                    log.info("an offset was not committed", topic=queue.topic, error=str(error))
+        changed = [queue for queue in self.table.changed() if wanted is None or queue in wanted]
+        await self._send(changed, self.client.api.commit_offset_oneway)
+
+    async def store(self) -> None:
+        """Store what has changed, and wait for the answers. Raises the first RemotingError, after all was tried."""
+        for error in await self._send(self.table.changed(), self.client.api.commit_offset):
+            raise error
+
+    async def _send(self, queues: Iterable[MessageQueue], send: Send) -> list[RemotingError]:
+        """To all brokers at the same time: one that does not answer keeps no other waiting."""
+        found = await in_parallel(partial(self._send_to, mine, send) for mine in by_broker(queues).values())
+        return [error for errors in found for error in errors]
+
+    async def _send_to(self, queues: list[MessageQueue], send: Send) -> list[RemotingError]:
+        errors: list[RemotingError] = []
+        for queue in queues:
+            if (offset := self.table.offsets.get(queue)) is None:
+                continue  # It was given up while the others were sent: its next reader may be further.
+            try:
+                await send(address_of(self.client, queue), queue, self.group, offset)
+                self.table.told({queue: offset})
+            except RemotingError as error:
+                log.info("an offset was not committed", topic=queue.topic, error=str(error))
+                errors.append(error)
+                if isinstance(error, (RemotingConnectError, RemotingTimeoutError)):
+                    break  # One time limit is enough; the others come with the next commit, too.
+        return errors
 
 
 @define(eq=False)

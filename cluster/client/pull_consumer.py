@@ -14,7 +14,7 @@ import trio
 from attrs import define, field
 
 from cluster.client.client import Client
-from cluster.client.offsets import BrokerOffsets, address_of, begin
+from cluster.client.offsets import BrokerOffsets, begin
 from cluster.client.parallel import in_parallel
 from cluster.client.process_queue import FlowLimits, ProcessQueue
 from cluster.client.reader import QueueReader, Reading
@@ -82,7 +82,7 @@ class PullConsumer(Service):
     async def _store_at_the_end(self) -> None:
         """With an answer: the connections may close right after."""
         try:
-            await self._store()
+            await self.offsets.store()
         except RemotingError as error:
             log.warning("the last offsets were not committed", group=self.group, error=str(error))
 
@@ -152,12 +152,7 @@ class PullConsumer(Service):
     async def commit(self) -> None:
         """Everything that was returned is done: store that now, and wait for the brokers' answers. Raises RemotingError."""
         self._finish()
-        await self._store()
-
-    async def _store(self) -> None:
-        for queue, offset in self.offsets.table.changed().items():
-            await self.client.api.commit_offset(address_of(self.client, queue), queue, self.group, offset)
-            self.offsets.table.told({queue: offset})
+        await self.offsets.store()
 
     # ---- Messages
 

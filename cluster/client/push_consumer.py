@@ -36,7 +36,8 @@ from cluster.client.subscription import TAG, Sql, Subscription
 from cluster.client.turns import Turns
 from cluster.remoting.command import RemotingCommand
 
-COMMIT_SECONDS, LEAVE_SECONDS = 5.0, 3.0
+COMMIT_SECONDS = 5.0
+LEAVE_SECONDS = 1.0  # For each of: offsets, locks, the group.
 
 log = structlog.get_logger(__name__)
 
@@ -144,11 +145,14 @@ class PushConsumer(Service):
                 task_status.started()
         finally:
             self._nursery = None
-            with trio.move_on_after(LEAVE_SECONDS, shield=True):
-                await self.assignment.drop(list(self.assignment.readers))
-                if self.locks is not None:  # Nobody works any more.
-                    await self.locks.unlock_all()
-                await self.client.leave(consumer=self.group)
+            with trio.CancelScope(shield=True):
+                with trio.move_on_after(LEAVE_SECONDS):
+                    await self.assignment.drop(list(self.assignment.readers))
+                with trio.move_on_after(LEAVE_SECONDS):
+                    if self.locks is not None:  # Nobody works any more.
+                        await self.locks.unlock_all()
+                with trio.move_on_after(LEAVE_SECONDS):
+                    await self.client.leave(consumer=self.group)
             self.client.consumers.pop(self.group, None)
 
     async def _prepare(self) -> None:

@@ -3,7 +3,8 @@
 Source: TopicRouteData, ClusterInfo, MQClientInstance.topicRouteData2TopicPublishInfo (RocketMQ 4.9.8).
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import frozen
@@ -19,6 +20,14 @@ class MessageQueue:
     topic: str
     broker_name: str
     queue_id: int
+
+
+def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    """The same queues, under the names of their brokers."""
+    groups: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        groups[queue.broker_name].append(queue)
+    return groups
 
 
 @frozen

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.client import Client
-from tests.cluster.client.helpers import NAMESRV, FakeBroker
+from tests.cluster.client.helpers import NAMESRV, NEIGHBOUR, FakeBroker
 
 
 @pytest.fixture
@@ -22,3 +22,11 @@ def topic(broker):
     """Two queues."""
     broker.topics["T"] = 2
     return "T"
+
+
+@pytest.fixture
+def neighbour(nursery, broker):
+    """Another broker group, `a`, in every route."""
+    there = FakeBroker(nursery)
+    broker.neighbours["a"] = NEIGHBOUR, there
+    return there

@@ -17,7 +17,7 @@ from cluster.remoting.command import FrameReader, RemotingCommand, decode, encod
 from store.message import Message, body_crc, encode_message
 from store.properties import format_properties, parse_properties
 
-NAMESRV, BROKER, SLAVE = "127.0.0.1:9876", "127.0.0.1:10911", "127.0.0.1:10921"
+NAMESRV, BROKER, SLAVE, NEIGHBOUR = "127.0.0.1:9876", "127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.1:10931"
 
 
 def received_message(offset, *, body=b"x", queue_id=0, reconsume_times=0, properties=None) -> ReceivedMessage:
@@ -59,12 +59,19 @@ class FakeBroker:
     answers: dict[int, list[RemotingCommand | None]] = field(factory=lambda: defaultdict(list))
     told: list[RemotingCommand] = field(factory=list)  # What clients answered.
     is_down: bool = False
+    silence: trio.Event | None = None  # Whoever connects waits for it.
+    neighbours: dict[str, tuple[str, "FakeBroker"]] = field(factory=dict)  # Broker groups in our routes, and where.
     connections: list[trio.StapledStream] = field(factory=list)
     _changed: trio.Event = field(factory=trio.Event)
     _sending: dict[trio.StapledStream, trio.Lock] = field(factory=lambda: defaultdict(trio.Lock))
 
     async def connect(self, address):
         await trio.lowlevel.checkpoint()
+        for where, neighbour in self.neighbours.values():
+            if where == address:
+                return await neighbour.connect(address)
+        if self.silence is not None:
+            await self.silence.wait()
         if self.is_down and address != NAMESRV:
             raise OSError("refused")
         ours, theirs = memory_stream_pair()
@@ -127,10 +134,10 @@ class FakeBroker:
         topic = request.ext["topic"]
         if topic not in self.topics:
             return RemotingCommand.response_to(request, ResponseCode.TOPIC_NOT_EXIST, remark="none")
-        queues = {"brokerName": "b", "perm": 7, "readQueueNums": self.topics[topic]}
-        queues["writeQueueNums"] = self.topics[topic]
-        broker = {"brokerName": "b", "cluster": "C", "brokerAddrs": self.members_by_id}
-        body = orjson.dumps({"brokerDatas": [broker], "queueDatas": [queues]})
+        groups = {"b": self.members_by_id} | {name: {"0": where} for name, (where, _) in self.neighbours.items()}
+        count = {"perm": 7, "readQueueNums": self.topics[topic], "writeQueueNums": self.topics[topic]}
+        brokers = [{"brokerName": name, "cluster": "C", "brokerAddrs": members} for name, members in groups.items()]
+        body = orjson.dumps({"brokerDatas": brokers, "queueDatas": [{"brokerName": name, **count} for name in groups]})
         return RemotingCommand.response_to(request, 0, body=body)
 
     async def _on_34(self, request, stream):
