@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+import structlog
 import trio
 from attrs import define, field
 
@@ -20,13 +21,15 @@ from cluster.client.route import MASTER_ID, MessageQueue, TopicRoute
 from cluster.client.routes import NoRouteError
 from cluster.client.start import From, FromTime
 from cluster.client.subscription import Sql, Subscription
-from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError
+from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
 
 __all__ = ["Consumer", "From", "NoRouteError", "ReceivedMessage"]
 
 HOLD_MS = 15_000  # How long a broker may keep a pull that finds nothing; RocketMQ's clients say the same.
 ROUTE_PAUSES_SECONDS = (0.02, 0.08, 0.2)
 COMMIT_SECONDS, RETRY_SECONDS = 5.0, 1.0
+
+log = structlog.get_logger(__name__)
 
 
 @define(eq=False)
@@ -38,10 +41,11 @@ class _Cursor:
     end: int  # Where a bounded read stops.
     broker_id: int = MASTER_ID
     pulled_to: int = field(init=False)
+    committed: int = field(init=False)  # What the group has of it: where it began, until it is told.
     waiting: deque[ReceivedMessage] = field(factory=deque, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.pulled_to = self.offset
+        self.pulled_to = self.committed = self.offset
 
     @property
     def exhausted(self) -> bool:
@@ -78,7 +82,8 @@ class Consumer:
                 await self._follow()
         finally:
             with trio.move_on_after(2, shield=True):
-                await self._commit()
+                for error in await self._commit():
+                    raise error
 
     # ---- Where to begin
 
@@ -160,10 +165,11 @@ class Consumer:
 
     def _deliver_next(self, cursor: _Cursor) -> bool:
         message = cursor.waiting.popleft()
+        # The nearest to that time may lie before it.
+        is_early = isinstance(self.start, FromTime) and message.store_timestamp < self.start.timestamp_ms
+        more = is_early or self.deliver(message)
         cursor.offset = message.queue_offset + 1
-        if isinstance(self.start, FromTime) and message.store_timestamp < self.start.timestamp_ms:
-            return True  # The nearest to that time may lie before it.
-        return self.deliver(message)
+        return more
 
     async def _pull(self, cursor: _Cursor, *, suspend_ms: int) -> None:
         pulled = await self.api.pull(
@@ -196,8 +202,17 @@ class Consumer:
             await trio.sleep(COMMIT_SECONDS)
             await self._commit()
 
-    async def _commit(self) -> None:
-        if self.group is None:
-            return
+    async def _commit(self) -> list[RemotingError]:
+        """Tell the brokers of the queues that were read since; what fails comes with the next commit."""
+        errors: list[RemotingError] = []
         for cursor in self._cursors:
-            await self.api.commit_offset(self._address(cursor.queue), cursor.queue, self.group, cursor.offset)
+            offset = cursor.offset
+            if self.group is None or offset == cursor.committed:
+                continue
+            try:
+                await self.api.commit_offset(self._address(cursor.queue), cursor.queue, self.group, offset)
+                cursor.committed = offset
+            except RemotingError as error:
+                log.warning("an offset was not committed", queue=cursor.queue, group=self.group, error=str(error))
+                errors.append(error)
+        return errors
