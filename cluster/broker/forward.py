@@ -17,6 +17,7 @@ from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 from cluster.remoting.connection import Connection
 from cluster.remoting.errors import RemotingError, RemotingProtocolError
+from store.message import host_bytes
 
 log = structlog.get_logger(__name__)
 
@@ -176,16 +177,18 @@ class Forwarder:
             self._link.over, self._link = True, None
         self._address = address
 
-    def forward(self, connection: Connection, command: RemotingCommand) -> None:
-        """Pass on, or refuse. Never waits."""
+    def forward(self, connection: Connection, command: RemotingCommand, *, by_member: bool = False) -> None:
+        """Pass on, or refuse. Never waits. `by_member`: a member did so before, and says for whom."""
         ext = dict(command.ext or {})
+        if not by_member:
+            ext.pop(HOPS, None)
         hops, link = _hops(ext), self._open_link()
         if link is None or hops >= HOPS_MAX or link.unsent_bytes > UNSENT_BYTES_MAX:
             refuse(connection, command, "no member takes it" if hops >= HOPS_MAX else "too much is to be passed on")
             return
         self._opaque = (self._opaque + 1) & _OPAQUE_MASK
         ext[HOPS] = str(hops + 1)
-        if not hops:
+        if not hops or not is_host(ext.get(FROM, "")):
             ext[FROM] = connection.remote_address
         try:
             ours = _with(command, self._opaque, ext, command.body)
@@ -217,6 +220,15 @@ def _with(
     """The same command with these, in a quarter of the time that attrs.evolve takes."""
     fixed = (command.remark, command.version, command.language, command.serialize_type)
     return RemotingCommand(command.code, opaque, command.flag, ext, body, *fixed)
+
+
+def is_host(text: str) -> bool:
+    """Whether a record can say that it was born there: an IP and a port."""
+    try:
+        host_bytes(text)
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def _hops(ext: dict[str, str]) -> int:

@@ -19,7 +19,8 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.forward import FROM, Forwarder, refuse
+from cluster.broker.forward import FROM, Forwarder, is_host, refuse
+from cluster.remoting.address import ip_of
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.connection import Connection
 from cluster.remoting.server import Reply, Request
@@ -95,7 +96,7 @@ class Gate:
     def _forward_some(self) -> None:
         for _ in range(min(FORWARD_AT_ONCE, len(self._held))):
             connection, command, _carry_out = self._take_held()
-            self.forwarder.forward(connection, command)
+            self._pass_on(connection, command)
 
     def shut(self, why: str) -> None:
         """Refuse what was held and what comes from now on."""
@@ -142,10 +143,13 @@ class Gate:
         if self.state == "holding" or (self.state == "forwarding" and self._held):  # What came first goes first.
             self._hold(connection, command, carry_out)
         elif self.state == "forwarding":
-            self.forwarder.forward(connection, command)
+            self._pass_on(connection, command)
         else:
             refuse(connection, command, self.why)
         return True
+
+    def _pass_on(self, connection: Connection, command: RemotingCommand) -> None:
+        self.forwarder.forward(connection, command, by_member=self._is_member(connection))
 
     def _hold(self, connection: Connection, command: RemotingCommand, carry_out: Callable[[], None]) -> None:
         size = _size(command)
@@ -158,11 +162,12 @@ class Gate:
     def believes(self, connection: Connection, command: RemotingCommand) -> str | None:
         """The client on whose behalf another member passed this request on; None: it came from the client itself."""
         told = (command.ext or {}).get(FROM)
-        state = self.role_state() if told is not None else None
-        if state is None or state.group is None:
-            return None
-        members = {_ip(member.address) for member in state.group.members}
-        return told if _ip(connection.remote_address) in members else None
+        return told if told is not None and is_host(told) and self._is_member(connection) else None
+
+    def _is_member(self, connection: Connection) -> bool:
+        state = self.role_state()
+        group = state.group if state is not None else None
+        return group is not None and ip_of(connection.remote_address) in {ip_of(each.address) for each in group.members}
 
 
 def gated(handler: "Callable[[BrokerParts, Header, Request], Reply | None]") -> Callable[..., Reply | None]:
@@ -180,10 +185,6 @@ def gated(handler: "Callable[[BrokerParts, Header, Request], Reply | None]") -> 
         return handler(broker, header, request)
 
     return ask_gate
-
-
-def _ip(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]")
 
 
 def _size(command: RemotingCommand) -> int:

@@ -109,6 +109,8 @@ class SendProcessor:
                     self._process_batch(connection, command)
             except RequestError as error:
                 self._refuse(connection, command, error.code, error.remark)
+            except ValueError as error:  # Whatever is wrong with one request, the others of this read are fine.
+                self._refuse(connection, command, ResponseCode.SYSTEM_ERROR, str(error))
         self._finish(connection, sends)
 
     def _stopped(self, connection: Connection, command: RemotingCommand) -> bool:

@@ -141,12 +141,21 @@ async def test_a_request_does_not_run_in_a_circle(master, forwarder, autojump_cl
     """It says on whose behalf it comes, however often it was passed on."""
     client = Client("10.9.9.9:1")
     told = {FROM: "10.1.1.1:4000"}
-    forwarder.forward(client, RemotingCommand(310, 1, ext={**told, HOPS: "2"}))
-    forwarder.forward(client, RemotingCommand(310, 2, ext={**told, HOPS: "3"}))
-    forwarder.forward(client, RemotingCommand(310, 3, ext={**told, HOPS: "x"}))
+    forwarder.forward(client, RemotingCommand(310, 1, ext={**told, HOPS: "2"}), by_member=True)
+    forwarder.forward(client, RemotingCommand(310, 2, ext={**told, HOPS: "3"}), by_member=True)
+    forwarder.forward(client, RemotingCommand(310, 3, ext={**told, HOPS: "x"}), by_member=True)
     (request,) = await master.requests(1)
     assert (request.ext[FROM], request.ext[HOPS]) == ("10.1.1.1:4000", "3")
     assert client.codes == [(2, ResponseCode.SERVICE_NOT_AVAILABLE), (3, ResponseCode.SERVICE_NOT_AVAILABLE)]
+
+
+@pytest.mark.parametrize(("by_member", "told"), [(False, "10.6.6.6:1"), (True, "somebody")])
+async def test_nobody_but_a_member_says_for_whom(master, forwarder, by_member, told):
+    client = Client("10.9.9.9:1")
+    forwarder.forward(client, RemotingCommand(310, 1, ext={FROM: told, HOPS: "1"}), by_member=by_member)
+    forwarder.forward(client, RemotingCommand(310, 2, ext={FROM: told, HOPS: "0"}), by_member=by_member)
+    requests = await master.requests(2)
+    assert {request.ext[FROM] for request in requests} == {"10.9.9.9:1"}
 
 
 async def test_a_master_that_cannot_be_reached_is_said_at_once_and_tried_again(master, forwarder, autojump_clock):

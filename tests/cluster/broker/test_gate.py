@@ -199,6 +199,18 @@ async def test_a_message_is_born_at_the_client_for_whom_a_member_passed_it_on(tm
     assert message.born_host == (host or producer.wire.remote_host)
 
 
+@pytest.mark.parametrize("told", ["", "nobody", "10.1.1.1", "10.1.1.1:x", "10.1.1.1:-1", "10.1.1.1:99999999999"])
+async def test_what_is_no_host_is_not_believed_and_hurts_no_other_message(tmp_path, told):
+    producer = Producer(make_sending_broker(tmp_path))
+    members = (GroupMember(address="127.0.0.1:10911", ha_address="", broker_id=1, name="b"),)
+    record = GroupRecord(version=1, members=members, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)
+    state = RoleState(role=BrokerRole.SYNC_MASTER, broker_id=0, promised=EpochId(1, "b"), group=record)
+    producer.broker.gate.role_state = lambda: state
+    answers = producer.send(producer.command(), producer.command(**{FROM: told}), producer.command())
+    assert sorted((answer.opaque, answer.code) for answer in answers) == [(1, 0), (2, 0), (3, 0)]
+    assert {message.born_host for message in producer.stored()} == {producer.wire.remote_host}
+
+
 async def test_a_gate_opens_some_time_after_the_new_master_was_named(autojump_clock, nursery):
     gate = Gate()
     nursery.start_soon(gate.run)
