@@ -158,11 +158,12 @@ class Broker(BrokerParts):
             await server.part(PART_SECONDS_MAX)
 
     async def _answered(self) -> None:
-        """Until no producer waits for slaves, disk or another member, and every answer has left."""
+        """Until no producer waits for slaves, disk, a topic's file or another member, and every answer has left."""
         deadline = trio.current_time() + FINISH_SECONDS_MAX - PART_SECONDS_MAX * len(self.servers)
         with trio.move_on_at(deadline) as scope:
             while True:
-                if not (self.ha.group_transfer.waiting or self.store.flusher.waiting or self.gate.forwarder.waiting):
+                safe = self.ha.group_transfer.waiting or self.store.flusher.waiting or self.topics_writer.waiting
+                if not (safe or self.gate.forwarder.waiting):
                     break
                 await trio.sleep(LOOK_SECONDS)
             for server in self.servers:

@@ -46,6 +46,11 @@ class TableWriter:
         """Whether the file has these entries as they are now."""
         return not self._unsaved or self._unsaved.keys().isdisjoint(entries)
 
+    @property
+    def waiting(self) -> int:
+        """How many callbacks wait for the file."""
+        return len(self._waiting)
+
     def when_saved(self, callback: Callable[[], None]) -> None:
         """Call back once all changes so far are in the file, or once the disk refused them."""
         self._waiting.append((self._changes, callback))

@@ -19,6 +19,7 @@ from store.errors import StoreDirectoryError
 from store.message import decode_message
 from store.message_store import MessageStore
 from tests.cluster.broker.helpers import heartbeat, make_broker
+from tests.cluster.broker.test_table_writer import SlowFile
 from tests.interop.ports import free_broker_port
 
 
@@ -269,6 +270,29 @@ async def test_a_stop_tells_name_servers_before_it_closes_held_pulls(cluster):
     await running.stop()
     await until(lambda: seen)
     assert seen == [False]
+
+
+async def test_a_stop_waits_for_topics_that_answers_wait_for(cluster):
+    """The message is stored: its producer should not have to send it again."""
+    master, running = await cluster.start("broker-a-0")
+    file = master.topics_writer.file = SlowFile(cluster.root / "topics.json")
+    answers = []
+
+    async def send():
+        try:
+            answers.append((await cluster.send(master, topic="New")).code)
+        except RemotingConnectError as error:
+            answers.append(error)
+
+    cluster.nursery.start_soon(send)
+    await until(lambda: master.topics_writer.waiting)
+    running.scope.cancel()
+    with trio.move_on_after(0.3):
+        await running.ended.wait()
+    assert answers == []
+    file.go.release(10)
+    await running.stop()
+    assert answers == [0]
 
 
 async def test_a_busy_port_is_an_error_and_leaves_no_socket(cluster):
