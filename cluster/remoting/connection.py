@@ -63,6 +63,7 @@ class Connection:
     _caught_up: trio.Event = field(factory=trio.Event, init=False)
     _calls: dict[int, _Call] = field(factory=dict, init=False)
     _opaque: int = field(default=0, init=False)
+    _hears_nothing: bool = field(default=False, init=False)  # Answers to calls are not read any more.
 
     def __attrs_post_init__(self) -> None:
         host, port = self._socket.getpeername()[:2]
@@ -200,29 +201,39 @@ class Connection:
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Ask the client something and wait for its answer.
 
-        Raises RemotingTimeoutError, or RemotingConnectError when the connection ends first.
+        Raises RemotingTimeoutError, or RemotingConnectError when the connection ends first, or nothing is read from it any more.
         """
         self._opaque += 1
         command.opaque = self._opaque
         call = self._calls[command.opaque] = _Call()
         try:
-            if self.closed:
-                raise RemotingConnectError(self.remote_address, "the connection is closed")
+            if self.closed or self._hears_nothing:
+                raise self._no_answer()
             self.send(command)
             with trio.move_on_after(timeout_ms / 1000):
                 await call.done.wait()
                 if call.answer is None:
-                    raise RemotingConnectError(self.remote_address, "the connection ended before the answer came")
+                    raise self._no_answer()
                 return call.answer
             raise RemotingTimeoutError(self.remote_address, command.code, timeout_ms)
         finally:
             del self._calls[command.opaque]
+
+    def _no_answer(self) -> RemotingConnectError:
+        stops = "this server stops, and reads no answers any more"
+        return RemotingConnectError(self.remote_address, "the connection has ended" if self.closed else stops)
 
     def answered(self, command: RemotingCommand) -> None:
         """Hand over a response that came in; one that nobody waits for is dropped."""
         call = self._calls.get(command.opaque)
         if call is not None:
             call.answer = command
+            call.done.set()
+
+    def end_calls(self) -> None:
+        """Nothing is read any more: whoever waits for an answer of the client, or will, hears that none comes."""
+        self._hears_nothing = True
+        for call in self._calls.values():
             call.done.set()
 
     def end_sending(self) -> None:

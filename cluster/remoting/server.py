@@ -108,8 +108,12 @@ class RemotingServer(Dispatch):
     # A stop that finishes what was accepted
 
     def stop_reading(self) -> None:
-        """Take neither connections nor requests from now on. Requests that were read are carried out and answered."""
+        """Take neither connections nor requests from now on. Requests that were read are carried out and answered; those that
+        need the answer of a client fail.
+        """
         self._is_finishing = True
+        for connection in self.connections:
+            connection.end_calls()
         self._reading.cancel_scope.cancel()
 
     async def answers_sent(self) -> None:

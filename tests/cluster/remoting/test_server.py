@@ -396,6 +396,28 @@ async def test_the_server_may_ask_its_client(autojump_clock, nursery):
             await connection.call(RemotingCommand(220), 3000)
 
 
+async def test_a_stop_waits_for_no_answers_of_peers(nursery):
+    """They are not read any more; whoever waits for one can still answer its own peer."""
+    async with serving() as here:
+        client = await here.connect()
+        await client.ask(ECHO, text="x")
+        failed = []
+
+        async def call():
+            with pytest.raises(RemotingConnectError):
+                await here.connection.call(RemotingCommand(220), 3000)
+            failed.append(True)
+
+        nursery.start_soon(call)
+        await client.receive()
+        here.server.stop_reading()
+        await trio.testing.wait_all_tasks_blocked()
+        assert failed == [True]
+        assert not here.connection.closed
+        await call()
+        assert failed == [True, True]
+
+
 # Bad input
 
 
