@@ -9,6 +9,9 @@ from functools import lru_cache
 
 NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR = "\x01", "\x02"
 TAGS, KEYS, UNIQ_KEY, WAIT, DELAY, CLUSTER = "TAGS", "KEYS", "UNIQ_KEY", "WAIT", "DELAY", "CLUSTER"
+DISPATCH_QUEUES, DISPATCH_OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"
+# Only a broker may set these two: by them a message lies in queues of other topics, see multi_dispatch.py.
+DISPATCH = frozenset({DISPATCH_QUEUES, DISPATCH_OFFSETS})
 
 
 def java_hash(text: str) -> int:
@@ -60,6 +63,16 @@ def split_properties(text: str) -> Iterable[tuple[str, str]]:
 def parse_properties(text: str) -> dict[str, str]:
     """The properties by name; of two with one name the last counts."""
     return dict(split_properties(text))
+
+
+def without_dispatch(raw: bytes) -> bytes:
+    """Properties as records have them, without those of multi dispatch; the very bytes when there are none."""
+    if b"INNER_MULTI_" not in raw:
+        return raw
+    segments = raw.split(PROPERTY_SEPARATOR.encode())
+    names = (segment.partition(NAME_VALUE_SEPARATOR.encode())[0].decode("utf-8", "replace") for segment in segments)
+    kept = [segment for segment, name in zip(segments, names, strict=True) if name not in DISPATCH]
+    return PROPERTY_SEPARATOR.encode().join(kept)
 
 
 def format_properties(properties: Mapping[str, str], *, puts: int | None = None) -> str:

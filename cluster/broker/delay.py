@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cluster.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
 from store.commit_log import PutMessage
 from store.message import Message
-from store.properties import DELAY, tags_code
+from store.properties import DELAY, tags_code, without_dispatch
 
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
 
@@ -55,7 +55,7 @@ def delivered(message: Message) -> PutMessage | None:
         topic=topic,
         queue_id=int(queue_id),
         body=message.body,
-        properties=message.properties_raw,
+        properties=without_dispatch(message.properties_raw),
         flag=message.flag,
         sys_flag=message.sys_flag,
         born_timestamp=message.born_timestamp,

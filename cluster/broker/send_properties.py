@@ -11,6 +11,7 @@ from attrs import define, field
 from store.properties import (
     CLUSTER,
     DELAY,
+    DISPATCH,
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
     TAGS,
@@ -75,7 +76,7 @@ class SendProperties:
             # The broker's value takes the place of one that the client sent, as from a message that is sent on.
             entries = [own if name == CLUSTER else i for i, name in enumerate(names)]
             entries += [] if CLUSTER in index else [own]
-            kept = [i for i in entries if everything[i] != WAIT]
+            kept = [i for i in entries if everything[i] != WAIT and everything[i] not in DISPATCH]
             order = hash_map_order([everything[i] for i in kept], puts=len(entries))
             special = DELAY in index or TRANSACTION in index
             plan = _Plan([kept[i] for i in order], index.get(WAIT, -1), index.get(TAGS, -1), special)

@@ -18,7 +18,7 @@ from cluster.broker.delay import REAL_QUEUE_ID, REAL_TOPIC, delayed
 from cluster.broker.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from store.commit_log import PutMessage
 from store.message import TRANSACTION_COMMIT, TRANSACTION_MASK, Message, encode_message
-from store.properties import TAGS, WAIT, format_properties, tags_code
+from store.properties import DISPATCH, TAGS, WAIT, format_properties, tags_code, without_dispatch
 
 TRANSACTION = "TRAN_MSG"
 PRODUCER_GROUP = "PGROUP"
@@ -26,6 +26,7 @@ CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 HALF_QUEUE_ID = 0
 OP_TAG = "d"
+_OF_HALVES = DISPATCH | {TRANSACTION, REAL_TOPIC, REAL_QUEUE_ID}
 
 
 def is_transaction(properties: Mapping[str, str]) -> bool:
@@ -44,7 +45,7 @@ def committed(half: Message, levels_ms: tuple[int, ...], now_ms: int) -> PutMess
     topic, queue_id = properties.get(REAL_TOPIC, ""), int(properties.get(REAL_QUEUE_ID, ""))
     if not topic or topic in (HALF_TOPIC, OP_HALF_TOPIC) or queue_id < 0:
         raise ValueError(f"a half message of topic '{topic}'")
-    raw, code = half.properties_raw, tags_code(properties.get(TAGS, ""))
+    raw, code = without_dispatch(half.properties_raw), tags_code(properties.get(TAGS, ""))
     if late := delayed(topic, queue_id, _without_half(properties), levels_ms, now_ms):
         topic, queue_id, code = late.topic, late.queue_id, late.tags_code
         raw = format_properties(late.properties, puts=len(properties)).encode()
@@ -65,7 +66,7 @@ def committed(half: Message, levels_ms: tuple[int, ...], now_ms: int) -> PutMess
 
 
 def _without_half(properties: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in properties.items() if name not in (TRANSACTION, REAL_TOPIC, REAL_QUEUE_ID)}
+    return {name: value for name, value in properties.items() if name not in _OF_HALVES}
 
 
 def op_message(half_queue_id: int, half_queue_offset: int, host: bytes, now_ms: int) -> PutMessage:
@@ -129,7 +130,7 @@ def _copy(half: Message, topic: str, queue_id: int) -> PutMessage:
         topic=topic,
         queue_id=queue_id,
         body=half.body,
-        properties=half.properties_raw,
+        properties=without_dispatch(half.properties_raw),
         flag=half.flag,
         sys_flag=half.sys_flag,
         born_timestamp=half.born_timestamp,

@@ -26,6 +26,8 @@ def entry(properties):
         (b"INNER_MULTI_DISPATCH\x01%LMQ%a,b\x02INNER_MULTI_QUEUE_OFFSET\x014", []),
         (b"INNER_MULTI_DISPATCH\x01a\x02INNER_MULTI_QUEUE_OFFSET\x01x", []),
         (b"INNER_MULTI_DISPATCH\x01../a\x02INNER_MULTI_QUEUE_OFFSET\x011", []),
+        (b"INNER_MULTI_DISPATCH\x01a b\x02INNER_MULTI_QUEUE_OFFSET\x011", []),
+        (b"INNER_MULTI_DISPATCH\x01a\x02INNER_MULTI_QUEUE_OFFSET\x01" + b"9" * 5000, []),
     ],
 )
 def test_further_queues(properties, expected):

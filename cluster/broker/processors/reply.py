@@ -27,6 +27,7 @@ from store.commit_log import PutMessage, PutResult
 from store.message import TRANSACTION_MASK, host_bytes, message_id
 from store.offset_waiters import PutStatus
 from store.properties import format_properties, parse_properties
+from store.properties import without_dispatch
 from store.record_scan import properties_tags_code
 
 log = structlog.get_logger(__name__)
@@ -108,7 +109,7 @@ def _store(
     """Where it lies; None when it is not kept."""
     if not broker.config.store_reply_message_enable or broker.is_slave or broker.gate.state != "open":
         return None
-    raw = (header.properties or "").encode()
+    raw = without_dispatch((header.properties or "").encode())
     message = PutMessage(
         topic=topic.name,
         queue_id=queue_id,

@@ -30,7 +30,17 @@ from store.commit_log import PutMessage
 from store.config import BrokerRole
 from store.message import TRANSACTION_MASK, host_bytes, message_id
 from store.offset_waiters import AckSink, PutStatus
-from store.properties import CLUSTER, DELAY, PROPERTY_SEPARATOR, WAIT, format_properties, parse_properties, tags_code
+from store.properties import (
+    CLUSTER,
+    DELAY,
+    DISPATCH,
+    PROPERTY_SEPARATOR,
+    WAIT,
+    format_properties,
+    parse_properties,
+    tags_code,
+    without_dispatch,
+)
 from store.record_scan import properties_tags_code
 
 if TYPE_CHECKING:
@@ -234,7 +244,7 @@ class SendProcessor:
         self, topic: str, queue_id: int, text: str, given_up: bool, retried: bool
     ) -> tuple[str, int, bytes, int]:
         """Topic, queue, properties and tags code of a message with a delay or of the first half of a transaction."""
-        properties = parse_properties(text)
+        properties = {name: value for name, value in parse_properties(text).items() if name not in DISPATCH}
         begins = is_transaction(properties) and not retried  # Clients before 4.6.1 leave the mark on what they retry.
         if begins and self.broker.config.reject_transaction_message:
             remark = f"the broker[{self.broker.config.broker_ip1}] sending transaction message is forbidden"
@@ -301,7 +311,7 @@ class SendProcessor:
             remark = f"batch request does not support retry group {topic.name}"
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, remark)
         check_broker(self.broker, topic)
-        properties = parse_properties(header.properties or "")
+        properties = parse_properties(without_dispatch((header.properties or "").encode()).decode())
         if header.sys_flag & TRANSACTION_MASK or properties.get(DELAY, "0") != "0":
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be a transaction")
         if len(command.body) > self.broker.store.config.max_message_size:
@@ -320,7 +330,7 @@ class SendProcessor:
         shared = format_properties(properties).encode()
         messages, born_host = [], self._born_host(connection, command)
         for item in inner:
-            own = item.properties
+            own = without_dispatch(item.properties)
             separator = PROPERTY_SEPARATOR.encode() if own and not own.endswith(b"\x02") else b""
             raw = own + separator + shared
             messages.append(

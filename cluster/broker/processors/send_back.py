@@ -20,7 +20,7 @@ from store.commit_log import PutMessage
 from store.errors import MessageFormatError
 from store.message import Message, decode_message
 from store.offset_waiters import PutStatus
-from store.properties import DELAY, WAIT, format_properties, tags_code
+from store.properties import DELAY, DISPATCH, WAIT, format_properties, tags_code
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 FIRST_RETRY_LEVEL = 3  # 10 s; each further time one level more.
@@ -90,7 +90,7 @@ def sent_back(
     """The new record: the old one with its history in the properties, delayed when `level` says so."""
     old = message.properties
     properties: Mapping[str, str] = {
-        **old,
+        **{name: value for name, value in old.items() if name not in DISPATCH},
         RETRY_TOPIC: old.get(RETRY_TOPIC) or message.topic,
         WAIT: "false",
         DELAY: str(level),
