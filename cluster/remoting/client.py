@@ -9,6 +9,7 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
+from math import inf
 
 import attrs
 import structlog
@@ -22,6 +23,7 @@ from cluster.remoting.errors import RemotingConnectError, RemotingProtocolError,
 
 CONNECT_TIMEOUT_MS = 3_000
 IDLE_MS = 120_000  # A connection without bytes either way is closed, as RocketMQ's clients and servers do.
+SILENCE_MS = 10_000  # A connection that brings nothing for so long, though it was asked, is given up.
 OUTBOX_SIZE_MAX = 1024 * 1024  # Bytes not yet sent on one connection, above which callers wait.
 _READ_SIZE = 256 * 1024
 _OPAQUE_MASK = 0x7FFFFFFF
@@ -87,6 +89,8 @@ class _Connection:
     _filled: trio.Event = field(factory=trio.Event, init=False)
     _emptied: trio.Event = field(factory=trio.Event, init=False)
     _last_used: float = field(factory=trio.current_time, init=False)
+    _heard: float = field(factory=trio.current_time, init=False)
+    _asked_in_vain: float = field(default=inf, init=False)  # The first late request since then.
 
     async def run(self) -> None:
         """Read and write until the peer leaves, breaks the protocol, or nothing happens for IDLE_MS."""
@@ -129,6 +133,15 @@ class _Connection:
             raise RemotingConnectError(self.address, waiter.lost)
         return waiter.answer
 
+    def late(self, asked: float) -> None:
+        """A request of that time had no answer within its own. The host may be gone, which TCP notices much later."""
+        if self._heard > asked:
+            return
+        self._asked_in_vain = min(self._asked_in_vain, asked)
+        if trio.current_time() >= self._asked_in_vain + SILENCE_MS / 1000:
+            log.info("a connection that brings nothing any more is given up", address=self.address)
+            self.scope.cancel()
+
     async def send(self, command: RemotingCommand) -> None:
         """Hand one frame to the write task; wait while too much is unsent. Raises RemotingConnectError."""
         frame = encode(command)
@@ -161,7 +174,8 @@ class _Connection:
                 data = await self.stream.receive_some(_READ_SIZE)
                 if not data:
                     return
-                self._last_used = trio.current_time()
+                self._last_used = self._heard = trio.current_time()
+                self._asked_in_vain = inf
                 for frame in reader.feed(data):
                     self._take(decode(frame))
             if scope.cancelled_caught:
@@ -263,12 +277,14 @@ class RemotingClient:
         Raises RemotingConnectError when there is no connection or it ends before the answer, RemotingTimeoutError when
         the answer is late, and RemotingProtocolError for a command that cannot be encoded.
         """
-        connection = None
+        connection, asked = None, inf
         with trio.move_on_after(timeout_ms / 1000):
             connection = await self._connection(address)
+            asked = trio.current_time()
             return await connection.request(self._prepared(command))
         if connection is None:
             raise RemotingConnectError(address, f"not connected within {timeout_ms:g} ms")
+        connection.late(asked)
         raise RemotingTimeoutError(address, command.code, round(timeout_ms))
 
     async def begin(

@@ -310,6 +310,37 @@ async def test_a_server_that_does_not_read_holds_its_callers_back(nursery, autoj
         await client.oneway(ADDRESS, big, timeout_ms=1000)
 
 
+async def test_a_connection_that_brings_nothing_any_more_is_given_up(client, network, nursery, autojump_clock):
+    """TCP would hold on to it for a quarter of an hour, when the host behind it is gone."""
+    for _ in range(4):
+        with pytest.raises(RemotingTimeoutError):
+            await client.request(ADDRESS, RemotingCommand(11))
+    assert network.connected == [ADDRESS]
+    await trio.testing.wait_all_tasks_blocked()
+    assert client.addresses == frozenset()
+    with pytest.raises(RemotingTimeoutError):
+        await client.request(ADDRESS, RemotingCommand(11))
+    assert network.connected == [ADDRESS] * 2
+
+
+async def test_a_connection_that_brings_something_is_kept(client, network, nursery, autojump_clock):
+    """One request may well take longer than its caller waits; others are answered meanwhile."""
+
+    async def serve() -> None:
+        server = await network.server()
+        while True:
+            request = await server.next()
+            if request.code == 12:
+                await server.answer(request)
+
+    nursery.start_soon(serve)
+    for _ in range(8):
+        with pytest.raises(RemotingTimeoutError):
+            await client.request(ADDRESS, RemotingCommand(11))
+        await client.request(ADDRESS, RemotingCommand(12))
+    assert network.connected == [ADDRESS]
+
+
 async def test_what_cannot_be_encoded_hurts_only_its_caller(client, network, nursery):
     with pytest.raises(RemotingProtocolError, match="use JSON"):
         await client.request(ADDRESS, RemotingCommand(200_050, serialize_type=ROCKETMQ))
