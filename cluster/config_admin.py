@@ -14,6 +14,7 @@ from cluster.client.parallel import in_parallel
 from cluster.config_options import all_options, changeable, default_of
 from cluster.properties_file import parse_properties
 from cluster.redaction import shown
+from cluster.steps import carry_out
 from cluster.targets import masters, member_address
 
 
@@ -138,10 +139,12 @@ class ConfigAdmin:
         )
 
     async def apply(self, change: ConfigChange) -> ConfigChange:
-        """Carry it out, member by member. Raises RequestError in a broker's words; nothing of that broker is changed then."""
-        for address in dict.fromkeys(each.address for each in change.changes):
-            wanted = {each.key: each.after for each in change.changes if each.address == address}
-            await admin_requests.update_config(self.api, address, wanted)
+        """Carry it out, member by member. Raises RemotingError and PartlyDoneError: of a broker all is changed or nothing."""
+        wanted: dict[tuple[str, str], dict[str, str]] = {}
+        for each in change.changes:
+            wanted.setdefault((each.member, each.address), {})[each.key] = each.after
+        update = partial(admin_requests.update_config, self.api)
+        await carry_out([(member, partial(update, address, keys)) for (member, address), keys in wanted.items()])
         return evolve(change, done=True)
 
 

@@ -28,6 +28,7 @@ from cluster.group_views import (
 )
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RemotingError, RequestError
+from cluster.steps import Step, carry_out
 from cluster.targets import Target, masters
 
 
@@ -123,12 +124,16 @@ class GroupAdmin:
         return planned(name, changes)
 
     async def apply(self, change: GroupChange, settings: Mapping[str, Any]) -> GroupChange:
-        """Carry a creation or an update out, broker by broker. Raises RequestError in a broker's words."""
-        for each in change.changes:
-            known = await admin_requests.group_configs(self.api, each.address)
-            config = known.get(change.name) or SubscriptionGroupConfig(name=change.name)
-            await admin_requests.update_group(self.api, each.address, evolve(config, **settings))
+        """Carry a creation or an update out, broker by broker. Raises RemotingError, PartlyDoneError."""
+        await carry_out(
+            [(each.broker, partial(self._set, change.name, each.address, settings)) for each in change.changes]
+        )
         return evolve(change, done=True)
+
+    async def _set(self, name: str, address: str, settings: Mapping[str, Any]) -> None:
+        known = await admin_requests.group_configs(self.api, address)
+        config = known.get(name) or SubscriptionGroupConfig(name=name)
+        await admin_requests.update_group(self.api, address, evolve(config, **settings))
 
     async def prepare_delete(self, name: str, *, with_offsets: bool, with_dead_letters: bool) -> GroupChange:
         """What would go. Raises NoGroupError, and GroupOnlineError while consumers are connected: they would make it anew.
@@ -172,13 +177,17 @@ class GroupAdmin:
         return total
 
     async def delete(self, change: GroupChange) -> GroupChange:
-        """Let masters forget the group and the topics that go with it."""
+        """Let masters forget the group and the topics that go with it. Raises RemotingError, PartlyDoneError."""
+        delete_group = partial(admin_requests.delete_group, group=change.name, with_offsets=change.with_offsets)
+        steps: list[Step] = []
         for each in change.changes:
-            await admin_requests.delete_group(self.api, each.address, change.name, with_offsets=change.with_offsets)
+            steps.append((each.broker, partial(delete_group, self.api, each.address)))
             for topic in change.topics:
-                await admin_requests.delete_topic(self.api, each.address, topic)
+                delete_topic = partial(admin_requests.delete_topic, self.api, each.address, topic)
+                steps.append((f"{each.broker} {topic}", delete_topic))
         for topic in change.topics:
-            await admin_requests.forget_topic(self.api, topic)
+            steps.append((f"{topic} on the name servers", partial(admin_requests.forget_topic, self.api, topic)))
+        await carry_out(steps)
         return evolve(change, done=True)
 
     async def _present(

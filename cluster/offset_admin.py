@@ -7,7 +7,7 @@ A group that somebody reads with meanwhile would only write its old place over w
 slave stores, its master's table replaces.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 from attrs import evolve, frozen
@@ -19,6 +19,7 @@ from cluster.client.route import MessageQueue
 from cluster.consumption import QueueLag
 from cluster.group_views import GroupOnlineError
 from cluster.remoting.errors import RemotingError
+from cluster.steps import Step, carry_out
 from cluster.targets import Target, masters
 
 END, BEGINNING = -1, 0  # Timestamps of request 222.
@@ -79,6 +80,10 @@ class OffsetMove:
     max_offset: int
     skipped: int | None
     again: int | None
+
+    @property
+    def queue(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker, self.queue_id)
 
 
 @frozen(kw_only=True)
@@ -188,17 +193,12 @@ class OffsetAdmin:
         return OffsetPlan(group=group, source=source, clients=(), moves=tuple(moves), done=False, timestamp=None)
 
     async def apply(self, plan: OffsetPlan) -> OffsetPlan:
-        """Carry it out; the result has what was really set. Raises NoMasterError, and RequestError in a broker's words."""
+        """Carry it out; the result has what was really set. Raises NoMasterError, RemotingError and PartlyDoneError."""
         addresses = await self._masters_for(plan.moves)
-        if not plan.clients:
-            for move in plan.moves:
-                queue = MessageQueue(move.topic, move.broker, move.queue_id)
-                await self.api.commit_offset(addresses[move.broker], queue, plan.group, move.after)
-            return evolve(plan, done=True)
-        if plan.timestamp is not None:
+        if plan.clients and plan.timestamp is not None:
             return await self._reset_all(plan, addresses, plan.timestamp)
-        for move in plan.moves:
-            await self._reset_queue(plan.group, move, addresses[move.broker])
+        each_queue = self._reset_queue if plan.clients else self._store
+        await carry_out([_step(move, each_queue, plan.group, addresses) for move in plan.moves])
         return evolve(plan, done=True)
 
     async def _masters_for(self, moves: Iterable[OffsetMove]) -> dict[str, str]:
@@ -207,37 +207,29 @@ class OffsetAdmin:
         return {each.broker: each.address for each in await masters(self.api, brokers=names)}
 
     async def _reset_all(self, plan: OffsetPlan, addresses: dict[str, str], timestamp: int) -> OffsetPlan:
-        for move in plan.moves:
-            if move.before is None:  # RocketMQ 4.9 moves nobody in a topic with a queue of which it knows nothing.
-                queue = MessageQueue(move.topic, move.broker, move.queue_id)
-                await self.api.commit_offset(addresses[move.broker], queue, plan.group, move.after)
         told: dict[MessageQueue, int] = {}
-        for broker, topic in sorted({(move.broker, move.topic) for move in plan.moves}):
-            moved = await admin_requests.reset_online(self.api, addresses[broker], topic, plan.group, timestamp)
-            if moved is None:  # Its consumers are connected to other brokers only, or have just left.
-                moved = await self._store(plan, broker, topic, addresses[broker])
-            told |= moved
-        return evolve(
-            plan,
-            done=True,
-            moves=tuple(
-                evolve(move, after=told.get(MessageQueue(move.topic, move.broker, move.queue_id), move.after))
-                for move in plan.moves
-            ),
-        )
 
-    async def _store(self, plan: OffsetPlan, broker: str, topic: str, address: str) -> dict[MessageQueue, int]:
-        moved = {
-            MessageQueue(topic, broker, move.queue_id): move.after
-            for move in plan.moves
-            if (move.broker, move.topic) == (broker, topic)
-        }
-        for queue, offset in moved.items():
-            await self.api.commit_offset(address, queue, plan.group, offset)
-        return moved
+        async def reset(broker: str, topic: str) -> None:
+            moved = await admin_requests.reset_online(self.api, addresses[broker], topic, plan.group, timestamp)
+            if moved is not None:
+                told.update(moved)
+                return
+            for move in plan.moves:  # Its consumers are connected to other brokers only, or have just left.
+                if (move.broker, move.topic) == (broker, topic):
+                    await self._store(plan.group, move, addresses[broker])
+
+        # RocketMQ 4.9 moves nobody in a topic with a queue of which it knows nothing.
+        unknown = [_step(move, self._store, plan.group, addresses) for move in plan.moves if move.before is None]
+        places = sorted({(move.broker, move.topic) for move in plan.moves})
+        await carry_out([*unknown, *((f"{topic} {broker}", partial(reset, broker, topic)) for broker, topic in places)])
+        moves = tuple(evolve(move, after=told.get(move.queue, move.after)) for move in plan.moves)
+        return evolve(plan, done=True, moves=moves)
+
+    async def _store(self, group: str, move: OffsetMove, address: str) -> None:
+        await self.api.commit_offset(address, move.queue, group, move.after)
 
     async def _reset_queue(self, group: str, move: OffsetMove, address: str) -> None:
-        queue = MessageQueue(move.topic, move.broker, move.queue_id)
+        queue = move.queue
         moved = await admin_requests.reset_online(
             self.api, address, move.topic, group, BEGINNING, queue_id=move.queue_id, offset=move.after
         )
@@ -247,6 +239,16 @@ class OffsetAdmin:
             raise RemotingError(
                 f"the broker at {address} moved {move.topic} queue {move.queue_id} to {moved.get(queue)}"
             )
+
+
+def _step(
+    move: OffsetMove,
+    work: Callable[[str, OffsetMove, str], Awaitable[None]],
+    group: str,
+    addresses: Mapping[str, str],
+) -> Step:
+    name = f"{move.topic} {move.broker} queue {move.queue_id}"
+    return name, partial(work, group, move, addresses[move.broker])
 
 
 def _timestamp(where: Where) -> int:

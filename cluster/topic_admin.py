@@ -15,6 +15,7 @@ from cluster.client.api import ClientApi, QueueOffsets
 from cluster.client.parallel import in_parallel
 from cluster.client.route import MessageQueue, TopicRoute
 from cluster.remoting.errors import RemotingError
+from cluster.steps import Step, carry_out
 from cluster.targets import Target, masters, readers
 from cluster.topic_views import (
     NoTopicError,
@@ -171,13 +172,15 @@ class TopicAdmin:
         return evolve(planned(name, settings), hidden_messages=hidden)
 
     async def apply(self, change: TopicChange) -> TopicChange:
-        """Carry a creation or an update out, broker by broker. Raises RequestError in a broker's words."""
-        for each in change.settings:
-            before = await admin_requests.topic_config(self.api, each.address, change.name)
-            wanted = before or TopicConfig(change.name)
-            wanted = evolve(wanted, read_queues=each.read_queues or 0, write_queues=each.write_queues or 0)
-            await admin_requests.update_topic(self.api, each.address, evolve(wanted, perm=perm_of(each.perm or "")))
+        """Carry a creation or an update out, broker by broker. Raises RemotingError, PartlyDoneError."""
+        await carry_out([(each.broker, partial(self._set, change.name, each)) for each in change.settings])
         return evolve(change, done=True)
+
+    async def _set(self, name: str, setting: TopicSetting) -> None:
+        before = await admin_requests.topic_config(self.api, setting.address, name)
+        wanted = before or TopicConfig(name)
+        wanted = evolve(wanted, read_queues=setting.read_queues or 0, write_queues=setting.write_queues or 0)
+        await admin_requests.update_topic(self.api, setting.address, evolve(wanted, perm=perm_of(setting.perm or "")))
 
     async def prepare_delete(self, name: str) -> TopicChange:
         """What would go. Raises NoTopicError, and NoMasterError when a broker that has it cannot be told now."""
@@ -195,10 +198,15 @@ class TopicAdmin:
         )
 
     async def delete(self, change: TopicChange) -> TopicChange:
-        """Let masters forget the topic, then every name server. Its messages go with the log's files, offsets stay."""
-        for each in change.settings:
-            await admin_requests.delete_topic(self.api, each.address, change.name)
-        await admin_requests.forget_topic(self.api, change.name)
+        """Let masters forget the topic, then every name server. Its messages go with the log's files, offsets stay.
+
+        Raises RemotingError, PartlyDoneError.
+        """
+        steps: list[Step] = [
+            (each.broker, partial(admin_requests.delete_topic, self.api, each.address, change.name))
+            for each in change.settings
+        ]
+        await carry_out([*steps, ("the name servers", partial(admin_requests.forget_topic, self.api, change.name))])
         return evolve(change, done=True)
 
 

@@ -12,6 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from cluster.role_admin import RoleError
+    from cluster.steps import PartlyDoneError
 
 FAILED, USAGE, UNREACHABLE, REFUSED, TIMED_OUT, PARTIAL = range(1, 7)
 
@@ -56,6 +57,9 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     role_admin = sys.modules.get("cluster.role_admin")  # Whoever raises its errors has imported it.
     if role_admin is not None and isinstance(error, role_admin.RoleError):
         return _role_error(error)
+    steps = sys.modules.get("cluster.steps")
+    if steps is not None and isinstance(error, steps.PartlyDoneError):
+        return _partly_done(error, namesrv)
     if (known := _of_operations(error)) is not None:
         return known
     if isinstance(error, ConfigError):
@@ -136,6 +140,16 @@ def _role_error(error: "RoleError") -> CliError:
     statuses = {RoleRefusedError: REFUSED, RoleTimeoutError: TIMED_OUT, RoleChoiceError: USAGE}
     told = CliError(error.lines[0], exit_code=statuses.get(type(error), FAILED))
     told.lines = list(error.lines)
+    return told
+
+
+def _partly_done(error: "PartlyDoneError", namesrv: Sequence[str]) -> CliError:
+    why = explain(error.why, namesrv)
+    words = " ".join(why.lines[:2]) if why is not None else sentence(error.why)
+    told = CliError("Only a part was done.", exit_code=PARTIAL)
+    told.lines += [f"Done: {', '.join(error.done)}.", f"Failed: {error.failed}: {words}"]
+    told.lines += [f"Not tried: {', '.join(error.not_tried)}."] if error.not_tried else []
+    told.lines.append("See how it is now, and give the command for the rest.")
     return told
 
 

@@ -7,6 +7,8 @@ from cluster.consumption import SilentBrokersError
 from cluster.group_admin import GroupAdmin
 from cluster.offset_admin import First, OffsetAdmin
 from cluster.remoting.codes import ResponseCode
+from cluster.remoting.errors import RemotingConnectError
+from cluster.steps import PartlyDoneError
 from cluster.targets import NoMasterError
 from cluster.topic_admin import TopicAdmin
 from tests.cluster.fake_cluster import A_AND_SLAVE, A, B, FakeCluster, refused
@@ -87,3 +89,72 @@ async def test_messages_that_a_broker_does_not_count_are_not_none():
     assert (await topics.prepare_update("T", read_queues=1, **everywhere)).hidden_messages is None
     assert (await topics.prepare_update("T", read_queues=2, **everywhere)).hidden_messages == 0
     assert (await topics.prepare_delete("T")).messages is None
+
+
+# ---- A broker fails when others have been changed already
+
+
+async def changed_topic(cluster):
+    topics = TopicAdmin(cluster.api)
+    plan = await topics.prepare_update("T", read_queues=4, write_queues=None, perm=None, brokers=(), cluster=None)
+    await topics.apply(plan)
+
+
+async def removed_topic(cluster):
+    topics = TopicAdmin(cluster.api)
+    await topics.delete(await topics.prepare_delete("T"))
+
+
+async def changed_group(cluster):
+    groups = GroupAdmin(cluster.api)
+    await groups.apply(await groups.prepare_update("G", {}, (), None), {})
+
+
+async def removed_group(cluster):
+    groups = GroupAdmin(cluster.api)
+    await groups.delete(await groups.prepare_delete("G", with_offsets=True, with_dead_letters=False))
+
+
+async def cloned_group(cluster):
+    offsets = OffsetAdmin(cluster.api)
+    await offsets.apply(await offsets.prepare_clone("G", "H", ()))
+
+
+async def moved_consumers(cluster):
+    cluster.clients = {A: ["c1"], B: ["c1"]}
+    offsets = OffsetAdmin(cluster.api)
+    await offsets.apply(await offsets.prepare_reset("G", "T", First()))
+
+
+async def changed_options(cluster):
+    config = ConfigAdmin(cluster.api)
+    await config.apply(await config.prepare_set((), {"traceOn": "false"}))
+
+
+IN_PART = [
+    (changed_topic, 17, ("a",), "b", ()),
+    (removed_topic, 215, ("a",), "b", ("the name servers",)),
+    (changed_group, 200, ("a",), "b", ()),
+    (removed_group, 207, ("a", "a %RETRY%G"), "b", ("b %RETRY%G", "%RETRY%G on the name servers")),
+    (removed_group, 215, ("a", "a %RETRY%G", "b"), "b %RETRY%G", ("%RETRY%G on the name servers",)),
+    (cloned_group, 15, ("T a queue 0", "T a queue 1"), "T b queue 0", ("T b queue 1",)),
+    (moved_consumers, 222, ("T a",), "T b", ()),
+    (changed_options, 25, ("a",), "b", ()),
+]
+
+
+@pytest.mark.parametrize(("change", "code", "done", "failed", "not_tried"), IN_PART)
+async def test_what_was_done_before_a_broker_failed_is_told(change, code, done, failed, not_tried):
+    cluster = FakeCluster(answers={(B, code): None})
+    with pytest.raises(PartlyDoneError) as caught:
+        await change(cluster)
+    assert (caught.value.done, caught.value.failed, caught.value.not_tried) == (done, failed, not_tried)
+    assert isinstance(caught.value.why, RemotingConnectError)
+
+
+@pytest.mark.parametrize(("change", "code"), [each[:2] for each in IN_PART])
+async def test_where_nothing_was_done_it_is_a_failure(change, code):
+    cluster = FakeCluster(answers={(A, each): None for each in (code, 207)})
+    with pytest.raises(RemotingConnectError):
+        await change(cluster)
+    assert cluster.changed == []

@@ -44,3 +44,15 @@ async def test_a_group_is_not_cloned_in_part(fake):
     result = await twinlog(fake, "group", "clone", "G", "H", "--yes")
     assert (result.exit_code, fake.changed) == (4, [])
     assert "B does not tell how far groups are" in result.stderr
+
+
+async def test_what_was_changed_before_a_broker_refused_is_told(fake):
+    fake.answers[B, 17] = refused()
+    result = await twinlog(fake, "topic", "update", "T", "--queues", "4")
+    assert (result.exit_code, fake.changed) == (6, [(A, 17)])
+    assert result.stderr.splitlines()[:4] == [
+        "Error: Only a part was done.",
+        "  Done: a.",
+        "  Failed: b: You may not do that. No right.",
+        "  See how it is now, and give the command for the rest.",
+    ]
