@@ -48,7 +48,7 @@ async def invoke_broker_to_reset_offset(
             f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {topic.name} "
             f"Timestamp: {header.timestamp}",
         )
-    _tell(broker, header, info, offsets, request.command.language == "CPP")
+    _tell(broker, header, _members(info), offsets, request.command.language == "CPP")
     return _answer(broker, topic.name, offsets)
 
 
@@ -109,6 +109,7 @@ def _store_and_tell(
 ) -> Reply:
     """The new offsets are those that were found, or are searched now."""
     header, offsets = asked
+    _require_master(broker)
     _check_group(broker, header)
     topic = broker.topics.select(header.topic)
     if topic is None:
@@ -116,10 +117,10 @@ def _store_and_tell(
     if offsets is None:
         offsets = dict(_targets_of_5(broker, header, topic))
     info = broker.consumers.find(header.group)
-    if info is not None:
-        _tell(broker, header, info, offsets, request.command.language == "CPP")
+    members = _members(info) if info is not None else []
     for queue_id, offset in offsets.items():
         broker.offsets.commit(header.group, topic.name, queue_id, offset)
+    _tell(broker, header, members, offsets, request.command.language == "CPP")
     return _answer(broker, topic.name, offsets)
 
 
@@ -144,20 +145,32 @@ def _targets_of_5(
     yield queue_id, header.offset
 
 
+def _require_master(broker: BrokerParts) -> None:
+    """Raises RequestError on a slave: its offsets are its master's, and would be again at its next look there."""
+    if broker.is_slave:
+        remark = "this broker is a slave, offsets are moved at its master: ask that one"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _members(info: ConsumerGroupInfo[Connection]) -> list[Connection]:
+    """All of a group. Raises RequestError when one of them would not understand 220: then none is told."""
+    for client in info.clients.values():
+        refuse_old_client(client.version)
+    return list(info.clients)
+
+
 def _tell(
     broker: BrokerParts,
     header: InvokeBrokerToResetOffset,
-    info: ConsumerGroupInfo[Connection],
+    members: list[Connection],
     offsets: Mapping[int, int],
     for_cpp: bool,
 ) -> None:
-    """220 to every member; to none when one of them would not understand it."""
-    for client in info.clients.values():
-        refuse_old_client(client.version)
+    """220 to every member; some may leave meanwhile."""
     told = ResetConsumerClientOffset(header.topic, header.group, header.timestamp, is_force=False)
     ext = encode_header_fields(told)
     body = fastjson.dumps({"offsetTable": (_list if for_cpp else _table)(broker, header.topic, offsets)})
-    for connection in info.clients:
+    for connection in members:
         connection.send(RemotingCommand(told.code, ext=ext, body=body, flag=ONEWAY))
 
 
@@ -192,6 +205,7 @@ def _answer(broker: BrokerParts, topic: str, offsets: Mapping[int, int]) -> Repl
 @gated
 def clone_group_offset(broker: BrokerParts, header: CloneGroupOffset, request: Request) -> Reply:
     """The other group gets the first one's offsets, of one topic or of all; `offline`: of topics it has left, too."""
+    _require_master(broker)
     if fault := names.group_fault(header.dest_group):
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
     info = None if header.offline else broker.consumers.find(header.src_group)

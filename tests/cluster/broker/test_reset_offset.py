@@ -6,6 +6,7 @@ import trio
 from cluster.broker.topic_config import TopicConfig
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
+from store.config import BrokerRole
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
 
 ANY_TIME = 1_000
@@ -24,8 +25,18 @@ async def client(tmp_path):
         yield client
 
 
-def consumer(client: Client, **options) -> FakeConnection:
-    member = Client(client.broker, FakeConnection(), **options)
+class Acting(FakeConnection):
+    """Does something when it is sent a command."""
+
+    act = staticmethod(lambda: None)
+
+    def send(self, command):
+        super().send(command)
+        self.act()
+
+
+def consumer(client: Client, kind: type[FakeConnection] = FakeConnection, **options) -> FakeConnection:
+    member = Client(client.broker, kind(), **options)
     member.ask(34, heartbeat("T1", client_id=f"c{len(client.broker.consumers.groups)}"))
     member.connection.sent.clear()
     return member.connection
@@ -189,3 +200,48 @@ async def test_topics_that_the_group_has_left_are_cloned_when_asked_for(client, 
 
 async def test_clone_to_an_impossible_group(client):
     assert client.ask(314, srcGroup="G", destGroup="../H").code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize("code", [222, 314])
+async def test_a_slave_moves_no_offsets(tmp_path, code):
+    """Its offsets are its master's: it would take them back at its next look there. What the gate passes on still goes."""
+    async with opened(make_broker(tmp_path / "broker-a-1", role=BrokerRole.SLAVE)) as client:
+        broker = client.broker
+        broker.topics.table["T1"] = TopicConfig("T1", 1, 1)
+        broker.groups.find("G")
+        broker.offsets.table["T1@G"] = {0: 5}
+        member = consumer(client)
+
+        async def ask():
+            if code == 222:
+                return await reset(client, queueId=-1, offset=-1)
+            return client.ask(314, srcGroup="G", destGroup="H")
+
+        reply = await ask()
+        assert (reply.code, "slave" in reply.remark) == (1, True)
+        assert broker.offsets.table == {"T1@G": {0: 5}}
+        assert resets(member) == []
+        broker.gate.close_for(trio.current_time() + 5)
+        assert await ask() is None, "it is held, and may be passed on"
+        broker.gate.open()
+        assert client.connection.sent[-1].code == 1
+
+
+async def test_a_member_that_leaves_while_it_is_told(client):
+    """What it is told may be what closes its connection; the others are told, and the offsets are stored."""
+    members = [consumer(client, Acting) for _ in range(3)]
+    client.broker.groups.find("G")
+    members[0].act = lambda: client.broker.consumers.connection_closed(members[0])
+    assert (await reset(client, queueId=-1, offset=-1)).code == 0
+    assert [len(resets(member)) for member in members] == [1, 1, 1]
+    assert client.broker.offsets.query("G", "T1", 0) == 3
+    members[1].act = lambda: client.broker.consumers.connection_closed(members[1])
+    assert (await reset(client)).code == 0
+
+
+async def test_offsets_are_stored_before_anybody_is_told(client):
+    member, stored = consumer(client, Acting), []
+    client.broker.groups.find("G")
+    member.act = lambda: stored.append(client.broker.offsets.query("G", "T1", 0))
+    await reset(client, queueId=-1, offset=-1)
+    assert stored == [3]
