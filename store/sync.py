@@ -7,6 +7,7 @@ written again once there is room.
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 # Errors that say: nothing was written, nothing is lost, ask again later.
@@ -45,15 +46,39 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Put a file with these bytes in the place of what is there, at once and for good. Raises OSError."""
+def write_durably(path: Path, data: bytes, *, new_mode: int = 0o666) -> None:
+    """Put a file with these bytes in the place of what is there, at once and for good. Raises OSError.
+
+    It keeps the mode of the old one, and the owner where that can be; `new_mode`, less the umask: when there was none.
+    """
     scratch = path.with_name(f"{path.name}.tmp")
-    with scratch.open("wb") as file:
+    scratch.unlink(missing_ok=True)  # Never into what somebody else put there, or a link leads to.
+    try:
+        old = path.stat()
+    except FileNotFoundError:
+        old = None
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with open(os.open(scratch, flags, new_mode if old is None else 0o600), "wb") as file:
+        if old is not None:
+            _be_like(file.fileno(), old)
         file.write(data)
         file.flush()
         sync_data(file.fileno())
     os.replace(scratch, path)
     sync_directory(path.parent)
+
+
+def _be_like(fd: int, old: os.stat_result) -> None:
+    """Only the super-user gives files away; a group that cannot be kept gets no more than everybody."""
+    mode = stat.S_IMODE(old.st_mode)
+    try:
+        os.fchown(fd, old.st_uid, old.st_gid)
+    except OSError:
+        try:
+            os.fchown(fd, -1, old.st_gid)
+        except OSError:
+            mode &= ~0o070 | (mode & 0o007) << 3
+    os.fchmod(fd, mode)
 
 
 def make_directory(path: Path) -> None:

@@ -26,8 +26,7 @@ from cluster.remoting.server import Reply, Request
 from store.commit_log import PutMessage, PutResult
 from store.message import TRANSACTION_MASK, host_bytes, message_id
 from store.offset_waiters import PutStatus
-from store.properties import format_properties, parse_properties
-from store.properties import without_dispatch
+from store.properties import format_properties, parse_properties, without_dispatch
 from store.record_scan import properties_tags_code
 
 log = structlog.get_logger(__name__)

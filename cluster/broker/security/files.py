@@ -5,7 +5,6 @@ keeps the rules it had. Written as RocketMQ writes it, but at once and durably, 
 Sources: PlainPermissionManager.java, AclUtils.java, AclFileWatchService.java (RocketMQ 4.9.8).
 """
 
-import os
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
@@ -17,7 +16,7 @@ from attrs import define, field
 
 from cluster.broker.security.accounts import AclFile, Document, Rules, read_document
 from cluster.broker.security.errors import AclError
-from store.sync import sync_directory
+from store.sync import write_durably
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +93,7 @@ class AclFiles:
         """Replace the file, and take what it says. Raises AclError when that would not be understood, OSError."""
         text = yaml.safe_dump(document, default_flow_style=False, allow_unicode=True, sort_keys=False)
         file = read_document(path, document, self.now_ms())
-        _replace(path, text.encode())
+        write_durably(path.resolve(), text.encode(), new_mode=_NEW_FILE_MODE)  # A link stays one.
         self._good[path], self._hashes[path] = file, _hash(text.encode())
         self.rules = Rules.of(self._good[each] for each in self.paths() if each in self._good)
 
@@ -121,17 +120,3 @@ def _read(path: Path) -> bytes:
 
 def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    path = path.resolve()  # What a link points to is replaced, not the link.
-    mode = path.stat().st_mode & 0o777 if path.exists() else _NEW_FILE_MODE
-    scratch = path.with_name(path.name + ".tmp")
-    scratch.unlink(missing_ok=True)
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-    os.replace(scratch, path)
-    sync_directory(path.parent)
