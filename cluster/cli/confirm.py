@@ -35,11 +35,9 @@ def confirm(name: str, kind: str, what: str, yes: bool) -> None:
     """Have the name of what is changed typed, unless `yes`; the cluster's is shown. Raises CliError."""
     if yes:
         return
-    from cluster.cli.which_cluster import chosen_context
+    from cluster.cli.which_cluster import cluster_words
 
-    context = chosen_context()
-    where = f" in {context.name}" if context is not None else ""
-    question = f"{what}{where}. To go on, type the {kind}'s name ({name})"
+    question = f"{what}{cluster_words()}. To go on, type the {kind}'s name ({name})"
     typed = click.prompt(question, err=True, default="", show_default=False)
     if typed.strip() != name:
         raise CliError("Nothing was changed.", f"{typed!r} is not the {kind}'s name.", exit_code=REFUSED)

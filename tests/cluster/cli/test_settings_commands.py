@@ -5,9 +5,14 @@ import os
 import stat
 import tarfile
 
+import click
 import pytest
+from attrs import evolve
+from click.testing import CliRunner
 
-from cluster.contexts import contexts_path
+from cluster.cli.options import namesrv_option
+from cluster.cli.which_cluster import cluster_words
+from cluster.contexts import Context, Contexts, contexts_path, save_contexts
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +119,44 @@ async def test_a_context_takes_the_place_of_options(cluster, monkeypatch):
     assert {each["name"]: each["in_use"] for each in used} == {"here": False, "gone": True}
     await cluster.twinlog("context", "remove", "gone")
     assert "gone" not in (await cluster.twinlog("context", "list")).stdout
+
+
+async def test_name_servers_that_are_given_get_nothing_of_a_context_in_the_environment(cluster, monkeypatch, tmp_path):
+    """Neither credentials nor TLS nor the name: it is another cluster."""
+    file = tmp_path / "keys.yml"
+    file.write_text("nothing: here\n")
+    await cluster.twinlog("context", "add", "prod", "-n", "127.0.0.1:1", "--credentials", str(file))
+    for name in ("prod", "nowhere"):
+        monkeypatch.setenv("TWINLOG_CONTEXT", name)
+        assert document(await cluster.twinlog("list", "-n", cluster.namesrv, "-o", "json"))["issues"] == []
+    assert (await cluster.twinlog("list", ok=False)).exit_code == 2
+    both = await cluster.twinlog("list", "--context", "prod", "-n", cluster.namesrv, ok=False)
+    assert both.exit_code == 2
+    assert "has no accessKey and secretKey, and the context prod names it" in both.stderr
+
+
+@click.command()
+@namesrv_option
+def asking(namesrv):
+    click.echo(f"gone{cluster_words()}")
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "words"),
+    [
+        ({}, (), "gone"),
+        ({"NAMESRV_ADDR": "h:1"}, (), "gone"),
+        ({"TWINLOG_CONTEXT": "prod"}, (), "gone in prod"),
+        ({"TWINLOG_CONTEXT": "prod"}, ("-n", "h:2"), "gone at h:2"),
+        ({}, ("--context", "prod"), "gone in prod"),
+        ({"TWINLOG_CONTEXT": "test"}, ("-n", "h:2", "--context", "prod"), "gone in prod at h:2"),
+    ],
+)
+def test_a_question_says_where_something_will_be_gone(environment, arguments, words):
+    contexts = Contexts().with_context(Context(name="prod", name_servers=("h:3",)))
+    save_contexts(contexts_path(), evolve(contexts, current=None))
+    result = CliRunner(env=environment).invoke(asking, arguments)
+    assert result.output.strip() == words
 
 
 async def test_contexts_that_cannot_be_are_told(cluster):
