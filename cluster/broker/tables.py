@@ -66,7 +66,7 @@ class BrokerTables:
         self.topics_writer = TableWriter(JsonFile(directory / "topics.json"), self.topics.plain)
         self.groups_writer = TableWriter(JsonFile(directory / "subscriptionGroup.json"), self.groups.plain)
         self.offsets_writer = TableWriter(JsonFile(directory / "consumerOffset.json"), self.offsets.plain)
-        self.filters = ConsumerFilterManager(self.now_ms, lambda: self.filters_writer.changed())
+        self.filters = ConsumerFilterManager(self.now_ms, lambda: self.filters_writer.changed(), self._is_by_tag)
         self.filters_writer = TableWriter(JsonFile(directory / "consumerFilter.json"), self.filters.plain)
         self.consumers = ConsumerManager(trio.current_time, _notify_consumers, self.filters.unregister)
         self.producers = ProducerManager(trio.current_time)
@@ -75,6 +75,11 @@ class BrokerTables:
     def topic_changed(self, topic: str) -> None:
         """It goes to the file soon."""
         self.topics_writer.changed(topic)
+
+    def _is_by_tag(self, group: str, topic: str) -> bool:
+        """Whether a group filters a topic by no expression."""
+        subscription = self.consumers.find_subscription(group, topic)
+        return subscription is None or subscription.is_tag
 
 
 def built_in(config: BrokerConfig) -> list[TopicConfig]:

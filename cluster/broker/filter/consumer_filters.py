@@ -69,10 +69,13 @@ class ConsumerFilterData:
 
 @define(eq=False)
 class ConsumerFilterManager:
-    """`changed` is called whenever the file should be written anew."""
+    """`changed` is called whenever the file should be written anew. `is_by_tag`: whether a group now filters a topic by tags,
+    or has left it; its expression stays here for a while.
+    """
 
     now_ms: Callable[[], int]
     changed: Callable[[], None] = lambda: None
+    is_by_tag: Callable[[str, str], bool] = lambda _group, _topic: False
     _topics: dict[str, dict[str, ConsumerFilterData]] = field(factory=dict, init=False)  # By topic and group.
     _groups: dict[str, set[str]] = field(factory=dict, init=False)  # The topics of each group.
     _retry_filters: dict[str, RawFilter] = field(factory=dict, init=False)
@@ -186,7 +189,9 @@ class ConsumerFilterManager:
         def accepts(raw_properties: bytes) -> bool:
             properties = parse_properties(raw_properties.decode("utf-8", "replace"))
             data = self.get(properties.get(RETRY_TOPIC, ""), group)
-            return data is None or data.filter.matches(properties)
+            if data is None or data.is_dead or self.is_by_tag(group, data.topic):
+                return True
+            return data.filter.matches(properties)
 
         self._retry_filters[retry_topic] = accepts
         return accepts

@@ -225,7 +225,8 @@ def not_supported(expression_type: str) -> str:
 
 def _retry_filter(broker: BrokerParts, topic: str) -> PropertyFilter | None:
     """Consumers subscribe to retry topics by tag, whatever they said of the topics that these messages come from."""
-    if broker.config.filter_support_retry and topic.startswith(names.RETRY_PREFIX):
+    is_wanted = broker.config.filter_support_retry and broker.config.enable_property_filter
+    if is_wanted and topic.startswith(names.RETRY_PREFIX):
         return broker.filters.retry_filter(topic)
     return None
 

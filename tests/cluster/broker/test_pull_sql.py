@@ -146,6 +146,24 @@ async def test_retried_messages_are_filtered_where_that_is_wanted(tmp_path, asks
         assert found(reply) == ([0, 2] if asks_about_retries else [0, 1, 2])
 
 
+@pytest.mark.parametrize("ending", ["by tag now", "left", "dead", "switched off"])
+async def test_a_filter_that_is_over_withholds_no_retried_messages(tmp_path, ending):
+    async with opened(sql_broker(tmp_path, filter_support_retry=True)) as client:
+        broker = client.broker
+        filtering(client)
+        retries = heartbeat("%RETRY%G")["consumerDataSet"][0]["subscriptionDataSet"]
+        beat = sql_beat(version=2, kind="TAG" if ending == "by tag now" else "SQL92")
+        subscriptions = beat["consumerDataSet"][0]["subscriptionDataSet"]
+        beat["consumerDataSet"][0]["subscriptionDataSet"] = retries if ending == "left" else subscriptions + retries
+        assert client.ask(34, beat).code == 0
+        put(broker, "%RETRY%G", properties={"a": "2", "RETRY_TOPIC": "T1"})
+        if ending == "dead":
+            broker.filters.unregister("G")
+        if ending == "switched off":
+            broker.config = attrs.evolve(broker.config, enable_property_filter=False)
+        assert found(client.ask(11, **{**PULL, "topic": "%RETRY%G"})) == [0]
+
+
 async def test_a_held_pull_waits_for_a_message_that_its_expression_lets_through(tmp_path, autojump_clock, nursery):
     async with opened(sql_broker(tmp_path)) as client:
         filtering(client)
