@@ -39,13 +39,13 @@ class _Cursor:
     queue: MessageQueue
     offset: int  # Of the next message to deliver.
     end: int  # Where a bounded read stops.
+    committed: int | None  # Needs no telling: the group is there, or stays where it is. None: it is nowhere yet.
     broker_id: int = MASTER_ID
     pulled_to: int = field(init=False)
-    committed: int = field(init=False)  # What the group has of it: where it began, until it is told.
     waiting: deque[ReceivedMessage] = field(factory=deque, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.pulled_to = self.committed = self.offset
+        self.pulled_to = self.offset
 
     @property
     def exhausted(self) -> bool:
@@ -100,14 +100,14 @@ class Consumer:
     async def _open(self, queue: MessageQueue) -> _Cursor:
         address = self._address(queue)
         end = await self.api.max_offset(address, queue)
-        return _Cursor(queue, await self._begin(address, queue, end), end)
+        if self.start is None and self.group is not None:
+            stored = await self.api.committed_offset(address, queue, self.group)
+            return _Cursor(queue, stored if stored is not None else await self._begin(address, queue, end), end, stored)
+        begin = await self._begin(address, queue, end)
+        return _Cursor(queue, begin, end, begin)  # A look from elsewhere moves the group only where something is read.
 
     async def _begin(self, address: str, queue: MessageQueue, end: int) -> int:
         start = self.start
-        if start is None and self.group is not None:
-            stored = await self.api.committed_offset(address, queue, self.group)
-            if stored is not None:
-                return stored
         if start is From.LAST:
             return end
         if isinstance(start, FromTime):
@@ -203,7 +203,7 @@ class Consumer:
             await self._commit()
 
     async def _commit(self) -> list[RemotingError]:
-        """Tell the brokers of the queues that were read since; what fails comes with the next commit."""
+        """Tell the brokers of new groups, and of queues that were read since; what fails comes with the next commit."""
         errors: list[RemotingError] = []
         for cursor in self._cursors:
             offset = cursor.offset

@@ -48,7 +48,19 @@ async def test_what_could_not_be_delivered_is_not_committed(broker, reader, auto
 
     with pytest.raises(BrokenPipeError):
         await reader(deliver).run()
-    assert broker.offsets == {("G", "T", 0): 1}
+    assert broker.offsets["G", "T", 0] == 1
+
+
+async def test_a_new_group_is_told_where_it_begins(broker, reader, autojump_clock):
+    """What it has not read yet is its lag from then on. One that has its places keeps those that it did not read from."""
+    broker.store("T", 0, b"1")
+    broker.store("T", 1, b"2")
+    await reader(lambda _message: False).run()
+    assert sorted(broker.offsets.values()) == [0, 1]
+    asked = len(broker.codes(15))
+    broker.offsets.update({("G", "T", 0): 1, ("G", "T", 1): 1})
+    await reader(wanted).run()
+    assert len(broker.codes(15)) == asked
 
 
 async def test_following_survives_a_commit_that_fails(broker, reader, autojump_clock):
