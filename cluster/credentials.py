@@ -10,6 +10,7 @@ Both files have `accessKey: ...` and `secretKey: ...`. Source of the last: AclUt
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import NoneType
 
 from cluster.config_file import ConfigError
 from cluster.remoting.command import RemotingCommand
@@ -50,13 +51,12 @@ def credential_files(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 def read_credentials_file(path: Path) -> Credentials | None:
     """None for a file without keys, as RocketMQ's own tools.yml may be. Raises ConfigError that repeats no secret, OSError."""
-    import yaml  # 15 ms, for those only who have such a file.
+    from cluster.plain_yaml import PlainYamlError, load_plain  # 15 ms, for those only who have such a file.
 
     try:
-        value = yaml.safe_load(path.read_bytes())
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{path} is no YAML{f', line {mark.line + 1}' if mark else ''}") from None
+        value = load_plain(path.read_bytes())
+    except PlainYamlError as error:
+        raise ConfigError(f"{path} {error}") from None
     if not isinstance(value, dict):
         return None
     key, secret, token = (value.get(name) for name in ("accessKey", "secretKey", "securityToken"))
@@ -64,4 +64,6 @@ def read_credentials_file(path: Path) -> Credentials | None:
         return None
     if key in (None, "") or secret in (None, ""):
         raise ConfigError(f"{path}: accessKey and secretKey are needed, both")
-    return Credentials(str(key), str(secret), None if token is None else str(token))
+    if not all(isinstance(each, (str, NoneType)) for each in (key, secret, token)):
+        raise ConfigError(f"{path}: accessKey, secretKey and securityToken are texts")
+    return Credentials(key, secret, token)

@@ -64,6 +64,18 @@ def test_what_signs(tmp_path):
     assert command.ext["Signature"]
 
 
+def test_a_secret_is_what_is_written(tmp_path):
+    environment = home_of(tmp_path, own="accessKey: 0123456\nsecretKey: 012345670\n")
+    assert find_credentials(environment) == Credentials("0123456", "012345670")
+
+
+@pytest.mark.parametrize("broken", ["!Geheim123", "!!bool Geheim123", "[Geheim123]", "[Geheim123"])
+def test_a_broken_file_is_said_without_its_secret(tmp_path, broken):
+    with pytest.raises(ConfigError) as refusal:
+        find_credentials(home_of(tmp_path, own=f"accessKey: abcdefg\nsecretKey: {broken}\n"))
+    assert "Geheim123" not in str(refusal.value)
+
+
 def test_a_secret_on_the_command_line_is_warned_of(capsys):
     load_broker(
         None, ['innerClientAuthenticationCredentials={"accessKey":"members","secretKey":"s3cr3t"}'], namesrv=None

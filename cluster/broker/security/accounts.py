@@ -3,6 +3,7 @@
 Sources: PlainPermissionManager.java, PlainAccessConfig.java (RocketMQ 4.9.8).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from cluster.remoting.signing import Mac, make_mac
 KEY_LENGTH_MIN = 7  # Of access keys and secrets: "longer than 6".
 
 GLOBAL_WHITE, ACCOUNTS, VERSION = "globalWhiteRemoteAddresses", "accounts", "dataVersion"
+_YES, _NO = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
 Document = dict[str, Any]
 
 
@@ -79,6 +81,8 @@ def read_document(path: Path, value: object, loaded_ms: int) -> AclFile:
     if not isinstance(value, dict):
         raise AclError(f"it is a {type(value).__name__}, not a table")
     accounts = tuple(read_account(plain_account(entry)) for entry in _list(value, ACCOUNTS))
+    if twice := [key for key, count in Counter(each.access_key for each in accounts).items() if count > 1]:
+        raise AclError(f"it has accessKey={twice[0]} twice")
     white = tuple(parse_pattern(_text(each)) for each in _list(value, GLOBAL_WHITE))
     versions = _list(value, VERSION)
     try:
@@ -105,7 +109,7 @@ def plain_account(entry: object) -> dict[str, Any]:
         "accessKey": _text(entry.get("accessKey")),
         "secretKey": _text(entry.get("secretKey")),
         "whiteRemoteAddress": _text(entry.get("whiteRemoteAddress")),
-        "admin": _text(entry.get("admin")) == "true",
+        "admin": is_true(entry.get("admin")),
         "defaultTopicPerm": _text(entry.get("defaultTopicPerm")),
         "defaultGroupPerm": _text(entry.get("defaultGroupPerm")),
         "topicPerms": _texts(entry, "topicPerms"),
@@ -113,13 +117,24 @@ def plain_account(entry: object) -> dict[str, Any]:
     }
 
 
+def is_true(value: object) -> bool:
+    """In all of YAML's spellings of yes and no. Raises AclError for another one."""
+    text = (_text(value) or "false").lower()
+    if text not in _YES | _NO:
+        raise AclError("admin is neither true nor false")
+    return text in _YES
+
+
 def _texts(entry: Mapping[str, Any], key: str) -> list[str] | None:
     return None if entry.get(key) is None else [_text(each) or "" for each in _list(entry, key)]
 
 
 def _text(value: object) -> str | None:
+    """Numbers and bools are of requests: files have texts only."""
     if value is None or isinstance(value, str):
         return value
+    if not isinstance(value, (bool, int, float)):
+        raise AclError(f"a {type(value).__name__} stands where a text should be")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

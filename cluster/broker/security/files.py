@@ -14,8 +14,9 @@ import structlog
 import yaml
 from attrs import define, field
 
-from cluster.broker.security.accounts import AclFile, Document, Rules, read_document
+from cluster.broker.security.accounts import ACCOUNTS, AclFile, Document, Rules, is_true, read_document
 from cluster.broker.security.errors import AclError
+from cluster.plain_yaml import PlainYamlError, load_plain
 from store.sync import write_durably
 
 log = structlog.get_logger(__name__)
@@ -23,7 +24,6 @@ log = structlog.get_logger(__name__)
 FILE_SIZE_MAX = 4 * 1024 * 1024
 _NEW_FILE_MODE = 0o600
 _SUFFIXES = (".yml", ".yaml")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @define(eq=False)
@@ -75,11 +75,17 @@ class AclFiles:
                 raise AclError("it is empty")  # Most often somebody is just writing it.
             self._good[path] = self._parse(path, data)
         except (AclError, OSError) as error:
-            kept = "the rules it had stay in force" if path in self._good else "it is passed over"
-            log.error(f"a file with rules of access cannot be used, {kept}", file=str(path), why=str(error))
+            self._say_broken(path, str(error))
+            return False
+        except Exception as error:
+            self._say_broken(path, type(error).__name__)
             return False
         log.info("rules of access were read", file=str(path), accounts=len(self._good[path].accounts))
         return True
+
+    def _say_broken(self, path: Path, why: str) -> None:
+        kept = "the rules it had stay in force" if path in self._good else "it is passed over"
+        log.error(f"a file with rules of access cannot be used, {kept}", file=str(path), why=why)
 
     def _parse(self, path: Path, data: bytes) -> AclFile:
         return read_document(path, parse_yaml(path, data), self.now_ms())
@@ -87,7 +93,11 @@ class AclFiles:
     def document(self, path: Path) -> Document:
         """What the file says now, to be changed and written. Raises AclError, OSError; a new file is empty."""
         value = parse_yaml(path, _read(path)) if path.exists() else None
-        return read_document(path, value, self.now_ms()).document
+        document = read_document(path, value, self.now_ms()).document
+        for account in document.get(ACCOUNTS) or ():
+            if account.get("admin") is not None:
+                account["admin"] = is_true(account["admin"])  # Written as RocketMQ reads it, without quotes.
+        return document
 
     def write(self, path: Path, document: Document) -> None:
         """Replace the file, and take what it says. Raises AclError when that would not be understood, OSError."""
@@ -99,15 +109,11 @@ class AclFiles:
 
 
 def parse_yaml(path: Path, data: bytes) -> Any:
-    """Plain objects only: no tag makes anything else. Raises AclError that says where, and repeats no line of the file."""
+    """Texts, lists and tables. Raises AclError that says where, and repeats no line of the file."""
     try:
-        return yaml.load(data, Loader=_LOADER)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f" in line {mark.line + 1}" if mark else ""
-        raise AclError(f"{path} is no YAML{line}: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise AclError(f"{path} is no YAML: {type(error).__name__}") from None
+        return load_plain(data)
+    except PlainYamlError as error:
+        raise AclError(f"{path} {error}") from None
 
 
 def _read(path: Path) -> bytes:

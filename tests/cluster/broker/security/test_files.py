@@ -239,3 +239,15 @@ def test_a_written_file_keeps_its_mode_and_a_new_one_is_private(tmp_path):
     path.unlink()
     files.write(path, {"accounts": []})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_what_is_written_stays_as_it_was_meant(tmp_path):
+    text = SAMPLE.replace("secretKey: 12345678", "secretKey: 012345670", 1)
+    broker = broker_with_rules(tmp_path, text)
+    reply = await ask(broker, 50, accessKey="another-one", secretKey="0o1234567", admin="false")
+    assert reply.code == 0, reply.remark
+    written = broker.acl.files.default.read_text()
+    assert "secretKey: '012345670'" in written
+    assert written.count("admin: false\n") == 2
+    assert "admin: true\n" in written
+    assert not broker.acl.files.load()

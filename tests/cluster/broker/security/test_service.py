@@ -197,7 +197,24 @@ async def test_changed_files_are_read_again(acl, tmp_path):
     assert refusal(acl, RemotingCommand(28), "10.10.103.7:1") is not None
 
 
-@pytest.mark.parametrize("broken", ["accounts: [", "accounts:\n- accessKey: abc\n  secretKey: s3cr3t\n", "- 1", ""])
+ACCOUNT = "- accessKey: RocketMQ\n  secretKey: s3cr3t99\n"
+BROKEN = [
+    "accounts: [",
+    "accounts:\n- accessKey: abc\n  secretKey: s3cr3t\n",
+    "- 1",
+    "",
+    f"accounts:\n{ACCOUNT}  admin: !!bool maybe\n",
+    f"accounts:\n{ACCOUNT}  admin: maybe\n",
+    f"accounts:\n{ACCOUNT}  x: !!int s3cr3t99\n",
+    "accounts:\n- accessKey: RocketMQ\n  secretKey: !s3cr3t99\n",
+    f"accounts:\n{ACCOUNT}{ACCOUNT}",
+    f"accounts:\n{ACCOUNT}  secretKey: s3cr3t98\n",
+    "accounts:\n- accessKey: [RocketMQ]\n  secretKey: s3cr3t99\n",
+    "accounts:\n- accessKey: RocketMQ\n  secretKey: s3cr3t99\n  whiteRemoteAddress: 1.2.3.{4\n",
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
 async def test_a_file_that_breaks_keeps_its_rules_and_shouts_once(acl, tmp_path, broken):
     """Empty, too: many editors empty a file before they write it."""
     command = signed(RemotingCommand(310, ext={"b": "topicB"}), USER)
