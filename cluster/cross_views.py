@@ -28,7 +28,7 @@ _OF_HEALTH = frozenset(
         "clocks differ",
     }
 )
-_SILENT = frozenset({"unreachable", "failing"})
+_SILENT = frozenset({"unreachable", "failing", "refusing"})
 _STREAMING = frozenset({"streaming", "catching up"})
 _OF_ONE_MOMENT = frozenset({"the master does not see it", "the slave does not see it", "a stranger follows"})
 

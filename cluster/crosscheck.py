@@ -38,7 +38,11 @@ def _pairs(facts: ClusterFacts) -> Iterator[tuple[MemberFacts, MemberFacts]]:
     for name in facts.group_names:
         for slave in slaves_of(facts, name):
             master = master_of(facts, slave)
-            if master is not None and not {master.member.state, slave.member.state} & {"unreachable", "failing"}:
+            if master is not None and not {master.member.state, slave.member.state} & {
+                "unreachable",
+                "failing",
+                "refusing",
+            }:
                 yield master, slave
 
 

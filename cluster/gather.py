@@ -14,6 +14,7 @@ from cluster.client.route import BrokerAddresses
 from cluster.facts import ClusterFacts, MemberFacts, Probe
 from cluster.members import Member, member_of_runtime_info, member_of_status, with_lag
 from cluster.properties_file import parse_properties
+from cluster.refusals import access_refusal
 from cluster.remoting.address import split_address
 from cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
 from cluster.role_views import newest_record
@@ -109,7 +110,9 @@ async def _member(api: ClientApi, at: _Address, *, thorough: bool) -> MemberFact
             facts = evolve(facts, config=await _config(api, at.address))
         facts = evolve(facts, member=_understood(member, facts))
     except RequestError as error:
-        return evolve(facts, member=evolve(member, state="failing", reason=str(error)))
+        refusal = access_refusal(error)
+        state, reason = ("failing", str(error)) if refusal is None else ("refusing", refusal)
+        return evolve(facts, member=evolve(member, state=state, reason=reason))
     except RemotingError as error:
         return evolve(facts, member=evolve(member, reason=str(error)))
     ha_address = facts.member.ha_address or _ha_address(facts.config)

@@ -12,7 +12,7 @@ from cluster.members import issue_of, successor_hint
 CLOCK_SECONDS_MAX = 2.0
 DISK_RATIO_WARNING, DISK_RATIO_CRITICAL = 0.80, 0.90
 PRODUCER_TIMEOUT_MS = 3000  # DefaultMQProducer.sendMsgTimeout, RocketMQ 4.9.8.
-CRITICAL_STATES = {"unreachable", "failed", "ahead", "diverged", "below min", "failing"}
+CRITICAL_STATES = {"unreachable", "failed", "ahead", "diverged", "below min", "failing", "refusing"}
 OF_A_ROLE_CHANGE = ("fenced",)  # Refusals that say nothing of the slave: it comes back by itself.
 
 

@@ -15,6 +15,7 @@ from cluster.client.api import ClientApi, StoredRecord
 from cluster.client.parallel import in_parallel
 from cluster.log_samples import first_sample
 from cluster.log_side import LiveSide, LogMovedError, LogSide, in_words
+from cluster.refusals import words_of
 from cluster.remoting.errors import RemotingError
 from ha.compare import Answers, Question, answered, first_byte, first_difference
 from ha.errors import HAPeerError
@@ -134,7 +135,7 @@ async def _go_on(sides: tuple[LogSide, LogSide], run: Run, progress: Progress, c
             run.narrow(*common_range(*await in_parallel(side.look for side in sides)))
             return False
     except (RemotingError, HAPeerError) as error:
-        run.reason = str(error)
+        run.reason = words_of(error)
         return True
     run.reason = None
     return True

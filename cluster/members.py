@@ -211,6 +211,8 @@ def successor_hint(member: Member, members: Sequence[Member]) -> str:
 STATES_TO_LOOK_AT = {
     "unreachable": "is registered, but does not answer{why}. Look at its log, or start it again",
     "failing": "answers with an error{why}. Look at its log",
+    "refusing": "does not let you ask it{why}. Give credentials with TWINLOG_ACCESS_KEY and TWINLOG_SECRET_KEY,"
+    " or name their file: twinlog context add --credentials",
     "failed": "takes no more messages{why}. Look at its log and its disk",
     "paused": "takes no messages for now{why}. It goes on by itself: make room on its disk",
     "without master": "knows no master to follow. Start one under its brokerName, or set haMasterAddress",

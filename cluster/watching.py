@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import trio
 
+from cluster.refusals import words_of
 from cluster.remoting.errors import RemotingError
 
 T = TypeVar("T")
@@ -21,4 +22,4 @@ async def watch(ask: Callable[[], Awaitable[T]], seconds: float, show: Callable[
         try:
             show(await ask())
         except RemotingError as error:
-            show(str(error))
+            show(words_of(error))

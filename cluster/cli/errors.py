@@ -44,6 +44,7 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     from cluster.client.producer import NoRouteError
     from cluster.config_file import ConfigError
     from cluster.members import NoMemberError
+    from cluster.refusals import access_refusal
     from cluster.remoting.codes import ResponseCode
     from cluster.remoting.errors import (
         RemotingConnectError,
@@ -80,8 +81,8 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
             step = "Is it running? Start one with: twinlog up. Name another with -n HOST:PORT or NAMESRV_ADDR."
         return CliError(f"{which} cannot be reached.", str(error), step, exit_code=UNREACHABLE)
     if isinstance(error, RequestError):
-        if "AclException" in str(error):
-            return CliError("You may not do that.", _acl_words(str(error)), _CREDENTIALS, exit_code=REFUSED)
+        if (refusal := access_refusal(error)) is not None:
+            return CliError("You may not do that.", sentence(ValueError(refusal)), _CREDENTIALS, exit_code=REFUSED)
         refused: dict[int, str] = {
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "Is what -n or NAMESRV_ADDR names a name server, not a broker?",
             ResponseCode.SUBSCRIPTION_PARSE_FAILED: "Is --sql as RocketMQ has it? For example: price > 10 AND city = 'Bonn'",
@@ -100,12 +101,6 @@ _CREDENTIALS = (
     "Give your credentials with TWINLOG_ACCESS_KEY and TWINLOG_SECRET_KEY,"
     " or name their file: twinlog context add --credentials"
 )
-
-
-def _acl_words(text: str) -> str:
-    """What the broker said, without the name of the Java class and the place in it."""
-    words = text.partition("AclException:")[2].strip() or text
-    return sentence(ValueError(words.rpartition(",")[0] or words))
 
 
 def _of_operations(error: BaseException) -> CliError | None:

@@ -104,6 +104,7 @@ STATE_STYLES = {
     "failed": "bold red",
     "unreachable": "bold red",
     "failing": "bold red",
+    "refusing": "bold red",
     "ahead": "bold red",
     "diverged": "bold red",
     # Of groups and their queues.

@@ -56,3 +56,13 @@ async def test_what_was_changed_before_a_broker_refused_is_told(fake):
         "  Failed: b: You may not do that. No right.",
         "  See how it is now, and give the command for the rest.",
     ]
+
+
+async def test_a_member_whose_access_control_refuses_is_told_in_one_line(fake):
+    fake.answers[A, 20001] = refused()
+    result = await twinlog(fake, "list")
+    (line,) = [each for each in result.stdout.splitlines() if each.startswith("issue: a-0")]
+    assert line.startswith("issue: a-0 does not let you ask it (no right). Give credentials with TWINLOG_ACCESS_KEY")
+    assert "refusing" in result.stdout
+    assert "Exception" not in result.output
+    assert (await twinlog(fake, "check")).stdout.count("Exception") == 0
