@@ -7,7 +7,7 @@ Sources: Permission.java, PlainAccessValidator.java, PlainAccessResource.java (R
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cluster.broker.names import RETRY_PREFIX, retry_topic
+from cluster.broker.names import HEARTBEAT_BYTES_MAX, RETRY_PREFIX, retry_topic
 from cluster.broker.security.errors import AclError
 from cluster.remoting import fastjson
 from cluster.remoting.codes import RequestCode
@@ -149,6 +149,8 @@ def _of_pull(ext: Ext, _command: RemotingCommand) -> Resources:
 
 
 def _of_heartbeat(_ext: Ext, command: RemotingCommand) -> Resources:
+    if len(command.body) > HEARTBEAT_BYTES_MAX:
+        raise AclError(f"a heartbeat of {len(command.body)} bytes, at most {HEARTBEAT_BYTES_MAX} are taken")
     beat: Mapping[str, Any] = fastjson.loads(bytes(command.body))
     needed: Resources = {}
     for data in beat.get("consumerDataSet") or ():
@@ -158,10 +160,12 @@ def _of_heartbeat(_ext: Ext, command: RemotingCommand) -> Resources:
     return needed
 
 
-def _sending(topic: str | None, group: str | None) -> Resources:
-    """Consumers send to their retry topic what they could not consume."""
+def _sending(topic: str | None) -> Resources:
+    """Consumers send to their retry topic what they could not consume. 4.9 asks for the group that the request names besides it,
+    which may be another one.
+    """
     if topic is not None and topic.startswith(RETRY_PREFIX):
-        return _named((_retry(group), SUB))
+        return _named((topic, SUB))
     return _named((topic, PUB))
 
 
@@ -175,8 +179,8 @@ def _named(*pairs: tuple[str | None, int]) -> Resources:
 
 
 NEEDS: dict[int, Callable[[Ext, RemotingCommand], Resources]] = {
-    RequestCode.SEND_MESSAGE_V2: lambda ext, _: _sending(ext.get("b"), ext.get("a")),
-    RequestCode.SEND_MESSAGE: lambda ext, _: _sending(ext.get("topic"), ext.get("group")),
+    RequestCode.SEND_MESSAGE_V2: lambda ext, _: _sending(ext.get("b")),
+    RequestCode.SEND_MESSAGE: lambda ext, _: _sending(ext.get("topic")),
     RequestCode.PULL_MESSAGE: _of_pull,
     RequestCode.LITE_PULL_MESSAGE: _of_pull,
     RequestCode.CONSUMER_SEND_MSG_BACK: lambda ext, _: _named((_retry(ext.get("group")), SUB)),

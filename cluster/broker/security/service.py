@@ -30,12 +30,13 @@ from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.connection import Connection
 from cluster.remoting.server import Reply
-from cluster.remoting.signing import ACCESS_KEY, SIGNATURE, signed_fields
+from cluster.remoting.signing import ACCESS_KEY, SIGNATURE, remember_order, signed_fields
 
 log = structlog.get_logger(__name__)
 
 RELOAD_SECONDS = 5.0
 REFUSED_LOG_SECONDS = 60.0
+FIELDS_MAX = 1_024  # Ours; requests of RocketMQ have about twenty.
 _ADDRESSES_MAX = 10_000
 _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
@@ -115,6 +116,8 @@ class AclService:
         key = ext.get(ACCESS_KEY) if ext else None
         if ext is None or key is None:
             raise AclError("No accessKey is configured")
+        if len(ext) > FIELDS_MAX:
+            raise AclError(f"a request with {len(ext)} fields, at most {FIELDS_MAX} are taken")
         account = self.rules.accounts.get(key)
         if account is None:
             raise AclError(f"No acl config for {key[:128]}")
@@ -140,11 +143,11 @@ class AclService:
 def is_signed(account: Account, ext: dict[str, str], body: bytes | memoryview) -> bool:
     """Whether the signature is of this account: over all fields, or over those that servers of 4.9 take."""
     given = ext.get(SIGNATURE, "").encode("utf-8", "replace")
-    if hmac.compare_digest(account.mac(signed_fields(ext), body), given):
-        return True
-    if _UNIQUE_KEY_QUERY not in ext:
-        return False
-    return hmac.compare_digest(account.mac(signed_fields(ext, without=_UNIQUE_KEY_QUERY), body), given)
+    for without in ("", _UNIQUE_KEY_QUERY) if _UNIQUE_KEY_QUERY in ext else ("",):
+        if hmac.compare_digest(account.mac(signed_fields(ext, without=without), body), given):
+            remember_order(ext, without=without)
+            return True
+    return False
 
 
 def require_permissions(account: Account, command: RemotingCommand) -> None:

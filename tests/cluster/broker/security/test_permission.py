@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.broker.names import HEARTBEAT_BYTES_MAX
 from cluster.broker.security.errors import AclError
 from cluster.broker.security.permission import (
     ANY,
@@ -57,9 +58,11 @@ def test_words(text, bits):
     [
         (10, {"topic": "T1"}, {"T1": PUB}),
         (10, {"topic": "%RETRY%G", "group": "G"}, {"%RETRY%G": SUB}),
-        (10, {"topic": "%RETRY%G"}, {}),
+        (10, {"topic": "%RETRY%G"}, {"%RETRY%G": SUB}),
+        (10, {"topic": "%RETRY%G", "group": "other"}, {"%RETRY%G": SUB}),
         (310, {"b": "T1", "a": "P"}, {"T1": PUB}),
         (310, {"b": "%RETRY%G", "a": "G"}, {"%RETRY%G": SUB}),
+        (310, {"b": "%RETRY%G", "a": "other"}, {"%RETRY%G": SUB}),
         (320, {"b": "T1", "a": "P"}, {}),
         (324, {"b": "T1"}, {}),
         (11, {"topic": "T1", "consumerGroup": "G"}, {"T1": SUB, "%RETRY%G": SUB}),
@@ -89,6 +92,11 @@ def test_a_heartbeat_needs_all_groups_and_topics():
 def test_a_heartbeat_that_cannot_be_read_is_refused(body):
     with pytest.raises(AclError):
         needed_by(RemotingCommand(34, body=body))
+
+
+def test_a_long_heartbeat_is_not_read():
+    with pytest.raises(AclError, match="at most"):
+        needed_by(RemotingCommand(34, body=b"{}" + b" " * HEARTBEAT_BYTES_MAX))
 
 
 def test_a_header_that_lacks_fields_is_refused():

@@ -8,7 +8,7 @@ from attrs import define
 from cluster.broker.security.config import AclConfig
 from cluster.broker.security.errors import AclError
 from cluster.broker.security.service import AclService, acl_service
-from cluster.remoting import fastjson
+from cluster.remoting import fastjson, signing
 from cluster.remoting.codes import RequestCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.signing import Credentials
@@ -66,6 +66,23 @@ async def test_an_account_with_a_white_address_needs_no_signature(acl):
     command = RemotingCommand(310, ext={"b": "topicA", "a": "P", "AccessKey": "RocketMQ"})
     assert refusal(acl, command, "10.9.9.9:5") is None
     assert refusal(acl, command) == "Check signature failed for accessKey=RocketMQ"
+
+
+async def test_strangers_fill_no_memory(acl):
+    """Whoever knows an access key could make a broker remember names of fields by the megabyte."""
+    signing._values_of.clear()
+    for number in range(20):
+        ext = {"AccessKey": "RocketMQ", "Signature": "x", f"field{number}": "", "_UNIQUE_KEY_QUERY": "true"}
+        assert "Check signature failed" in refusal(acl, RemotingCommand(310, ext=ext))
+    assert not signing._values_of
+    many = {f"f{number}": "" for number in range(1_100)}
+    assert "at most" in refusal(acl, signed(RemotingCommand(28, ext=many)))
+    assert refusal(acl, signed(RemotingCommand(28, ext={"long" * 600: ""}))) is None
+    assert refusal(acl, signed(RemotingCommand(28, ext={f"f{number}": "" for number in range(70)}))) is None
+    assert not signing._values_of
+    for _ in range(2):
+        assert refusal(acl, signed(RemotingCommand(28))) is None
+    assert len(signing._values_of) == 1 + 1, "by who signs, and by who checks"
 
 
 async def test_what_was_changed_on_its_way_is_refused(acl):
