@@ -61,6 +61,9 @@ class BrokerStatsManager:
     puts: dict[tuple[str, int], Counter] = field(factory=dict, init=False)  # By topic and queue.
     gets: dict[tuple[str, int, str], Counter] = field(factory=dict, init=False)  # By topic, queue and group.
     send_backs: dict[tuple[str, str], Counter] = field(factory=dict, init=False)  # By topic and group.
+    _of_groups: dict[tuple[str, str], list[Counter]] | None = field(
+        default=None, init=False
+    )  # Gets, by topic and group.
     broker_puts: Counter = field(factory=Counter, init=False)
     broker_gets: Counter = field(factory=Counter, init=False)
     _ends: dict[tuple[str, int], tuple[int, int]] | None = field(default=None, init=False)  # At the last look.
@@ -83,7 +86,7 @@ class BrokerStatsManager:
 
     def group_get(self, group: str, topic: str, queue_id: int, count: int, size: int, latency_ms: int) -> None:
         """One pull was answered with messages."""
-        counter = self.gets.get((topic, queue_id, group)) or self._born(self.gets, (topic, queue_id, group))
+        counter = self.gets.get((topic, queue_id, group)) or self._born_get((topic, queue_id, group))
         counter.nums += count
         counter.size += size
         counter.latency_ms += latency_ms
@@ -97,6 +100,10 @@ class BrokerStatsManager:
         counter = self.send_backs.get((topic, group)) or self._born(self.send_backs, (topic, group))
         counter.nums += count
         counter.calls += 1
+
+    def _born_get(self, key: tuple[str, int, str]) -> Counter:
+        self._of_groups = None
+        return self._born(self.gets, key)
 
     def _born(self, table: dict[K, Counter], key: K) -> Counter:
         if len(table) >= COUNTERS_MAX:
@@ -146,7 +153,7 @@ class BrokerStatsManager:
         if len(self.puts) > COUNTERS_MAX // 2:
             _drop(self.puts, lambda key: self.puts[key].is_idle)
         if len(self.gets) > COUNTERS_MAX // 2:
-            _drop(self.gets, lambda key: self.gets[key].is_idle)
+            self._drop_gets(lambda key: self.gets[key].is_idle)
         if len(self.send_backs) > COUNTERS_MAX // 2:
             _drop(self.send_backs, lambda key: self.send_backs[key].is_idle)
 
@@ -156,12 +163,16 @@ class BrokerStatsManager:
 
     def topic_deleted(self, topic: str) -> None:
         _drop(self.puts, lambda key: key[0] == topic)
-        _drop(self.gets, lambda key: key[0] == topic)
+        self._drop_gets(lambda key: key[0] == topic)
         _drop(self.send_backs, lambda key: key[0] == topic)
 
     def group_deleted(self, group: str) -> None:
-        _drop(self.gets, lambda key: key[2] == group)
+        self._drop_gets(lambda key: key[2] == group)
         _drop(self.send_backs, lambda key: key[1] == group)
+
+    def _drop_gets(self, is_unwanted: Callable[[tuple[str, int, str]], bool]) -> None:
+        self._of_groups = None
+        _drop(self.gets, is_unwanted)
 
     # Showing
 
@@ -193,12 +204,20 @@ class BrokerStatsManager:
             case "queue puts", [topic, queue]:
                 return _one(self.puts.get((topic, _number(queue))))
             case "group gets", [topic, group]:
-                return [found for (name, _, whose), found in self.gets.items() if (name, whose) == (topic, group)]
+                return self._gets_of(topic, group)
             case ("latencies", [queue, topic, group]) | ("queue gets", [topic, queue, group]):
                 return _one(self.gets.get((topic, _number(queue), group)))
             case "send backs", [topic, group]:
                 return _one(self.send_backs.get((topic, group)))
         return []
+
+    def _gets_of(self, topic: str, group: str) -> list[Counter]:
+        """Of all queues. Many are asked for, one after the other, so they are sorted once."""
+        if self._of_groups is None:
+            self._of_groups = {}
+            for (name, _, whose), counter in self.gets.items():
+                self._of_groups.setdefault((name, whose), []).append(counter)
+        return self._of_groups.get((topic, group), [])
 
 
 def _one(counter: Counter | None) -> list[Counter]:

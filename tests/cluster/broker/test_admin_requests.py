@@ -89,6 +89,22 @@ async def test_a_pull_is_counted_and_shows_in_consume_stats(client):
     assert read(client.ask(208, consumerGroup="G", topic="T1"))["consumeTps"] == 0.2
 
 
+async def test_a_topic_that_is_named_twice_counts_once(client):
+    put(client.broker)
+    client.broker.offsets.commit("G", "T1", 0, 1)
+    for queue_id in range(2):
+        client.broker.stats.group_get("G", "T1", queue_id, 5, 500, 1)
+    client.broker.stats.look(10.0)
+    once, twice = (client.ask(208, consumerGroup="G", topicList=";".join(["T1"] * count)) for count in (1, 2))
+    assert read(once)["consumeTps"] == 1.0
+    assert read(twice) == read(once)
+
+
+async def test_topics_that_are_named_have_an_end(client):
+    reply = client.ask(208, consumerGroup="G", topicList=";".join(f"T{n}" for n in range(1001)))
+    assert (reply.code, reply.remark) == (1, "topicList has 1001 topics, at most 1000 are answered at once")
+
+
 async def test_a_pull_that_finds_nothing_is_not_counted(client):
     client.ask(34, heartbeat("T1"))
     fields = {"consumerGroup": "G", "topic": "T1", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 0}

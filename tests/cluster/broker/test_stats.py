@@ -191,6 +191,32 @@ def test_a_pull_counts_for_group_queue_and_broker(stats):
     assert stats.longest_get_ms == 4
 
 
+class Walked(dict):
+    """Counts how often somebody goes through all of it."""
+
+    walks = 0
+
+    def items(self):
+        self.walks += 1
+        return super().items()
+
+
+def test_many_topics_of_a_group_cost_one_walk_over_the_counters(stats):
+    gets = stats.gets = Walked()
+    for topic in "TU":
+        for queue_id in (0, 1):
+            stats.group_get("G", topic, queue_id, 10, 100, 1)
+    stats.group_get("H", "T", 0, 100, 100, 1)
+    stats.look(10.0)
+    assert [stats.group_get_tps("G", topic) for topic in "TUV"] == [2.0, 2.0, 0.0]
+    assert gets.walks == 1
+    stats.group_get("G", "T", 2, 10, 100, 1)
+    stats.look(20.0)
+    assert stats.view("GROUP_GET_NUMS", "T@G")[0].sum == 30, "a new queue counts"
+    stats.group_deleted("G")
+    assert stats.group_get_tps("G", "U") == 0.0
+
+
 def test_what_is_sent_back_counts(stats):
     stats.send_back("G", "T", 1)
     stats.look(10.0)
