@@ -201,6 +201,9 @@ class RemotingServer(Dispatch):
             )
         except (OSError, trio.ClosedResourceError):
             pass  # The peer is gone, or somebody here closed the connection.
+        except Exception:  # Our fault, and no reason to leave all others.
+            log.exception("connection closed: something went wrong with it", peer=connection.remote_address)
+            connection.close()
         finally:
             del self._readers[connection]
             if connection.closed or not self._is_finishing:

@@ -168,20 +168,37 @@ def _load_own(context: ssl.SSLContext) -> None:
     """Load a certificate that is made now, by way of memory: ssl reads files only, and a key should not be in one."""
     descriptor = os.memfd_create("certificate")
     try:
-        os.write(descriptor, self_signed())
+        os.write(descriptor, _made())
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
 
 
+def _made() -> bytes:
+    """Raises TlsFilesError."""
+    try:
+        return self_signed()
+    except (ImportError, ValueError) as error:
+        raise TlsFilesError(
+            f"no certificate can be made here: {error}. Name one with tls.server.certPath and tls.server.keyPath, "
+            "and set tls.test.mode.enable=false"
+        ) from error
+
+
 def self_signed(name: str = "") -> bytes:
-    """A new private key, and a certificate for it that nobody vouches for; PEM. `name`: without one, this machine's."""
+    """A new private key, and a certificate for it that nobody vouches for; PEM.
+
+    `name`: without one, this machine's, or localhost where that is none that certificates have. Raises ImportError without the
+    package cryptography.
+    """
     from cryptography import x509  # A tenth of a second that only those pay who use it.
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = name or platform.node() or "localhost"
+    name = name or platform.node()
+    if not name or not name.isascii():
+        name = "localhost"
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
     now = datetime.datetime.now(datetime.UTC)
     certificate = (

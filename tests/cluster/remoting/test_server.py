@@ -488,6 +488,26 @@ async def test_a_silent_connection_is_closed_when_it_was_idle_long_enough(autoju
         assert await silent.receive() is None
 
 
+async def test_what_goes_wrong_with_one_connection_ends_that_one_only():
+    async with serving() as here:
+        before = await here.connect()
+        assert (await before.ask(ECHO, text="x")).code == 0
+        faults = [ValueError("nobody thought of this")]
+        here.server.on_connect.append(lambda connection: _raise(faults))
+        with capture_logs() as logs:
+            assert await (await here.connect()).receive() is None
+        assert [(entry["log_level"], entry["event"]) for entry in logs] == [
+            ("error", "connection closed: something went wrong with it")
+        ]
+        assert (await before.ask(ECHO, text="y")).code == 0
+        assert (await (await here.connect()).ask(ECHO, text="z")).code == 0
+
+
+def _raise(faults):
+    if faults:
+        raise faults.pop()
+
+
 async def test_a_peer_that_leaves_is_forgotten():
     async with serving() as here:
         client, gone = await here.connect(), []

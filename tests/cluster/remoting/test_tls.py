@@ -4,11 +4,13 @@ import os
 import socket
 import ssl
 import struct
+import sys
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
 import trio.testing
+from cryptography import x509
 from structlog.testing import capture_logs
 
 from cluster.remoting.client import RemotingClient
@@ -17,7 +19,7 @@ from cluster.remoting.config import ServerConfig
 from cluster.remoting.connection import BEHIND_BYTES
 from cluster.remoting.errors import RemotingConnectError, TlsFilesError
 from cluster.remoting.server import RemotingServer, open_listener
-from cluster.remoting.tls import ServerTls, client_context, server_context
+from cluster.remoting.tls import ServerTls, client_context, self_signed, server_context
 from cluster.remoting.tls_channel import HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
 from cluster.remoting.tls_config import ClientAuth, TlsConfig, TlsMode
 from tests.cluster.remoting.certificates import Authority
@@ -242,6 +244,20 @@ def test_nothing_is_made_before_it_is_needed():
     tls = ServerTls(TlsConfig())
     tls.check()
     assert tls._context is None
+
+
+@pytest.mark.parametrize(("name", "called"), [("máquina", "localhost"), ("broker-a", "broker-a")])
+def test_a_machine_of_any_name_gets_a_certificate(monkeypatch, name, called):
+    monkeypatch.setattr("platform.node", lambda: name)
+    certificate = x509.load_pem_x509_certificate(self_signed())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == [called]
+
+
+async def test_without_cryptography_it_is_said_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(TlsFilesError, match=r"tls\.test\.mode\.enable=false"):
+        await ServerTls(TlsConfig()).context()
 
 
 # Peers that do it wrong
