@@ -10,11 +10,13 @@ from typing import Generic, TypeVar
 import structlog
 from attrs import define, field, frozen
 
+from cluster.broker import names
 from cluster.broker.filter.tags import SubscriptionData
 
 log = structlog.get_logger(__name__)
 
 CLIENT_SILENCE_SECONDS_MAX = 120.0
+PRODUCER_GROUPS_PER_CONNECTION_MAX = 1_000  # Ours.
 
 C = TypeVar("C", bound=Hashable)  # A connection; tables only need it as a key.
 
@@ -147,10 +149,19 @@ class ProducerManager(Generic[C]):
     now: Callable[[], float]
     groups: dict[str, dict[C, ClientInfo[C]]] = field(factory=dict, init=False)
     _by_id: dict[str, C] = field(factory=dict, init=False)
+    _groups_of: dict[C, set[str]] = field(factory=dict, init=False)
     _turn: int = field(default=0, init=False)
 
     def register(self, group: str, client: ClientInfo[C]) -> None:
+        """Take a heartbeat's word for one group. Raises RequestError when it is one too many."""
+        clients, of_it = self.groups.get(group), self._groups_of.get(client.connection, set())
+        if clients is None:
+            names.require_room("producer groups", len(self.groups), names.GROUPS_MAX)
+        if group not in of_it:
+            most = PRODUCER_GROUPS_PER_CONNECTION_MAX
+            names.require_room("producer groups of one connection", len(of_it), most)
         clients = self.groups.setdefault(group, {})
+        self._groups_of.setdefault(client.connection, of_it).add(group)
         old = clients.get(client.connection)
         clients[client.connection] = client
         self._by_id[client.client_id] = client.connection
@@ -165,8 +176,8 @@ class ProducerManager(Generic[C]):
         """Unless the connection has that id in another group."""
         if self._by_id.get(client.client_id) != client.connection:
             return
-        others = (clients.get(client.connection) for clients in self.groups.values())
-        if not any(other is not None and other.client_id == client.client_id for other in others):
+        others = (self.groups[group][client.connection] for group in self._groups_of.get(client.connection, ()))
+        if not any(other.client_id == client.client_id for other in others):
             del self._by_id[client.client_id]
 
     def next_of(self, group: str, is_idle: Callable[[C], bool]) -> C | None:
@@ -186,10 +197,14 @@ class ProducerManager(Generic[C]):
             return
         if not clients:
             del self.groups[group]
+        of_it = self._groups_of[connection]
+        of_it.discard(group)
+        if not of_it:
+            del self._groups_of[connection]
         self._forget_id(client)
 
     def connection_closed(self, connection: C) -> None:
-        for group in list(self.groups):
+        for group in list(self._groups_of.get(connection, ())):
             self.unregister(group, connection)
 
     def expire(self) -> set[C]:
@@ -200,7 +215,7 @@ class ProducerManager(Generic[C]):
         return {connection for _, connection in expired}
 
     def has(self, connection: C) -> bool:
-        return any(connection in clients for clients in self.groups.values())
+        return connection in self._groups_of
 
 
 def _silent(groups: Mapping[str, Mapping[C, ClientInfo[C]]], now: float) -> list[tuple[str, C]]:

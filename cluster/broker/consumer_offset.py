@@ -16,6 +16,7 @@ from cluster.remoting.errors import RequestError
 log = structlog.get_logger(__name__)
 
 NOT_STORED = -1
+_GROUPS_IN_TOPICS = "groups with offsets in topics"
 
 
 @define(eq=False)
@@ -32,7 +33,7 @@ class ConsumerOffsetManager:
         if queues is None:
             names.require_topic(topic)
             names.require_group(group)
-            names.require_room("groups with offsets in topics", len(self.table), names.OFFSETS_MAX)
+            names.require_room(_GROUPS_IN_TOPICS, len(self.table), names.OFFSETS_MAX)
             queues = self.table[key] = {}
         if queue_id > names.QUEUE_ID_MAX:
             raise RequestError(
@@ -59,10 +60,15 @@ class ConsumerOffsetManager:
             self.dirty = True
 
     def clone(self, group: str, other: str, topic: str) -> None:
-        """Give another group the same offsets in a topic; nothing happens when there are none."""
-        queues = self.table.get(f"{topic}@{group}")
+        """Give another group the same offsets in a topic; nothing happens when there are none.
+
+        Raises RequestError when that is one too many.
+        """
+        queues, key = self.table.get(f"{topic}@{group}"), f"{topic}@{other}"
         if queues is not None:
-            self.table[f"{topic}@{other}"] = dict(queues)
+            if key not in self.table:
+                names.require_room(_GROUPS_IN_TOPICS, len(self.table), names.OFFSETS_MAX)
+            self.table[key] = dict(queues)
             self.dirty = True
 
     def lower(self, end_of: Callable[[str, int], int]) -> None:
@@ -74,8 +80,13 @@ class ConsumerOffsetManager:
                     queues[queue_id] = end
                     self.dirty = True
 
+    def commit_if_greater(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """As commit() for what is greater than our own."""
+        if offset > self.query(group, topic, queue_id):
+            self.commit(group, topic, queue_id, offset)
+
     def raise_to(self, told: Mapping[str, Mapping[int, int]]) -> None:
-        """Take what is greater than our own."""
+        """Take what is greater than our own, from another member's table."""
         for key, queues in told.items():
             own = self.table.setdefault(key, {})
             for queue_id, offset in queues.items():

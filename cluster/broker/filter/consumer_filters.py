@@ -25,6 +25,7 @@ log = structlog.get_logger(__name__)
 
 DEAD_MS_MAX = 24 * 3_600_000
 HEARTBEAT_CHARACTERS_MAX = 32 * 1024  # Ours: of new expressions, those of all its groups together.
+FILTERS_MAX = 10_000  # Ours: groups' topics. Of a file all are taken.
 _DEAD_BEFORE_LOAD_MS = 30_000
 RETRY_TOPIC = "RETRY_TOPIC"
 
@@ -124,6 +125,9 @@ class ConsumerFilterManager:
             old.client_version = version
             self._revive(old)
             self.changed()
+            return
+        if old is None and len(self) >= FILTERS_MAX:
+            log.warning("a filter is not kept, there are too many", topic=topic, group=group, filters=len(self))
             return
         try:
             compiled = compile_expression(text, kind)

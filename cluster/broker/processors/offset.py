@@ -3,6 +3,8 @@
 Sources: ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ 4.9.8).
 """
 
+import contextlib
+
 from cluster.broker import names
 from cluster.broker.consumer_offset import NOT_STORED
 from cluster.broker.gate import gated
@@ -54,9 +56,15 @@ def update_consumer_offset(broker: BrokerParts, header: UpdateConsumerOffset, re
     if fault or header.queue_id < 0 or header.commit_offset < 0:
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault or "queueId and commitOffset must not be negative")
     if broker.gate.state in ("holding", "forwarding"):
-        told = {f"{header.topic}@{header.consumer_group}": {header.queue_id: header.commit_offset}}
-        broker.gate.once_forwarding(lambda: broker.offsets.raise_to(told))
+        broker.gate.once_forwarding(lambda: _note(broker, header))
     return _commit(broker, header, request)
+
+
+def _note(broker: BrokerParts, header: UpdateConsumerOffset) -> None:
+    """Keep what the master is told; what cannot be kept the master refuses, too."""
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    with contextlib.suppress(RequestError):
+        broker.offsets.commit_if_greater(group, topic, queue_id, header.commit_offset)
 
 
 @gated

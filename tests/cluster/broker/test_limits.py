@@ -1,15 +1,19 @@
 """What requests can make a broker or a name server remember has bounds, and whoever meets one is told which."""
 
 import pytest
+import trio
 
-from cluster.broker import names
+from cluster.broker import consumer_manager, names
+from cluster.broker.filter import consumer_filters
 from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
+from cluster.broker.topic_config import TopicConfig
 from cluster.namesrv import kv_config
 from cluster.namesrv.kv_config import KVConfigManager
 from cluster.remoting.errors import RequestError
 from store.commit_log import PutMessage
 from store.offset_waiters import PutStatus
-from tests.cluster.broker.helpers import HOST, Client, heartbeat, make_broker, opened, put
+from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, make_broker, opened, put
+from tests.cluster.broker.test_consumer_filters import sql
 
 TOPIC = {
     "defaultTopic": "TBW102",
@@ -50,6 +54,60 @@ def test_offsets(tmp_path, monkeypatch):
     assert "numbers up to 65535" in client.ask(15, **first, queueId=65_536).remark
     assert "offsets in topics" in client.ask(15, **first | {"topic": "T2"}, queueId=0).remark
     assert list(client.broker.offsets.table) == ["T1@G"]
+
+
+def test_offsets_of_a_clone(tmp_path, monkeypatch):
+    client = Client(make_broker(tmp_path))
+    monkeypatch.setattr(names, "OFFSETS_MAX", 2)
+    for topic in ("T1", "T2"):
+        client.broker.topics.table[topic] = TopicConfig(topic, 1, 1)
+        client.broker.offsets.commit("G", topic, 0, 5)
+    assert "offsets in topics" in client.ask(314, srcGroup="G", destGroup="H").remark
+    assert list(client.broker.offsets.table) == ["T1@G", "T2@G"]
+
+
+async def test_offsets_that_are_passed_on(tmp_path, monkeypatch):
+    """What clients told while another member became master is kept here, too, but no more than if it had stayed here."""
+    client = Client(make_broker(tmp_path))
+    monkeypatch.setattr(names, "OFFSETS_MAX", 1)
+    gate = client.broker.gate
+    gate.close_for(trio.current_time() + 5)
+    for topic, queue_id, offset in (("T1", 0, 5), ("T1", 0, 4), ("T1", 65_536, 5), ("T2", 0, 5)):
+        client.ask(15, consumerGroup="G", topic=topic, commitOffset=offset, queueId=queue_id)
+    gate.forward_to("127.0.0.1:1", 5)
+    assert client.broker.offsets.table == {"T1@G": {0: 5}}
+
+
+async def test_producer_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr(consumer_manager, "PRODUCER_GROUPS_PER_CONNECTION_MAX", 2)
+    broker = make_broker(tmp_path)
+    one, other = Client(broker), Client(broker, FakeConnection())
+
+    def beat(client, *groups):
+        return client.ask(34, {"clientID": "p", "producerDataSet": [{"groupName": group} for group in groups]})
+
+    assert beat(one, "A", "B").code == 0
+    assert "producer groups of one connection" in beat(one, "A", "B", "C").remark
+    assert beat(one, "A", "B").code == 0
+    assert one.ask(35, clientID="p", producerGroup="A").code == 0
+    assert beat(one, "C").code == 0
+    monkeypatch.setattr(names, "GROUPS_MAX", 2)
+    assert "producer groups, no more than 2" in beat(other, "D").remark
+    assert beat(other, "B").code == 0
+    one.connection.close()
+    assert beat(other, "D").code == 0
+    assert set(broker.producers.groups) == {"B", "D"}
+
+
+def test_filters(tmp_path, monkeypatch):
+    """Consumers hear that there is no filter for them (27)."""
+    monkeypatch.setattr(consumer_filters, "FILTERS_MAX", 1)
+    broker = make_broker(tmp_path, enable_property_filter=True)
+    broker.filters.register("G", [sql("a = 1", 1)])
+    broker.filters.register("H", [sql("a = 1", 1)])
+    assert (broker.filters.get("T", "G") is None, broker.filters.get("T", "H") is None) == (False, True)
+    broker.filters.register("G", [sql("a = 2", 2)])
+    assert broker.filters.get("T", "G").filter.text == "a = 2"
 
 
 @pytest.mark.parametrize(("topic", "group"), [("../x", "G"), ("T1", "../x"), ("T1", ""), ("x" * 128, "G")])
