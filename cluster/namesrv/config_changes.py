@@ -18,11 +18,12 @@ from cluster.remoting.config import ServerConfig
 from cluster.remoting.errors import RequestError
 from cluster.remoting.tls_config import TlsConfig
 
-# Key -> least and greatest value; None for what is no number. Below a second a scan would be all that the server does.
+# Key -> least and greatest value; None for what is no number. Below a second a scan would be all that the server does. Brokers
+# register each 30 s: less than a minute would drop those that miss one time.
 CHANGEABLE: Mapping[str, tuple[int, int] | None] = {
     "orderMessageEnable": None,
     "scanNotActiveBrokerInterval": (1_000, 3_600_000),
-    "brokerNotActiveTimeoutMillis": (5_000, 86_400_000),
+    "brokerNotActiveTimeoutMillis": (60_000, 86_400_000),
 }
 BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 

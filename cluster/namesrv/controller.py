@@ -11,6 +11,7 @@ from cluster.namesrv.kv_config import KVConfigManager
 from cluster.namesrv.route_info import RouteInfoManager
 from cluster.properties_file import with_values
 from store.sync import write_durably
+from store.wakeup import Wakeup
 
 
 @define(eq=False)
@@ -24,6 +25,7 @@ class NamesrvController:
     config_file: Path | None = None  # Where changes are kept; None: they last until the end of the process.
     routes: RouteInfoManager = field(factory=RouteInfoManager)
     config_lock: trio.Lock = field(factory=trio.Lock, init=False)
+    config_changed: Wakeup = field(factory=Wakeup, init=False)
 
     async def keep(self, values: dict[str, str]) -> None:
         """Put these keys into the configuration file, durably; comments and the order of lines stay. Raises OSError."""

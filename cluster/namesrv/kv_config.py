@@ -14,10 +14,22 @@ from cluster.remoting.codes import ResponseCode
 from cluster.remoting.errors import RequestError
 
 NAME_LENGTH_MAX, VALUE_LENGTH_MAX, ENTRIES_MAX = 1_024, 65_536, 10_000  # Ours; RocketMQ has no bounds.
+BYTES_MAX = 16 << 20  # Of all names and values; each change writes them all.
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # topic -> "broker-a:4;broker-b:4"
 
 Table = dict[str, dict[str, str]]
+
+
+def _entries(table: Table) -> int:
+    """Of all namespaces; one that has been emptied, which RocketMQ shows as such, counts as one."""
+    return sum(max(1, len(inner)) for inner in table.values())
+
+
+def _bytes(table: Table) -> int:
+    """Of names and values, in a file's encoding."""
+    pairs = (text for inner in table.values() for pair in inner.items() for text in pair)
+    return sum(len(text.encode("utf-8", "replace")) for text in (*table, *pairs))
 
 
 @define(eq=False)
@@ -49,16 +61,16 @@ class KVConfigManager:
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """All of one namespace; None when nothing was ever put there."""
+        """All of one namespace; None when nothing was ever put there, or all that was is long gone."""
         return self._table.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Raises RequestError for what is too long, or one too many; OSError."""
-        self._check_size(namespace, key, value)
         async with self._lock:
-            await self._change({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
+            await self._change(self._with(namespace, key, value))
 
-    def _check_size(self, namespace: str, key: str, value: str) -> None:
+    def _with(self, namespace: str, key: str, value: str) -> Table:
+        """The table with this entry, and without empty namespaces if there would be too much else. Raises RequestError."""
         for what, size, most in (
             ("namespace", len(namespace), NAME_LENGTH_MAX),
             ("key", len(key), NAME_LENGTH_MAX),
@@ -68,10 +80,17 @@ class KVConfigManager:
                 raise RequestError(
                     ResponseCode.SYSTEM_ERROR, f"a {what} of {size} characters, at most {most} are taken"
                 )
-        if self.get(namespace, key) is None and sum(map(len, self._table.values())) >= ENTRIES_MAX:
+        table = {**self._table, namespace: {**self._table.get(namespace, {}), key: value}}
+        if _entries(table) > ENTRIES_MAX or _bytes(table) > BYTES_MAX:
+            table = {name: inner for name, inner in table.items() if inner}
+        if _entries(table) > ENTRIES_MAX:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"there are {ENTRIES_MAX} entries, no more are taken: delete some"
             )
+        if (size := _bytes(table)) > BYTES_MAX:
+            remark = f"with this one the entries have {size} bytes, at most {BYTES_MAX} are kept: delete some"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+        return table
 
     async def delete(self, namespace: str, key: str) -> None:
         """No error when it is not there. Raises OSError."""

@@ -176,6 +176,7 @@ async def update_namesrv_config(namesrv: NamesrvController, header: h.UpdateName
         await namesrv.keep(values)
         namesrv.config = config
     if values:
+        namesrv.config_changed.set()
         log.info("configuration changed", by=request.connection.remote_address, **values)
     return Reply()
 

@@ -73,7 +73,8 @@ class NameServer:
 
     async def _scan_not_active_brokers(self) -> None:
         while True:
-            await trio.sleep(self.controller.config.scan_not_active_broker_interval_ms / 1000)
+            with trio.move_on_after(self.controller.config.scan_not_active_broker_interval_ms / 1000):
+                await self.controller.config_changed.wait()
             timeout = self.controller.config.broker_not_active_timeout_ms / 1000
             for address, connection in self.routes.expire(trio.current_time(), timeout).items():
                 log.warning("broker dropped: it has gone silent", address=address)

@@ -5,7 +5,9 @@ import json
 import pytest
 import trio
 
+from cluster.namesrv import kv_config
 from cluster.namesrv.kv_config import KVConfigManager
+from cluster.remoting.errors import RequestError
 
 
 async def test_values_outlive_the_process(tmp_path):
@@ -67,6 +69,46 @@ def test_an_unreadable_file_is_named(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match=r"kvConfig\.json is no KV configuration"):
         KVConfigManager(path).load()
+
+
+async def test_empty_namespaces_go_when_there_is_no_room(monkeypatch):
+    """RocketMQ keeps them for ever; here they count."""
+    monkeypatch.setattr(kv_config, "ENTRIES_MAX", 3)
+    kv = KVConfigManager()
+    for namespace in "abc":
+        await kv.put(namespace, "k", "v")
+        await kv.delete(namespace, "k")
+    assert kv.namespace("a") == {}
+    await kv.put("d", "k", "v")
+    assert [kv.namespace(namespace) for namespace in "abcd"] == [None, None, None, {"k": "v"}]
+
+
+async def test_all_of_it_has_a_bound(monkeypatch):
+    """Counted as it is when the change is made: changes at the same time do not pass it together."""
+    monkeypatch.setattr(kv_config, "BYTES_MAX", 100)
+    kv = KVConfigManager()
+    await kv.put("NS", "k", "x" * 90)
+    await kv.put("NS", "k", "y" * 97)
+    for namespace, key, value in [("NS", "k", "é" * 49), ("N", "", ""), ("NS", "l", "")]:
+        with pytest.raises(RequestError, match="at most 100"):
+            await kv.put(namespace, key, value)
+    assert kv.namespace("NS") == {"k": "y" * 97}
+
+
+async def test_changes_at_the_same_time_do_not_pass_a_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr(kv_config, "ENTRIES_MAX", 3)
+    kv, refused = KVConfigManager(tmp_path / "kvConfig.json"), []
+
+    async def put(key):
+        try:
+            await kv.put("NS", key, "v")
+        except RequestError:
+            refused.append(key)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            nursery.start_soon(put, f"k{number}")
+    assert (len(kv.namespace("NS")), len(refused)) == (3, 5)
 
 
 async def test_what_cannot_be_written_is_not_changed(tmp_path):

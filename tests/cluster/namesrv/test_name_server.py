@@ -384,6 +384,7 @@ async def test_the_configuration_changes_while_it_runs(namesrv, ask):
         (b"listenPort=1", 16, "listenPort cannot be changed while the name server runs"),
         (b"orderMessageEnable=maybe", 1, "orderMessageEnable=maybe: allowed is true or false"),
         (b"scanNotActiveBrokerInterval=1", 1, "scanNotActiveBrokerInterval=1: allowed is 1000 to 3600000"),
+        (b"brokerNotActiveTimeoutMillis=59999", 1, "brokerNotActiveTimeoutMillis=59999: allowed is 60000 to 86400000"),
         (b"brokerNotActiveTimeoutMillis=x", 1, "brokerNotActiveTimeoutMillis=x: allowed is a whole number"),
         (b"\xff", 1, "no UTF-8"),
     ],
@@ -395,6 +396,16 @@ async def test_what_must_not_change_does_not(namesrv, ask, body, code, reason):
     assert answer.code == code
     assert reason in answer.remark
     assert server.controller.config is before
+
+
+async def test_a_changed_interval_is_not_waited_for(namesrv, ask, autojump_clock):
+    server = namesrv[0]
+    assert (await ask(318, b"scanNotActiveBrokerInterval=3600000\nbrokerNotActiveTimeoutMillis=60000")).code == 0
+    await trio.sleep(11)  # It waits for an hour now.
+    assert (await ask(103, **registration())).code == 0
+    assert (await ask(318, b"scanNotActiveBrokerInterval=1000")).code == 0
+    await trio.sleep(65)
+    assert not server.routes.live
 
 
 async def test_a_changed_configuration_is_kept_in_its_file(nursery, tmp_path):
