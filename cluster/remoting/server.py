@@ -75,6 +75,7 @@ class RemotingServer(Dispatch):
     _reading: trio.Nursery = field(init=False)
     _is_reading: bool = field(default=False, init=False)  # Or is working off what it has read.
     _is_finishing: bool = field(default=False, init=False)
+    _is_parting: bool = field(default=False, init=False)
     _refused_logged_at: float = field(default=float("-inf"), init=False)
 
     @budget.default
@@ -130,6 +131,7 @@ class RemotingServer(Dispatch):
         What peers have sent since is taken and dropped: the kernel resets a connection that is closed over unread bytes, and
         a reset may overtake our last answers.
         """
+        self._is_parting = True
         for connection in self.connections:
             connection.end_sending()
         with trio.move_on_after(seconds):
@@ -281,7 +283,9 @@ class RemotingServer(Dispatch):
 
     async def _work_off_rest(self, connection: Connection, rest: list[bytes]) -> None:
         while rest and not connection.closed:
-            await trio.lowlevel.cancel_shielded_checkpoint()  # A stop carries out what was read.
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            if not self._is_finishing or self._is_parting:  # Between the two what was read is carried out.
+                await trio.lowlevel.checkpoint_if_cancelled()
             await connection.caught_up()
             rest = self.work_off(connection, rest)
         if connection.is_behind:

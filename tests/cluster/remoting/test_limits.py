@@ -97,6 +97,21 @@ async def test_a_stop_carries_out_what_was_read():
         await here.server.answers_sent()
 
 
+@pytest.mark.parametrize("is_cut", ["cancelled", "parting"])
+async def test_an_end_does_not_wait_for_what_was_read(is_cut):
+    """That may be thousands of requests that take long."""
+    async with serving() as here:
+        client = await here.connect()
+        await client.ask(ECHO, text="x")
+        await client.send(b"".join(client.request(BURN, seconds=TURN_SECONDS / 2) for _ in range(100)))
+        while not here.owner.seen:
+            await trio.lowlevel.checkpoint()
+        if is_cut == "parting":
+            here.server.stop_reading()
+            await here.server.part(0.01)
+    assert len(here.owner.seen) < 50
+
+
 async def test_all_connections_together_have_a_limit():
     """Each keeps below its own; the one with most goes first, with one line, and who reads is not touched."""
     async with serving(bytes_max=20 * MIB, unsent_bytes_max=64 * MIB) as here:
