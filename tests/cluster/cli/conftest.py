@@ -35,7 +35,7 @@ class Cluster:
 
     namesrv: str
     master: Broker
-    slave: Broker
+    slave: Broker | None
 
     async def twinlog(self, *arguments: str, stdin: str | bytes | None = None, ok: bool = True) -> Result:
         """Run a command as a shell would; with `ok` it must succeed."""
@@ -72,11 +72,21 @@ async def slave_counts(master: Broker) -> None:
             await trio.sleep(0.01)
 
 
+async def start_namesrv(nursery: trio.Nursery) -> str:
+    server = NameServer(evolve(NamesrvConfig(), kv_config_path=None), SERVER)
+    return f"{HOST}:{await nursery.start(partial(server.run, HOST, 0))}"
+
+
+@pytest.fixture
+async def lone_master(nursery, tmp_path):
+    """No slave has ever been there: what is sent is not as safe as promised."""
+    namesrv = await start_namesrv(nursery)
+    return Cluster(namesrv, await start_broker(nursery, tmp_path / "broker-a-0", namesrv, BrokerRole.SYNC_MASTER), None)
+
+
 @pytest.fixture
 async def cluster(nursery, tmp_path):
-    server = NameServer(evolve(NamesrvConfig(), kv_config_path=None), SERVER)
-    port = await nursery.start(partial(server.run, HOST, 0))
-    namesrv = f"{HOST}:{port}"
+    namesrv = await start_namesrv(nursery)
     master = await start_broker(nursery, tmp_path / "broker-a-0", namesrv, BrokerRole.SYNC_MASTER)
     slave = await start_broker(nursery, tmp_path / "broker-a-1", namesrv, BrokerRole.SLAVE)
 
