@@ -33,10 +33,8 @@ class SilentBrokersError(Exception):
 
     def __init__(self, brokers: tuple[str, ...]) -> None:
         many = len(brokers) > 1
-        super().__init__(
-            f"{', '.join(brokers)} {'do' if many else 'does'} not tell how far groups are and who is connected,"
-            " and so nothing was changed"
-        )
+        told = f"{', '.join(brokers)} {'do' if many else 'does'} not tell how far groups are and who is connected"
+        super().__init__(f"nothing was changed, because {told}")
 
 
 @frozen
