@@ -47,4 +47,4 @@ def _tls_of(context: "Context | None") -> "ssl.SSLContext | None":
     from cluster.remoting.tls_config import TlsConfig
 
     checked = context.trust is not None
-    return client_context(TlsConfig(test_mode=not checked, auth_server=checked, client_trust=context.trust))
+    return client_context(TlsConfig(auth_server=checked, client_trust=context.trust))

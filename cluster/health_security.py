@@ -67,13 +67,14 @@ def encryption(facts: ClusterFacts) -> Iterator[Finding]:
                 what=f"{name} takes connections without TLS (tls.server.mode={mode}).{signed}",
                 fix="set tls.server.mode=enforcing once all clients have tls.enable=true",
             )
-        if mode != "disabled" and test != "false":
+        has_files = test == "false" or (not test and each.config.get("tls.server.certPath"))
+        if mode != "disabled" and not has_files:
             yield Finding(
                 level=Level.WARNING if mode == "enforcing" else Level.NOTE,
                 cause="no certificate",
                 subject=name,
                 what=f"{name} makes itself a certificate at each start, which no client can check",
-                fix="set tls.test.mode.enable=false, tls.server.certPath and tls.server.keyPath",
+                fix="set tls.server.certPath and tls.server.keyPath",
             )
 
 

@@ -47,17 +47,21 @@ class ServerTls:
     @property
     def has_certificate(self) -> bool:
         """Without one TLS connections cannot be taken."""
-        return self.config.test_mode or self.config.server_cert is not None
+        return self.config.server_test_mode or self.config.server_cert is not None
 
     def check(self) -> None:
         """At the start. Raises TlsFilesError for files that cannot be used."""
         if self.mode is TlsMode.disabled:
             return
-        if self.mode is TlsMode.enforcing and not self.has_certificate:
-            raise TlsFilesError(
-                "tls.server.mode=enforcing and tls.test.mode.enable=false need tls.server.certPath and tls.server.keyPath"
-            )
-        if not self.config.test_mode and self.has_certificate:
+        _refuse_void(self.config.server_test_mode, self.config.server_files)
+        if not self.has_certificate:
+            needy = [f"tls.server.mode={self.mode.value}"] if self.mode is TlsMode.enforcing else []
+            needy += self.config.server_files
+            if needy:
+                raise TlsFilesError(
+                    f"{' and '.join(needy)} without test mode need tls.server.certPath and tls.server.keyPath"
+                )
+        elif not self.config.server_test_mode:
             self._make()
 
     async def context(self) -> ssl.SSLContext:
@@ -84,7 +88,7 @@ class ServerTls:
     @property
     def _files(self) -> tuple[Path | None, ...]:
         config = self.config
-        return () if config.test_mode else (config.server_cert, config.server_key, config.server_trust)
+        return () if config.server_test_mode else (config.server_cert, config.server_key, config.server_trust)
 
     def _make(self) -> None:
         stamps = _stamps(self._files)  # Before: what changes meanwhile is read again.
@@ -106,9 +110,10 @@ def _stamp(file: Path | None) -> tuple[int, int] | None:
 
 def server_context(config: TlsConfig) -> ssl.SSLContext:
     """Raises TlsFilesError."""
+    _refuse_void(config.server_test_mode, config.server_files)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    if config.test_mode:
+    if config.server_test_mode:
         _load_own(context)
         return context
     if config.server_cert is None:
@@ -125,15 +130,24 @@ def server_context(config: TlsConfig) -> ssl.SSLContext:
     return context
 
 
+def _refuse_void(test_mode: bool, keys: tuple[str, ...]) -> None:
+    """What test mode passes over somebody believes in. Raises TlsFilesError."""
+    if test_mode and keys:
+        raise TlsFilesError(
+            f"tls.test.mode.enable=true makes {', '.join(keys)} void: remove it, or these, or set it to false"
+        )
+
+
 def client_context(config: TlsConfig) -> ssl.SSLContext:
     """Raises TlsFilesError. Who is not told to trust somebody trusts everybody, as RocketMQ's clients do."""
+    _refuse_void(config.client_test_mode, config.client_files)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    if config.auth_server and not config.test_mode:
+    if config.auth_server:
         _trust(context, config.client_trust, "tls.client.trustCertPath")
     else:
         context.verify_mode = ssl.CERT_NONE
-    if config.client_cert is not None and not config.test_mode:
+    if config.client_cert is not None:
         _load_chain(context, config.client_cert, config.client_key, config.client_key_password, "tls.client")
     return context
 
@@ -180,8 +194,7 @@ def _made() -> bytes:
         return self_signed()
     except (ImportError, ValueError) as error:
         raise TlsFilesError(
-            f"no certificate can be made here: {error}. Name one with tls.server.certPath and tls.server.keyPath, "
-            "and set tls.test.mode.enable=false"
+            f"no certificate can be made here: {error}. Name one with tls.server.certPath and tls.server.keyPath"
         ) from error
 
 

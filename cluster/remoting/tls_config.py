@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field, fields_dict, frozen
 
 from store.config import option
 
@@ -44,10 +44,11 @@ class TlsConfig:
         key="tls.server.mode",
         doc="disabled: no TLS connections; permissive: both kinds on the same port; enforcing: TLS connections only",
     )
-    test_mode: bool = option(
-        True,
+    test_mode: bool | None = option(
+        None,
         key="tls.test.mode.enable",
-        doc="a server makes itself a certificate, a client trusts every server; false: the files below",
+        doc="a server makes itself a certificate, a client trusts every server; false: the files below; none: true, but false "
+        "for servers if tls.server.*, and for clients if tls.client.* names a file or asks for a check",
     )
     config_file: Path = option(
         DEFAULT_FILE,
@@ -82,6 +83,30 @@ class TlsConfig:
     client_trust: Path | None = option(
         None, key="tls.client.trustCertPath", doc="certificates that servers' ones are checked with; none: the system's"
     )
+
+    @property
+    def server_files(self) -> tuple[str, ...]:
+        """The keys of what a server can be told, and which test mode passes over."""
+        return self._set("server_cert", "server_key", "need_client_auth", "auth_client", "server_trust")
+
+    @property
+    def client_files(self) -> tuple[str, ...]:
+        """The same for a client."""
+        return self._set("client_cert", "client_key", "auth_server", "client_trust")
+
+    def _set(self, *names: str) -> tuple[str, ...]:
+        known = fields_dict(TlsConfig)
+        return tuple(known[name].metadata["key"] for name in names if getattr(self, name) != known[name].default)
+
+    @property
+    def server_test_mode(self) -> bool:
+        """Whether a server makes itself a certificate."""
+        return not self.server_files if self.test_mode is None else self.test_mode
+
+    @property
+    def client_test_mode(self) -> bool:
+        """Whether a client trusts every server."""
+        return not self.client_files if self.test_mode is None else self.test_mode
 
     @property
     def is_client(self) -> bool:

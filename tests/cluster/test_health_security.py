@@ -55,6 +55,8 @@ def test_a_safe_cluster_has_no_findings():
             [("plain connections", Level.NOTE)],
         ),
         ({"tls.test.mode.enable": "true"}, {}, [("no certificate", Level.WARNING)]),
+        ({"tls.test.mode.enable": ""}, {}, [("no certificate", Level.WARNING)]),
+        ({"tls.test.mode.enable": "", "tls.server.certPath": "/c.pem"}, {}, []),
         ({"haAllowedSlaves": "10.0.0.7, 0.0.0.0/0"}, {}, [("HA port open to all", Level.WARNING)]),
         ({"haAllowedSlaves": "10.0.0.0/8"}, {}, []),
         ({}, {"readableByOthers": ["/etc/rocketmq/conf/plain_acl.yml"]}, [("secrets readable", Level.WARNING)]),

@@ -6,6 +6,7 @@ import ssl
 import struct
 import sys
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 import trio
@@ -235,6 +236,39 @@ def test_what_is_wrong_with_the_files_is_said_at_the_start(authority):
         assert "secret" not in str(caught.value)
 
 
+SERVER = {
+    "server_cert": Path("/c"),
+    "auth_client": True,
+    "need_client_auth": ClientAuth.require,
+    "server_trust": Path("/t"),
+}
+CLIENT = {"auth_server": True, "client_cert": Path("/c"), "client_trust": Path("/t")}
+
+
+@pytest.mark.parametrize("name", SERVER)
+def test_what_test_mode_makes_void_is_no_start(name):
+    """RocketMQ passes over it without a word, and who believes to be safe is not."""
+    with pytest.raises(TlsFilesError, match=r"tls\.test\.mode\.enable=true makes tls\.server\..* void"):
+        ServerTls(TlsConfig(test_mode=True, **{name: SERVER[name]})).check()
+    assert not TlsConfig(**{name: SERVER[name]}).server_test_mode
+    assert TlsConfig(**{name: SERVER[name]}).client_test_mode
+    with pytest.raises(TlsFilesError, match="certPath"):
+        ServerTls(TlsConfig(**{name: SERVER[name]})).check()
+
+
+@pytest.mark.parametrize("name", CLIENT)
+def test_what_test_mode_makes_void_is_no_client(name):
+    with pytest.raises(TlsFilesError, match=r"tls\.test\.mode\.enable=true makes tls\.client\..* void"):
+        client_context(TlsConfig(test_mode=True, **{name: CLIENT[name]}))
+    assert not TlsConfig(**{name: CLIENT[name]}).client_test_mode
+    assert TlsConfig(**{name: CLIENT[name]}).server_test_mode
+
+
+def test_a_client_that_is_to_check_does(authority):
+    assert client_context(TlsConfig(auth_server=True)).verify_mode is ssl.CERT_REQUIRED
+    assert client_context(TlsConfig()).verify_mode is ssl.CERT_NONE
+
+
 def test_the_password_is_in_no_text():
     assert "hidden" not in str(TlsConfig(server_key_password="hidden", client_key_password="hidden"))
 
@@ -256,7 +290,7 @@ def test_a_machine_of_any_name_gets_a_certificate(monkeypatch, name, called):
 
 async def test_without_cryptography_it_is_said_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(TlsFilesError, match=r"tls\.test\.mode\.enable=false"):
+    with pytest.raises(TlsFilesError, match=r"tls\.server\.certPath"):
         await ServerTls(TlsConfig()).context()
 
 
