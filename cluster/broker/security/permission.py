@@ -17,6 +17,8 @@ from cluster.remoting.header_fields import decode_header, wire_names
 from cluster.remoting.headers.clients import GetConsumerListByGroup, UnregisterClient
 from cluster.remoting.headers.members import GetBrokerEpoch
 from cluster.remoting.headers.offsets import UpdateConsumerOffset
+from cluster.remoting.headers.table import REQUESTS
+from cluster.remoting.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
 DENY, ANY, PUB, SUB = 1, 2, 4, 8
 
@@ -54,6 +56,22 @@ ADMIN_CODES = (
 )
 _GUARDED_CODES = ACL_CODES | _MEMBER_CODES
 _JOINING_FIELD = wire_names(GetBrokerEpoch)["member"]
+# Of any request: of access control, of the tools' stream type, and what 5.x adds.
+_COMMON_FIELDS = {
+    ACCESS_KEY,
+    SIGNATURE,
+    SECURITY_TOKEN,
+    "_UNIQUE_KEY_QUERY",
+    "ReqT",
+    "bname",
+    "ns",
+    "nsd",
+    "oway",
+    "lo",
+} | {
+    "__ZONE_NAME",
+    "__ZONE_MODE",
+}
 _WORDS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}
 
 Resources = dict[str, int]
@@ -72,6 +90,16 @@ def is_guarded(command: RemotingCommand) -> bool:
 def _joins(command: RemotingCommand) -> bool:
     """Who asks by 1007 and says who it is becomes a member."""
     return command.ext is not None and _JOINING_FIELD in command.ext
+
+
+def check_fields(command: RemotingCommand) -> None:
+    """Raises AclError for fields that a guarded request does not have: a signature does not say where one value ends and the next
+    begins, so that another request's could be cut anew to be this one's.
+    """
+    if is_guarded(command):
+        unknown = set(command.ext or {}) - _COMMON_FIELDS - {*wire_names(REQUESTS[RequestCode(command.code)]).values()}
+        if unknown:
+            raise AclError(f"request code={int(command.code)} has no field {min(unknown):.60}")
 
 
 def is_permitted(needed: int, owned: int) -> bool:

@@ -24,7 +24,15 @@ from cluster.broker.security.accounts import Account, Rules
 from cluster.broker.security.config import AclConfig
 from cluster.broker.security.errors import AclError
 from cluster.broker.security.files import AclFiles
-from cluster.broker.security.permission import PUB, is_guarded, is_permitted, needed_by, needs_admin, resource_text
+from cluster.broker.security.permission import (
+    PUB,
+    check_fields,
+    is_guarded,
+    is_permitted,
+    needed_by,
+    needs_admin,
+    resource_text,
+)
 from cluster.remoting.address import ip_of
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import RemotingCommand
@@ -128,6 +136,7 @@ class AclService:
         if not is_signed(account, ext, command.body):
             raise AclError(f"Check signature failed for accessKey={key}")
         require_permissions(account, command)
+        check_fields(command)
 
     def _note_refused(self, ip: str, why: str) -> None:
         if len(self.refused) < _ADDRESSES_MAX or ip in self.refused:

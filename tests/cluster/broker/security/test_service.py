@@ -153,6 +153,20 @@ async def test_an_administrator_with_lists_is_bound_by_them(tmp_path):
     assert refusal(acl, signed(RemotingCommand(17, ext={"topic": "x"}), ADMIN)) is None
 
 
+@pytest.mark.parametrize("code", [50, 51, 53, 54, 20_002, 20_003, 20_004, 20_005, 20_006])
+async def test_a_signature_of_something_else_is_not_cut_to_fit(acl, code):
+    """Values are signed without what lies between them: others' fields would take up what does not belong."""
+    assert "has no field topic" in refusal(acl, signed(RemotingCommand(code, ext={"topic": "x"}), ADMIN))
+    common = {"ReqT": "0", "bname": "broker-a", "_UNIQUE_KEY_QUERY": "true"}
+    assert refusal(acl, signed(RemotingCommand(code, ext=common), ADMIN)) is None
+
+
+async def test_what_1007_says_of_a_member_is_all(acl):
+    joins = {"twinlogMember": "172.16.0.1:1", "twinlogHaAddress": "172.16.0.1:2", "twinlogBrokerId": "1"}
+    assert refusal(acl, signed(RemotingCommand(1007, ext=dict(joins)), ADMIN)) is None
+    assert "has no field topic" in refusal(acl, signed(RemotingCommand(1007, ext=joins | {"topic": "x"}), ADMIN))
+
+
 async def test_members_join_as_administrators_only(acl):
     """Any account may ask for the history (1007); who says who it is changes the group's record."""
     assert refusal(acl, signed(RemotingCommand(1007))) is None
