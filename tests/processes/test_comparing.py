@@ -13,7 +13,9 @@ from tests.processes.harness import PROGRAM, Up, run, running, until
 
 pytestmark = pytest.mark.timeout(180)
 CHANGED_AT = 30_000
-BODY = random.Random(1).randbytes(20_000).hex()  # What is as long as this travels packed; this takes half the room then.
+BODY = (
+    random.Random(1).randbytes(20_000).hex()
+)  # What is as long as this travels packed; this takes half the room then.
 MEMBERS = ("broker-a-0", "broker-a-1")
 
 
@@ -53,12 +55,13 @@ def test_a_byte_that_changed_on_the_slave_s_disk_is_found(tmp_path):
     with running(tmp_path / "cluster", "--set", "scrubBytesPerSecond=0") as up:
         up.wait_ready()
         until(lambda: all(member["state"] in ("serving", "streaming") for member in up.members()), "the slave")
-        up.twinlog("send", "orders", BODY, "--count", "5")
+        up.twinlog("send", "orders", BODY[:20_000], "--count", "5")
         until(
             lambda: answer(up, "log", "diff", "--live", *MEMBERS)[1]["common_end"] > CHANGED_AT, "the log at the slave"
         )
-        descriptor = os.open(up.directory / "broker-a-1" / "commitlog" / f"{0:020d}", os.O_WRONLY)
-        os.pwrite(descriptor, b"!", CHANGED_AT)
+        descriptor = os.open(up.directory / "broker-a-1" / "commitlog" / f"{0:020d}", os.O_RDWR)
+        (byte,) = os.pread(descriptor, 1, CHANGED_AT)
+        os.pwrite(descriptor, bytes([byte ^ 1]), CHANGED_AT)
         os.close(descriptor)
         status, report = answer(up, "log", "diff", "--live", *MEMBERS)
         assert (status, report["verdict"], report["difference"]["first_offset"]) == (1, "different", CHANGED_AT)
