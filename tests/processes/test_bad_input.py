@@ -57,7 +57,9 @@ def ports(up: Up) -> dict[str, tuple[int, str]]:
 
 
 def log_lines(up: Up, name: str) -> list[str]:
-    return Path(up.directory, "logs", f"{name}.log").read_text().splitlines()
+    """Warnings and errors: how a group comes together may still be told while strangers knock."""
+    lines = Path(up.directory, "logs", f"{name}.log").read_text().splitlines()
+    return [line for line in lines if "[info" not in line]
 
 
 def is_closed_by_server(port: int, data: bytes) -> bool:
