@@ -102,7 +102,8 @@ class Consumer:
         end = await self.api.max_offset(address, queue)
         if self.start is None and self.group is not None:
             stored = await self.api.committed_offset(address, queue, self.group)
-            return _Cursor(queue, stored if stored is not None else await self._begin(address, queue, end), end, stored)
+            begin = stored if stored is not None else await self._begin(address, queue, end)
+            return _Cursor(queue, begin, end, stored or None)  # 0 is also said of a young queue that nobody has read.
         begin = await self._begin(address, queue, end)
         return _Cursor(queue, begin, end, begin)  # A look from elsewhere moves the group only where something is read.
 

@@ -137,7 +137,7 @@ ROWS = (
     Row("consumerStatus", "-g CG -i {consumer} -s", SHAPE),
     Row("producerConnection", "-g PG -t Single"),
     Row("producerConnection", "-g Nobody -t Single"),
-    Row("producer", "-b {broker}"),
+    Row("producer", "-b {broker}", LINES),
     Row("updateSubGroup", "-b {broker} -g SG"),
     Row("updateSubGroup", "-c DefaultCluster -g SG -s true -m true -d true -q 2 -r 3 -i 0 -w 1 -a true"),
     Row("getConsumerConfig", "-g SG"),
