@@ -58,12 +58,16 @@ def write_durably(path: Path, data: bytes, *, new_mode: int = 0o666) -> None:
     except FileNotFoundError:
         old = None
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with open(os.open(scratch, flags, new_mode if old is None else 0o600), "wb") as file:
+    fd = os.open(scratch, flags, new_mode if old is None else 0o600)
+    try:
         if old is not None:
-            _be_like(file.fileno(), old)
-        file.write(data)
-        file.flush()
-        sync_data(file.fileno())
+            _be_like(fd, old)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(fd, left) :]
+        sync_data(fd)
+    finally:
+        os.close(fd)
     os.replace(scratch, path)
     sync_directory(path.parent)
 

@@ -103,6 +103,8 @@ class Member:
         """What must be there again."""
         if self.store is not None and self.up:
             flushed = self.store.flushed_offset
+            if self._is_cutting():
+                flushed = min(flushed, self._noted)  # Nobody can look before the cut is over.
             self.written_claim, self.flushed_claim = self._noted, max(self.flushed_claim, flushed)
             if self.disk.failed_syncs > self._failed_syncs:
                 self._doubt()
@@ -114,6 +116,10 @@ class Member:
                     )
         if self.power_is_cut:
             self.written_claim = min(self.written_claim, self.flushed_claim)
+
+    def _is_cutting(self) -> bool:
+        """Whether a cut was begun and is not over."""
+        return os.path.exists(f"{self.name}/twinlog/truncate")
 
     def _doubt(self) -> None:
         """After a sync that failed what was written since the last good one may be gone."""
@@ -210,7 +216,7 @@ class Member:
         self.world.trace(f"{self.name} stopped")
 
     def _load(self, store: MessageStore) -> None:
-        self.cuts = os.path.exists(f"{self.name}/twinlog/truncate")
+        self.cuts = self._is_cutting()
         store.load()
 
     async def _serve_connection(self, transport: Any, address: str, ip: str) -> None:
