@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from cluster.remoting.client import Sign, connect_tcp
 from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
+from cluster.remoting.command import ONEWAY, FrameReader, RemotingCommand, decode, encode
 from cluster.remoting.connection import Connection
 from cluster.remoting.errors import RemotingError, RemotingProtocolError
 from store.message import host_bytes
@@ -40,11 +40,12 @@ def refuse(connection: Connection, command: RemotingCommand, why: str) -> None:
 
 @frozen(eq=False)
 class _Passed:
-    """A request that waits for its answer."""
+    """A request that waits for its answer. `taken`: to be called when that says that the master did it."""
 
     connection: Connection
     command: RemotingCommand
     deadline: float
+    taken: Callable[[], None] | None
 
 
 @define(eq=False)
@@ -121,7 +122,11 @@ class _Link:
         for connection in clients:
             connection.cork()
         for passed, answer in waiting:
-            if passed is not None:  # Else it came too late.
+            if passed is None:
+                continue  # It came too late.
+            if passed.taken is not None and answer.code == ResponseCode.SUCCESS:
+                passed.taken()
+            if not passed.command.is_oneway:
                 answer.opaque = passed.command.opaque
                 passed.connection.send(answer)
         for connection in clients:
@@ -177,8 +182,18 @@ class Forwarder:
             self._link.over, self._link = True, None
         self._address = address
 
-    def forward(self, connection: Connection, command: RemotingCommand, *, by_member: bool = False) -> None:
-        """Pass on, or refuse. Never waits. `by_member`: a member did so before, and says for whom."""
+    def forward(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        *,
+        by_member: bool = False,
+        taken: Callable[[], None] | None = None,
+    ) -> None:
+        """Pass on, or refuse. Never waits.
+
+        by_member: a member did so before, and says for whom. taken: to be called once the master has done it, oneway or not.
+        """
         ext = dict(command.ext or {})
         if not by_member:
             ext.pop(HOPS, None)
@@ -192,6 +207,8 @@ class Forwarder:
             ext[FROM] = connection.remote_address
         try:
             ours = _with(command, self._opaque, ext, command.body)
+            if taken is not None:
+                ours.flag &= ~ONEWAY  # The master is to say so.
             if self.sign is not None:
                 self.sign(ours)
             frame = encode(ours)
@@ -199,9 +216,9 @@ class Forwarder:
             refuse(connection, command, str(error))
             return
         passed = None
-        if not command.is_oneway:
+        if taken is not None or not command.is_oneway:
             asked = _with(command, command.opaque, None, b"")  # Not the body, which may be long.
-            passed = _Passed(connection, asked, trio.current_time() + ANSWER_SECONDS_MAX)
+            passed = _Passed(connection, asked, trio.current_time() + ANSWER_SECONDS_MAX, taken)
         link.pass_on(frame, self._opaque, passed)
 
     def _open_link(self) -> _Link | None:

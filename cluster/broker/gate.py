@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import structlog
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from cluster.broker.forward import FROM, Forwarder, is_host, refuse
 from cluster.remoting.address import ip_of
@@ -39,6 +39,16 @@ GRACE_SECONDS = 0.25  # Whoever closed the gate ends the hold at its deadline; t
 Header = TypeVar("Header")
 
 
+@frozen(eq=False)
+class _Held:
+    """A request that waits: `carry_out` does it here, `taken` is called when the master has done it."""
+
+    connection: Connection
+    command: RemotingCommand
+    carry_out: Callable[[], None]
+    taken: Callable[[], None] | None
+
+
 @define(eq=False)
 class Gate:
     """`role_state`: its group's members are believed when they pass on requests. `run` carries the time limits and the link."""
@@ -47,9 +57,8 @@ class Gate:
     forwarder: Forwarder = field(factory=Forwarder)
     state: GateState = field(default="open", init=False)
     why: str = field(default="", init=False)  # In words; empty while it is open.
-    _held: "deque[tuple[Connection, RemotingCommand, Callable[[], None]]]" = field(factory=deque, init=False)
+    _held: deque[_Held] = field(factory=deque, init=False)
     _held_bytes: int = field(default=0, init=False)
-    _once_forwarding: list[Callable[[], None]] = field(factory=list, init=False)
     _until: float = field(default=math.inf, init=False)  # When the state ends by itself.
     _changed: trio.Event = field(factory=trio.Event, init=False)
 
@@ -77,47 +86,35 @@ class Gate:
         """Let all in, first what was held."""
         self._become("open", "", math.inf)
         while self._held:
-            connection, command, carry_out = self._take_held()
+            held = self._take_held()
             try:
-                carry_out()
+                held.carry_out()
             except Exception as error:  # One request's fault must not keep the others waiting.
-                log.exception("a request that was held back failed", code=command.code, peer=connection.remote_address)
-                refuse(connection, command, f"{type(error).__name__}: {error}")
+                peer = held.connection.remote_address
+                log.exception("a request that was held back failed", code=held.command.code, peer=peer)
+                refuse(held.connection, held.command, f"{type(error).__name__}: {error}")
 
     def forward_to(self, address: str, seconds: float) -> None:
         """Pass on to the new master what was held and what comes from now on; open after so many seconds."""
         self._become("forwarding", f"the master is {address}", trio.current_time() + seconds)
         self.forwarder.aim(address)
-        for act in self._once_forwarding:
-            act()
-        self._once_forwarding.clear()
         self._forward_some()  # run() sees to the rest: the stream that confirms all this must not stand still meanwhile.
 
     def _forward_some(self) -> None:
         for _ in range(min(FORWARD_AT_ONCE, len(self._held))):
-            connection, command, _carry_out = self._take_held()
-            self._pass_on(connection, command)
+            self._pass_on(self._take_held())
 
     def shut(self, why: str) -> None:
         """Refuse what was held and what comes from now on."""
         self._become("closed", why, math.inf)
         while self._held:
-            connection, command, _ = self._take_held()
-            refuse(connection, command, why)
-
-    def once_forwarding(self, act: Callable[[], None]) -> None:
-        """Do this now, or when what is held is passed on; never, if it is carried out here after all, or refused."""
-        if self.state == "forwarding":
-            act()
-        else:
-            self._once_forwarding.append(act)
+            held = self._take_held()
+            refuse(held.connection, held.command, why)
 
     def _become(self, state: GateState, why: str, until: float) -> None:
         if (state, why) != (self.state, self.why):
             log.info("the gate for requests that change something", state=state, was=self.state, why=why or None)
         self.state, self.why, self._until = state, why, until
-        if state != "forwarding":
-            self._once_forwarding.clear()
         self._changed.set()
         self._changed = trio.Event()
 
@@ -127,36 +124,50 @@ class Gate:
         elif self.state == "forwarding":
             self.open()
 
-    def _take_held(self) -> tuple[Connection, RemotingCommand, Callable[[], None]]:
+    def _take_held(self) -> _Held:
         held = self._held.popleft()
-        self._held_bytes -= _size(held[1])
+        self._held_bytes -= _size(held.command)
         return held
 
     # Handlers
 
-    def takes(self, connection: Connection, command: RemotingCommand, carry_out: Callable[[], None]) -> bool:
-        """True: the gate answers this request, maybe by carrying it out later. The command is kept as it is now."""
+    def takes(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        carry_out: Callable[[], None],
+        *,
+        taken: Callable[[], None] | None = None,
+    ) -> bool:
+        """True: the gate answers this request, maybe by carrying it out later. The command is kept as it is now.
+
+        taken: to be called if it was passed on, once the master says that it has done it.
+        """
         if self.state == "open":
             return False
         if not isinstance(command.body, bytes):
             command.body = bytes(command.body)  # The frame lies in a buffer that is used again.
+        asked = _Held(connection, command, carry_out, taken)
         if self.state == "holding" or (self.state == "forwarding" and self._held):  # What came first goes first.
-            self._hold(connection, command, carry_out)
+            self._hold(asked)
         elif self.state == "forwarding":
-            self._pass_on(connection, command)
+            self._pass_on(asked)
         else:
             refuse(connection, command, self.why)
         return True
 
-    def _pass_on(self, connection: Connection, command: RemotingCommand) -> None:
-        self.forwarder.forward(connection, command, by_member=self._is_member(connection))
+    def _pass_on(self, asked: _Held) -> None:
+        connection = asked.connection
+        by_member = self._is_member(connection)
+        self.forwarder.forward(connection, asked.command, by_member=by_member, taken=asked.taken)
 
-    def _hold(self, connection: Connection, command: RemotingCommand, carry_out: Callable[[], None]) -> None:
-        size = _size(command)
+    def _hold(self, asked: _Held) -> None:
+        size = _size(asked.command)
         if self._held_bytes + size > HELD_BYTES_MAX:
-            refuse(connection, command, f"{self.why}, and {self._held_bytes} bytes of requests wait for its end")
+            why = f"{self.why}, and {self._held_bytes} bytes of requests wait for its end"
+            refuse(asked.connection, asked.command, why)
             return
-        self._held.append((connection, command, carry_out))
+        self._held.append(asked)
         self._held_bytes += size
 
     def believes(self, connection: Connection, command: RemotingCommand) -> str | None:

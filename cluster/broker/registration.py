@@ -47,6 +47,7 @@ CONNECTION_CHECK_SECONDS = 1.0
 MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
 UNREGISTER_MS_MAX = 1_000
 HOLD_SECONDS_MAX = 0.1  # How long a registration that is under way may still take: producers may be waiting.
+LATE_SECONDS_MAX = 5.0  # A new master registers twice within the first second.
 LEAVE_SECONDS_MAX = 0.3
 
 
@@ -83,6 +84,7 @@ class RegistrationService:
     _first: dict[str, float] = field(factory=dict, init=False)  # When each name server was first registered with.
     _held: bool = field(default=False, init=False)
     _under_way: dict[str, trio.Event] = field(factory=dict, init=False)  # Registrations, by name server.
+    _late: dict[str, float] = field(factory=dict, init=False)  # Those that outlasted hold(): until when that matters.
 
     @_changes.default
     def _one_each(self) -> dict[str, trio.Event]:
@@ -114,13 +116,12 @@ class RegistrationService:
             self.restart()
 
     async def hold(self) -> None:
-        """Register no more until restart(). Returns once no registration is under way that a name server may still take."""
+        """Register no more until restart(). Returns soon; a name server may take a registration that is under way later."""
         self._held = True
         with trio.move_on_after(HOLD_SECONDS_MAX):
             for ended in list(self._under_way.values()):
                 await ended.wait()
-        for name_server in self._under_way:  # It drops a broker with its connection.
-            self.client.drop(name_server)
+        self._late = dict.fromkeys(self._under_way, trio.current_time() + LATE_SECONDS_MAX)
 
     def restart(self) -> None:
         """Register at once, and as often as after a start: an older registration of another may come in between."""
@@ -204,7 +205,7 @@ class RegistrationService:
         return False
 
     async def _register(self, name_server: str) -> bool:
-        if self._held or self._leaves_it_to_another(name_server):
+        if self._held or self._leaves_it_to_another(name_server) or await self._is_late_master(name_server):
             return False
         ended = self._under_way[name_server] = trio.Event()
         try:
@@ -218,6 +219,25 @@ class RegistrationService:
         """Who was cut off would take the id of the one that was elected meanwhile, again and again, and its clients with it."""
         leader = self._leaders.get(name_server)
         return not self.is_slave and leader not in (None, self.address) and self.may_be_none()
+
+    async def _is_late_master(self, name_server: str) -> bool:
+        """Whether a name server takes us for the master once more, after the new one: a registration came late.
+
+        Registering under another id takes that one away, and the group had no master there until the new one repeats itself.
+        Producers who ask for the route meanwhile would fail, while what they send here is passed on.
+        """
+        until = self._late.get(name_server)
+        if until is None or not self.is_slave:
+            return False
+        try:
+            answer = await self._call(name_server, GetBrokerClusterInfo())
+            leader = member_addresses(self.config.broker_name, fastjson.loads(answer.body)).get(MASTER_ID)
+        except (RemotingError, ValueError, TypeError, AttributeError):
+            leader = None  # Registering finds out what is wrong.
+        if leader == self.address and trio.current_time() < until:
+            return True
+        self._late.pop(name_server, None)
+        return False
 
     async def _register_as_we_are(self, name_server: str) -> bool:
         body = registration_body(self.topics, self.config.broker_permission)

@@ -266,11 +266,6 @@ class RemotingClient:
         """The connection that is open there now, for telling it from a later one; None: none is."""
         return self._connections.get(address)
 
-    def drop(self, address: str) -> None:
-        """Close the connection that is open there, unsent frames and all."""
-        if connection := self._connections.get(address):
-            connection.scope.cancel()
-
     async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3_000) -> RemotingCommand:
         """Send and wait for the answer, whatever its code; connects first where needed. `command` is not changed.
 

@@ -7,7 +7,6 @@ import contextlib
 
 from cluster.broker import names
 from cluster.broker.consumer_offset import NOT_STORED
-from cluster.broker.gate import gated
 from cluster.broker.parts import BrokerParts
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
@@ -48,26 +47,31 @@ def _is_young(broker: BrokerParts, topic: str, queue_id: int) -> bool:
 
 
 def update_consumer_offset(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply | None:
-    """Any value is stored, smaller ones too; what the master is told of, here only if it is greater.
+    """Any value is stored, smaller ones too.
 
-    While writes are held nothing is stored yet: who read it here could be told less by the next master, which lacks it.
+    Where another member is master, it is stored here once that one has it, and if it is greater: who read it here earlier
+    could be told less there.
     """
     fault = names.topic_fault(header.topic) or names.group_fault(header.consumer_group)
     if fault or header.queue_id < 0 or header.commit_offset < 0:
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault or "queueId and commitOffset must not be negative")
-    if broker.gate.state in ("holding", "forwarding"):
-        broker.gate.once_forwarding(lambda: _note(broker, header))
+    if broker.gate.state != "open" and broker.gate.takes(
+        request.connection,
+        request.command,
+        lambda: request.answer_with(lambda: _commit(broker, header, request)),
+        taken=lambda: _note(broker, header),
+    ):
+        return None
     return _commit(broker, header, request)
 
 
 def _note(broker: BrokerParts, header: UpdateConsumerOffset) -> None:
-    """Keep what the master is told; what cannot be kept the master refuses, too."""
+    """Keep what the master has."""
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     with contextlib.suppress(RequestError):
         broker.offsets.commit_if_greater(group, topic, queue_id, header.commit_offset)
 
 
-@gated
 def _commit(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply:
     group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
     if (

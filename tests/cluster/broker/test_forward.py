@@ -137,6 +137,21 @@ async def test_oneway_requests_are_passed_on_and_not_waited_for(master, forwarde
     assert client.sent == []
 
 
+@pytest.mark.parametrize(("flag", "code", "count"), [(0, 0, 1), (ONEWAY, 0, 1), (0, 1, 0), (ONEWAY, 1, 0)])
+async def test_whoever_wants_to_know_hears_when_the_master_has_done_it(
+    master, forwarder, autojump_clock, flag, code, count
+):
+    """A oneway request is asked as one with an answer then, of which its client sees nothing."""
+    client, taken = Client(), []
+    forwarder.forward(client, command(7, flag=flag), taken=lambda: taken.append(True))
+    (request,) = await master.requests(1)
+    assert not request.is_oneway
+    assert taken == []
+    await master.answer(request, code=code)
+    assert taken == [True] * count
+    assert client.codes == ([] if flag else [(7, code)])
+
+
 async def test_a_request_does_not_run_in_a_circle(master, forwarder, autojump_clock):
     """It says on whose behalf it comes, however often it was passed on."""
     client = Client("10.9.9.9:1")
