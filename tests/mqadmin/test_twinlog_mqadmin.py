@@ -37,6 +37,8 @@ ROWS = (
     ("resetOffsetByTime", "-g CG -t Single -s 2020-01-01#00:00:00:000", False),
 )
 
+TRIES = 3
+
 
 @pytest.fixture(scope="module")
 def ours(clusters: tuple[Cluster, Cluster]) -> Cluster:
@@ -67,8 +69,8 @@ def comparable(ours: Cluster, text: str, *, is_set: bool) -> list[str]:
     return sorted(lines) if is_set else lines
 
 
-@pytest.mark.parametrize(("command", "arguments", "is_set"), ROWS, ids=[f"{row[0]} {row[1]}" for row in ROWS])
-def test_an_alias_prints_what_mqadmin_prints(ours: Cluster, command: str, arguments: str, is_set: bool) -> None:
+def both(ours: Cluster, command: str, arguments: str, *, is_set: bool) -> tuple[list[str], list[str]]:
+    """What the real one prints, and what ours does."""
     if "Offline" in arguments:
         forget_resets(ours)
     theirs, _ = ours.mqadmin(command, arguments)
@@ -79,4 +81,14 @@ def test_an_alias_prints_what_mqadmin_prints(ours: Cluster, command: str, argume
         theirs, printed = (
             "\n".join(line.partition(":")[0] for line in text.splitlines()) for text in (theirs, printed)
         )
-    assert comparable(ours, printed, is_set=is_set) == comparable(ours, theirs, is_set=is_set)
+    return comparable(ours, theirs, is_set=is_set), comparable(ours, printed, is_set=is_set)
+
+
+@pytest.mark.parametrize(("command", "arguments", "is_set"), ROWS, ids=[f"{row[0]} {row[1]}" for row in ROWS])
+def test_an_alias_prints_what_mqadmin_prints(ours: Cluster, command: str, arguments: str, is_set: bool) -> None:
+    """Asked again where they differ: rates and clients change while one asks."""
+    for _ in range(TRIES):
+        theirs, printed = both(ours, command, arguments, is_set=is_set)
+        if printed == theirs:
+            break
+    assert printed == theirs
