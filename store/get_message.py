@@ -16,6 +16,7 @@ from store.config import CONSUME_QUEUE_UNIT, BrokerRole, StoreConfig
 from store.consume_queue import UNIT, ConsumeQueue
 from store.consume_queue_ext import EXT_ADDRESS_MAX
 from store.message import RECORD_V4
+from store.pull_check import BROKEN, sound_units
 from store.read_check import ReadCheck
 from store.stored_properties import stored_properties
 
@@ -130,18 +131,17 @@ def _collect(
     memory_start = log_end - memory_bytes_max(config.access_message_in_memory_max_ratio)
     in_memory, on_disk = _limits(config, count_max)
     deadline = monotonic() + _LOOK_SECONDS_MAX if accepts is not None else 0.0
-    for phy_offset, size, code in UNIT.iter_unpack(units):
+    for phy_offset, size, code in (
+        UNIT.iter_unpack(units) if check is None else sound_units(check, queue, offset, units)
+    ):
         if phy_offset < skip_below:
             last_phy_offset = phy_offset
             passed += 1
             continue
-        if check is not None:
-            sound = check.unit(queue, offset + passed, phy_offset, size, code)
-            if sound is None:
-                removed = removed or not count
-                passed += 1
-                continue
-            size, code = sound
+        if size == BROKEN and check is not None:
+            removed = removed or not count
+            passed += 1
+            continue
         last_phy_offset = phy_offset
         messages_max, bytes_max = in_memory if phy_offset >= memory_start else on_disk
         if count and (count >= messages_max or total + size > bytes_max):

@@ -4,6 +4,7 @@ A unit must lead to a sound record that says it is this message of this queue. W
 wrong about size or tags code alone is put right on the way.
 """
 
+from collections import deque
 from collections.abc import Iterable
 
 from attrs import define, field
@@ -30,6 +31,7 @@ from store.resync import next_record
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _BODY_AT = RECORD_V4.size
 _BLANK_SIZE = 0x7FFFFFFF
+_AHEAD_KEPT = 64
 _LOOK_MAX, _WINDOW = 8 << 20, 64 << 10  # Bytes behind a broken record that are searched for the next one.
 
 
@@ -38,11 +40,13 @@ class ReadCheck:
     """Checks units and the records that they lead to.
 
     `trusted_from`: from this offset of a queue on, units and records were read since the start, or written since.
+    `ahead`: where pulls of late asked the disk to read ahead, see store.pull_check.
     """
 
     log: CommitLog
     known: KnownDamage
     trusted_from: dict[ConsumeQueue, int] = field(factory=dict, init=False)
+    ahead: deque[int] = field(factory=lambda: deque(maxlen=_AHEAD_KEPT), init=False)
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 
     def distrust(self, queues: Iterable[ConsumeQueue]) -> None:

@@ -241,15 +241,20 @@ def _tags_code(raw: bytes) -> int:
 
 def properties_tags_code(properties: bytes) -> int:
     """The hash of the (last) TAGS property in a raw properties string; 0 for none."""
-    at = properties.rfind(b"\x02TAGS\x01")
-    if at >= 0:
-        at += 6
-    elif properties.startswith(b"TAGS\x01"):
-        at = 5
-    else:
-        return 0
-    end = properties.find(b"\x02", at)
-    return _tags_code(properties[at:] if end < 0 else properties[at:end])
+    return stored_tags_code(properties, 0, len(properties))
+
+
+def stored_tags_code(data: bytes, start: int, end: int) -> int:
+    """The same for the properties in bytes `start` to `end`."""
+    at = data.rfind(b"\x02TAGS\x01", start, end) + 6
+    if at == 5:
+        if not data.startswith(b"TAGS\x01", start, end):
+            return 0
+        at = start + 5
+    tags_end = data.find(b"\x02", at, end)
+    tags = data[at : end if tags_end < 0 else tags_end]
+    code = _codes.get(tags)
+    return code if code is not None else _tags_code(tags)
 
 
 def delivery_time(properties: bytes, store_timestamp: int, delays_ms: tuple[int, ...], otherwise: int) -> int:

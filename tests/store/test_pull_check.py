@@ -1,0 +1,70 @@
+"""Checking a pull's records at once: the same answers as one by one, with fewer reads."""
+
+import random
+
+import pytest
+
+from store.consume_queue import UNIT
+from store.mapped_file import MappedFile
+from store.message_store import MessageStore
+from store.pull_check import BROKEN, sound_units
+from tests.store.records import put_message
+from tests.store.test_read_check import opened
+
+
+async def filled(root, *, others: int) -> MessageStore:
+    """A store after a start: a queue of 100 messages with that many of other queues behind each."""
+    store, rng = opened(root, mapped_file_size_commit_log=1 << 20), random.Random(6)
+    for number in range(100):
+        properties = b"UNIQ_KEY\x01%d\x02TAGS\x01t%d" % (number, number % 5)
+        store.put([put_message("T", rng.randbytes(rng.randrange(0, 900)), properties=properties)])
+        for other in range(others):
+            store.put([put_message(f"O{other}", bytes(900))])
+    store.dispatch_pending()
+    await store.close()
+    return opened(root, mapped_file_size_commit_log=1 << 20)
+
+
+def reads_of(monkeypatch) -> list[int]:
+    """How long each read of a file of the log is, from now on."""
+    sizes: list[int] = []
+    read = MappedFile.read
+
+    def counted(file, position, size):
+        if file.size == 1 << 20:
+            sizes.append(size)
+        return read(file, position, size)
+
+    monkeypatch.setattr(MappedFile, "read", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("others", [0, 3, 40])
+@pytest.mark.parametrize("damage", [False, True])
+async def test_it_says_what_the_check_of_each_unit_says(tmp_path, others, damage):
+    store = await filled(tmp_path, others=others)
+    check, queue = store.scrub.check, store.queue("T", 0)
+    units = queue.read(0, 100)
+    if damage:  # One byte of the body, or of what follows it, in every tenth record.
+        for number in range(0, 100, 10):
+            phy_offset, size, _ = UNIT.unpack_from(units, number * UNIT.size)
+            file = store.commit_log.files.file_at(phy_offset)
+            position = phy_offset - file.start + size - number % 3 * 20 - 1
+            file.write_at(position, bytes((file.read(position, 1)[0] ^ 1,)))
+    found = list(sound_units(check, queue, 0, units))
+    alone = [check.unit(queue, number, *unit) for number, unit in enumerate(UNIT.iter_unpack(units))]
+    assert [each[1:] if each[1] != BROKEN else None for each in found] == alone
+    assert [each[0] for each in found] == [unit[0] for unit in UNIT.iter_unpack(units)]
+    assert (None in alone) == damage
+    await store.close()
+
+
+@pytest.mark.parametrize(("others", "reads_max"), [(0, 1), (3, 1), (40, 32)])
+async def test_what_lies_close_together_is_read_in_one_go(tmp_path, monkeypatch, others, reads_max):
+    store = await filled(tmp_path, others=others)
+    sizes = reads_of(monkeypatch)
+    result = store.get_message("T", 0, 0, 32, None)
+    assert result.message_count == 32
+    assert 0 < len(sizes) <= reads_max
+    assert sum(sizes) < 256 << 10, "what lies in between is not read where it is much"
+    await store.close()
