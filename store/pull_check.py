@@ -15,7 +15,7 @@ from store.record_scan import stored_tags_code
 BROKEN = -1
 _AT_ONCE = 32  # Units; a pull seldom asks for more.
 _SPAN_MAX = 256 << 10  # Bytes; of a longer span most would be read in vain.
-_AHEAD_SHIFT, _AHEAD_PIECES = 20, 2  # The disk is asked for the next pieces of 1 MiB, once for each.
+_AHEAD_SHIFT, _AHEAD_PIECES = 20, 4  # The disk is asked for the next pieces of 1 MiB, once for each.
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _BODY_AT = RECORD_V4.size
 
