@@ -43,6 +43,7 @@ from store.known_damage import KnownDamage
 from store.lock_file import take_lock
 from store.log_tail import LogTail, remove_left_over
 from store.mapped_file_queue import MappedFileQueue
+from store.pull_check import CheckAhead
 from store.put_service import PutService
 from store.put_times import PutTimes
 from store.query_message import QueryResult, query_message
@@ -130,6 +131,7 @@ class MessageStore:
     _checkpoint: Checkpoint = field(init=False)
     _points: RecoveryPoints = field(init=False)
     _read_check: ReadCheck = field(init=False)
+    _check_ahead: CheckAhead = field(init=False)
     _refusal: DiskRefusal = field(init=False)
     _allocator: AllocateMappedFileService = field(init=False)
     _reput: ReputMessageService = field(init=False)
@@ -176,6 +178,7 @@ class MessageStore:
             level_offset=lambda: self.dispatched_offset,
         )
         self._read_check = ReadCheck(self.commit_log, KnownDamage(self.damaged))
+        self._check_ahead = CheckAhead(self._read_check)
         self.digest = DigestService(
             self.commit_log,
             self._root / "twinlog" / "digest",
@@ -343,6 +346,7 @@ class MessageStore:
             nursery.start_soon(self.index.run)
             nursery.start_soon(self.digest.run)
             nursery.start_soon(self.scrub.run)
+            nursery.start_soon(self._check_ahead.run)
             task_status.started()
 
     async def close(self) -> None:
@@ -603,6 +607,8 @@ class MessageStore:
             limit=limit,
         )
         self._gets += result.message_count
+        if check is not None and result.message_count:
+            self._check_ahead.pulled(queue, result.next_offset)
         return result
 
     def any_accepted(self, topic: str, queue_id: int, start: int, end: int, accepts: PropertyFilter) -> bool:

@@ -47,10 +47,14 @@ class ReadCheck:
     known: KnownDamage
     trusted_from: dict[ConsumeQueue, int] = field(factory=dict, init=False)
     ahead: deque[int] = field(factory=lambda: deque(maxlen=_AHEAD_KEPT), init=False)
+    _checked: dict[ConsumeQueue, tuple[int, int]] = field(
+        factory=dict, init=False
+    )  # Below trusted_from: start and end.
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 
     def distrust(self, queues: Iterable[ConsumeQueue]) -> None:
         """Check what these queues have now, until trust() is told of it."""
+        self._checked.clear()
         for queue in queues:
             self.trusted_from[queue] = queue.max_offset
 
@@ -70,6 +74,22 @@ class ReadCheck:
     def distrust_below(self, queue: ConsumeQueue, offset: int) -> None:
         """Check the queue's messages below `offset`."""
         self.trusted_from[queue] = max(self.trusted_from.get(queue, 0), offset)
+        self._checked.pop(queue, None)
+
+    def checked(self, queue: ConsumeQueue, start: int, end: int) -> None:
+        """Messages `start` to `end` of the queue were looked at and are sound. One span of each queue is kept, the latest."""
+        low, high = self._checked.get(queue, (start, start))
+        self._checked[queue] = (low, max(high, end)) if low <= start <= high else (start, end)
+
+    def is_checked(self, queue: ConsumeQueue, start: int, end: int) -> bool:
+        """Whether nothing has to be looked at again. Once damage was found everything is."""
+        low, high = self._checked.get(queue, (0, 0))
+        return low <= start and end <= high and not self.known.damaged
+
+    def checked_end(self, queue: ConsumeQueue, offset: int) -> int:
+        """Up to where the messages from `offset` on were looked at; `offset` if they were not."""
+        low, high = self._checked.get(queue, (0, 0))
+        return high if low <= offset <= high else offset
 
     def unit(
         self, queue: ConsumeQueue, queue_offset: int, phy_offset: int, size: int, code: int

@@ -4,11 +4,13 @@ import os
 import random
 
 import pytest
+import trio
+import trio.testing
 
 from store.consume_queue import UNIT
 from store.mapped_file import MappedFile
 from store.message_store import MessageStore
-from store.pull_check import BROKEN, sound_units
+from store.pull_check import BROKEN, CheckAhead, sound_units
 from tests.store.records import put_message
 from tests.store.test_read_check import opened
 
@@ -81,4 +83,66 @@ async def test_the_disk_is_asked_once_for_what_comes_next(tmp_path, monkeypatch,
         store.get_message("T", 0, offset, 32, None)
     fd = store.commit_log.files.files[0].fd
     assert asked == [(fd, 1 << 20, 4 << 20, os.POSIX_FADV_WILLNEED)] * is_asked
+    await store.close()
+
+
+async def test_what_was_sound_is_not_read_again(tmp_path, monkeypatch):
+    """By another group, say; until damage is found anywhere, or the scrub has its doubts."""
+    store = await filled(tmp_path, others=0)
+    check = store.scrub.check
+    for offset in (0, 32):
+        store.get_message("T", 0, offset, 32, None)
+    sizes = reads_of(monkeypatch)
+    assert store.get_message("T", 0, 0, 32, None).message_count == 32
+    assert store.get_message("T", 0, 20, 40, None).message_count == 32
+    assert sizes == []
+    store.get_message("T", 0, 40, 32, None)
+    assert len(sizes) == 1, "the last of these are new"
+    check.distrust_below(store.queue("T", 0), 10)
+    store.get_message("T", 0, 0, 32, None)
+    assert len(sizes) == 2
+    file = store.commit_log.files.files[0]
+    file.write_at(200, bytes((file.read(200, 1)[0] ^ 1,)))
+    check.known.record(0, 300, "a test")
+    store.get_message("T", 0, 0, 32, None)
+    assert len(sizes) > 2
+    await store.close()
+
+
+async def test_the_next_pull_finds_its_records_checked(tmp_path, monkeypatch, nursery):
+    """Some way ahead of the consumer, no farther, and no more than is to be checked at all."""
+    store = await filled(tmp_path, others=0)
+    queue, check = store.queue("T", 0), store.scrub.check
+    ahead = CheckAhead(check)
+    nursery.start_soon(ahead.run)
+    monkeypatch.setattr("store.pull_check._UNITS_AHEAD", 64)
+    assert store.get_message("T", 0, 0, 10, None).message_count == 10
+    assert check.checked_end(queue, 0) == 10
+    ahead.pulled(queue, 10)
+    await trio.testing.wait_all_tasks_blocked()
+    assert check.checked_end(queue, 10) == 74
+    sizes = reads_of(monkeypatch)
+    assert store.get_message("T", 0, 10, 32, None).message_count == 32
+    assert sizes == []
+    ahead.pulled(queue, 42)
+    await trio.testing.wait_all_tasks_blocked()
+    assert check.checked_end(queue, 42) == 100
+    await store.close()
+
+
+async def test_checking_ahead_ends_at_damage(tmp_path, nursery):
+    """It is not checked again and again, and never served."""
+    store = await filled(tmp_path, others=0)
+    queue, check = store.queue("T", 0), store.scrub.check
+    unit = queue.unit(20)
+    file = store.commit_log.files.file_at(unit.phy_offset)
+    file.write_at(unit.phy_offset + 90, bytes((file.read(unit.phy_offset + 90, 1)[0] ^ 1,)))
+    ahead = CheckAhead(check)
+    nursery.start_soon(ahead.run)
+    ahead.pulled(queue, 0)
+    with trio.fail_after(5):
+        await trio.testing.wait_all_tasks_blocked()
+    assert check.known.damaged
+    result = store.get_message("T", 0, 0, 32, None)
+    assert (result.message_count, result.next_offset) == (32, 33)
     await store.close()
