@@ -1,0 +1,66 @@
+"""The Spark session of twinlog's jobs: all that they need set, in one place.
+
+Spark's Python workers are started from PATH unless they are told otherwise, filters are pushed to Python sources only where that
+is switched on, and one dead Python worker fails a job on local[N]: local[N,4] tries its task again.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from cluster.pipeline.datasource import register
+
+TASK_TRIES = 4
+_SETTINGS = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",  # Days of a report are those of UTC, wherever it is made.
+}
+_ON_THIS_MACHINE = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def local_master() -> str:
+    """As many tasks at once as this process has cores."""
+    return f"local[{len(os.sched_getaffinity(0))},{TASK_TRIES}]"
+
+
+def spark_session(master: str | None = None, *, name: str = "twinlog") -> SparkSession:
+    """The session there is, or a new one, in which the tables of datasource.py can be read.
+
+    `master` is a URL as of spark-submit. None: the one that spark-submit was told, else this machine.
+    """
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is None and not is_submitted:
+        master = local_master()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.Builder().appName(name)
+    settings = dict(_SETTINGS)
+    if not is_submitted:  # Else its JVM runs already, with its own.
+        settings |= _quiet_logs()
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            settings |= _ON_THIS_MACHINE | {"spark.sql.shuffle.partitions": str(2 * len(os.sched_getaffinity(0)))}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return prepare(builder.getOrCreate())
+
+
+def prepare(spark: SparkSession) -> SparkSession:
+    """Make the tables readable in a session that somebody else made: a notebook's, a cluster's."""
+    for key, value in _SETTINGS.items():
+        spark.conf.set(key, value)
+    register(spark)
+    return spark
+
+
+def _quiet_logs() -> dict[str, str]:
+    """Spark's own lines are for who debugs Spark: errors only, also while it starts."""
+    file = Path(__file__).with_name("log4j2.properties")
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={file.as_uri()}"} if file.is_file() else {}
