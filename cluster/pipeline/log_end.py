@@ -1,0 +1,155 @@
+"""Where a log ends, which is written nowhere: behind its last whole record, by the rules of store/offline/walk.py."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from attrs import define, field, frozen
+
+from cluster.pipeline.places import Bytes, StoreUri, UnreadableError, open_file
+from store.left_overs import begins_with_record
+from store.offline.file_series import FileReader, FileSeries, StoreFile
+from store.offline.log_view import stored_ms
+from store.offline.queue_view import BLANK_SIZE, unit_at, units_end
+from store.offline.walk import walk_log
+
+_QUEUES_LOOKED_AT = 8  # Those written last: each costs a few small reads.
+_OPEN_FILES = 16
+_PIECE = 4 << 20
+_UNIT_SIZE = 20
+
+
+@frozen
+class LogFile:
+    """A file of a sequence: its name says that bytes `start` and following are in it; `size` bytes are there."""
+
+    uri: StoreUri
+    start: int
+    size: int
+
+
+@frozen
+class QueueFiles:
+    """A consume queue: its files in order, of `file_size` bytes each, the newest of them written at `mtime_ns`."""
+
+    topic: str
+    queue_id: int
+    files: tuple[LogFile, ...]
+    file_size: int
+    mtime_ns: int
+
+
+@define(eq=False)
+class PlaceReader(FileReader):
+    """Reads pieces of files wherever they lie, for what was made for local ones: names stand for paths there."""
+
+    places: dict[Path, LogFile] = field(factory=dict)
+    _open: dict[Path, Bytes] = field(factory=dict, init=False)
+
+    def read(self, path: Path, position: int, size: int) -> bytes:
+        """Up to `size` bytes of a file; fewer where it ends. Raises UnreadableError."""
+        file = self._open.pop(path, None)
+        if file is None:
+            if len(self._open) >= _OPEN_FILES:
+                self._open.pop(next(iter(self._open))).close()
+            file = open_file(self.places[path].uri)
+        self._open[path] = file  # At the end: the first one is the one not used for longest.
+        return file.read(position, size) if size > 0 else b""
+
+    def is_clear_from(self, path: Path, position: int) -> bool:
+        """Whether all bytes of a file from a position on are zero. Raises UnreadableError."""
+        place = self.places[path]
+        if place.uri.is_local:  # Holes are not read.
+            return super().is_clear_from(place.uri.path, position)
+        while piece := self.read(path, position, min(_PIECE, place.size - position)):
+            if piece.count(0) != len(piece):
+                return False
+            position += len(piece)
+        return True
+
+    def close(self) -> None:
+        """Give all files back."""
+        super().close()
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def series(self, files: Sequence[LogFile], file_size: int, first: int = 0) -> FileSeries:
+        """Some files as a series."""
+        found = []
+        for file in files:
+            path = Path(file.uri.text)
+            self.places[path] = file
+            found.append(StoreFile(path, file.start, file.size))
+        return FileSeries(Path(), file_size, tuple(found), self, first)
+
+
+def find_end(
+    log: Sequence[LogFile],
+    file_size: int,
+    first: int,
+    queues: Callable[[], Sequence[QueueFiles]],
+    *,
+    may_grow: bool,
+    after_crash: bool,
+) -> tuple[int, int | None]:
+    """Where the log ends, and how far it went at some time according to the queues that were written last; None: they are empty.
+
+    `may_grow`, `after_crash`: as store.offline.walk.walk_log(). What cannot be read counts as damage.
+    """
+    reader = PlaceReader()
+    try:
+        newest, queued = _newest_units(reader, queues)
+        series = reader.series(log, file_size, first)
+        start = max((at for at in newest if _is_record(series, at)), default=-1)
+        at_start = _last_start(series)
+        start = max(start, at_start if at_start is not None else first)
+        return end_from(series, start, may_grow=may_grow, after_crash=after_crash), queued
+    finally:
+        reader.close()
+
+
+def end_from(series: FileSeries, start: int, *, may_grow: bool, after_crash: bool = False) -> int:
+    """Where the log ends, walked from `start`, where a record should begin."""
+    end = start
+    try:
+        for piece in walk_log(series, start=start, may_grow=may_grow, after_crash=after_crash):
+            end = piece.end
+    except UnreadableError:  # A bad sector, say: what lies behind the last whole record is told by the scan.
+        return series.end
+    return end
+
+
+def _last_start(series: FileSeries) -> int | None:
+    """The start of the last file that begins with a record; None when none does."""
+    for file in reversed(series.files):
+        try:
+            if stored_ms(series, file.start) is not None:
+                return max(file.start, series.first)
+        except UnreadableError:
+            return file.start
+    return None
+
+
+def _newest_units(reader: PlaceReader, queues: Callable[[], Sequence[QueueFiles]]) -> tuple[list[int], int | None]:
+    """Where the last messages of some queues lie, and the largest end of these."""
+    found, end = [], None
+    try:
+        newest = sorted(queues(), key=lambda queue: queue.mtime_ns, reverse=True)[:_QUEUES_LOOKED_AT]
+    except UnreadableError:
+        return [], None
+    for queue in newest:
+        try:
+            series = reader.series(queue.files, queue.file_size)
+            unit = unit_at(series, units_end(series) - _UNIT_SIZE)
+        except UnreadableError:
+            continue
+        if unit is not None and unit.size != BLANK_SIZE:
+            found.append(unit.phy_offset)
+            end = max(end or 0, unit.phy_offset + unit.size)
+    return found, end
+
+
+def _is_record(series: FileSeries, offset: int) -> bool:
+    try:
+        return begins_with_record(series.read, offset, series.file_size)
+    except UnreadableError:
+        return False

@@ -1,0 +1,294 @@
+"""Where the files of a store lie, and reading parts of them: local paths by os.pread, everything else through pyarrow.fs.
+
+    /data/store, file:///data/store    s3://BUCKET/store?region=...    gs://BUCKET/store    hdfs://HOST:PORT/store
+
+What stands behind a question mark are options of pyarrow.fs.FileSystem.from_uri, such as endpoint_override. Where the log lies in
+directories of its own, they follow the store's, each behind a semicolon: /data/store;/disk1/commitlog;/disk2/commitlog
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, field, frozen
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem  # Imported where it is used: most stores are local.
+
+
+class UnreadableError(OSError):
+    """Bytes, or a list of files, could not be had. Whoever catches it names `what`, and goes on with the rest."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} cannot be read: {why}")
+        self.what, self.why = what, why
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnreadableError, (self.what, self.why)
+
+
+def _plain(text: str) -> str:
+    return ";".join(_plain_place(part.strip()) for part in text.split(";") if part.strip())
+
+
+def _plain_place(text: str) -> str:
+    text = text.removeprefix("file://")
+    if "://" not in text:
+        return os.path.abspath(os.path.expanduser(text))
+    path, mark, options = text.partition("?")
+    return path.rstrip("/") + mark + options
+
+
+@frozen(order=True)
+class StoreUri:
+    """A directory or a file. A local one is made absolute, so that it means the same to every process of a machine."""
+
+    text: str = field(converter=_plain)
+
+    @property
+    def root(self) -> "StoreUri":
+        """The store's directory alone."""
+        return StoreUri(self.text.partition(";")[0])
+
+    @property
+    def log_places(self) -> "tuple[StoreUri, ...]":
+        """The directories of the log that were named."""
+        return tuple(StoreUri(part) for part in self.text.split(";")[1:])
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a path of this machine."""
+        return "://" not in self.text
+
+    @property
+    def path(self) -> Path:
+        """The local path."""
+        assert self.is_local
+        return Path(self.root.text)
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.root.text.partition("?")[0].rpartition("/")[2]
+
+    def child(self, name: str) -> "StoreUri":
+        """What is called so in this directory; `name` may be a relative path."""
+        path, mark, options = self.root.text.partition("?")
+        return StoreUri(f"{path}/{name}{mark}{options}")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@frozen
+class FileInfo:
+    """A file in a listing. `mtime_ns` is 0 where it is not known; `name` is relative to what was listed."""
+
+    name: str
+    size: int
+    mtime_ns: int
+
+
+class Bytes(Protocol):
+    """An open file."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer where the file ends. Raises UnreadableError."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """The same into a buffer, which is filled as far as the file goes; how many bytes. Raises UnreadableError."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+def list_files(uri: StoreUri) -> list[FileInfo]:
+    """The files of one directory, by name; none when there is no such directory. Raises UnreadableError."""
+    return [info for info in _listing(uri) if info is not None]
+
+
+def list_directories(uri: StoreUri) -> list[str]:
+    """The names of the directories in it, sorted; none when there is no such directory. Raises UnreadableError."""
+    if uri.is_local:
+        with _named(uri), _scan(uri.path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    from pyarrow.fs import FileType
+
+    return sorted(info.base_name for info in _remote_listing(uri) if info.type == FileType.Directory)
+
+
+def list_tree(uri: StoreUri) -> list[FileInfo]:
+    """All files below a directory, by their relative paths. Raises UnreadableError."""
+    if uri.is_local:
+        return sorted(_local_tree(uri, ""), key=lambda info: info.name)
+    from pyarrow.fs import FileType
+
+    base = _remote_path(uri).rstrip("/") + "/"
+    found = (info for info in _remote_listing(uri, recursive=True) if info.type == FileType.File)
+    infos = [FileInfo(info.path.removeprefix(base), info.size, info.mtime_ns or 0) for info in found]
+    return sorted(infos, key=lambda info: info.name)
+
+
+def open_file(uri: StoreUri) -> Bytes:
+    """Open a file for reading parts of it. Raises UnreadableError."""
+    with _named(uri):
+        if uri.is_local:
+            return _LocalFile(uri, os.open(uri.path, os.O_RDONLY | os.O_CLOEXEC))
+        file = _file_system(*_base(uri)).open_input_file(_remote_path(uri))
+        return _RemoteFile(uri, file)
+
+
+def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
+    """A small file; None when it is missing. Raises UnreadableError, also for one that is larger than `size_max`."""
+    if uri.is_local and not uri.path.is_file():
+        return None
+    if not uri.is_local and not _is_remote_file(uri):
+        return None
+    file = open_file(uri)
+    try:
+        data = file.read(0, size_max + 1)
+    finally:
+        file.close()
+    if len(data) > size_max:
+        raise UnreadableError(str(uri), f"it is larger than {size_max} bytes")
+    return data
+
+
+@define(eq=False)
+class _LocalFile:
+    uri: StoreUri
+    _fd: int
+
+    def read(self, position: int, size: int) -> bytes:
+        with _named(self.uri):
+            return os.pread(self._fd, size, position)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        done = 0
+        with _named(self.uri):
+            while done < len(buffer) and (count := os.preadv(self._fd, [buffer[done:]], position + done)):
+                done += count
+        return done
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@define(eq=False)
+class _RemoteFile:
+    uri: StoreUri
+    _file: Any
+
+    def read(self, position: int, size: int) -> bytes:
+        with _named(self.uri):
+            room = self._file.size() - position
+            data: bytes = self._file.read_at(min(size, room), position) if room > 0 else b""
+            return data
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        data = self.read(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@contextmanager
+def _named(uri: StoreUri) -> Iterator[None]:
+    """Failures say what could not be read, and why."""
+    try:
+        yield
+    except UnreadableError:
+        raise
+    except OSError as error:
+        raise UnreadableError(_short(uri), error.strerror or str(error)) from error
+    except (ValueError, ImportError, NotImplementedError) as error:  # pyarrow's: a wrong address, a library that lacks.
+        raise UnreadableError(_short(uri), str(error)) from error
+
+
+def _short(uri: StoreUri) -> str:
+    return uri.text.partition("?")[0]  # Options may hold keys.
+
+
+@contextmanager
+def _scan(path: Path) -> "Iterator[Iterator[os.DirEntry[str]]]":
+    if not path.is_dir():
+        yield iter(())
+        return
+    with os.scandir(path) as entries:
+        yield entries
+
+
+def _listing(uri: StoreUri) -> list[FileInfo]:
+    if uri.is_local:
+        with _named(uri), _scan(uri.path) as entries:
+            infos = [_local_info(entry, entry.name) for entry in entries if entry.is_file()]
+    else:
+        from pyarrow.fs import FileType
+
+        found = (info for info in _remote_listing(uri) if info.type == FileType.File)
+        infos = [FileInfo(info.base_name, info.size, info.mtime_ns or 0) for info in found]
+    return sorted((info for info in infos if info is not None), key=lambda info: info.name)
+
+
+def _local_info(entry: "os.DirEntry[str]", name: str) -> FileInfo | None:
+    try:
+        status = entry.stat()
+    except FileNotFoundError:  # A running broker removes some.
+        return None
+    return FileInfo(name, status.st_size, status.st_mtime_ns)
+
+
+def _local_tree(uri: StoreUri, below: str) -> Iterator[FileInfo]:
+    with _named(uri), _scan(uri.path / below) as entries:
+        found = list(entries)
+    for entry in found:
+        name = f"{below}/{entry.name}" if below else entry.name
+        if entry.is_dir():
+            yield from _local_tree(uri, name)
+        elif (info := _local_info(entry, name)) is not None:
+            yield info
+
+
+def _remote_listing(uri: StoreUri, *, recursive: bool = False) -> list[Any]:
+    from pyarrow.fs import FileSelector
+
+    with _named(uri):
+        selector = FileSelector(_remote_path(uri), allow_not_found=True, recursive=recursive)
+        found: list[Any] = _file_system(*_base(uri)).get_file_info(selector)
+        return found
+
+
+def _is_remote_file(uri: StoreUri) -> bool:
+    from pyarrow.fs import FileType
+
+    with _named(uri):
+        info = _file_system(*_base(uri)).get_file_info(_remote_path(uri))
+    return bool(info.type == FileType.File)
+
+
+def _base(uri: StoreUri) -> tuple[str, str]:
+    """What makes up the file system: scheme and authority, and the options."""
+    path, _, options = uri.root.text.partition("?")
+    scheme, _, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}", options
+
+
+def _remote_path(uri: StoreUri) -> str:
+    """As the file system names it. Names are taken as they are: those of topics may have per cent signs in them."""
+    path = uri.root.text.partition("?")[0].partition("://")[2]
+    authority, _, rest = path.partition("/")
+    base, _ = _base(uri)
+    return f"/{rest}" if base.startswith("hdfs://") else f"{authority.rpartition('@')[2]}/{rest}".rstrip("/")
+
+
+@lru_cache(maxsize=64)
+def _file_system(base: str, options: str) -> "FileSystem":
+    from pyarrow.fs import FileSystem
+
+    found, _ = FileSystem.from_uri(base + "/" + (f"?{options}" if options else ""))
+    return found
