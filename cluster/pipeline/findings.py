@@ -57,6 +57,10 @@ class AuditFinding:
     queue_id: int | None = _doc("of that message")
     file: str | None = _doc("below the member's directory")
     queue_offset: int | None = _doc("of the first message, in its queue")
+    record: int | None = _doc(
+        "where the record begins that the byte at `offset` belongs to, on a member that has it sound"
+    )
+    record_end: int | None = _doc("the byte behind the last record that it is about")
     count: int = _doc("so many things in a row", 1)
 
 
@@ -113,4 +117,4 @@ def are_neighbours(first: AuditFinding, second: AuditFinding) -> bool:
 
 def joined(first: AuditFinding, second: AuditFinding) -> AuditFinding:
     """One finding for two neighbours."""
-    return evolve(first, end=second.end, count=first.count + second.count)
+    return evolve(first, end=second.end, record_end=second.record_end, count=first.count + second.count)
