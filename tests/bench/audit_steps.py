@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TASKS = 2
 MASTER = f"local[{TASKS},4]"
 READ_SIZE = 4 << 20
+QUEUES = 64  # In topics of eight.
 SAMPLE_SECONDS = 0.05
 Result = dict[str, Any]
 
@@ -40,7 +41,8 @@ Result = dict[str, Any]
 
 def fill_log(*, root: str, log_bytes: int, log_file_bytes: int) -> Iterator[Result]:
     """Make a store with so much log, or go on filling one."""
-    yield fill(Path(root), evolve(FULL, log_bytes=log_bytes, log_file_bytes=log_file_bytes))
+    scale = evolve(FULL, log_bytes=log_bytes, log_file_bytes=log_file_bytes, queues=QUEUES)
+    yield fill(Path(root), scale)
 
 
 def page_cache(*, roots: list[str], processes: int, rounds: int) -> Iterator[Result]:
