@@ -30,7 +30,7 @@ RECORDS = (
     "which makes no rows.\n\n"
 )
 GROWTH = "One log of this length: the time grows with the log, the memory of a task does not.\n\n"
-START_UP = "Seconds: from the start of a process until there is a session, for the digests of 128 MiB, and for the same again.\n\n"
+START_UP = "Seconds from the start of a process to a session, for the digests of 128 MiB, and for the same again.\n\n"
 MEMORY = (
     "The most that one Python worker, the JVM and the process with the job held of their own (anonymous pages), looked at\n"
     "every 50 ms.\n\n"

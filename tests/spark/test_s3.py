@@ -18,9 +18,9 @@ MIB = 1 << 20
 
 
 def rows(spark, source: str, place: str, **options: str) -> list[str]:
-    """All rows of a table, in an order of their own; but for the column that names the file."""
+    """All rows of a table, in an order of their own; but for the column that names the store."""
     table = spark.read.format(source).options(**options).load(place)
-    return sorted(str(row.asDict()) for row in table.drop("file").collect())
+    return sorted(str(row.asDict()) for row in table.drop("member").collect())
 
 
 @pytest.mark.parametrize("version", golden.VERSIONS)
