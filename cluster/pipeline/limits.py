@@ -1,81 +1,82 @@
-"""Up to where a store may be read, and where a reader that follows it goes on. Pure: a picture of the store in, an offset out.
+"""Up to where a store may be read, and where a reader that follows it goes on. Pure: a look at the store in, an offset out.
 
 | the store | is read |
 | --- | --- |
-| stopped, in an archive, a copy | to the end of its sound records: nobody writes there, nobody cuts there now |
-| running, what is confirmed is known | to there: what lies behind may be cut when roles change |
-| running, what is confirmed is not known | not at all; with `unconfirmed`, to the end of its sound records |
+| stopped, archived, copied | to the end of its sound records: nobody writes there now, and nobody cuts |
+| running, and it is known what is confirmed | to there: what lies behind may be cut when roles change |
+| running, and it is not known | not at all; with `unconfirmed`, to the end of its sound records |
 
-A running broker tells what is confirmed when it is asked (option `broker`), if it is one of twinlog's. What its files say of that
-is as old as the last role change; RocketMQ's files say nothing.
+What is confirmed now is told by a running broker of twinlog's that is asked (option `broker`). Its files say what was confirmed
+at its last change of roles; RocketMQ 5 writes each second what it shows to consumers, RocketMQ 4 nothing.
 """
 
-from attrs import frozen
+from collections.abc import Sequence
+
+from cluster.pipeline.files import StoreFiles
 
 
 class ReadRefusedError(Exception):
-    """The store can be read, and should not be as it was asked for. The message says what, why and what next."""
+    """The store could be read, but not as it was asked for. The message says what, why and what next."""
 
 
-@frozen(kw_only=True)
-class LogNow:
-    """The log of a store as it is now. Offsets in bytes.
-
-    `sound_end` is where its sound records end, `written_end` where its files do; `confirmed` None: it is not known.
-    """
-
-    name: str
-    first: int
-    written_end: int
-    sound_end: int | None = None  # None: nobody looked, for it is not needed.
-    confirmed: int | None = None
-    is_running: bool = False
-
-
-def needs_sound_end(*, is_running: bool, unconfirmed: bool) -> bool:
-    """Whether readable_end asks for it: it has to be looked for, which takes reads."""
-    return unconfirmed or not is_running
-
-
-def readable_end(log: LogNow, *, unconfirmed: bool) -> int:
-    """The first byte that is not to be read. Raises ReadRefusedError."""
-    if needs_sound_end(is_running=log.is_running, unconfirmed=unconfirmed):
-        assert log.sound_end is not None
-        return log.sound_end
-    if log.confirmed is None:
+def readable_end(files: StoreFiles, *, unconfirmed: bool, told: int | None = None) -> int:
+    """The first byte that is not to be read; `told`: up to where the log is confirmed, by its broker. Raises ReadRefusedError."""
+    if unconfirmed or not files.is_running:
+        return files.end
+    confirmed = files.confirmed if told is None else told
+    if confirmed is None:
         raise ReadRefusedError(
-            f"{log.name}: a broker has this store open, and nothing tells up to where its log is confirmed; what lies behind "
+            f"{files.uri}: a broker has this store open, and nothing tells up to where its log is confirmed: what lies behind "
             "may be cut when roles change. Name the broker, option broker=HOST:PORT, if it is one of twinlog's; or read all "
             "that is sound, option unconfirmed=true; or read a stopped store, or a backup."
         )
-    return min(log.confirmed, log.written_end)
+    return max(files.first, min(confirmed, files.end))
 
 
-def start_of(log: LogNow, start: int, end: int, *, fail_on_data_loss: bool = True) -> int:
-    """Where a reader that has read up to `start` goes on; `end` is the readable one. Raises ReadRefusedError.
+def may_be_old(files: StoreFiles, *, unconfirmed: bool, told: int | None = None) -> str | None:
+    """A warning where less is read than is confirmed, perhaps; None where that is not so."""
+    if unconfirmed or told is not None or not files.is_running or files.confirmed in (None, files.end):
+        return None
+    return (
+        f"{files.uri}: a broker has this store open, and its files say that the log is confirmed up to {files.confirmed}; it may "
+        f"be more by now, up to {files.end}. A broker of twinlog's tells when it is asked: option broker=HOST:PORT."
+    )
 
-    What is confirmed may fall when slaves leave, so a reader may be ahead of `end`; it cannot be ahead of the log.
+
+def start_of(files: StoreFiles, start: int, *, fail_on_data_loss: bool = True) -> int:
+    """Where a reader goes on that has read up to `start`. Raises ReadRefusedError.
+
+    What is confirmed may fall when slaves leave, so a reader may be ahead of that; it cannot be ahead of the log.
     """
-    if start < log.first:
+    if start < files.first:
         if not fail_on_data_loss:
-            return log.first
+            return files.first
         raise ReadRefusedError(
-            f"{log.name}: bytes {start} to {log.first} are gone: retention removed them before they were read, for the log "
-            f"begins at {log.first} now. To go on without them, set option failOnDataLoss=false; to have them, restore a "
-            "backup that holds them and read that with a checkpoint of its own; and keep files longer (fileReservedTime)."
+            f"{files.uri}: bytes {start} to {files.first} are gone: retention removed them before they were read, the log begins "
+            f"at {files.first} now. To go on without them, set option failOnDataLoss=false. To have them, read a backup that "
+            "holds them, with a checkpoint of its own. And let the broker keep files for longer (fileReservedTime)."
         )
-    if start > (log.written_end if log.sound_end is None else log.sound_end):
+    if start > files.end:
         raise ReadRefusedError(
-            f"{log.name}: it was read up to {start}, and the log ends before that, at {max(end, log.sound_end or 0)}: it was "
-            "cut, or this is another store. What was read behind the cut is no part of the log any more: `twinlog log info` "
-            "tells of cuts. Start anew with an empty checkpoint and an empty destination."
+            f"{files.uri}: it was read up to {start}, and the log ends at {files.end}: it was cut, or this is another store. "
+            "What was read behind its end is no part of it any more; `twinlog log info` tells of cuts. Start anew, with an empty "
+            "checkpoint and an empty destination."
         )
     return start
 
 
-def next_end(start: int, end: int, size_max: int | None) -> int:
-    """Where the next batch ends: `size_max` bytes of log on at most, None for no limit. Never before `start`.
+def batch_ends(starts: Sequence[int], ends: Sequence[int], size_max: int | None) -> list[int]:
+    """Where the next batch ends in each log: with `size_max` bytes of all of them together, None for no limit.
 
-    Any byte will do: a batch is made of the records that begin in it.
+    Logs share alike; what one does not need is left to the others. Any byte can be an end, but none before its start.
     """
-    return max(start, end if size_max is None else min(end, start + size_max))
+    found = [max(start, end) for start, end in zip(starts, ends, strict=True)]
+    if size_max is None:
+        return found
+    left = size_max
+    order = sorted(range(len(starts)), key=lambda number: found[number] - starts[number])
+    for place, number in enumerate(order):
+        share = -(-left // (len(order) - place))
+        found[number] = min(found[number], starts[number] + share)
+        left -= found[number] - starts[number]
+    return found

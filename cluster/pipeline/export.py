@@ -1,0 +1,195 @@
+"""Streams a topic out of a store, live or not, into Parquet: one directory for each topic and day, JSON bodies decoded.
+
+Spark writes each batch under its number and the next one begins where it ended, so that every record is in the output once,
+however often the job is stopped, killed and started again: as readers see it that heed OUT/_spark_metadata, as Spark does.
+
+    spark-submit cluster/pipeline/submit/export.py --path STORE --topic TOPIC --out DIR --schema 'id BIGINT, name STRING'
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+import click
+import pyarrow as pa
+from attrs import field, frozen
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StringType, StructField, StructType
+
+from cluster.pipeline.bodies import BodyError, Bounds, inflate, is_compressed
+from cluster.pipeline.session import spark_session
+from store.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+
+CHECKPOINT = "_checkpoint"  # Below the output; readers of Parquet pass over names that begin so.
+_CORRUPT = "_corrupt_record"
+_BATCH_BYTES = 32 << 20  # Of inflated bodies, handed over together.
+
+
+@frozen(kw_only=True)
+class ExportOptions:
+    """What to read and where to put it. `path` and `out` are directories or URIs.
+
+    `schema` of the JSON bodies is a list of columns as in SQL; without it bodies stay bytes. `broker` is HOST:PORT of the running
+    broker that the store belongs to, which tells what is confirmed. `checkpoint`: by default below `out`.
+    """
+
+    path: str
+    topic: str
+    out: str
+    schema: str | None = None
+    checkpoint: str | None = None
+    broker: str | None = None
+    unconfirmed: bool = False
+    start: str = "earliest"
+    bytes_per_batch: int = 256 << 20
+    bounds: Bounds = field(factory=Bounds)
+
+    @property
+    def checkpoint_place(self) -> str:
+        """Where the progress is kept."""
+        return self.checkpoint or f"{self.out.rstrip('/')}/{CHECKPOINT}"
+
+
+def start_export(spark: SparkSession, options: ExportOptions, *, follow: bool = False) -> StreamingQuery:
+    """Begin, or go on where an earlier run ended. Without `follow` the query ends once it has all that was there at its start."""
+    writer = (
+        messages(spark, options)
+        .writeStream.format("parquet")
+        .partitionBy("topic", "day")
+        .option("path", options.out)
+        .option("checkpointLocation", options.checkpoint_place)
+        .queryName(f"twinlog export {options.topic}")
+    )
+    writer = writer.trigger(processingTime="1 second") if follow else writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def export(spark: SparkSession, options: ExportOptions) -> None:
+    """Take over all that is there now, and return."""
+    start_export(spark, options).awaitTermination()
+
+
+def messages(spark: SparkSession, options: ExportOptions) -> DataFrame:
+    """The topic's messages as a stream, in the columns of the output."""
+    reader = (
+        spark.readStream.format("rocketmq_records")
+        .option("path", options.path)
+        .option("topics", options.topic)
+        .option("body", "true")
+        .option("unconfirmed", str(options.unconfirmed).lower())
+        .option("startingOffset", options.start)
+        .option("maxBytesPerTrigger", str(options.bytes_per_batch))
+    )
+    if options.broker is not None:
+        reader = reader.option("broker", options.broker)
+    queueless = [TRANSACTION_PREPARED, TRANSACTION_ROLLBACK]  # Records of these kinds are no messages of their topic.
+    records = reader.load().where(~f.col("sys_flag").bitwiseAND(TRANSACTION_MASK).isin(queueless))
+    return decoded(with_inflated(records, options.bounds), options.schema)
+
+
+def with_inflated(records: DataFrame, bounds: Bounds) -> DataFrame:
+    """The same records, whose `body` is what the producer gave, and `problem` says where it could not be had."""
+    schema = StructType([*records.schema.fields, StructField("problem", StringType())])
+    return records.mapInArrow(partial(inflate_batches, bounds=bounds), schema)
+
+
+def inflate_batches(batches: Iterator[pa.RecordBatch], *, bounds: Bounds) -> Iterator[pa.RecordBatch]:
+    """Batch by batch, cut where inflated bodies would take much memory together."""
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            bodies, problems = _inflated(batch, start, bounds)
+            part = batch.slice(start, len(bodies))
+            position = part.schema.get_field_index("body")
+            field_of_body = part.schema.field(position)
+            part = part.set_column(position, field_of_body, pa.array(bodies, field_of_body.type))
+            yield part.append_column("problem", pa.array(problems, pa.string()))
+            start += len(bodies)
+
+
+def _inflated(batch: pa.RecordBatch, start: int, bounds: Bounds) -> tuple[list[bytes | None], list[str | None]]:
+    """The bodies from row `start` on, as many as may be held together, and what is wrong with each."""
+    bodies: list[bytes | None] = []
+    problems: list[str | None] = []
+    column, flags, size = batch.column("body"), batch.column("sys_flag"), 0
+    while start + len(bodies) < batch.num_rows and size < _BATCH_BYTES:
+        row = start + len(bodies)
+        body, flag, problem = column[row].as_py(), flags[row].as_py(), None
+        if body is not None and is_compressed(flag):
+            try:
+                body = inflate(body, flag, bounds)
+            except BodyError as error:
+                problem = str(error)
+        bodies.append(body)
+        problems.append(problem)
+        size += len(body or b"")
+    return bodies, problems
+
+
+def decoded(records: DataFrame, schema: str | None) -> DataFrame:
+    """The columns of the output. A body that is no JSON of the schema stays as it is, with a `problem`; nothing is lost."""
+    stored_at = f.timestamp_millis("stored_ms")
+    frame = records.select(
+        "topic",
+        f.date_format(stored_at, "yyyy-MM-dd").alias("day"),
+        "offset",
+        "size",
+        "queue_id",
+        "queue_offset",
+        "unique_key",
+        "tags",
+        "keys",
+        "properties",
+        "reconsume_times",
+        f.timestamp_millis("born_ms").alias("born_at"),
+        stored_at.alias("stored_at"),
+        "body",
+        "problem",
+    )
+    return frame if schema is None else _with_json(frame, schema)
+
+
+def _with_json(frame: DataFrame, schema: str) -> DataFrame:
+    """The same with `body` as a struct, or null where it is none; then `undecoded` has its bytes."""
+    wanted = StructType.fromDDL(schema)
+    with_corrupt = StructType([*wanted.fields, StructField(_CORRUPT, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    text = f.col("body").cast("string")
+    is_text = f.col("problem").isNull() & f.is_valid_utf8(text)
+    frame = frame.withColumn("json", f.from_json(f.when(is_text, text), with_corrupt, options))
+    is_wrong: Column = f.col("json").isNull() | f.col(f"json.{_CORRUPT}").isNotNull()
+    body = f.struct(*(f.col("json")[each.name].alias(each.name) for each in wanted.fields))
+    return frame.select(
+        *(name for name in frame.columns if name not in ("body", "problem", "json")),
+        f.when(~is_wrong, body).alias("body"),
+        f.when(is_wrong, f.col("body")).alias("undecoded"),
+        f.coalesce(f.col("problem"), f.when(is_wrong, f.lit("no JSON of the schema"))).alias("problem"),
+    )
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--path", required=True, help="Store directory, or its URI.")
+@click.option("--topic", required=True)
+@click.option("--out", required=True, help="Directory or URI to write below.")
+@click.option(
+    "--schema", help="Columns of the JSON bodies, as in SQL: 'id BIGINT, name STRING'. Without: bodies as bytes."
+)
+@click.option("--checkpoint", help="Where the progress is kept. [default: OUT/_checkpoint]")
+@click.option("--broker", help="HOST:PORT of the running broker: it tells what is confirmed.")
+@click.option("--unconfirmed", is_flag=True, help="Read all that is sound of a running store, confirmed or not.")
+@click.option("--start", default="earliest", show_default=True, help="Of a first run: earliest, latest or an offset.")
+@click.option("--follow", is_flag=True, help="Go on as the log grows, until interrupted.")
+@click.option("--bytes-per-batch", type=click.IntRange(min=1), default=256 << 20, show_default=True)
+@click.option("--body-size-max", type=click.IntRange(min=1), default=64 << 20, show_default=True)
+@click.option("--body-ratio-max", type=click.IntRange(min=1), default=1000, show_default=True)
+@click.option("--spark-master", help="A URL as of spark-submit. [default: spark-submit's, else this machine]")
+def main(*, follow: bool, spark_master: str | None, body_size_max: int, body_ratio_max: int, **told: str) -> None:
+    """Stream the messages of a topic into Parquet, by topic and day; run again, it goes on where it ended."""
+    bounds = Bounds(size_max=body_size_max, ratio_max=body_ratio_max)
+    options = ExportOptions(**told, bounds=bounds)  # type: ignore[arg-type]
+    spark = spark_session(spark_master, name=f"twinlog export {options.topic}")
+    try:
+        start_export(spark, options, follow=follow).awaitTermination()
+    finally:
+        spark.stop()
