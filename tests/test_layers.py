@@ -84,7 +84,7 @@ def test_codecs_do_no_input_or_output(codec):
         waiting |= imported & FILES.keys() - seen
 
 
-SPARK = re.compile(r"cluster\.pipeline\.(session|datasource|stream|job|export|daily|submit\.\w+)")
+SPARK = re.compile(r"cluster\.pipeline\.(session|datasource|stream|job|job_runner|export|daily|submit\.\w+)")
 
 
 def test_few_modules_know_spark():

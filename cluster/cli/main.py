@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from cluster.cli.audit import audit
 from cluster.cli.backup import backup, restore
 from cluster.cli.bundle import bundle
 from cluster.cli.completion import completion
@@ -66,7 +67,7 @@ RUN = (up, namesrv, broker)
 LOOK = (list_members, explain, history, check, wait, doctor, crosscheck)
 ACT = (switchover, failover, pause, resume, rewind, reinit)
 DATA = (topic_group, group_group, lag, send, consume, tail, peek)
-FILES = (log_group, backup, restore)
+FILES = (log_group, backup, restore, audit)
 TOOLS = (config_group, context_group, bundle, completion, mqadmin)
 for command in (*RUN, *LOOK, *ACT, *DATA, *FILES, *TOOLS):
     cli.add_command(command)

@@ -18,7 +18,8 @@ def names_of(places: Sequence[str]) -> list[str]:
     for number, own in enumerate(parts):
         others = [each for i, each in enumerate(parts) if i != number]
         size = next((n for n in range(1, len(own)) if all(own[-n:] != each[-n:] for each in others)), len(own))
-        names.append("/".join(own[-size:]) or places[number])
+        name = "/".join(own[-size:]) or places[number]
+        names.append(name if name not in names else f"{name} ({number + 1})")
     return names
 
 

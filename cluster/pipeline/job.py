@@ -1,0 +1,244 @@
+"""The audit of store directories on Spark: only digests of blocks are shuffled, records are compared where these differ.
+
+    look      each member once, here: its files, where its log begins and ends
+    digests   a task reads parts of 64 MiB of one log; digests of one part of all logs meet, and say which ranges differ
+    look into each range that differs, all members' records side by side, in a task
+    tables    each member's queues, index and configuration, in tasks
+
+What cannot be read, and what no worker survives, is named in the report; the rest is audited.
+"""
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from attrs import define, evolve, field, frozen
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from cluster.pipeline import tasks
+from cluster.pipeline.assembly import assembled
+from cluster.pipeline.compare import Range, Side, nothing_in_common
+from cluster.pipeline.files import StoreFiles, StoreUri
+from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from cluster.pipeline.job_runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
+from cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport
+from cluster.pipeline.session import spark_session
+from cluster.pipeline.splits import SPLIT_SIZE, Split, splits
+from cluster.pipeline.stores import Store, look_at
+
+if TYPE_CHECKING:
+    from pyspark import RDD, Broadcast
+
+__all__ = ["AuditOptions", "SparkUnusableError", "audit", "audit_stores", "run"]
+
+RANGES_MAX = 10_000  # Looked into one by one; what is behind them is looked into as one.
+
+
+@frozen(kw_only=True)
+class AuditOptions:
+    """How it is done. `with_tables`: queues, index, configuration and offsets of each member are checked, too."""
+
+    split_size: int = SPLIT_SIZE
+    with_tables: bool = True
+
+
+def _nothing(_done: int, _total: int) -> None: ...
+
+
+def run(stores: Sequence[Store], master: str | None, progress: Progress) -> AuditReport:
+    """Start Spark, audit, stop it. `master`: see session.spark_session(). Raises SparkUnusableError."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise SparkUnusableError("it needs Java, and there is none", "apt install openjdk-17-jre-headless")
+    began = time.monotonic()
+    try:
+        spark = spark_session(master)
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        raise SparkUnusableError(f"it does not start: {error}") from error
+    startup = time.monotonic() - began
+    try:
+        return evolve(audit_stores(spark, stores, AuditOptions(), progress), startup_seconds=startup)
+    finally:
+        spark.stop()
+
+
+def audit(
+    spark: SparkSession,
+    members: Sequence[StoreUri],
+    options: AuditOptions | None = None,
+    progress: Progress = _nothing,
+) -> AuditReport:
+    """Compare the stores of a log's members, the master's first. Raises SparkUnusableError when Spark ends meanwhile."""
+    return audit_stores(spark, look_at(members), options or AuditOptions(), progress)
+
+
+def audit_stores(
+    spark: SparkSession, stores: Sequence[Store], options: AuditOptions, progress: Progress
+) -> AuditReport:
+    """The same for stores that were looked at."""
+    return _Audit(TaskRunner(spark.sparkContext, progress), stores, options).run()
+
+
+@define(eq=False)
+class _Audit:
+    """One audit. Members are known by their number."""
+
+    runner: TaskRunner
+    stores: Sequence[Store]
+    options: AuditOptions
+    files: dict[int, StoreFiles] = field(init=False)
+    sides: dict[int, Side] = field(init=False)
+    findings: list[AuditFinding] = field(factory=list, init=False)
+    deadly: set[int] = field(factory=set, init=False)  # Members that no worker survived.
+    compared: Counter[str] = field(factory=Counter, init=False)
+    read: Counter[str] = field(factory=Counter, init=False)
+    blocks: int = field(default=0, init=False)
+    differing: list[tasks.Differing] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.files = {number: store.files for number, store in enumerate(self.stores) if store.files is not None}
+        self.sides = {number: self.stores[number].side for number in self.files}
+
+    def run(self) -> AuditReport:
+        clock_ms = int(time.time() * 1000)
+        sent = self.runner.context.broadcast(self.files)
+        try:
+            self._look()
+            self._digests(sent)
+            self._look_into(sent)
+            if self.options.with_tables:
+                self._tables(sent)
+        finally:
+            sent.unpersist()
+        findings = AuditFindings()
+        findings.extend(sorted(self.findings, key=lambda found: (found.member, found.cls, found.offset or 0)))
+        return assembled(
+            self._members(),
+            findings,
+            clock_ms=clock_ms,
+            is_complete=len(self.files) > 1,
+            blocks=self.blocks,
+            differing_blocks=tasks.different_blocks(each.range for each in self.differing),
+        )
+
+    def _look(self) -> None:
+        """What the looks said."""
+        for number, store in enumerate(self.stores):
+            if store.files is None:
+                self._unreadable(number, "it could not be looked at", store.problem or "")
+            for note in store.notes:
+                self._unreadable(number, "a file beside the log cannot be used", note)
+        if nothing_in_common(list(self.sides.values())):
+            for number in list(self.sides)[1:]:
+                self._unreadable(number, "it has no byte in common with the others", "nothing can be compared")
+
+    def _unreadable(self, number: int, what: str, why: str, part: Split | None = None) -> None:
+        self.findings.append(
+            AuditFinding(
+                cls=FindingClass.UNREADABLE,
+                member=self.stores[number].name,
+                offset=part.start if part is not None else None,
+                end=part.end if part is not None else None,
+                what=what,
+                why=why,
+            )
+        )
+
+    # ---- Digests
+
+    def _digests(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
+        size = self.options.split_size
+        parts = [
+            tasks.Part(number, split)
+            for number, files in self.files.items()
+            for split in splits(files.log, size, files.first, files.end)
+        ]
+        self.runner.expect(sum(part.split.end - part.split.start for part in parts))
+        read = partial(tasks.digest_parts, sent, self.runner.done)
+
+        def compare(rdd: "RDD[tasks.Part]") -> "RDD[tasks.SplitCompared]":
+            by_split = rdd.mapPartitions(read).map(partial(tasks.keyed, size)).groupByKey()
+            return by_split.map(partial(tasks.compare_split, self.sides, size))
+
+        try:
+            found = self.runner.collect(compare(self.runner.spread(parts)))
+        except WorkersDiedError:
+            _, dead = self.runner.collect_robust(parts, lambda rdd: rdd.mapPartitions(read).map(tasks.nothing))
+            for part, why in dead:
+                self.deadly.add(part.member)
+                self._unreadable(part.member, "cannot be read", why, part.split)
+            gone = {part for part, _ in dead}
+            found = self.runner.collect(compare(self.runner.spread([part for part in parts if part not in gone])))
+        for each in sorted(found, key=lambda each: each.start):
+            self._take(each)
+
+    def _take(self, found: tasks.SplitCompared) -> None:
+        self.findings += found.unreadable
+        self.compared.update(found.compared)
+        self.read.update(found.read)
+        self.blocks += found.blocks
+        for part in found.differing:
+            last = self.differing[-1] if self.differing else None
+            if last is not None and last.members == found.members and last.range.end >= part.start:
+                part = Range(last.range.start, max(last.range.end, part.end))
+                self.differing.pop()
+            self.differing.append(tasks.Differing(part, found.members))
+
+    # ---- Records
+
+    def _look_into(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
+        if len(self.files) < 2:
+            return
+        parts = _bounded(self.differing)
+        self.runner.expect(sum(len(part.members) * (part.range.end - part.range.start) for part in parts))
+        look = partial(tasks.look_into_part, sent, self.runner.done, self.sides)
+        found, dead = self.runner.collect_robust(parts, lambda rdd: rdd.map(look))
+        for findings in found:
+            self.findings += findings
+        for part, why in dead:
+            for number in part.members[1:]:
+                self._unreadable(number, "differs, and cannot be looked into", why, Split(*part.range))
+        alive = tuple(number for number in self.files if number not in self.deadly)
+        found, dead_ends = self.runner.collect_robust(
+            [alive], lambda rdd: rdd.map(partial(tasks.find_ends, sent, self.sides))
+        )
+        for findings in found:
+            self.findings += findings
+        for members, why in dead_ends:
+            self._unreadable(members[-1], "the end of the log cannot be looked into", why)
+
+    # ---- What lies beside the logs
+
+    def _tables(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
+        pass
+
+    def _members(self) -> list[AuditedMember]:
+        return [self._member(number, store) for number, store in enumerate(self.stores)]
+
+    def _member(self, number: int, store: Store) -> AuditedMember:
+        if number not in self.files:
+            return store.told()
+        bad = sum(
+            (found.end or 0) - (found.offset or 0)
+            for found in self.findings
+            if found.member == store.name and found.cls in LOG_CLASSES and found.cls is not FindingClass.TRUNCATED
+        )
+        compared = self.compared[store.name]
+        return store.told(compared=compared, equal=max(0, compared - bad), read=self.read[store.name])
+
+
+def _bounded(parts: Sequence[tasks.Differing]) -> list[tasks.Differing]:
+    """So many ranges at most: what comes behind is one of them."""
+    if len(parts) <= RANGES_MAX:
+        return list(parts)
+    rest = parts[RANGES_MAX - 1 :]
+    members = tuple(sorted({number for part in rest for number in part.members}))
+    return [
+        *parts[: RANGES_MAX - 1],
+        tasks.Differing(Range(rest[0].range.start, rest[-1].range.end), members),
+    ]
