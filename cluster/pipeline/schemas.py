@@ -9,21 +9,15 @@ from attrs import frozen
 from cluster.pipeline import columns
 
 VERSION = columns.VERSION
-_MEMBER = pa.field(
-    "member",
-    pa.string(),
-    nullable=False,
-    metadata={"doc": "the store, as named in option `path`, but for the options of a URI"},
-)
-_PROBLEM = pa.field(
-    "problem", pa.string(), nullable=True, metadata={"doc": "what is wrong with it, in words; null: nothing shows"}
-)
-_EXT = pa.field(
-    "ext_address",
-    pa.int64(),
-    nullable=True,
-    metadata={"doc": "what stands in place of the tags code, where that is in an ext unit; null: none"},
-)
+
+
+def _field(name: str, kind: pa.DataType, doc: str, *, may_be_null: bool = True) -> pa.Field:
+    return pa.field(name, kind, nullable=may_be_null, metadata={"doc": doc})
+
+
+_MEMBER = _field("member", pa.string(), "the store, as in option `path`, without options of a URI", may_be_null=False)
+_PROBLEM = _field("problem", pa.string(), "what is wrong with it, in words; null: nothing shows")
+_EXT = _field("ext_address", pa.int64(), "what the unit has in place of the tags code, if that is in an ext unit")
 
 
 @frozen
