@@ -4,7 +4,7 @@ Plain values: the report prints them as JSON, tables and pictures are made from 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -118,3 +118,28 @@ def are_neighbours(first: AuditFinding, second: AuditFinding) -> bool:
 def joined(first: AuditFinding, second: AuditFinding) -> AuditFinding:
     """One finding for two neighbours."""
     return evolve(first, end=second.end, record_end=second.record_end, count=first.count + second.count)
+
+
+def settled(
+    log: Sequence[AuditFinding], own: Mapping[str, Sequence[AuditFinding]], between: Sequence[AuditFinding]
+) -> Iterator[AuditFinding]:
+    """All findings, but for those that only follow from others. `own`: by member, those of side_tables.py; `between`: those of
+    config_tables.py."""
+    parted = {finding.member for finding in log if finding.cls is FindingClass.DIVERGENT}
+    for finding in log:
+        if finding.cls is not FindingClass.LAG or finding.member not in parted:
+            yield finding
+    wrong = {_queue_of(finding) for findings in own.values() for finding in findings if _is_of_offsets(finding)}
+    for findings in own.values():
+        yield from findings
+    for finding in between:
+        if not (_is_of_offsets(finding) and _queue_of(finding) in wrong):
+            yield finding
+
+
+def _is_of_offsets(finding: AuditFinding) -> bool:
+    return finding.cls is FindingClass.OFFSETS
+
+
+def _queue_of(finding: AuditFinding) -> tuple[str | None, int | None, str | None]:
+    return finding.topic, finding.queue_id, finding.file

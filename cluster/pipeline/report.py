@@ -137,6 +137,7 @@ def findings_table(findings: Sequence[ReportedFinding]) -> Any:
 
     rows = [asdict(finding) for finding in findings]
     types = {"offset": pa.int64(), "end": pa.int64(), "epoch": pa.int64(), "since_ms": pa.timestamp("ms", tz="UTC")}
+    types |= {"record": pa.int64(), "record_end": pa.int64()}
     types |= {"queue_offset": pa.int64(), "count": pa.int64(), "queue_id": pa.int32(), "number": pa.int32()}
     columns = [
         pa.field(each.name, types.get(each.name, pa.string()), metadata={"comment": each.metadata.get("doc", "")})
