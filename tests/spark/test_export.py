@@ -1,0 +1,201 @@
+"""The pipeline for users: a topic of a live store into Parquet, run again and again, and a daily report over it."""
+
+import json
+import subprocess
+import sys
+import time
+import zlib
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+
+from cluster.pipeline.bodies import Bounds
+from cluster.pipeline.daily import daily_report, read_snapshots
+from cluster.pipeline.export import ExportOptions, export
+from cluster.pipeline.limits import ReadRefusedError
+from store.commit_log import PutMessage
+from store.message_store import MessageStore
+from tests.helpers import open_store
+from tests.spark.conftest import HERE
+
+SCHEMA = "id BIGINT, customer STRUCT<name: STRING>, tags ARRAY<STRING>"
+HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
+SUBMIT = Path("cluster/pipeline/submit")
+
+
+def order(number: int) -> dict[str, Any]:
+    return {"id": number, "customer": {"name": f"Zoë {number}"}, "tags": ["a", "b"]}
+
+
+def put(store: MessageStore, *bodies: bytes, keys: str = "k", topic: str = "orders", sys_flag: int = 0, queue: int = 0):
+    """Messages that were made half a second ago."""
+    properties = f"KEYS\1{keys}\2TAGS\1t\2UNIQ_KEY\1u".encode()
+    born = time.time_ns() // 1_000_000 - 500
+    store.put([PutMessage(topic, queue, body, properties, 0, sys_flag, born, HOST, HOST) for body in bodies])
+
+
+def zstd(body: bytes) -> bytes:
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(body)
+    return sink.getvalue().to_pybytes()
+
+
+def options(store: MessageStore, out: Path, **more: Any) -> ExportOptions:
+    told = {"path": str(store.root), "topic": "orders", "out": str(out), "schema": SCHEMA, "unconfirmed": True}
+    return ExportOptions(**told | more)
+
+
+def test_a_topic_is_exported_once_however_often_it_runs(spark, tmp_path):
+    store, out = open_store(tmp_path / "store"), tmp_path / "out"
+    for run in range(3):
+        bodies = [json.dumps(order(10 * run + number)).encode() for number in range(10)]
+        put(store, *bodies[:4])
+        put(store, *map(zlib.compress, bodies[4:7]), sys_flag=0x301)
+        put(store, *map(zstd, bodies[7:]), sys_flag=0x201)
+        put(store, b"of no interest", topic="other")
+        export(spark, options(store, out, bytes_per_batch=1500))
+    found = spark.read.parquet(str(out))
+    rows = found.orderBy("offset").collect()
+    assert [row["body"].asDict(recursive=True) for row in rows] == [order(number) for number in range(30)]
+    assert {(row["topic"], row["problem"], row["undecoded"]) for row in rows} == {("orders", None, None)}
+    today = {f"{row['stored_at']:%Y-%m-%d}" for row in rows}
+    assert {path.name for path in (out / "topic=orders").iterdir()} == {f"day={day}" for day in today}
+    assert {(row["keys"], row["tags"], row["unique_key"]) for row in rows} == {("k", "t", "u")}
+    assert [row["queue_offset"] for row in rows] == list(range(30))
+
+
+def test_bodies_that_cannot_be_decoded_are_kept(spark, tmp_path):
+    store, out = open_store(tmp_path / "store", file_size=1 << 20), tmp_path / "out"
+    whole = json.dumps(order(1)).encode()
+    put(store, b'{"id": 1', b"\xff\xfe", b"", b"[1, 2]", whole)
+    bomb = zlib.compress(b'{"id": 1}' + b" " * 2_000_000)
+    put(store, bomb, zlib.compress(whole)[:-5], sys_flag=0x301)
+    export(spark, options(store, out, bounds=Bounds(size_max=1_000_000)))
+    rows = spark.read.parquet(str(out)).orderBy("offset").collect()
+    assert [row["body"] is None for row in rows] == [True, True, True, True, False, True, True]
+    problems = [row["problem"] for row in rows]
+    assert problems[:5] == [*["no JSON of the schema"] * 4, None]
+    assert "inflate to more than 1000000" in problems[5]
+    assert "it is no zlib" in problems[6]
+    kept = [row["undecoded"] and bytes(row["undecoded"]) for row in rows]
+    assert kept[1] == b"\xff\xfe"
+    assert kept[5] == bomb
+    assert kept[4] is None
+
+
+def test_without_a_schema_bodies_stay_bytes(spark, tmp_path):
+    store, out = open_store(tmp_path / "store"), tmp_path / "out"
+    put(store, b"\x00\x01", b"")
+    put(store, zlib.compress(b"two"), sys_flag=0x301)
+    export(spark, options(store, out, schema=None))
+    rows = spark.read.parquet(str(out)).orderBy("offset").collect()
+    assert [bytes(row["body"]) for row in rows] == [b"\x00\x01", b"", b"two"]
+
+
+def test_half_messages_are_none_of_their_topic(spark, tmp_path):
+    store, out = open_store(tmp_path / "store"), tmp_path / "out"
+    put(store, b"prepared", sys_flag=0x4)
+    put(store, b"committed", sys_flag=0x8)
+    put(store, b"rolled back", sys_flag=0xC)
+    export(spark, options(store, out, schema=None))
+    assert [bytes(row["body"]) for row in spark.read.parquet(str(out)).collect()] == [b"committed"]
+
+
+def snapshot(directory: Path, at_ms: int, offsets: dict[str, dict[int, int]]) -> None:
+    """As RocketMQ writes it: numbers that are keys have no quotes."""
+    directory.mkdir(exist_ok=True)
+    tables = ",".join(
+        f'"{key}":{{{",".join(f"{queue}:{offset}" for queue, offset in queues.items())}}}'
+        for key, queues in offsets.items()
+    )
+    (directory / f"consumerOffset-{at_ms}.json").write_text(f'{{"offsetTable":{{{tables}}}}}')
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def nearest_rank(values: list[int], share: float) -> int:
+    """As Spark's percentile_approx of few values."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * share // 100).__trunc__() - 1)]
+
+
+def test_the_report_of_a_day(spark, tmp_path):
+    """Against what plain Python makes of the same records."""
+    store, out, offsets = open_store(tmp_path / "store"), tmp_path / "out", tmp_path / "offsets"
+    times = [now_ms()]
+    for round_ in range(3):
+        for number in range(20):
+            put(store, json.dumps(order(number)).encode(), keys=f"all k{number % 3} ", queue=number % 2)
+        time.sleep(0.02)
+        times.append(now_ms())
+        snapshot(offsets, times[-1], {"orders@readers": {0: 10 * round_, 1: 10}, "elsewhere@readers": {0: 1}})
+        time.sleep(0.02)
+    put(store, b"no JSON")
+    export(spark, options(store, out))
+    records = spark.read.format("rocketmq_records").option("unconfirmed", "true").load(str(store.root)).collect()
+
+    report = daily_report(spark, str(out), snapshots=read_snapshots(str(offsets)), top=2)
+    days = Counter(f"{datetime.fromtimestamp(row['stored_ms'] / 1000, UTC):%Y-%m-%d}" for row in records)
+    assert {topic.day: topic.messages for topic in report.topics} == days
+    assert sum(topic.bytes for topic in report.topics) == sum(row["size"] for row in records)
+    assert sum(topic.undecoded for topic in report.topics) == 1
+    if len(days) == 1:  # Else it is midnight.
+        (day,) = report.topics
+        latencies = [row["stored_ms"] - row["born_ms"] for row in records]
+        assert day.latency_max_ms == max(latencies) >= 500
+        assert day.latency_ms == {f"{p:g}": nearest_rank(latencies, p) for p in (50, 90, 99, 99.9)}
+        assert (day.first_ms, day.last_ms) == (records[0]["stored_ms"], records[-1]["stored_ms"])
+        assert day.top_keys == (("all", 60), ("k0", 21))
+        assert day.clock_behind == 0
+    assert [(point.at_ms, point.group, point.topic, point.messages) for point in report.lag] == [
+        (times[1], "readers", "orders", 10),
+        (times[2], "readers", "orders", 10 + 10),
+        (times[3], "readers", "orders", 10 + 20),
+    ]
+    behind = {(row["queue_id"], row["queue_offset"]): row["stored_ms"] for row in records}
+    assert report.lag[0].seconds == pytest.approx((times[1] - behind[0, 0]) / 1000)
+    assert report.lag[2].seconds == pytest.approx((times[3] - min(behind[0, 20], behind[1, 10])) / 1000)
+    assert json.loads(report.to_json())["lag"][0]["messages"] == 10
+    assert daily_report(spark, str(out), day="2000-01-01").topics == ()
+
+
+def test_snapshots_that_are_none_are_named(tmp_path):
+    with pytest.raises(ReadRefusedError, match="no snapshots"):
+        read_snapshots(str(tmp_path))
+    (tmp_path / "consumerOffset.json").write_text("{}")
+    with pytest.raises(ReadRefusedError, match="does not tell when"):
+        read_snapshots(str(tmp_path))
+    (tmp_path / "consumerOffset.json").rename(tmp_path / "20261122T130500Z.json")
+    with pytest.raises(ReadRefusedError, match=r"no consumerOffset\.json"):
+        read_snapshots(str(tmp_path))
+    (tmp_path / "20261122T130500Z.json").write_text('{"offsetTable":{"%RETRY%g@g":{0:7}}}')
+    (found,) = read_snapshots(str(tmp_path))
+    assert found.at_ms == 1795352700000
+    assert found.offsets == {("%RETRY%g", "g", 0): 7}
+
+
+def test_both_are_run_by_spark_submit(tmp_path):
+    store, out = open_store(tmp_path / "store"), tmp_path / "out"
+    put(store, *(json.dumps(order(number)).encode() for number in range(5)))
+    snapshot(tmp_path / "offsets", now_ms() + 5000, {"orders@readers": {0: 2}})
+
+    def submit(*arguments: str) -> str:
+        command = [Path(sys.executable).with_name("spark-submit"), "--master", "local[2,4]", *arguments]
+        done = subprocess.run(command, cwd=HERE.parents[1], capture_output=True, text=True, timeout=90, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    place = ("--path", str(store.root), "--unconfirmed", "--topic", "orders", "--schema", SCHEMA, "--out", str(out))
+    submit(str(SUBMIT / "export.py"), *place)
+    told = ("--export", str(out), "--snapshots", str(tmp_path / "offsets"), "--out", str(tmp_path / "report.json"))
+    printed = submit(str(SUBMIT / "daily.py"), *told)
+    assert "orders: 5 messages" in printed
+    assert "readers on orders: behind 3 messages" in printed
+    assert json.loads((tmp_path / "report.json").read_text())["topics"][0]["messages"] == 5
