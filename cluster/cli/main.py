@@ -75,8 +75,13 @@ for command in (*RUN, *LOOK, *ACT, *DATA, *FILES, *TOOLS):
 
 def main() -> None:
     """Run the command line; leaves with its exit status."""
+    run_alone(cli)
+
+
+def run_alone(command: click.Command) -> None:
+    """Run one command of it."""
     try:
-        status = cli(standalone_mode=False)
+        status = command(standalone_mode=False)
     except click.exceptions.Abort:
         status = 130
     except click.ClickException as error:

@@ -24,11 +24,13 @@ from pyspark.sql import SparkSession
 from cluster.pipeline import tasks
 from cluster.pipeline.assembly import assembled
 from cluster.pipeline.compare import Range, Side, nothing_in_common
+from cluster.pipeline.config_tables import compare_tables, read_tables
 from cluster.pipeline.files import StoreFiles, StoreUri
 from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
 from cluster.pipeline.job_runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
 from cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport
 from cluster.pipeline.session import spark_session
+from cluster.pipeline.side_tables import file_ranges, own_findings
 from cluster.pipeline.splits import SPLIT_SIZE, Split, splits
 from cluster.pipeline.stores import Store, look_at
 
@@ -37,14 +39,19 @@ if TYPE_CHECKING:
 
 __all__ = ["AuditOptions", "SparkUnusableError", "audit", "audit_stores", "run"]
 
+SPLIT_SIZE_LARGE = 256 << 20
+_SPLITS_PER_CORE = 8
 RANGES_MAX = 10_000  # Looked into one by one; what is behind them is looked into as one.
 
 
 @frozen(kw_only=True)
 class AuditOptions:
-    """How it is done. `with_tables`: queues, index, configuration and offsets of each member are checked, too."""
+    """How it is done. `with_tables`: queues, index, configuration and offsets of each member are checked, too.
 
-    split_size: int = SPLIT_SIZE
+    `split_size`: bytes of a log that one task reads at a time, a multiple of 64 KiB; None: by how much there is.
+    """
+
+    split_size: int | None = None
     with_tables: bool = True
 
 
@@ -152,7 +159,7 @@ class _Audit:
     # ---- Digests
 
     def _digests(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
-        size = self.options.split_size
+        size = self.options.split_size or self._split_size()
         parts = [
             tasks.Part(number, split)
             for number, files in self.files.items()
@@ -168,14 +175,21 @@ class _Audit:
         try:
             found = self.runner.collect(compare(self.runner.spread(parts)))
         except WorkersDiedError:
-            _, dead = self.runner.collect_robust(parts, lambda rdd: rdd.mapPartitions(read).map(tasks.nothing))
-            for part, why in dead:
+            units = [[part] for part in parts]
+            _, dead = self.runner.collect_robust(units, lambda rdd: rdd.mapPartitions(read).map(tasks.nothing))
+            for (part,), why in dead:
                 self.deadly.add(part.member)
                 self._unreadable(part.member, "cannot be read", why, part.split)
-            gone = {part for part, _ in dead}
+            gone = {part for (part,), _ in dead}
             found = self.runner.collect(compare(self.runner.spread([part for part in parts if part not in gone])))
         for each in sorted(found, key=lambda each: each.start):
             self._take(each)
+
+    def _split_size(self) -> int:
+        """Large ones, where there are enough of them to keep all cores busy: what lies before a split is looked at, too."""
+        total = sum(side.last - side.first for side in self.sides.values())
+        enough = _SPLITS_PER_CORE * self.runner.context.defaultParallelism * SPLIT_SIZE_LARGE
+        return SPLIT_SIZE_LARGE if total >= enough else SPLIT_SIZE
 
     def _take(self, found: tasks.SplitCompared) -> None:
         self.findings += found.unreadable
@@ -197,10 +211,10 @@ class _Audit:
         parts = _bounded(self.differing)
         self.runner.expect(sum(len(part.members) * (part.range.end - part.range.start) for part in parts))
         look = partial(tasks.look_into_part, sent, self.runner.done, self.sides)
-        found, dead = self.runner.collect_robust(parts, lambda rdd: rdd.map(look))
+        found, dead = self.runner.collect_robust([[part] for part in parts], lambda rdd: rdd.map(look))
         for findings in found:
             self.findings += findings
-        for part, why in dead:
+        for (part,), why in dead:
             for number in part.members[1:]:
                 self._unreadable(number, "differs, and cannot be looked into", why, Split(*part.range))
         alive = tuple(number for number in self.files if number not in self.deadly)
@@ -215,7 +229,26 @@ class _Audit:
     # ---- What lies beside the logs
 
     def _tables(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
-        pass
+        """Each member's queues and index against its log, configuration and offsets against the others'."""
+        alive = {number: files for number, files in self.files.items() if number not in self.deadly}
+        units = [[tasks.FilePart(number, *part) for part in file_ranges(files)] for number, files in alive.items()]
+        units = [unit for unit in units if unit]  # An empty log has nothing beside it that could be wrong.
+        self.runner.expect(sum(part.end - part.start for unit in units for part in unit))
+        check = partial(tasks.check_file, sent, self.runner.done)
+        found, dead = self.runner.collect_robust(
+            units, lambda rdd: rdd.map(check).groupByKey().map(partial(tasks.check_member, sent))
+        )
+        log = list(self.findings)
+        for each in found:
+            if each.report is None:
+                self._unreadable(each.member, "queues and index were not checked", each.problem)
+            else:
+                self.findings += own_findings(self.stores[each.member].name, each.report, log)
+        for unit, why in dead:
+            self._unreadable(unit[0].member, "queues and index were not checked", why)
+        members = [read_tables(self.stores[number].name, files) for number, files in alive.items()]
+        if len(members) > 1:
+            self.findings += compare_tables(members[0], members[1:])
 
     def _members(self) -> list[AuditedMember]:
         return [self._member(number, store) for number, store in enumerate(self.stores)]

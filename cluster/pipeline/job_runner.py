@@ -60,6 +60,8 @@ class TaskRunner:
 
     def spread(self, tasks: Sequence[T]) -> "RDD[T]":
         """The tasks on as many partitions as keep all cores busy to the end."""
+        if not tasks:
+            return self.context.emptyRDD()
         width = max(1, self.context.defaultParallelism) * _TASKS_PER_CORE
         return self.context.parallelize(tasks, max(1, min(len(tasks), max(width, len(tasks) // 8))))
 
@@ -89,19 +91,20 @@ class TaskRunner:
                 self._tell()
 
     def collect_robust(
-        self, tasks: Sequence[T], job: "Callable[[RDD[T]], RDD[R]]"
-    ) -> tuple[list[R], list[tuple[T, str]]]:
-        """The results of all tasks, and those that no worker survived, with what Spark says of it."""
-        if not tasks:
-            return [], []
+        self, units: "Sequence[Sequence[T]]", job: "Callable[[RDD[T]], RDD[R]]"
+    ) -> "tuple[list[R], list[tuple[Sequence[T], str]]]":
+        """The results of all tasks, and those that no worker survived, with what Spark says of it.
+
+        Tasks of one unit are never in different jobs.
+        """
         try:
-            return self.collect(job(self.spread(tasks))), []
+            return self.collect(job(self.spread([task for unit in units for task in unit]))), []
         except WorkersDiedError as error:
-            if len(tasks) == 1:
-                return [], [(tasks[0], str(error))]
-        middle = len(tasks) // 2
-        halves = [self.collect_robust(half, job) for half in (tasks[:middle], tasks[middle:])]
-        return halves[0][0] + halves[1][0], halves[0][1] + halves[1][1]
+            if len(units) == 1:
+                return [], [(units[0], str(error))]
+        middle = len(units) // 2
+        first, second = (self.collect_robust(half, job) for half in (units[:middle], units[middle:]))
+        return first[0] + second[0], first[1] + second[1]
 
     def _in_group(self, rdd: "RDD[R]") -> list[R]:
         self.context.setJobGroup(self._group, "twinlog audit", interruptOnCancel=True)

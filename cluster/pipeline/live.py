@@ -125,7 +125,7 @@ class _Comparison:
         start, end = self.bounds()
         sides = self.pair.reference.side, self.pair.other.side
         is_sampled = not all(side.is_twinlog for side in sides)
-        at, samples, places, is_complete = start, 0, 0, True
+        at, samples, places, is_complete = start, 0, 0, not self._have_nothing_in_common()
         while at < end and is_complete:
             run = Run(at, end, at)
             await self._run(run, at - start, is_sampled=is_sampled)
@@ -151,6 +151,15 @@ class _Comparison:
         self.steps.done += max(0, end - start)
         self.steps.at(0)
         return _Compared(max(0, end - start), samples if is_sampled else None, is_complete)
+
+    def _have_nothing_in_common(self) -> bool:
+        """One log ends before the other one begins: that is no equality."""
+        looks = self.pair.reference.now, self.pair.other.now
+        start, end = common_range(*looks)
+        if start < end or any(look.end_offset <= look.min_offset for look in looks):
+            return False
+        self.findings.add(self._not_compared(start, start, "one log ends before the other one begins"))
+        return True
 
     def _take(self, judged: Judged) -> None:
         """Whoever is wrong in the eyes of several is listed once."""

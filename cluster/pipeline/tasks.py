@@ -16,8 +16,12 @@ from cluster.pipeline.compare import BlockRow, Range, Side, differing_blocks, ra
 from cluster.pipeline.copies import StoreCopy
 from cluster.pipeline.files import StoreFiles, UnreadableError
 from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from cluster.pipeline.side_tables import check_range, check_tables
 from cluster.pipeline.splits import Split
 from store.digest import BLOCK_SIZE
+from store.errors import StoreError
+from store.offline.log_parts import Part as LogPart
+from store.offline.verify import VerifyReport
 
 _BOUNDS = Struct("<qq")
 
@@ -69,7 +73,7 @@ class SplitCompared(NamedTuple):
 
 def digests_of(files: StoreFiles, part: Part) -> Digests:
     """Read a part of a log, a window at a time."""
-    from cluster.pipeline.scan import block_batches
+    from cluster.pipeline.blocks import block_batches
 
     bounds, digests, unreadable = [], [], []
     done = part.split.start
@@ -229,3 +233,48 @@ def _copies(
 ) -> Iterator[list[StoreCopy]]:
     with ExitStack() as opened:
         yield [opened.enter_context(StoreCopy(sides[number], stores[number])) for number in members]
+
+
+class FilePart(NamedTuple):
+    """A part of a member's log, one file, that its queues and index are held against."""
+
+    member: int
+    start: int
+    end: int
+
+
+class Checked(NamedTuple):
+    """What a check of one of these came to; `part` None: it could not be read, because of `problem`."""
+
+    start: int
+    part: LogPart | None
+    problem: str
+
+
+class MemberChecked(NamedTuple):
+    """What lies beside a member's log; `report` None: it could not be checked, because of `problem`."""
+
+    member: int
+    report: VerifyReport | None
+    problem: str
+
+
+def check_file(sent: Sent, done: Counts, part: FilePart) -> tuple[int, Checked]:
+    """The records of one file of a log, and what belongs to them in queues and index; by member."""
+    try:
+        found = check_range(sent.value[part.member], part.start, part.end, done.add)
+    except (OSError, StoreError) as error:
+        return part.member, Checked(part.start, None, str(error))
+    return part.member, Checked(part.start, found, "")
+
+
+def check_member(sent: Sent, found: tuple[int, Iterable[Checked]]) -> MemberChecked:
+    """All that lies beside a member's log, once its files were checked."""
+    member, checked = found[0], sorted(found[1], key=lambda each: each.start)
+    parts = [each.part for each in checked if each.part is not None]
+    if len(parts) < len(checked):
+        return MemberChecked(member, None, next(each.problem for each in checked if each.part is None))
+    try:
+        return MemberChecked(member, check_tables(sent.value[member], parts), "")
+    except (OSError, StoreError) as error:
+        return MemberChecked(member, None, str(error))

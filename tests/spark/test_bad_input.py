@@ -1,0 +1,147 @@
+"""Places that hold no store, or a bad one: each is named in clear words, and the rest is audited."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cluster.cli.main import cli
+from cluster.pipeline.files import StoreUri
+from cluster.pipeline.findings import FindingClass
+from cluster.pipeline.job import AuditOptions, audit
+from cluster.pipeline.report import AuditReport, AuditVerdict
+from tests.spark.logs import flip, log_files, record_offsets
+from tests.store import golden
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> list[Path]:
+    return [golden.unpack("4.9.7", name, tmp_path) for name in golden.CLEAN]
+
+
+def audited(spark, *places: Path) -> AuditReport:
+    return audit(spark, [StoreUri(str(place)) for place in places], AuditOptions())
+
+
+def _empty(place: Path) -> None:
+    place.mkdir()
+
+
+def _no_store(place: Path) -> None:
+    place.mkdir()
+    (place / "letters").mkdir()
+    (place / "letters" / "00000000000000000000").write_bytes(b"x" * 1000)
+
+
+def _missing(place: Path) -> None:
+    assert not place.exists()
+
+
+def _file(place: Path) -> None:
+    place.write_bytes(b"x" * 1000)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (_empty, "it is empty"),
+        (_no_store, "neither commitlog/ nor consumequeue/"),
+        (_missing, "there is no such directory"),
+        (_file, "there is no such directory"),
+    ],
+)
+def test_a_place_without_a_store_is_named_and_the_others_are_audited(spark, members, tmp_path: Path, make, words):
+    make(tmp_path / "odd")
+    at = flip(members[1], 3)
+    report = audited(spark, members[0], tmp_path / "odd", members[1])
+    assert words in (report.members[1].problem or "")
+    assert any(words in line for line in report.not_read)
+    found = [(each.cls, each.member, each.record) for each in report.findings]
+    assert (FindingClass.BIT_ROT, "slave", at) in found
+    assert report.verdict is AuditVerdict.DIVERGENT
+
+
+def test_what_is_equal_is_not_complete_then(spark, members, tmp_path: Path):
+    report = audited(spark, *members, tmp_path / "nothing")
+    assert report.verdict is AuditVerdict.INCOMPLETE
+    assert [each.cls for each in report.findings] == [FindingClass.UNREADABLE]
+    assert report.findings[0].mend
+
+
+def test_when_there_is_only_one_store_nothing_was_compared(spark, members, tmp_path: Path):
+    report = audited(spark, members[0], tmp_path / "nothing")
+    assert report.verdict is AuditVerdict.INCOMPLETE
+    assert report.blocks == 0
+
+
+def test_zeros_are_a_log_without_messages(spark, members):
+    """As its queues say that there was more, it was lost."""
+    for file in log_files(members[1]):
+        file.write_bytes(bytes(file.stat().st_size))
+    report = audited(spark, *members)
+    assert report.verdict is AuditVerdict.DIVERGENT
+    lost = [each for each in report.findings if each.cls in (FindingClass.TRUNCATED, FindingClass.HOLE)]
+    assert {each.member for each in lost} == {"slave"}
+    assert min(each.offset or 0 for each in lost) == 0
+
+
+def test_a_log_that_was_cut_inside_of_a_record(spark, members):
+    """The end of the last whole record is where it ends."""
+    offsets = record_offsets(members[1])
+    last = log_files(members[1])[-1]
+    with last.open("r+b") as file:
+        file.truncate(offsets[-3] + 20 - int(last.name))
+    report = audited(spark, *members)
+    assert report.members[1].last_offset == offsets[-3]
+    (found,) = [each for each in report.findings if each.cls is FindingClass.TRUNCATED]
+    assert (found.member, found.offset) == ("slave", offsets[-3])
+    assert report.verdict is AuditVerdict.DIVERGENT
+
+
+def test_a_configuration_that_is_no_json(spark, members):
+    (members[1] / "config" / "topics.json").write_text("{ no")
+    report = audited(spark, *members)
+    assert FindingClass.CONFIG in {each.cls for each in report.findings}
+    assert report.verdict is AuditVerdict.DIVERGENT
+
+
+def test_logs_without_a_byte_in_common_are_not_called_equal(spark, members):
+    for file in log_files(members[0])[1:]:
+        file.unlink()
+    log_files(members[1])[0].unlink()
+    report = audited(spark, *members)
+    assert report.verdict is not AuditVerdict.EQUAL
+
+
+# Without Spark: what a command is told before it starts
+
+
+def twinlog(*arguments: object):
+    return CliRunner().invoke(cli, ["audit", *map(str, arguments)])
+
+
+def test_when_no_place_is_a_store_spark_is_not_even_started(tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    result = twinlog(tmp_path / "empty", tmp_path / "missing")
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
+    assert lines[0] == "Error: None of them can be read."
+    assert "it is empty" in lines[1]
+    assert "there is no such directory" in lines[2]
+
+
+def test_an_output_that_cannot_be_is_told_first(tmp_path: Path):
+    (tmp_path / "file").write_bytes(b"")
+    result = twinlog(tmp_path, tmp_path / "x", "--out", tmp_path / "file" / "out")
+    assert result.exit_code == 2
+    assert "cannot be made" in result.stderr
+
+
+def test_one_member_alone_is_a_usage_error(tmp_path: Path):
+    result = twinlog(tmp_path)
+    assert (result.exit_code, "at least one SLAVE" in result.stderr) == (2, True)
+
+
+def test_the_schema_needs_no_spark():
+    assert json.loads(twinlog("-o", "schema").stdout)["title"] == "AuditReport"
