@@ -29,7 +29,7 @@ def first_record(
         return _walk(source, anchor, offset, end, set())
     low, file_end = offset - look_back, min(end, source.file_end(offset))
     found = next_record(source.read_patiently, low, file_end, source.file_size, heads_end=offset)
-    if found is None:
+    if found is None or found >= offset:
         return offset, "no sound record lies before it"
     met: set[int] = set()
     place = _walk(source, found, offset, end, met)
@@ -37,23 +37,29 @@ def first_record(
 
 
 def _walk(source: LogBytes, at: int, offset: int, end: int, met: set[int]) -> tuple[int, str | None]:
-    """From `at`, where a record should begin, to the first one from `offset` on; adds to `met` where records begin."""
+    """From `at`, where a record should begin, to the first one from `offset` on; adds to `met` where those before it begin."""
     file_end = min(end, source.file_end(at))
     while at < offset:
         wanted = min(_WINDOW, offset - at) + HEAD_SIZE
         data = source.read_patiently(at, wanted)
         heads = read_heads(memoryview(data), at, source.file_size)
-        met.update((heads.starts + at).tolist())
+        starts = (heads.starts + at).tolist()
+        met.update(start for start in starts if start < offset)
+        if starts and starts[-1] >= offset:
+            return starts[-1], None
         problem, behind = heads.problem, at + heads.end
         if problem is None and behind < offset and len(data) < wanted:
             problem = "the file ends here"
-        if problem is None and behind > offset and not heads.is_blank:
-            start = at + int(heads.starts[-1])
-            if start < offset and not begins_with_record(source.read_patiently, start, source.file_size):
-                problem, behind = "it lies in a record that is not sound", start
+        crosses = behind > offset and not heads.is_blank
+        if (
+            starts
+            and (crosses or problem)
+            and not begins_with_record(source.read_patiently, starts[-1], source.file_size)
+        ):
+            problem, behind = "it lies in a record that is not sound", starts[-1]  # Its size may be wrong, too.
         if problem is not None and behind < offset:
             found = next_record(source.read_patiently, behind + 1, file_end, source.file_size, heads_end=offset)
-            if found is None:
+            if found is None or found >= offset:  # What lies behind it is for the caller to look for.
                 return offset, problem
             behind = found
         at = behind
@@ -62,15 +68,8 @@ def _walk(source: LogBytes, at: int, offset: int, end: int, met: set[int]) -> tu
 
 def _are_all(source: LogBytes, met: set[int], start: int, end: int) -> bool:
     """Whether no other records seem to begin between two offsets of a file than those that were met."""
-    count = 0
-    while start < end:
-        size = min(_WINDOW, end - start)
-        data = source.read_patiently(start, size + HEAD_SIZE - 1)
-        count += data.count(_MAGIC_PREFIX)
-        if count > len(met) and any(
-            start + position not in met and position < size
-            for position, _ in candidates(data, 0, start, source.file_size)
-        ):
-            return False
-        start += size
-    return True
+    data = source.read_patiently(start, end - start + HEAD_SIZE)
+    if data.count(_MAGIC_PREFIX, 0, end - start + 7) <= len(met):
+        return True
+    found = (start + position for position, _ in candidates(data, 0, start, source.file_size))
+    return all(at in met for at in found if at < end)

@@ -14,7 +14,8 @@ from store.offline.walk import walk_log
 
 _QUEUES_LOOKED_AT = 8  # Those written last: each costs a few small reads.
 _OPEN_FILES = 16
-_PIECE = 4 << 20
+_PIECE = 1 << 20
+_ZEROS_MAX = 8 << 20  # Of a file that is not local: reading all of an empty one would take its time.
 _UNIT_SIZE = 20
 
 
@@ -56,11 +57,12 @@ class PlaceReader(FileReader):
         return file.read(position, size) if size > 0 else b""
 
     def is_clear_from(self, path: Path, position: int) -> bool:
-        """Whether all bytes of a file from a position on are zero. Raises UnreadableError."""
+        """Whether all bytes of a file from a position on are zero; so many of them in a row stand for all. Raises UnreadableError."""
         place = self.places[path]
         if place.uri.is_local:  # Holes are not read.
             return super().is_clear_from(place.uri.path, position)
-        while piece := self.read(path, position, min(_PIECE, place.size - position)):
+        end = min(place.size, position + _ZEROS_MAX)
+        while piece := self.read(path, position, min(_PIECE, end - position)):
             if piece.count(0) != len(piece):
                 return False
             position += len(piece)

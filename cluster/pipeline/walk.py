@@ -16,13 +16,17 @@ from cluster.pipeline.log_bytes import PIECE, LogBytes
 from cluster.pipeline.places import UnreadableError
 from cluster.pipeline.splits import Split
 from store.column_scan import ColumnScan, scan_columns
-from store.columns import Columns
+from store.columns import Columns, KeyColumns
 from store.message import MAGIC_BLANK, SIZE_AND_MAGIC
 from store.resync import next_record
 
 WINDOW = 4 << 20
 _SEARCH_WINDOW = 1 << 20
 _MORE = 64 << 10  # Behind the end of a split, for its last record.
+
+
+_NO_INTS = np.zeros(0, np.int64)
+_NOTHING = ColumnScan(0, Columns([], *[_NO_INTS] * 8, KeyColumns(_NO_INTS, _NO_INTS, _NO_INTS)))
 
 
 class BrokenKind(StrEnum):
@@ -112,7 +116,7 @@ class SplitWalk:
         return view[: self.source.read_into(offset, view)] if size else view
 
     def _scan(self, view: memoryview, offset: int) -> ColumnScan:
-        return scan_columns(view, offset, self.source.file_size, check_crc=True)
+        return scan_columns(view, offset, self.source.file_size, check_crc=True) if view else _NOTHING
 
     def _gap(self, start: int, search_from: int, stop: int, reason: str) -> Broken:
         """What lies between `start` and the next sound record, as far as it is of this file and split."""
@@ -120,7 +124,7 @@ class SplitWalk:
         found = next_record(
             self.source.read_patiently, search_from, end, self.source.file_size, heads_end=stop, window=_SEARCH_WINDOW
         )
-        gap = Broken(start, min(end, stop) if found is None else found, reason)
+        gap = Broken(start, min(end, stop) if found is None else min(found, stop), reason)
         if not self.source.has_file(start):
             return evolve(gap, reason="the file is missing", kind=BrokenKind.MISSING)
         if gap.end > start:
