@@ -60,14 +60,18 @@ class Range(NamedTuple):
 
 def differing_blocks(sides: Sequence[Side], blocks: Mapping[str, Iterable[BlockRow]]) -> Iterator[Range]:
     """The ranges to look into, in order. `blocks`: the rows of each side by its name, by their offset."""
-    tagged = (((row.start, name, row) for row in rows) for name, rows in blocks.items())
-    rows = merge(*tagged, key=itemgetter(0))
+    rows = merge(*(_tagged(name, rows) for name, rows in blocks.items()), key=itemgetter(0))
     found = (
         inside
         for number, of_block in groupby(_with_absent(rows, sides), key=itemgetter(0))
         if (inside := block_differs(sides, number * BLOCK_SIZE, {name: row for _, name, row in of_block if row}))
     )
     return ranges(found)
+
+
+def _tagged(name: str, rows: Iterable[BlockRow]) -> Iterator[tuple[int, str, BlockRow]]:
+    for row in rows:
+        yield row.start, name, row
 
 
 def _with_absent(
