@@ -160,7 +160,8 @@ class RecordsSource(_Source):
 
     def schema(self) -> StructType:
         options = read_options(self.options)
-        return from_arrow_schema(schemas.records_schema(body=options.body), prefer_timestamp_ntz=False)
+        schema = schemas.records_schema(body=options.body, inflate=options.inflate is not None)
+        return from_arrow_schema(schema, prefer_timestamp_ntz=False)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name.
         return RecordStreamReader(read_options(self.options))

@@ -6,24 +6,19 @@ however often the job is stopped, killed and started again: as readers see it th
     spark-submit cluster/pipeline/submit/export.py --path STORE --topic TOPIC --out DIR --schema 'id BIGINT, name STRING'
 """
 
-from collections.abc import Iterator
-from functools import partial
-
 import click
-import pyarrow as pa
 from attrs import field, frozen
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
-from cluster.pipeline.bodies import BodyError, Bounds, inflate, is_compressed
+from cluster.pipeline.bodies import Bounds
 from cluster.pipeline.session import spark_session
 from store.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
 CHECKPOINT = "_checkpoint"  # Below the output; readers of Parquet pass over names that begin so.
 _CORRUPT = "_corrupt_record"
-_BATCH_BYTES = 32 << 20  # Of inflated bodies, handed over together.
 
 
 @frozen(kw_only=True)
@@ -76,7 +71,9 @@ def messages(spark: SparkSession, options: ExportOptions) -> DataFrame:
         spark.readStream.format("rocketmq_records")
         .option("path", options.path)
         .option("topics", options.topic)
-        .option("body", "true")
+        .option("inflate", "true")
+        .option("inflateSizeMax", str(options.bounds.size_max))
+        .option("inflateRatioMax", str(options.bounds.ratio_max))
         .option("unconfirmed", str(options.unconfirmed).lower())
         .option("startingOffset", options.start)
         .option("maxBytesPerTrigger", str(options.bytes_per_batch))
@@ -85,46 +82,7 @@ def messages(spark: SparkSession, options: ExportOptions) -> DataFrame:
         reader = reader.option("broker", options.broker)
     queueless = [TRANSACTION_PREPARED, TRANSACTION_ROLLBACK]  # Records of these kinds are no messages of their topic.
     records = reader.load().where(~f.col("sys_flag").bitwiseAND(TRANSACTION_MASK).isin(queueless))
-    return decoded(with_inflated(records, options.bounds), options.schema)
-
-
-def with_inflated(records: DataFrame, bounds: Bounds) -> DataFrame:
-    """The same records, whose `body` is what the producer gave, and `problem` says where it could not be had."""
-    schema = StructType([*records.schema.fields, StructField("problem", StringType())])
-    return records.mapInArrow(partial(inflate_batches, bounds=bounds), schema)
-
-
-def inflate_batches(batches: Iterator[pa.RecordBatch], *, bounds: Bounds) -> Iterator[pa.RecordBatch]:
-    """Batch by batch, cut where inflated bodies would take much memory together."""
-    for batch in batches:
-        start = 0
-        while start < batch.num_rows:
-            bodies, problems = _inflated(batch, start, bounds)
-            part = batch.slice(start, len(bodies))
-            position = part.schema.get_field_index("body")
-            field_of_body = part.schema.field(position)
-            part = part.set_column(position, field_of_body, pa.array(bodies, field_of_body.type))
-            yield part.append_column("problem", pa.array(problems, pa.string()))
-            start += len(bodies)
-
-
-def _inflated(batch: pa.RecordBatch, start: int, bounds: Bounds) -> tuple[list[bytes | None], list[str | None]]:
-    """The bodies from row `start` on, as many as may be held together, and what is wrong with each."""
-    bodies: list[bytes | None] = []
-    problems: list[str | None] = []
-    column, flags, size = batch.column("body"), batch.column("sys_flag"), 0
-    while start + len(bodies) < batch.num_rows and size < _BATCH_BYTES:
-        row = start + len(bodies)
-        body, flag, problem = column[row].as_py(), flags[row].as_py(), None
-        if body is not None and is_compressed(flag):
-            try:
-                body = inflate(body, flag, bounds)
-            except BodyError as error:
-                problem = str(error)
-        bodies.append(body)
-        problems.append(problem)
-        size += len(body or b"")
-    return bodies, problems
+    return decoded(records, options.schema)
 
 
 def decoded(records: DataFrame, schema: str | None) -> DataFrame:
@@ -145,7 +103,7 @@ def decoded(records: DataFrame, schema: str | None) -> DataFrame:
         f.timestamp_millis("born_ms").alias("born_at"),
         stored_at.alias("stored_at"),
         "body",
-        "problem",
+        f.col("body_problem").alias("problem"),
     )
     return frame if schema is None else _with_json(frame, schema)
 
@@ -182,7 +140,7 @@ def _with_json(frame: DataFrame, schema: str) -> DataFrame:
 @click.option("--follow", is_flag=True, help="Go on as the log grows, until interrupted.")
 @click.option("--bytes-per-batch", type=click.IntRange(min=1), default=256 << 20, show_default=True)
 @click.option("--body-size-max", type=click.IntRange(min=1), default=64 << 20, show_default=True)
-@click.option("--body-ratio-max", type=click.IntRange(min=1), default=1000, show_default=True)
+@click.option("--body-ratio-max", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--spark-master", help="A URL as of spark-submit. [default: spark-submit's, else this machine]")
 def main(*, follow: bool, spark_master: str | None, body_size_max: int, body_ratio_max: int, **told: str) -> None:
     """Stream the messages of a topic into Parquet, by topic and day; run again, it goes on where it ended."""

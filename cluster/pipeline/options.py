@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from cluster.pipeline.bodies import Bounds
 from cluster.pipeline.limits import ReadRefusedError
 from cluster.pipeline.places import StoreUri
 from cluster.pipeline.splits import SPLIT_SIZE
@@ -17,6 +18,7 @@ class ReadOptions:
 
     members: tuple[StoreUri, ...]
     body: bool = False
+    inflate: Bounds | None = None  # What bodies may be inflated to; None: they stay as they are stored.
     topics: frozenset[str] | None = None
     unconfirmed: bool = False
     brokers: tuple[str, ...] = ()
@@ -48,9 +50,15 @@ def read_options(told: Mapping[str, str]) -> ReadOptions:
             f"option broker names {len(brokers)} brokers for {len(members)} stores: one for each, in order"
         )
     slots = options.get("indexslots")
+    inflates = _flag(options, "inflate", False)
+    bounds = Bounds(
+        size_max=_number(options, "inflateSizeMax", Bounds().size_max, 1),
+        ratio_max=_number(options, "inflateRatioMax", Bounds().ratio_max, 1),
+    )
     return ReadOptions(
         members=tuple(map(StoreUri, members)),
-        body=_flag(options, "body", False),
+        body=_flag(options, "body", False) or inflates,
+        inflate=bounds if inflates else None,
         topics=frozenset(_list(options.get("topics", ""))) or None,
         unconfirmed=_flag(options, "unconfirmed", False),
         brokers=tuple(brokers),

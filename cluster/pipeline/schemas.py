@@ -17,6 +17,9 @@ def _field(name: str, kind: pa.DataType, doc: str, *, may_be_null: bool = True) 
 
 _MEMBER = _field("member", pa.string(), "the store, as in option `path`, without options of a URI", may_be_null=False)
 _PROBLEM = _field("problem", pa.string(), "what is wrong with it, in words; null: nothing shows")
+BODY_PROBLEM = _field(
+    "body_problem", pa.string(), "why the body is as it is stored, though compressed; null: it is not"
+)
 _EXT = _field("ext_address", pa.int64(), "what the unit has in place of the tags code, if that is in an ext unit")
 
 
@@ -70,7 +73,20 @@ RECORDS = Table(
     schema=_table_schema(columns.RECORDS),
     options=(
         _PATH,
-        Option("body", "false", "true: a further column `body`; without it bodies are not handed over"),
+        Option(
+            "body", "false", "true: a further column `body`, as it is stored; without it bodies are not handed over"
+        ),
+        Option(
+            "inflate",
+            "false",
+            "true: `body` as producers gave it, and a column `body_problem` where that cannot be had",
+        ),
+        Option("inflateSizeMax", "67108864", "bytes that a body may be inflated to"),
+        Option(
+            "inflateRatioMax",
+            "200",
+            "to how many times as many as are stored, where that is over 4 MiB",
+        ),
         Option("topics", "", "only these topics, separated by commas; the only filter of a stream that spares work"),
         *_END,
         Option("failOnDataLoss", "true", "false: go on, with a warning, where files were removed or cannot be read"),
@@ -103,9 +119,12 @@ ITEMS = Table(
 TABLES = (RECORDS, BLOCKS, UNITS, ITEMS)
 
 
-def records_schema(*, body: bool) -> pa.Schema:
-    """Of rocketmq_records, with the bodies if they are wanted."""
-    return RECORDS.schema.append(columns.BODY) if body else RECORDS.schema
+def records_schema(*, body: bool, inflate: bool = False) -> pa.Schema:
+    """Of rocketmq_records, with the bodies if they are wanted, and with what is wrong with them if they are to be inflated."""
+    if not body:
+        return RECORDS.schema
+    schema = RECORDS.schema.append(columns.BODY)
+    return schema.append(BODY_PROBLEM) if inflate else schema
 
 
 def with_member(batch: pa.RecordBatch, member: str, schema: pa.Schema) -> pa.RecordBatch:

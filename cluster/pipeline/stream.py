@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cluster.pipeline import schemas
+from cluster.pipeline.bodies import inflated_batches
 from cluster.pipeline.files import StoreFiles, look
 from cluster.pipeline.limits import ReadRefusedError, batch_ends, may_be_old, readable_end, start_of
 from cluster.pipeline.options import ReadOptions, member_name
@@ -57,7 +58,8 @@ def part_batches(part: LogPart, options: ReadOptions) -> Iterator[pa.RecordBatch
 
     Raises ReadRefusedError for those that are gone, or cannot be read: another try may well get them.
     """
-    schema, member = schemas.records_schema(body=options.body), member_name(part.files.uri)
+    member = member_name(part.files.uri)
+    schema = schemas.records_schema(body=options.body, inflate=options.inflate is not None)
 
     def tell(broken: Broken) -> None:
         is_lost = broken.kind is not BrokenKind.DAMAGED
@@ -72,7 +74,8 @@ def part_batches(part: LogPart, options: ReadOptions) -> Iterator[pa.RecordBatch
         )
 
     for batch in record_batches(part.files, part.split, where=part.where, body=options.body, on_broken=tell):
-        yield schemas.with_member(batch, member, schema)
+        for ready in [batch] if options.inflate is None else inflated_batches(batch, options.inflate):
+            yield schemas.with_member(ready, member, schema)
 
 
 def store_now(options: ReadOptions, number: int) -> tuple[StoreFiles, int]:
