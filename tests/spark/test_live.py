@@ -10,7 +10,8 @@ from cluster.pipeline.files import StoreUri
 from cluster.pipeline.findings import FindingClass
 from cluster.pipeline.job import AuditOptions, audit
 from cluster.pipeline.report import AuditReport, AuditVerdict
-from tests.roles.group import TOPIC, Group, Traffic, in_thread, running
+from tests.processes.harness import until
+from tests.roles.group import TOPIC, Group, RoleBroker, Traffic, in_thread, running
 from tests.spark.logs import parting
 
 pytestmark = pytest.mark.timeout(180)
@@ -28,6 +29,12 @@ def asked(group: Group, status: int = 0) -> dict:
     return json.loads(done.stdout)
 
 
+def knows_topic(member: RoleBroker) -> bool:
+    """Slaves ask for topics every few seconds only."""
+    file = member.store / "config" / "topics.json"
+    return file.exists() and TOPIC in file.read_text()
+
+
 async def test_members_in_traffic_are_equal_up_to_lag(spark, tmp_path: Path):
     """Again and again, while messages come: nothing that is only late counts as a difference."""
     with running(tmp_path, 3) as group:
@@ -36,6 +43,7 @@ async def test_members_in_traffic_are_equal_up_to_lag(spark, tmp_path: Path):
             for number in range(4):
                 nursery.start_soon(traffic.produce, f"p{number}")
             await traffic.more(200)
+            await in_thread(until, lambda: all(map(knows_topic, group.members)), "the topic at the slaves")
             for _ in range(3):
                 before = len(traffic.acknowledged)
                 report = await in_thread(audited, spark, group)

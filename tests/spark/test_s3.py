@@ -72,7 +72,7 @@ def test_the_log_is_read_in_ranges(spark, s3: S3Server, tmp_path: Path):
 def test_a_bucket_that_is_not_there_is_named(spark, s3: S3Server, tmp_path: Path):
     """And the others are compared all the same."""
     master, slave = (golden.unpack("5.3.3", name, tmp_path) for name in golden.CLEAN)
-    missing = s3.uri("").replace("archive", "no-such-bucket")
+    missing = s3.uri("store").replace("//archive/", "//no-such-bucket/")
     report = audit(spark, [StoreUri(str(place)) for place in (master, slave, missing)], AuditOptions())
     assert report.verdict is AuditVerdict.INCOMPLETE
     assert any("no-such-bucket" in problem for problem in report.not_read)
