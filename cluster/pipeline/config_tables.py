@@ -24,10 +24,10 @@ _LAST_STORED = Struct(">q")  # The checkpoint begins with it.
 
 
 class Version(NamedTuple):
-    """Of a table: when it was changed last, ms, and how often."""
+    """Of a table: how often it was changed, and when last, ms. In the order in which RocketMQ compares them."""
 
-    timestamp: int
     counter: int
+    timestamp: int
 
 
 class Consumed(NamedTuple):
@@ -81,7 +81,7 @@ def _table(raw: Any, key: str) -> tuple[Mapping[str, Any], Version] | None:
         return None
     version = raw.get("dataVersion")
     version = version if isinstance(version, dict) else {}
-    numbers = [version.get(name) for name in ("timestamp", "counter")]
+    numbers = [version.get(name) for name in ("counter", "timestamp")]
     return table, Version(*(number if isinstance(number, int) else 0 for number in numbers))
 
 

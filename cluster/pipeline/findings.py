@@ -127,7 +127,7 @@ def settled(
     config_tables.py."""
     parted = {finding.member for finding in log if finding.cls is FindingClass.DIVERGENT}
     for finding in log:
-        if finding.cls is not FindingClass.LAG or finding.member not in parted:
+        if finding.cls is not FindingClass.LAG or not {finding.member, finding.good} & parted:
             yield finding
     wrong = {_queue_of(finding) for findings in own.values() for finding in findings if _is_of_offsets(finding)}
     for findings in own.values():

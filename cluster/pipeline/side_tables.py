@@ -119,7 +119,11 @@ def check_tables(files: StoreFiles, parts: Sequence[Part] | None = None) -> Veri
 
 def own_findings(name: str, report: VerifyReport, log: Sequence[AuditFinding] = ()) -> list[AuditFinding]:
     """What is wrong inside a member's directory. `log`: what the comparison of the logs found, of any member."""
-    mine = [finding for finding in log if finding.member == name and finding.cls is not FindingClass.LAG]
+    mine = [
+        finding
+        for finding in log
+        if finding.cls is FindingClass.DIFFERS or (finding.member == name and finding.cls is not FindingClass.LAG)
+    ]
     return [
         told(name, finding, cls)
         for finding in report.findings

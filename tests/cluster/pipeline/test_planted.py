@@ -1,0 +1,88 @@
+"""Faults planted in pairs of stores: each is found, called by its name and placed, and nothing else is."""
+
+import shutil
+
+import pytest
+
+from cluster.pipeline.files import StoreUri, look
+from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from cluster.pipeline.side_tables import check_tables, own_findings
+from tests.cluster.pipeline.auditing import audited, tables_in_parts
+from tests.cluster.pipeline.planting import (
+    FAULTS,
+    MASTER,
+    SLAVE,
+    SOUND,
+    flip,
+    flipped,
+    make_pair,
+    position_in,
+    read_log,
+    record,
+    unit_changed,
+)
+
+
+def faults_in(found: AuditFindings) -> list[AuditFinding]:
+    """Without the older tables of a captured slave of 5.3.3, which stopped before it took its master's."""
+    assert found.left_out == 0
+    return [each for each in found.kept if each.cls is not FindingClass.LAG or each.offset is not None]
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, *SOUND], ids=str)
+def test_a_planted_fault_is_found_and_nothing_else(fault, tmp_path):
+    """Class, member, place, and whose copy is right."""
+    pair = make_pair(fault.store, tmp_path)
+    expected = fault.plant(pair)
+    found = faults_in(audited({MASTER: pair.master, SLAVE: pair.slave}))
+    for wanted in expected:
+        assert [wanted.is_met_by(finding) for finding in found].count(True) == 1, found
+    assert len(found) == len(expected), found
+
+
+def test_there_are_enough_faults():
+    """Of every class that a member can have."""
+    assert len(FAULTS) >= 30
+
+
+def test_three_members_outvote_one(tmp_path):
+    """What neither CRC nor digest nor queue tells."""
+    pair = make_pair("4.9.7", tmp_path)
+    third = shutil.copytree(pair.slave, tmp_path / "third")
+    flipped("born", MASTER)(pair)
+    (found,) = audited({MASTER: pair.master, SLAVE: pair.slave, "third": third}).kept
+    assert (found.cls, found.member, found.good) == (FindingClass.BIT_ROT, MASTER, SLAVE)
+    assert "2 of 3" in found.why
+
+
+def test_damage_to_the_same_record_on_both(tmp_path):
+    """Neither copy is sound: the digest of nobody tells in a captured store."""
+    pair = make_pair("5.3.3", tmp_path)
+    entry = record(pair.master, 40)
+    at = entry.phy_offset + position_in(read_log(pair.master, entry.phy_offset, entry.size), "body")
+    flip(pair.master, at)
+    flip(pair.slave, at + 1)
+    (found,) = faults_in(audited({MASTER: pair.master, SLAVE: pair.slave}))
+    assert (found.cls, found.member, found.good, found.offset) == (FindingClass.DIFFERS, SLAVE, None, at)
+
+
+def test_damage_that_all_members_have(tmp_path):
+    """Their digests are equal; each record's CRC is not."""
+    pair = make_pair("4.9.7", tmp_path)
+    at = record(pair.master, 40).phy_offset
+    for root in (pair.master, pair.slave):
+        flip(root, at + 90)
+    found = audited({MASTER: pair.master, SLAVE: pair.slave}).kept
+    assert {(each.cls, each.member, each.offset) for each in found if each.cls is FindingClass.BIT_ROT} == {
+        (FindingClass.BIT_ROT, MASTER, at),
+        (FindingClass.BIT_ROT, SLAVE, at),
+    }
+
+
+@pytest.mark.parametrize("store", ["4.9.7", "own"])
+def test_files_of_the_log_may_be_checked_apart(store, tmp_path):
+    """In tasks of their own, the answers put together."""
+    pair = make_pair(store, tmp_path)
+    unit_changed(SLAVE, 60, lambda *_: (0, 0, 0))(pair)
+    files = look(StoreUri(str(pair.slave)))
+    assert tables_in_parts("slave", files) == own_findings("slave", check_tables(files)) != []
