@@ -89,7 +89,7 @@ class AuditBench:
         grown = self.root / GROWN
         copy_store(self.root / BASE, grown)
         most = max(self.growth) * self.log_file_bytes
-        list(self._step("fill", "fill", root=str(grown), log_bytes=most + 1, log_file_bytes=self.log_file_bytes))
+        list(self._step("fill", "fill", root=str(grown), log_bytes=most, log_file_bytes=self.log_file_bytes))
         for files in self.growth:
             view = self._view(grown, files)
             for name, source in (("digests", "rocketmq_blocks"), ("records", "rocketmq_records")):

@@ -32,6 +32,7 @@ TASKS = 2
 MASTER = f"local[{TASKS},4]"
 READ_SIZE = 4 << 20
 QUEUES = 64  # In topics of eight.
+LEFT_FREE = 256 << 10  # A few messages fewer, so that the last file is full and the next one does not begin.
 SAMPLE_SECONDS = 0.05
 Result = dict[str, Any]
 
@@ -40,8 +41,8 @@ Result = dict[str, Any]
 
 
 def fill_log(*, root: str, log_bytes: int, log_file_bytes: int) -> Iterator[Result]:
-    """Make a store with so much log, or go on filling one."""
-    scale = evolve(FULL, log_bytes=log_bytes, log_file_bytes=log_file_bytes, queues=QUEUES)
+    """Make a store whose log fills so many bytes of files, or go on filling one."""
+    scale = evolve(FULL, log_bytes=log_bytes - LEFT_FREE, log_file_bytes=log_file_bytes, queues=QUEUES)
     yield fill(Path(root), scale)
 
 
