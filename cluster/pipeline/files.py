@@ -48,7 +48,7 @@ class NotAStoreError(Exception):
         self.uri, self.why = uri, why
 
     def __str__(self) -> str:
-        return f"{self.uri}: {self.why}"
+        return f"{self.uri.shown}: {self.why}"
 
 
 @frozen(kw_only=True)
@@ -117,7 +117,7 @@ def _no_store(root: StoreUri, names: set[str]) -> str:
         return "it is empty, or there is no such directory. Name the store's root, which holds commitlog/"
     return (
         "it holds no store: there is neither commitlog/ nor consumequeue/ in it. Name the store's root; where the log "
-        f"lies elsewhere, name its directories, too: '{root};DIRECTORY'"
+        f"lies elsewhere, name its directories, too: '{root.shown};DIRECTORY'"
     )
 
 
@@ -207,5 +207,5 @@ def _decoded(uri: StoreUri, decode: Callable[[bytes], T], problems: list[str]) -
         raw = read_all(uri)
         return None if raw is None else decode(raw)
     except (UnreadableError, ValueError, SideFileError, StructError) as error:
-        problems.append(f"{uri}: {error}")
+        problems.append(str(error) if isinstance(error, UnreadableError) else f"{uri.shown}: {error}")
         return None

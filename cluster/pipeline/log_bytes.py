@@ -72,7 +72,8 @@ class LogBytes:
 
     def fill(self, offset: int, buffer: memoryview) -> "list[Hole]":
         """Read into a buffer across the ends of files; what could not be filled, which is zeros then."""
-        holes, done = [], 0
+        holes: list[Hole] = []
+        done = 0
         while done < len(buffer):
             at = offset + done
             room = min(len(buffer) - done, self.file_end(at) - at)

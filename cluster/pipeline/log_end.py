@@ -57,7 +57,7 @@ class PlaceReader(FileReader):
         return file.read(position, size) if size > 0 else b""
 
     def is_clear_from(self, path: Path, position: int) -> bool:
-        """Whether all bytes of a file from a position on are zero; so many of them in a row stand for all. Raises UnreadableError."""
+        """Whether all bytes of a file from a position on are zero; many in a row stand for all. Raises UnreadableError."""
         place = self.places[path]
         if place.uri.is_local:  # Holes are not read.
             return super().is_clear_from(place.uri.path, position)

@@ -74,6 +74,11 @@ class StoreUri:
         """The last part."""
         return self.root.text.partition("?")[0].rpartition("/")[2]
 
+    @property
+    def shown(self) -> str:
+        """For people: without options, which may hold keys."""
+        return ";".join(part.partition("?")[0] for part in self.text.split(";"))
+
     def child(self, name: str) -> "StoreUri":
         """What is called so in this directory; `name` may be a relative path."""
         path, mark, options = self.root.text.partition("?")
@@ -107,7 +112,16 @@ class Bytes(Protocol):
 
 def list_files(uri: StoreUri) -> list[FileInfo]:
     """The files of one directory, by name; none when there is no such directory. Raises UnreadableError."""
-    return [info for info in _listing(uri) if info is not None]
+    if uri.is_local:
+        with _named(uri), _scan(uri.path) as entries:
+            here = [_local_info(entry, entry.name) for entry in entries if entry.is_file()]
+        return sorted((info for info in here if info is not None), key=lambda info: info.name)
+    from pyarrow.fs import FileType
+
+    found = (info for info in _remote_listing(uri) if info.type == FileType.File)
+    return sorted(
+        (FileInfo(info.base_name, info.size, info.mtime_ns or 0) for info in found), key=lambda info: info.name
+    )
 
 
 def list_directories(uri: StoreUri) -> list[str]:
@@ -153,7 +167,7 @@ def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
     finally:
         file.close()
     if len(data) > size_max:
-        raise UnreadableError(str(uri), f"it is larger than {size_max} bytes")
+        raise UnreadableError(uri.shown, f"it is larger than {size_max} bytes")
     return data
 
 
@@ -205,13 +219,11 @@ def _named(uri: StoreUri) -> Iterator[None]:
     except UnreadableError:
         raise
     except OSError as error:
-        raise UnreadableError(_short(uri), error.strerror or str(error)) from error
+        raise UnreadableError(uri.root.shown, error.strerror or str(error)) from error
     except (ValueError, ImportError, NotImplementedError) as error:  # pyarrow's: a wrong address, a library that lacks.
-        raise UnreadableError(_short(uri), str(error)) from error
-
-
-def _short(uri: StoreUri) -> str:
-    return uri.text.partition("?")[0]  # Options may hold keys.
+        options = uri.root.text.partition("?")[2]
+        why = str(error).replace(f"?{options}", "") if options else str(error)
+        raise UnreadableError(uri.root.shown, why) from error
 
 
 @contextmanager
@@ -221,18 +233,6 @@ def _scan(path: Path) -> "Iterator[Iterator[os.DirEntry[str]]]":
         return
     with os.scandir(path) as entries:
         yield entries
-
-
-def _listing(uri: StoreUri) -> list[FileInfo]:
-    if uri.is_local:
-        with _named(uri), _scan(uri.path) as entries:
-            infos = [_local_info(entry, entry.name) for entry in entries if entry.is_file()]
-    else:
-        from pyarrow.fs import FileType
-
-        found = (info for info in _remote_listing(uri) if info.type == FileType.File)
-        infos = [FileInfo(info.base_name, info.size, info.mtime_ns or 0) for info in found]
-    return sorted((info for info in infos if info is not None), key=lambda info: info.name)
 
 
 def _local_info(entry: "os.DirEntry[str]", name: str) -> FileInfo | None:

@@ -70,11 +70,10 @@ def read_properties(raw: pa.Array) -> Properties:
 def _parts(raw: pa.Array) -> tuple[Ints, memoryview]:
     """Where each string begins, and where the last one ends, in the bytes of all of them."""
     _, bounds, data = raw.buffers()
-    numbers = (
-        np.frombuffer(bounds, np.int32)[: len(raw) + 1] if bounds is not None and len(raw) else np.zeros(1, np.int32)
-    )
-    begin, end = int(numbers[0]), int(numbers[-1])
-    return numbers.astype(np.int64) - begin, memoryview(data if data is not None else b"")[begin:end]
+    if bounds is None or not len(raw):
+        return np.zeros(1, np.int64), memoryview(b"")
+    numbers = np.frombuffer(bounds, np.int32)[raw.offset : raw.offset + len(raw) + 1].astype(np.int64)
+    return numbers - numbers[0], memoryview(data if data is not None else b"")[int(numbers[0]) : int(numbers[-1])]
 
 
 def _as_java_reads_them(raw: pa.Array) -> pa.Array:

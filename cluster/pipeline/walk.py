@@ -12,7 +12,7 @@ import numpy as np
 from attrs import define, evolve, field, frozen
 
 from cluster.pipeline.boundary import LOOK_BACK, first_record
-from cluster.pipeline.log_bytes import PIECE, LogBytes
+from cluster.pipeline.log_bytes import LogBytes
 from cluster.pipeline.places import UnreadableError
 from cluster.pipeline.splits import Split
 from store.column_scan import ColumnScan, scan_columns
@@ -22,11 +22,12 @@ from store.resync import next_record
 
 WINDOW = 4 << 20
 _SEARCH_WINDOW = 1 << 20
+_FILE_ENDS = "the file ends here"
 _MORE = 64 << 10  # Behind the end of a split, for its last record.
 
 
-_NO_INTS = np.zeros(0, np.int64)
-_NOTHING = ColumnScan(0, Columns([], *[_NO_INTS] * 8, KeyColumns(_NO_INTS, _NO_INTS, _NO_INTS)))
+_NO = np.zeros(0, np.int64)
+_NOTHING = ColumnScan(0, Columns([], _NO, _NO, _NO, _NO, _NO, _NO, _NO, _NO, KeyColumns(_NO, _NO, _NO)))
 
 
 class BrokenKind(StrEnum):
@@ -95,15 +96,16 @@ class SplitWalk:
             done = at + scan.consumed
             if scan.consumed:
                 yield Stretch(at, view, _up_to(scan.entries, stop))
-            is_whole = refusal is None and len(view) == size
             if scan.error is None and _is_blank(view, scan.consumed, self.source.file_end(at) - done):
                 done = file_end
-            elif scan.error is None and is_whole and at + size < file_end:
+            elif scan.error is None and len(view) == size and at + size < file_end:
                 needed = 0 if scan.consumed else max(2 * size, scan.needed)
             elif done < min(file_end, stop):
                 gap = self._gap(done, done + 1, stop, scan.error or "an unfinished record")
-                if scan.error is None and not is_whole:
-                    gap = _of_kind(gap, refusal, "the file ends here")
+                if scan.error is None and refusal is not None:
+                    gap = evolve(gap, reason=str(refusal), kind=BrokenKind.UNREADABLE)
+                elif scan.error is None and len(view) < size and gap.kind is BrokenKind.DAMAGED:
+                    gap = evolve(gap, reason=_FILE_ENDS, kind=BrokenKind.MISSING)
                 yield gap
                 done, needed = gap.end, 0
             at = done
@@ -125,18 +127,14 @@ class SplitWalk:
             self.source.read_patiently, search_from, end, self.source.file_size, heads_end=stop, window=_SEARCH_WINDOW
         )
         gap = Broken(start, min(end, stop) if found is None else min(found, stop), reason)
-        if not self.source.has_file(start):
-            return evolve(gap, reason="the file is missing", kind=BrokenKind.MISSING)
-        if gap.end > start:
-            _, refusal = self.source.readable_end(start, min(start + PIECE, gap.end))
-            gap = gap if refusal is None else _of_kind(gap, refusal, "")
-        return gap
-
-
-def _of_kind(gap: Broken, refusal: UnreadableError | None, otherwise: str) -> Broken:
-    if refusal is not None:
-        return evolve(gap, reason=str(refusal), kind=BrokenKind.UNREADABLE)
-    return gap if gap.kind is not BrokenKind.DAMAGED else evolve(gap, reason=otherwise, kind=BrokenKind.MISSING)
+        try:
+            is_there = gap.end == start or bool(self.source.read(start, 1) and self.source.read(gap.end - 1, 1))
+        except UnreadableError as refusal:
+            return evolve(gap, reason=str(refusal), kind=BrokenKind.UNREADABLE)
+        if is_there:
+            return gap
+        reason = _FILE_ENDS if self.source.has_file(start) else "the file is missing"
+        return evolve(gap, reason=reason, kind=BrokenKind.MISSING)
 
 
 def _up_to(columns: Columns, stop: int) -> Columns:
