@@ -75,7 +75,8 @@ class AuditBench:
         yield from self._step("plain digests", "plain-digests", roots=roots, rounds=self.rounds)
         warm = {"rounds": self.rounds, "warm_up": self._path(SMALL)}
         yield from self._step("digests", "scan", source="rocketmq_blocks", roots=roots, **warm)
-        yield from self._step("audit", "audit", roots=roots, **warm)
+        for name, with_tables in (("audit of logs", False), ("audit", True)):
+            yield from self._step(name, "audit", roots=roots, with_tables=with_tables, **warm)
 
     def _records(self) -> Iterator[Row]:
         root = self._path(BASE)

@@ -149,8 +149,8 @@ def table_scan(
             yield {"bytes": _size(roots), **watch.result()}
 
 
-def whole_audit(*, roots: list[str], rounds: int, warm_up: str) -> Iterator[Result]:
-    """`twinlog audit` without the start of Spark."""
+def audits(*, roots: list[str], rounds: int, warm_up: str, with_tables: bool) -> Iterator[Result]:
+    """`twinlog audit` without the start of Spark; the logs alone, or also what lies beside them."""
     from cluster.pipeline.files import StoreUri
     from cluster.pipeline.job import AuditOptions, audit
 
@@ -158,7 +158,7 @@ def whole_audit(*, roots: list[str], rounds: int, warm_up: str) -> Iterator[Resu
         for number in range(rounds + 1):
             stores = [StoreUri(root) for root in (roots if number else [warm_up, warm_up])]
             with Watch(spark) as watch:
-                report = audit(spark, stores, AuditOptions(), lambda *_args, **_named: None)
+                report = audit(spark, stores, AuditOptions(with_tables=with_tables))
             if number:
                 yield {"bytes": _size(roots), "verdict": str(report.verdict), **watch.result()}
 
@@ -238,7 +238,7 @@ STEPS: dict[str, Callable[..., Iterator[Result]]] = {
     "plain-records": plain_records,
     "start-up": start_up,
     "scan": table_scan,
-    "audit": whole_audit,
+    "audit": audits,
 }
 
 if __name__ == "__main__":

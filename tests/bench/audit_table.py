@@ -23,7 +23,8 @@ Command: `{command}`. Raw results: [{raw}]({raw}).
 
 DIGESTS = (
     "The digests (xxh3-128 of each 64 KiB) of both replicas. *Read*: the bytes are read and nothing is done with them, the\n"
-    "limit. *Python*: one process that computes the same digests. *twinlog audit* also looks at queues, index, configuration.\n\n"
+    "limit. *Python*: one process that computes the same digests. *All of it*: queues and configuration are checked, too; and\n"
+    "the table also counts the records of each block.\n\n"
 )
 RECORDS = (
     "All records of one replica as rows, every CRC checked. *Python*: one process with the loop that recovery and dispatch use,\n"
@@ -82,8 +83,9 @@ def _digests(rows: Sequence[Row]) -> str:
             for count in (1, most)
         ),
         ("Python", 1, _of(rows, "plain digests")),
-        (f"Spark (goal: {DIGESTS_GOAL:g} a core)", most, _of(rows, "digests")),
+        (f"twinlog audit, the logs alone (goal: {DIGESTS_GOAL:g} a core)", most, _of(rows, "audit of logs")),
         ("twinlog audit, all of it", most, _of(rows, "audit")),
+        ("table rocketmq_blocks", most, _of(rows, "digests")),
     )
     for name, processes, own in named:
         if own:
@@ -100,8 +102,8 @@ def _records(rows: Sequence[Row]) -> str:
     per_byte = fill["messages"] / fill["bytes"]
     named = (
         ("Python", 1, "plain records"),
-        (f"Spark (goal: {RECORDS_GOAL:g} a core)", tasks, "records"),
-        ("Spark, with bodies", tasks, "records with bodies"),
+        (f"table rocketmq_records (goal: {RECORDS_GOAL:g} a core)", tasks, "records"),
+        ("the same with bodies", tasks, "records with bodies"),
     )
     for name, processes, measure in named:
         if own := _of(rows, measure):
