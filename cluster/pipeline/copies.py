@@ -54,7 +54,8 @@ class StoreCopy:
         """These bytes, zeros where a file is missing or short. Raises OSError."""
         start, data = self._ahead
         if not start <= offset <= offset + size <= start + len(data):
-            start, data = offset, self._read(offset, max(size, _AHEAD))
+            in_file = self._log.file_size - offset % self._log.file_size  # The next one may not be readable.
+            start, data = offset, self._read(offset, max(size, min(_AHEAD, in_file)))
             self._ahead = start, data
         return data[offset - start : offset - start + size]
 

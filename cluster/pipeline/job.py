@@ -102,6 +102,7 @@ class _Audit:
     sides: dict[int, Side] = field(init=False)
     findings: list[AuditFinding] = field(factory=list, init=False)
     deadly: set[int] = field(factory=set, init=False)  # Members that no worker survived.
+    endless: set[int] = field(factory=set, init=False)  # Members of whom it cannot be read where their log ends.
     compared: Counter[str] = field(factory=Counter, init=False)
     read: Counter[str] = field(factory=Counter, init=False)
     blocks: int = field(default=0, init=False)
@@ -184,6 +185,7 @@ class _Audit:
             found = self.runner.collect(compare(self.runner.spread([part for part in parts if part not in gone])))
         for each in sorted(found, key=lambda each: each.start):
             self._take(each)
+        self._cut_unreadable_ends()
 
     def _split_size(self) -> int:
         """Large ones, where there are enough of them to keep all cores busy: what lies before a split is looked at, too."""
@@ -203,6 +205,16 @@ class _Audit:
                 self.differing.pop()
             self.differing.append(tasks.Differing(part, found.members))
 
+    def _cut_unreadable_ends(self) -> None:
+        """A log whose last bytes cannot be read ends nobody knows where: for the comparison before them."""
+        for number, side in self.sides.items():
+            spans = [found for found in self.findings if found.member == side.name and found.offset is not None]
+            for found in sorted(spans, key=lambda found: found.end or 0, reverse=True):
+                if found.cls is FindingClass.UNREADABLE and (found.end or 0) >= side.last > (found.offset or 0):
+                    side = evolve(side, last=max(side.first, found.offset or 0), claimed=None)
+                    self.endless.add(number)
+            self.sides[number] = side
+
     # ---- Records
 
     def _look_into(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
@@ -217,13 +229,13 @@ class _Audit:
         for (part,), why in dead:
             for number in part.members[1:]:
                 self._unreadable(number, "differs, and cannot be looked into", why, Split(*part.range))
-        alive = tuple(number for number in self.files if number not in self.deadly)
+        alive = tuple(number for number in self.files if number not in self.deadly | self.endless)
         found, dead_ends = self.runner.collect_robust(
-            [alive], lambda rdd: rdd.map(partial(tasks.find_ends, sent, self.sides))
+            [[alive]], lambda rdd: rdd.map(partial(tasks.find_ends, sent, self.sides))
         )
         for findings in found:
             self.findings += findings
-        for members, why in dead_ends:
+        for (members,), why in dead_ends:
             self._unreadable(members[-1], "the end of the log cannot be looked into", why)
 
     # ---- What lies beside the logs
@@ -243,7 +255,8 @@ class _Audit:
             if each.report is None:
                 self._unreadable(each.member, "queues and index were not checked", each.problem)
             else:
-                self.findings += own_findings(self.stores[each.member].name, each.report, log)
+                own = own_findings(self.stores[each.member].name, each.report, log)
+                self.findings += [found for found in own if not _is_known(found, log)]
         for unit, why in dead:
             self._unreadable(unit[0].member, "queues and index were not checked", why)
         members = [read_tables(self.stores[number].name, files) for number, files in alive.items()]
@@ -262,7 +275,15 @@ class _Audit:
             if found.member == store.name and found.cls in LOG_CLASSES and found.cls is not FindingClass.TRUNCATED
         )
         compared = self.compared[store.name]
-        return store.told(compared=compared, equal=max(0, compared - bad), read=self.read[store.name])
+        told = store.told(compared=compared, equal=max(0, compared - bad), read=self.read[store.name])
+        return evolve(told, last_offset=self.sides[number].last)
+
+
+def _is_known(finding: AuditFinding, log: Sequence[AuditFinding]) -> bool:
+    """Whether it says once more that a file cannot be read."""
+    return finding.cls is FindingClass.UNREADABLE and any(
+        (known.cls, known.member, known.file) == (finding.cls, finding.member, finding.file) for known in log
+    )
 
 
 def _bounded(parts: Sequence[tasks.Differing]) -> list[tasks.Differing]:

@@ -138,10 +138,9 @@ def _follow_other(member: AuditedMember, good: AuditedMember | None, what: str) 
 def _replace(member: AuditedMember, good: AuditedMember | None) -> Mending:
     """A new store in the place of the damaged one."""
     source = "GOOD-DIR" if good is None else _directory(good)
-    note = (
-        f"Makes a store of the good copy for the broker of {member.name}: stop it, and start it on NEW-DIR"
-        f"{' as a slave' if not member.is_master else ''}. It fetches what is newer from its master."
-    )
+    note = f"Makes a store of the good copy for the broker of {member.name}: stop it, and start it on NEW-DIR."
+    if not member.is_master:
+        note += " It fetches from its master what is newer."
     return Mending(f"twinlog backup {source} BACKUP-DIR && twinlog restore BACKUP-DIR NEW-DIR", note)
 
 

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from cluster.cli.render import seconds, size
-from cluster.pipeline.report import AuditReport, AuditVerdict
+from cluster.pipeline.report import LOG_CLASSES, AuditReport, AuditVerdict
 
 
 def headline(report: AuditReport) -> str:
     """One sentence."""
-    faults = sum(count for cls, count in report.totals.items() if cls not in ("lag", "unreadable"))
-    things = "1 thing is" if faults == 1 else f"{faults} things are"
     match report.verdict:
         case AuditVerdict.EQUAL:
             return f"equal{_up_to_lag(report)}: every byte that members have in common"
@@ -17,20 +15,10 @@ def headline(report: AuditReport) -> str:
             return f"sampled: {report.records} records are equal; the others were not compared"
         case AuditVerdict.INCOMPLETE:
             return "not complete: equal as far as it could be read"
-    first = min((each.offset for each in report.findings if _counts(each.cls.value, each.offset)), default=None)
-    where = f", in the log first at {first}" if first is not None else ""
-    return (
-        f"divergent: {things} not as they should be{where}"
-        if faults != 1
-        else f"divergent: {things} not as it should be{where}"
-    )
-
-
-def _counts(cls: str, offset: int | None) -> bool:
-    return offset is not None and cls in _OF_THE_LOG
-
-
-_OF_THE_LOG = frozenset(("truncated", "hole", "divergent", "shifted", "swapped", "bit-rot", "differs"))
+    faults = sum(count for cls, count in report.totals.items() if cls not in ("lag", "unreadable"))
+    what = "1 thing is not as it should be" if faults == 1 else f"{faults} things are not as they should be"
+    places = [each.offset for each in report.findings if each.offset is not None and each.cls in LOG_CLASSES]
+    return f"divergent: {what}{f', in the log first at {min(places)}' if places else ''}"
 
 
 def _up_to_lag(report: AuditReport) -> str:

@@ -4,7 +4,7 @@ No Spark here: a task is a function of what it is given. What cannot be read bec
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple, Protocol
@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 from cluster.pipeline.classify import classify, tails
 from cluster.pipeline.compare import BlockRow, Range, Side, differing_blocks, ranges, tail_findings
 from cluster.pipeline.copies import StoreCopy
-from cluster.pipeline.files import StoreFiles, UnreadableError
+from cluster.pipeline.files import StoreFiles, UnreadableError, open_file
 from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
 from cluster.pipeline.side_tables import check_range, check_tables
 from cluster.pipeline.splits import Split
@@ -83,13 +83,25 @@ def digests_of(files: StoreFiles, part: Part) -> Digests:
             for start, end, digest in zip(*columns, strict=True):
                 done = end
                 if digest is None:
-                    unreadable.append((start, end, "it cannot be read"))
+                    unreadable.append((start, end, _why_unreadable(files, start)))
                     continue
                 bounds.append(_BOUNDS.pack(start, end))
                 digests.append(digest)
     except UnreadableError as error:
         unreadable.append((done, part.split.end, str(error)))
     return Digests(part.member, part.split.start, b"".join(bounds), b"".join(digests), tuple(_joined(unreadable)))
+
+
+def _why_unreadable(files: StoreFiles, offset: int) -> str:
+    """What the system says of a byte of the log."""
+    for file in files.log:
+        if file.start <= offset < file.start + file.size:
+            try:
+                with closing(open_file(file.uri)) as opened:
+                    opened.read(offset - file.start, BLOCK_SIZE)
+            except UnreadableError as error:
+                return error.why
+    return "it could not be read"
 
 
 def _joined(spans: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:

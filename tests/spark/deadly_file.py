@@ -17,7 +17,7 @@ import psutil
 
 _CLOEXEC, _CLASS_CONTENT = 0x1, 0x4
 _MARK_ADD, _OPEN_PERM, _AT_FDCWD = 0x1, 0x10000, -100
-_ALLOW = 1
+_ALLOW, _DENY = 1, 2
 _EVENT, _RESPONSE = struct.Struct("=IBBHQii"), struct.Struct("=iI")
 assert _EVENT.size == 24
 
@@ -36,6 +36,8 @@ def executor(opener: psutil.Process) -> psutil.Process | None:
 
 class DeadlyFile:
     """While in the `with` block, the first `times` processes that `victim` picks among those who open `path` are killed."""
+
+    _answer = _ALLOW
 
     def __init__(self, path: Path, victim: Victim, *, times: int = 1 << 30) -> None:
         self.path = path
@@ -75,7 +77,7 @@ class DeadlyFile:
                 try:
                     self._kill(pid)
                 finally:
-                    os.write(self._fd, _RESPONSE.pack(fd, _ALLOW))
+                    os.write(self._fd, _RESPONSE.pack(fd, self._answer))
                     os.close(fd)
 
     def _kill(self, pid: int) -> None:
@@ -86,3 +88,12 @@ class DeadlyFile:
         if victim is not None and len(self.killed) < self._times:
             victim.kill()
             self.killed.append(victim.pid)
+
+
+class ForbiddenFile(DeadlyFile):
+    """While in the `with` block nobody may open `path`, not even the super-user."""
+
+    _answer = _DENY
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, lambda _opener: None)

@@ -1,6 +1,11 @@
 """Places that hold no store, or a bad one: each is named in clear words, and the rest is audited."""
 
 import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,7 @@ from cluster.pipeline.files import StoreUri
 from cluster.pipeline.findings import FindingClass
 from cluster.pipeline.job import AuditOptions, audit
 from cluster.pipeline.report import AuditReport, AuditVerdict
+from tests.spark.deadly_file import ForbiddenFile
 from tests.spark.logs import flip, log_files, record_offsets
 from tests.store import golden
 
@@ -97,6 +103,45 @@ def test_a_log_that_was_cut_inside_of_a_record(spark, members):
     (found,) = [each for each in report.findings if each.cls is FindingClass.TRUNCATED]
     assert (found.member, found.offset) == ("slave", offsets[-3])
     assert report.verdict is AuditVerdict.DIVERGENT
+
+
+@contextmanager
+def closed(path: Path) -> Iterator[None]:
+    """A file that cannot be opened; the super-user opens what its mode forbids."""
+    if os.geteuid() == 0:
+        with ForbiddenFile(path):
+            yield
+        return
+    path.chmod(0)
+    yield
+    path.chmod(0o600)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_log_file_that_may_not_be_read(spark, members, tmp_path: Path, number):
+    """It is named, and the others are compared where it was."""
+    shutil.copytree(members[1], tmp_path / "third")
+    at = flip(tmp_path / "third", 200)
+    file = log_files(members[1])[number]
+    with closed(file):
+        report = audited(spark, *members, tmp_path / "third")
+    assert report.verdict is AuditVerdict.DIVERGENT
+    assert {(each.cls, each.member) for each in report.findings} == {
+        (FindingClass.UNREADABLE, "slave"),
+        (FindingClass.BIT_ROT, "third"),
+    }
+    assert [each.record for each in report.findings if each.cls is FindingClass.BIT_ROT] == [at]
+    assert any(file.name in line and re.search("not permitted|denied", line) for line in report.not_read)
+
+
+def test_a_directory_of_queues_that_may_not_be_read(spark, members):
+    """The logs are compared all the same."""
+    queue = next(path for path in (members[1] / "consumequeue" / "TopicA" / "0").iterdir())
+    with closed(queue):
+        report = audited(spark, *members)
+    assert report.verdict in (AuditVerdict.INCOMPLETE, AuditVerdict.DIVERGENT)
+    assert report.differing_blocks == 0
+    assert any(queue.name in line for line in report.not_read), report.findings
 
 
 def test_a_configuration_that_is_no_json(spark, members):

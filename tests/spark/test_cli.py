@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture
 def members(tmp_path: Path) -> list[Path]:
-    return [golden.unpack("5.3.3", name, tmp_path) for name in golden.CLEAN]
+    return [golden.unpack("4.9.7", name, tmp_path) for name in golden.CLEAN]
 
 
 def run(command: list[str], cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:

@@ -207,7 +207,7 @@ def test_the_picture_is_well_formed_and_shows_each_finding_where_it_is():
 
 
 def test_many_findings_do_not_write_over_each_other():
-    many = [finding(FindingClass.BIT_ROT, offset=100 * n, end=100 * n + 1) for n in range(200)]
+    many = [finding(FindingClass.BIT_ROT, offset=4900 * n, end=4900 * n + 1) for n in range(200)]
     drawn = ElementTree.fromstring(picture(report_of(*many)))
     places = sorted(float(each.get("x", 0)) for each in drawn.iter("text") if re.fullmatch(r"B\d+", each.text or ""))
     assert 1 < len(places) < 200
