@@ -49,7 +49,7 @@ def test_an_audit_of_copies_in_two_places(spark, s3: S3Server, tmp_path: Path):
     at = flip(copy, 5)
     damaged = audit(spark, [StoreUri(str(master)), StoreUri(s3.upload(copy, "damaged"))], AuditOptions())
     (found,) = damaged.findings
-    assert (found.cls, found.offset) == (FindingClass.BIT_ROT, at)
+    assert (found.cls, found.record) == (FindingClass.BIT_ROT, at)
     assert found.good == damaged.members[0].name
 
 
