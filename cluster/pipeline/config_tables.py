@@ -4,6 +4,7 @@ So a slave that is a little behind is no fault: its tables are older than the ma
 the end; its offsets are lower by no more than consumers get through meanwhile. Offsets that are higher than the master's are one.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
@@ -47,6 +48,11 @@ class MemberTables:
     offsets: Mapping[str, Mapping[Consumed, int] | None]
     newest_ms: int
     unreadable: Mapping[str, str]
+
+    @property
+    def is_without_files(self) -> bool:
+        """Whether there is no configuration: an archive of the log alone, say."""
+        return not self.unreadable and not any((*self.tables.values(), *self.offsets.values()))
 
 
 def read_tables(name: str, files: StoreFiles) -> MemberTables:
@@ -117,10 +123,12 @@ def _delivered(raw: Any) -> Mapping[Consumed, int] | None:
 def compare_tables(
     master: MemberTables, slaves: Sequence[MemberTables], *, behind_max: int = OFFSETS_BEHIND_MAX
 ) -> list[AuditFinding]:
-    """What is out of step. Files that no member has, or that cannot be read, are none of this: see side_tables.py."""
+    """What is out of step. Files that cannot be read are none of this: see side_tables.py."""
     newest = max(member.newest_ms for member in (master, *slaves))
     found: list[AuditFinding] = []
-    for slave in slaves:
+    for slave in slaves if not master.is_without_files else ():
+        if slave.is_without_files:
+            continue
         for file in _TABLES:
             found += _compare_table(master, slave, file, newest)
         for file in (_OFFSETS, _DELAYS):
@@ -188,27 +196,27 @@ def _difference(master: Any, slave: Any) -> str:
 
 
 def _compare_offsets(master: MemberTables, slave: MemberTables, file: str, behind_max: int) -> Iterator[AuditFinding]:
-    ours, theirs = master.offsets[file], slave.offsets[file]
-    if ours is None or theirs is None:
-        if (ours or theirs) and file not in {**master.unreadable, **slave.unreadable}:
-            yield _missing(master, slave, file, ours is None)
+    if file in {**master.unreadable, **slave.unreadable}:
         return
-    behind = 0
+    ours, theirs = master.offsets[file] or {}, slave.offsets[file] or {}
+    is_older = master.newest_ms < slave.newest_ms  # A copy of the master's directory that was made before, say.
+    behind: Counter[str] = Counter()
     for key in sorted({**ours, **theirs}, key=repr):
         mine, other = ours.get(key, 0), theirs.get(key, 0)
-        if other > mine or mine - other > behind_max:
+        if abs(mine - other) > behind_max or (other > mine and not is_older):
             yield _offset_finding(master, slave, file, key, mine, other)
-        else:
-            behind += mine > other
-    if behind:
+        elif mine != other:
+            behind[master.name if mine < other else slave.name] += 1
+    for name, count in behind.items():
+        ahead = slave.name if name == master.name else master.name
         yield AuditFinding(
             cls=FindingClass.LAG,
-            member=slave.name,
+            member=name,
             what=f"has older offsets in {file}",
-            why=f"those of {master.name} are higher, by {behind_max} messages at most",
-            good=master.name,
+            why=f"those of {ahead} are higher, by {behind_max} messages at most",
+            good=ahead,
             file=f"config/{file}",
-            count=behind,
+            count=count,
         )
 
 
