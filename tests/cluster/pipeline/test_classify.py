@@ -1,6 +1,7 @@
 """What is wrong where logs differ: cells, evidence, names. Logs are bytes in memory."""
 
 import errno
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from attrs import evolve, field, frozen
 
 from cluster.pipeline import shapes
-from cluster.pipeline.cells import Piece, cells, log_pieces, record_start
+from cluster.pipeline.cells import CELL_MAX, Piece, cells, log_pieces, record_start
 from cluster.pipeline.classify import classify, tails
 from cluster.pipeline.compare import Side
 from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass, settled
@@ -233,6 +234,39 @@ def test_a_copy_that_cannot_be_read_is_named_and_the_others_are_compared():
     found = classify([copy("a", DATA), bad, other], 0, END)
     assert brief(found) == [(C.UNREADABLE, "b", 0, None), (C.BIT_ROT, "c", PLACES[9] + 100, "a")]
     assert "bad sector" in found[0].why
+
+
+def random_damage(seeded: random.Random) -> tuple[int, bytes]:
+    """Where, and what lies there instead."""
+    at = seeded.randrange(END - 1000)
+    kind = seeded.choice(("flip", "zero", "noise", "copy"))
+    size = {"flip": 1, "zero": 1 << seeded.randrange(13), "noise": 1 << seeded.randrange(11)}.get(kind, 700)
+    size = min(size, END - 400 - at)
+    if kind == "flip":
+        return at, bytes([DATA[at] ^ (1 << seeded.randrange(8))])
+    if kind == "copy":
+        source = seeded.randrange(END - size)
+        return at, DATA[source : source + size]
+    return at, bytes(size) if kind == "zero" else seeded.randbytes(size)
+
+
+@pytest.mark.parametrize("cell_max", [1500, CELL_MAX])
+@pytest.mark.parametrize("seed", range(60))
+def test_each_changed_byte_is_in_a_finding_and_few_others_are(seed, cell_max):
+    """Whatever happens to the bytes: the damaged copy is named where its records tell, and the other one never is."""
+    seeded = random.Random(seed)
+    changed = bytearray(DATA)
+    for _ in range(seeded.choice((1, 1, 2, 5))):
+        at, data = random_damage(seeded)
+        changed[at : at + len(data)] = data
+    places = [at for at in range(END) if changed[at] != DATA[at]]
+    found = classify([copy("a", DATA), copy("b", bytes(changed))], 0, END, cell_max=cell_max)
+    spans = [(each.offset, each.end) for each in found if each.offset is not None and each.end is not None]
+    assert all(any(low <= at < high for low, high in spans) for at in places)
+    assert all(any(low <= at < high for at in places) for low, high in spans)
+    assert {each.member for each in found} <= {"b"}
+    assert {each.cls for each in found} <= {C.BIT_ROT, C.HOLE, C.SWAPPED, C.SHIFTED, C.DIFFERS}
+    assert spans == sorted(spans)
 
 
 # The end
