@@ -26,7 +26,7 @@ from cluster.pipeline.assembly import assembled
 from cluster.pipeline.compare import Range, Side, nothing_in_common
 from cluster.pipeline.config_tables import compare_tables, read_tables
 from cluster.pipeline.files import StoreFiles, StoreUri
-from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass, settled
 from cluster.pipeline.job_runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
 from cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport
 from cluster.pipeline.session import spark_session
@@ -100,7 +100,9 @@ class _Audit:
     options: AuditOptions
     files: dict[int, StoreFiles] = field(init=False)
     sides: dict[int, Side] = field(init=False)
-    findings: list[AuditFinding] = field(factory=list, init=False)
+    findings: list[AuditFinding] = field(factory=list, init=False)  # About the logs.
+    own: dict[int, list[AuditFinding]] = field(factory=dict, init=False)  # About what lies beside a member's log.
+    between: list[AuditFinding] = field(factory=list, init=False)  # About tables of several members.
     deadly: set[int] = field(factory=set, init=False)  # Members that no worker survived.
     endless: set[int] = field(factory=set, init=False)  # Members of whom it cannot be read where their log ends.
     compared: Counter[str] = field(factory=Counter, init=False)
@@ -124,7 +126,9 @@ class _Audit:
         finally:
             sent.unpersist()
         findings = AuditFindings()
-        findings.extend(sorted(self.findings, key=lambda found: (found.member, found.cls, found.offset or 0)))
+        own = {self.stores[number].name: found for number, found in sorted(self.own.items())}
+        told = settled(self.findings, own, self.between)
+        findings.extend(sorted(told, key=lambda found: (found.member, found.cls, found.offset or 0)))
         return assembled(
             self._members(),
             findings,
@@ -256,12 +260,12 @@ class _Audit:
                 self._unreadable(each.member, "queues and index were not checked", each.problem)
             else:
                 own = own_findings(self.stores[each.member].name, each.report, log)
-                self.findings += [found for found in own if not _is_known(found, log)]
+                self.own[each.member] = [found for found in own if not _is_known(found, log)]
         for unit, why in dead:
             self._unreadable(unit[0].member, "queues and index were not checked", why)
         members = [read_tables(self.stores[number].name, files) for number, files in alive.items()]
         if len(members) > 1:
-            self.findings += compare_tables(members[0], members[1:])
+            self.between = compare_tables(members[0], members[1:])
 
     def _members(self) -> list[AuditedMember]:
         return [self._member(number, store) for number, store in enumerate(self.stores)]

@@ -11,6 +11,7 @@ from cluster.pipeline.findings import FindingClass
 from cluster.pipeline.job import AuditOptions, audit
 from cluster.pipeline.report import AuditReport, AuditVerdict, write_report
 from store.digest import BLOCK_SIZE
+from tests.cluster.pipeline.planting import FAULTS, SOUND, make_pair
 from tests.spark.logs import flip, log_bytes, log_files, record_offsets
 from tests.store import golden
 
@@ -144,3 +145,17 @@ def test_nothing_is_changed(spark, three):
     audited(spark, *three)
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in three[0].rglob("*")} == before
     assert log_bytes(three[0]) == content
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, *SOUND], ids=str)
+def test_a_planted_fault_is_found_by_the_job_and_nothing_else(spark, fault, tmp_path: Path):
+    """What the pure part finds, through tasks, shuffles and the report; and each has a command that mends it."""
+    pair = make_pair(fault.store, tmp_path)
+    expected = fault.plant(pair)
+    report = audited(spark, pair.master, pair.slave)
+    found = [each for each in report.findings if each.cls is not FindingClass.LAG or each.offset is not None]
+    for wanted in expected:
+        assert [wanted.is_met_by(finding) for finding in found].count(True) == 1, found
+    assert len(found) == len(expected), found
+    assert all(each.mend.startswith("twinlog ") for each in found)
+    assert (report.verdict is AuditVerdict.EQUAL) == all(each.cls is FindingClass.LAG for each in found)
