@@ -4,10 +4,14 @@ Spark's Python workers are started from PATH unless they are told otherwise, fil
 is switched on, and one dead Python worker fails a job on local[N]: local[N,4] tries its task again.
 """
 
+import atexit
 import os
+import shutil
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from cluster.pipeline.datasource import register
@@ -49,7 +53,10 @@ def spark_session(master: str | None = None, *, name: str = "twinlog") -> SparkS
             settings |= _ON_THIS_MACHINE | {"spark.sql.shuffle.partitions": str(2 * len(os.sched_getaffinity(0)))}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return prepare(builder.getOrCreate())
+    session = builder.getOrCreate()
+    if is_submitted:
+        _ship_wheels(session.sparkContext)
+    return prepare(session)
 
 
 def prepare(spark: SparkSession) -> SparkSession:
@@ -58,6 +65,15 @@ def prepare(spark: SparkSession) -> SparkSession:
         spark.conf.set(key, value)
     register(spark)
     return spark
+
+
+def _ship_wheels(context: SparkContext) -> None:
+    """Wheels of --py-files reach executors, which import from nothing but .zip, .egg and .jar: a wheel is a zip."""
+    for path in (context.getConf().get("spark.submit.pyFiles") or "").split(","):
+        if path.endswith(".whl"):
+            directory = mkdtemp(prefix="twinlog-")  # Executors fetch it later.
+            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+            context.addPyFile(shutil.copy(path.removeprefix("file://"), f"{directory}/{Path(path).stem}.zip"))
 
 
 def _quiet_logs() -> dict[str, str]:
