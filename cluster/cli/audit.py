@@ -13,7 +13,10 @@ from cluster.cli.options import document_option, examples, namesrv_option, run_a
 if TYPE_CHECKING:
     from cluster.pipeline.report import AuditReport
 
-INSTALL = "Install it with: pip install 'twinlog[spark]', and Java 17 or newer (apt install openjdk-17-jre-headless)"
+INSTALL = (
+    "Install it with: scripts/setup --spark, or pip install 'twinlog[spark]';"
+    " and Java 17 or newer (apt install openjdk-17-jre-headless)"
+)
 
 
 @click.command(
