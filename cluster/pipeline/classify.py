@@ -17,7 +17,7 @@ from cluster.pipeline import shapes
 from cluster.pipeline.cells import CELL_MAX, Cell, Copy, Piece, cells, record_start
 from cluster.pipeline.compare import tail_findings
 from cluster.pipeline.evidence import believed
-from cluster.pipeline.findings import AuditFinding, FindingClass
+from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
 from cluster.pipeline.groups import Group, Parted, groups_of
 from cluster.pipeline.naming import changed, damaged, diverged, log_file, untold, why_broken
 
@@ -28,7 +28,7 @@ _ISLAND_MAX = 2  # So few of them between equal ones were not written by another
 def classify(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CELL_MAX) -> list[AuditFinding]:
     """What is wrong in bytes `start` to `end`; the first copy is the one that the others should be equal to.
 
-    A copy that cannot be read is a finding, and the others are compared.
+    A copy that cannot be read is a finding, and the others are compared. Of very many findings the last ones are told as one.
     """
     try:
         return _Classification(copies, cell_max).run(start, end)
@@ -68,7 +68,7 @@ def _unreadable_finding(copy: Copy, start: int, end: int, why: str) -> AuditFind
 class _Classification:
     copies: Sequence[Copy]
     cell_max: int
-    findings: list[AuditFinding] = field(factory=list)
+    findings: AuditFindings = field(factory=AuditFindings)
     _run: list[Parted] = field(factory=list)
     _done: int = 0  # Cells that begin below were judged.
 
@@ -79,7 +79,7 @@ class _Classification:
             inside = [copy for copy in self.copies if copy.side.first <= low and high <= copy.side.last]
             if len(inside) > 1:
                 self._classify(inside, low, high)
-        return self.findings
+        return self.findings.with_rest()
 
     def _classify(self, copies: Sequence[Copy], start: int, end: int) -> None:
         is_tail = end == min(copy.side.last for copy in copies)
@@ -108,16 +108,16 @@ class _Classification:
         else:
             self._finish_run(cell.start, is_tail=False)
         if len(sound) > 1 and parted.is_unused:
-            self.findings += changed(parted)
+            self.findings.extend(changed(parted))
         if sound:
             for group in broken:
-                self.findings += damaged(group, sound[0], cell.start, why_broken(group, sound[0]))
+                self.findings.extend(damaged(group, sound[0], cell.start, why_broken(group, sound[0])))
         elif (best := believed(broken)) is not None:
             for group in broken:
                 if group is not best[0]:
-                    self.findings += damaged(group, best[0], cell.start, best[1])
+                    self.findings.extend(damaged(group, best[0], cell.start, best[1]))
         else:
-            self.findings += untold(broken, cell.start, "no copy is sound here")
+            self.findings.extend(untold(broken, cell.start, "no copy is sound here"))
 
     def _finish_run(self, end: int, *, is_tail: bool) -> None:
         """Judge the cells in a row in which sound records differ."""
@@ -127,9 +127,9 @@ class _Classification:
         small = [parted for parted in run if parted.is_small]
         if len(small) == len(run) or (not is_tail and len(run) <= _ISLAND_MAX):
             for parted in run:
-                self.findings += changed(parted)
+                self.findings.extend(changed(parted))
         else:
-            self.findings += diverged(run[0], end if is_tail else run[-1].end, is_tail=is_tail)
+            self.findings.extend(diverged(run[0], end if is_tail else run[-1].end, is_tail=is_tail))
 
 
 def tails(copies: Sequence[Copy]) -> list[AuditFinding]:

@@ -71,17 +71,23 @@ class AuditFindings:
     kept: list[AuditFinding] = field(factory=list)
     totals: Counter[tuple[str, FindingClass]] = field(factory=Counter)  # Member and class: things, kept or not.
     _counts: Counter[tuple[str, FindingClass]] = field(factory=Counter, init=False)
+    _last: dict[tuple[str, FindingClass], int] = field(factory=dict, init=False)  # Where in `kept` the last one is.
+    _rest: dict[tuple[str, FindingClass], AuditFinding] = field(factory=dict, init=False)
 
     def add(self, finding: AuditFinding) -> None:
         """Take one. Those of one member come by their offset."""
         key = finding.member, finding.cls
         self.totals[key] += finding.count
-        last = self.kept[-1] if self.kept else None
-        if last is not None and are_neighbours(last, finding):
-            self.kept[-1] = joined(last, finding)
+        last = self._last.get(key)
+        if last is not None and are_neighbours(self.kept[last], finding):
+            self.kept[last] = joined(self.kept[last], finding)
         elif self._counts[key] < KEPT_MAX:
             self._counts[key] += 1
+            self._last[key] = len(self.kept)
             self.kept.append(finding)
+        else:
+            rest = self._rest.get(key)
+            self._rest[key] = joined(rest, finding) if rest is not None else evolve(finding, what="more of this class")
 
     def extend(self, findings: Iterable[AuditFinding]) -> None:
         """Take several."""
@@ -93,6 +99,10 @@ class AuditFindings:
         totals = self.totals + other.totals
         self.extend(other.kept)
         self.totals = totals
+
+    def with_rest(self) -> list[AuditFinding]:
+        """Those that are kept, and one for each class and member that stands for all the others."""
+        return [*self.kept, *self._rest.values()]
 
     @property
     def left_out(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve, field, frozen
 
-from cluster.pipeline import shapes
+from cluster.pipeline import findings, shapes
 from cluster.pipeline.cells import CELL_MAX, Piece, cells, log_pieces, record_start
 from cluster.pipeline.classify import classify, tails
 from cluster.pipeline.compare import Side
@@ -141,6 +141,17 @@ def test_a_hole_over_many_cells_is_one_finding():
     assert [(each.cls, each.offset, each.end) for each in found.kept] == [(C.HOLE, start, end)]
 
 
+def test_holes_of_two_members_are_two_findings():
+    start, end = PLACES[10] + 100, PLACES[30] + 100
+    bad = DATA[:start] + bytes(end - start) + DATA[end:]
+    found = classify([copy("a", DATA), copy("b", bad), copy("c", flipped(bad, END - 5))], 0, END, cell_max=1000)
+    assert [(each.cls, each.member, each.offset, each.end) for each in found[:2]] == [
+        (C.HOLE, "b", start, end),
+        (C.HOLE, "c", start, end),
+    ]
+    assert len(found) == 3
+
+
 def test_evidence_in_its_order():
     """Digests before queues before numbers."""
     bad = flipped(DATA, PLACES[5] + 47)
@@ -165,6 +176,16 @@ def test_a_sound_record_beats_any_vote():
     found = classify([copy("a", DATA), copy("b", bad), copy("c", bad, digested=True)], 0, END)
     assert brief(found) == [(C.BIT_ROT, name, PLACES[5] + 100, "a") for name in ("b", "c")]
     assert {each.why for each in found} == {"its body does not match its CRC; sound on a"}
+
+
+def test_very_many_findings_are_told_in_few():
+    """The last of them as one, that counts for all."""
+    bad = flipped(DATA, *(place + 100 for place in PLACES[::2]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(findings, "KEPT_MAX", 10)
+        found = classify([copy("a", DATA), copy("b", bad)], 0, END)
+    assert [each.count for each in found] == [1] * 10 + [40]
+    assert (found[-1].offset, found[-1].end) == (PLACES[20] + 100, PLACES[98] + 101)
 
 
 def test_what_changed_is_said():
