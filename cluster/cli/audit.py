@@ -141,10 +141,3 @@ def _print(report: "AuditReport", fmt: str) -> None:
     from cluster.cli.audit_view import EXIT_STATUS
 
     click.get_current_context().exit(EXIT_STATUS[report.verdict])
-
-
-def main() -> None:
-    """The command alone, for spark-submit: its executors get the wheel that was named with --py-files."""
-    from cluster.cli.main import run_alone
-
-    run_alone(audit)
