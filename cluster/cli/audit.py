@@ -115,7 +115,7 @@ def _audit_live(members: tuple[str, ...], namesrv: str) -> "AuditReport":
 
 
 def _write(report: "AuditReport", out: Path) -> None:
-    from cluster.pipeline.report import write_report
+    from cluster.pipeline.report_files import write_report
 
     has_arrow = find_spec("pyarrow") is not None
     try:

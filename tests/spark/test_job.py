@@ -9,7 +9,8 @@ import pytest
 from cluster.pipeline.files import StoreUri
 from cluster.pipeline.findings import FindingClass
 from cluster.pipeline.job import AuditOptions, audit
-from cluster.pipeline.report import AuditReport, AuditVerdict, write_report
+from cluster.pipeline.report import AuditReport, AuditVerdict
+from cluster.pipeline.report_files import write_report
 from store.digest import BLOCK_SIZE
 from tests.cluster.pipeline.planting import FAULTS, SOUND, make_pair
 from tests.spark.logs import flip, log_bytes, log_files, record_offsets

@@ -19,7 +19,8 @@ from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
 from cluster.pipeline.html import page
 from cluster.pipeline.mending import mending
 from cluster.pipeline.picture import LOOKS, MEANINGS, in_words, letter, picture
-from cluster.pipeline.report import AuditedMember, AuditReport, AuditVerdict, to_json, verdict_of, write_report
+from cluster.pipeline.report import AuditedMember, AuditReport, AuditVerdict, to_json, verdict_of
+from cluster.pipeline.report_files import write_report
 from cluster.pipeline.summary import headline, sentences
 from tests.cluster.cli.json_schema import violations
 
