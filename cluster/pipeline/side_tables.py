@@ -5,6 +5,7 @@ for what only follows from damage to the log that the comparison has found alrea
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from store.digest import BLOCK_SIZE
 from store.offline.digest_check import DigestCheck
 from store.offline.directory import DirectoryOptions, StoreDirectory
 from store.offline.finding import Finding, Kind, Severity
+from store.offline.findings import KEPT_MAX
 from store.offline.log_parts import Part, check_part
 from store.offline.verify import VerifyReport, verify
 
@@ -124,11 +126,21 @@ def own_findings(name: str, report: VerifyReport, log: Sequence[AuditFinding] = 
         for finding in log
         if finding.cls is FindingClass.DIFFERS or (finding.member == name and finding.cls is not FindingClass.LAG)
     ]
-    return [
+    found = [
         told(name, finding, cls)
         for finding in report.findings
         if (cls := class_of(finding)) is not None and not _follows(finding, cls, mine, report.log_end)
     ]
+    return found + _rest(name, found, report.findings_omitted)
+
+
+def _rest(name: str, found: Sequence[AuditFinding], omitted: int) -> list[AuditFinding]:
+    """Of very many findings the check lists the first ones of a kind, and counts the others."""
+    (most, count), *_ = Counter(finding.cls for finding in found).most_common(1) or [(FindingClass.QUEUE, 0)]
+    if not omitted or count < KEPT_MAX:  # What is left out is of a kind that only follows from other damage.
+        return []
+    what, why = "more findings, most of them of this class", "`twinlog log verify` counts them"
+    return [AuditFinding(cls=most, member=name, what=what, why=why, count=omitted)]
 
 
 def class_of(finding: Finding) -> FindingClass | None:

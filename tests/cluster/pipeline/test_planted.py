@@ -7,15 +7,18 @@ import pytest
 from cluster.pipeline.files import StoreUri, look
 from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
 from cluster.pipeline.side_tables import check_tables, own_findings
+from store.consume_queue import UNIT
 from tests.cluster.pipeline.auditing import audited, tables_in_parts
 from tests.cluster.pipeline.planting import (
     FAULTS,
     MASTER,
+    MESSAGES,
     SLAVE,
     SOUND,
     flip,
     flipped,
     make_pair,
+    overwrite,
     position_in,
     read_log,
     record,
@@ -86,3 +89,14 @@ def test_files_of_the_log_may_be_checked_apart(store, tmp_path):
     unit_changed(SLAVE, 60, lambda *_: (0, 0, 0))(pair)
     files = look(StoreUri(str(pair.slave)))
     assert tables_in_parts("slave", files) == own_findings("slave", check_tables(files)) != []
+
+
+def test_very_many_wrong_units_are_told_in_few(tmp_path):
+    """The first ones each, the others as one that counts for them."""
+    pair = make_pair("own", tmp_path)
+    for path in (pair.slave / "consumequeue").glob("*/*/*"):
+        units = [UNIT.pack(at, size + 1, code) for at, size, code in UNIT.iter_unpack(path.read_bytes()) if size]
+        overwrite(path, 0, b"".join(units))
+    found = own_findings(SLAVE, check_tables(look(StoreUri(str(pair.slave)))))
+    assert {(each.cls, each.member) for each in found} == {(FindingClass.QUEUE, SLAVE)}
+    assert (len(found), sum(each.count for each in found)) == (201, MESSAGES)
