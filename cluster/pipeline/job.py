@@ -25,7 +25,7 @@ from cluster.pipeline import tasks
 from cluster.pipeline.assembly import assembled
 from cluster.pipeline.compare import Range, Side, nothing_in_common
 from cluster.pipeline.config_tables import compare_tables, read_tables
-from cluster.pipeline.files import StoreFiles, StoreUri
+from cluster.pipeline.files import NotAStoreError, StoreFiles, StoreUri, UnreadableError, look
 from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass, settled
 from cluster.pipeline.job_runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
 from cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport
@@ -224,6 +224,8 @@ class _Audit:
     def _look_into(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
         if len(self.files) < 2:
             return
+        if self.differing:
+            self._look_again()
         parts = _bounded(self.differing)
         self.runner.expect(sum(len(part.members) * (part.range.end - part.range.start) for part in parts))
         look = partial(tasks.look_into_part, sent, self.runner.done, self.sides)
@@ -241,6 +243,19 @@ class _Audit:
             self.findings += findings
         for (members,), why in dead_ends:
             self._unreadable(members[-1], "the end of the log cannot be looked into", why)
+
+    def _look_again(self) -> None:
+        """A running broker may have removed files meanwhile, or cut its log: what it has no more is no difference."""
+        for number, files in self.files.items():
+            if not files.is_running:
+                continue
+            try:
+                now = look(files.uri)
+            except (NotAStoreError, UnreadableError):
+                continue  # Whoever reads it next says so.
+            side = self.sides[number]
+            first = max(side.first, now.first)
+            self.sides[number] = evolve(side, first=first, last=max(first, min(side.last, now.end)))
 
     # ---- What lies beside the logs
 
