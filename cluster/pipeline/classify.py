@@ -70,7 +70,7 @@ class _Classification:
     cell_max: int
     findings: AuditFindings = field(factory=AuditFindings)
     _run: list[Parted] = field(factory=list)
-    _done: int = 0  # Cells that begin below were judged.
+    _done: int = 0  # Cells that end here or before were judged.
 
     def run(self, start: int, end: int) -> list[AuditFinding]:
         places = {place for copy in self.copies for place in (copy.side.first, copy.side.last) if start < place < end}
@@ -85,7 +85,7 @@ class _Classification:
         is_tail = end == min(copy.side.last for copy in copies)
         parted_to = end
         for cell in cells(copies, record_start(copies, start), end, cell_max=self.cell_max):
-            if cell.start < self._done:
+            if cell.end <= self._done:
                 continue
             self._done = cell.end
             self._judge(copies, cell)

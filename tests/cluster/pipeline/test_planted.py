@@ -15,6 +15,7 @@ from tests.cluster.pipeline.planting import (
     MESSAGES,
     SLAVE,
     SOUND,
+    entries,
     flip,
     flipped,
     make_pair,
@@ -56,6 +57,29 @@ def test_three_members_outvote_one(tmp_path):
     (found,) = audited({MASTER: pair.master, SLAVE: pair.slave, "third": third}).kept
     assert (found.cls, found.member, found.good) == (FindingClass.BIT_ROT, MASTER, SLAVE)
     assert "2 of 3" in found.why
+
+
+@pytest.mark.parametrize("damaged", [MASTER, SLAVE])
+@pytest.mark.parametrize("digested", [MASTER, SLAVE])
+def test_one_digest_is_enough(damaged, digested, tmp_path):
+    """It tells that its own member's bytes are right, or that they are not."""
+    pair = make_pair("own", tmp_path)
+    (pair[SLAVE if digested == MASTER else MASTER] / "twinlog" / "digest").unlink()
+    (expected,) = flipped("born", damaged)(pair)
+    (found,) = audited({MASTER: pair.master, SLAVE: pair.slave}).kept
+    assert expected.is_met_by(found)
+
+
+def test_an_old_digest_of_the_end_proves_nothing(tmp_path):
+    """Of a store that was not stopped in order: the end may have been cut, and written anew."""
+    pair = make_pair("own", tmp_path)
+    entry = entries(pair.master)[-2]
+    flip(pair.slave, entry.phy_offset + 47)
+    for root in (pair.master, pair.slave):
+        (root / "abort").touch()
+    (pair.master / "twinlog" / "digest").unlink()
+    (found,) = audited({MASTER: pair.master, SLAVE: pair.slave}).kept
+    assert (found.cls, found.offset, found.good) == (FindingClass.DIFFERS, entry.phy_offset + 47, None)
 
 
 def test_damage_to_the_same_record_on_both(tmp_path):
