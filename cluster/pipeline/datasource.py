@@ -11,8 +11,8 @@ import pyarrow as pa
 from attrs import evolve
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
 from cluster.pipeline import schemas
 from cluster.pipeline.files import StoreFiles, look
@@ -42,23 +42,24 @@ class _Reader(DataSourceReader):
 
     offset_column: ClassVar[str]
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
+        self.schema = to_arrow_schema(schema, timezone="UTC")
         self.pushed = Pushed.of(self.offset_column, options.topics)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name.
         """Take those that spare reading; Spark applies the others."""
         for each in filters:
-            column = getattr(each, "attribute", ())
+            column: tuple[str, ...] = getattr(each, "attribute", ())
             value = getattr(each, "value", None)
             if len(column) != 1 or not self.pushed.take(type(each).__name__, column[0], value):
                 yield each
 
-    def partitions(self) -> Sequence[InputPartition]:
+    def partitions(self) -> list[InputPartition]:
         """Each store in parts."""
         return [part for number in range(len(self.options.members)) for part in self.parts(number)]
 
-    def parts(self, number: int) -> Sequence[InputPartition]:
+    def parts(self, number: int) -> list[InputPartition]:
         """Of member `number`."""
         files = looked_at(self.options, number)
         return log_parts(files, self.pushed.where(start=files.first, end=files.end), self.options.split_size)
@@ -69,7 +70,7 @@ class _RecordsReader(_Reader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, LogPart):
-            yield from part_batches(partition, self.options)
+            yield from part_batches(partition, self.options, self.schema)
 
 
 class _BlocksReader(_Reader):
@@ -79,7 +80,7 @@ class _BlocksReader(_Reader):
         """Blocks whose start is asked for; the first one begins with the log."""
         return self.pushed.within(files.first, files.end)
 
-    def parts(self, number: int) -> Sequence[InputPartition]:
+    def parts(self, number: int) -> list[InputPartition]:
         files = looked_at(self.options, number)
         start, end = self.take_from(files)
         return log_parts(files, RecordFilter(start=start, end=end), self.options.split_size)
@@ -87,13 +88,13 @@ class _BlocksReader(_Reader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, LogPart):
             for batch in block_batches(partition.files, partition.split):
-                yield schemas.with_member(batch, member_name(partition.files.uri), schemas.BLOCKS.schema)
+                yield schemas.with_member(batch, member_name(partition.files.uri), self.schema)
 
 
 class _UnitsReader(_Reader):
     offset_column = ""
 
-    def parts(self, number: int) -> Sequence[InputPartition]:
+    def parts(self, number: int) -> list[InputPartition]:
         files = look(self.options.members[number])
         pieces = queue_pieces(files, self.pushed.topics)
         return _grouped(files, pieces, [piece.size for piece in pieces], self.options.split_size)
@@ -103,14 +104,15 @@ class _UnitsReader(_Reader):
             pieces: tuple[QueuePiece, ...] = partition.pieces
             for piece in pieces:
                 for batch in unit_batches(piece):
-                    yield schemas.with_member(batch, partition.member, schemas.UNITS.schema)
+                    yield schemas.with_member(batch, partition.member, self.schema)
 
 
 class _ItemsReader(DataSourceReader):
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
+        self.schema = to_arrow_schema(schema, timezone="UTC")
 
-    def partitions(self) -> Sequence[InputPartition]:
+    def partitions(self) -> list[InputPartition]:
         found: list[InputPartition] = []
         for member in self.options.members:
             files = look(member)
@@ -123,14 +125,25 @@ class _ItemsReader(DataSourceReader):
             pieces: tuple[IndexPiece, ...] = partition.pieces
             for piece in pieces:
                 for batch in item_batches(piece):
-                    yield schemas.with_member(batch, partition.member, schemas.ITEMS.schema)
+                    yield schemas.with_member(batch, partition.member, self.schema)
 
 
-def _grouped(files: StoreFiles, pieces: Sequence[Any], sizes: Sequence[int], size_max: int) -> list[Pieces]:
+def _grouped(files: StoreFiles, pieces: Sequence[Any], sizes: Sequence[int], size_max: int) -> list[InputPartition]:
     return [
         Pieces(member_name(files.uri), [pieces[number] for number in group])
         for group in pieces_by_size(sizes, size_max)
     ]
+
+
+def struct_of(schema: pa.Schema) -> StructType:
+    """The same for Spark, which shows what is said of each column (DESCRIBE)."""
+    fields = zip(from_arrow_schema(schema, prefer_timestamp_ntz=False).fields, schema, strict=True)
+    return StructType(
+        [
+            StructField(each.name, each.dataType, each.nullable, {"comment": told.metadata[b"doc"].decode()})
+            for each, told in fields
+        ]
+    )
 
 
 class _Source(DataSource):
@@ -146,10 +159,10 @@ class _Source(DataSource):
     def schema(self) -> StructType:
         """Raises ReadRefusedError for options that cannot be."""
         read_options(self.options)
-        return from_arrow_schema(self.table.schema, prefer_timestamp_ntz=False)
+        return struct_of(self.table.schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        reader: DataSourceReader = self.kind(read_options(self.options))
+        reader: DataSourceReader = self.kind(read_options(self.options), schema)
         return reader
 
 
@@ -160,11 +173,10 @@ class RecordsSource(_Source):
 
     def schema(self) -> StructType:
         options = read_options(self.options)
-        schema = schemas.records_schema(body=options.body, inflate=options.inflate is not None)
-        return from_arrow_schema(schema, prefer_timestamp_ntz=False)
+        return struct_of(schemas.records_schema(body=options.body, inflate=options.inflate is not None))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name.
-        return RecordStreamReader(read_options(self.options))
+        return RecordStreamReader(read_options(self.options), schema)
 
 
 class BlocksSource(_Source):

@@ -8,12 +8,14 @@ however often the job is stopped, killed and started again: as readers see it th
 
 import click
 from attrs import field, frozen
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from cluster.pipeline.bodies import Bounds
+from cluster.pipeline.limits import ReadRefusedError
 from cluster.pipeline.session import spark_session
 from store.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
@@ -108,9 +110,22 @@ def decoded(records: DataFrame, schema: str | None) -> DataFrame:
     return frame if schema is None else _with_json(frame, schema)
 
 
+def json_schema(text: str) -> StructType:
+    """Columns as in SQL, `id BIGINT, name STRING`. Raises ReadRefusedError. Needs a session."""
+    try:
+        found = StructType.fromDDL(text)
+    except PySparkException as error:
+        raise ReadRefusedError(
+            f"the schema {text!r} cannot be read: columns as in SQL are, 'id BIGINT, name STRING'"
+        ) from error
+    if not isinstance(found, StructType):
+        raise ReadRefusedError(f"the schema {text!r} is one type: columns are needed, 'id BIGINT, name STRING'")
+    return found
+
+
 def _with_json(frame: DataFrame, schema: str) -> DataFrame:
     """The same with `body` as a struct, or null where it is none; then `undecoded` has its bytes."""
-    wanted = StructType.fromDDL(schema)
+    wanted = json_schema(schema)
     with_corrupt = StructType([*wanted.fields, StructField(_CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     text = f.col("body").cast("string")

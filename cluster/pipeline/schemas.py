@@ -128,9 +128,11 @@ def records_schema(*, body: bool, inflate: bool = False) -> pa.Schema:
 
 
 def with_member(batch: pa.RecordBatch, member: str, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of a table without `member`, as a batch of the table: Spark takes columns by their place."""
-    arrays = [pa.repeat(pa.scalar(member), batch.num_rows)]
-    for field in list(schema)[1:]:
-        column = batch.column(field.name)
+    """A batch of a table without `member`, as a batch of the table: Spark takes columns by their place, and types as they are."""
+    arrays = []
+    for field in schema:
+        column = (
+            pa.repeat(pa.scalar(member), batch.num_rows) if field.name == _MEMBER.name else batch.column(field.name)
+        )
         arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.record_batch(arrays, schema=schema)

@@ -11,12 +11,14 @@ import pyarrow as pa
 import structlog
 from attrs import evolve
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
 
 from cluster.pipeline import schemas
 from cluster.pipeline.bodies import inflated_batches
@@ -38,7 +40,7 @@ class LogPart(InputPartition):
         self.files, self.split, self.where = files, split, where
 
 
-def log_parts(files: StoreFiles, where: RecordFilter, split_size: int) -> list[LogPart]:
+def log_parts(files: StoreFiles, where: RecordFilter, split_size: int) -> list[InputPartition]:
     """The log from `where.start` to `where.end`, one part for each task."""
     end = files.end if where.end is None else min(where.end, files.end)
     found = splits(files.log, split_size, max(where.start, files.first), end)
@@ -53,13 +55,12 @@ def _only(files: StoreFiles, split: Split) -> StoreFiles:
     return evolve(files, log=log_files, config=(), problems=())
 
 
-def part_batches(part: LogPart, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition of rocketmq_records. Damaged bytes are passed over, with a warning.
+def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition of rocketmq_records, in the columns of `schema`. Damaged bytes are passed over, with a warning.
 
     Raises ReadRefusedError for those that are gone, or cannot be read: another try may well get them.
     """
     member = member_name(part.files.uri)
-    schema = schemas.records_schema(body=options.body, inflate=options.inflate is not None)
 
     def tell(broken: Broken) -> None:
         is_lost = broken.kind is not BrokenKind.DAMAGED
@@ -93,8 +94,9 @@ def store_now(options: ReadOptions, number: int) -> tuple[StoreFiles, int]:
 class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Of rocketmq_records. Lives in a process of its own as long as the query does; read() runs in tasks."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
+        self.schema = to_arrow_schema(schema, timezone="UTC")
         self._target: Offsets | None = None  # With the trigger AvailableNow: what is to be read before the query ends.
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as those below.
@@ -152,7 +154,7 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part."""
         if isinstance(partition, LogPart):
-            yield from part_batches(partition, self.options)
+            yield from part_batches(partition, self.options, self.schema)
 
 
 def _size_max(limit: ReadLimit, otherwise: int) -> int | None:

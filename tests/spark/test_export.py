@@ -1,6 +1,7 @@
 """The pipeline for users: a topic of a live store into Parquet, run again and again, and a daily report over it."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -46,7 +47,7 @@ def zstd(body: bytes) -> bytes:
 
 
 def options(store: MessageStore, out: Path, **more: Any) -> ExportOptions:
-    told = {"path": str(store.root), "topic": "orders", "out": str(out), "schema": SCHEMA, "unconfirmed": True}
+    told = {"path": str(store.config.root), "topic": "orders", "out": str(out), "schema": SCHEMA, "unconfirmed": True}
     return ExportOptions(**told | more)
 
 
@@ -139,7 +140,7 @@ def test_the_report_of_a_day(spark, tmp_path):
         time.sleep(0.02)
     put(store, b"no JSON")
     export(spark, options(store, out))
-    records = spark.read.format("rocketmq_records").option("unconfirmed", "true").load(str(store.root)).collect()
+    records = spark.read.format("rocketmq_records").option("unconfirmed", "true").load(str(store.config.root)).collect()
 
     report = daily_report(spark, str(out), snapshots=read_snapshots(str(offsets)), top=2)
     days = Counter(f"{datetime.fromtimestamp(row['stored_ms'] / 1000, UTC):%Y-%m-%d}" for row in records)
@@ -188,11 +189,24 @@ def test_both_are_run_by_spark_submit(tmp_path):
 
     def submit(*arguments: str) -> str:
         command = [Path(sys.executable).with_name("spark-submit"), "--master", "local[2,4]", *arguments]
-        done = subprocess.run(command, cwd=HERE.parents[1], capture_output=True, text=True, timeout=90, check=False)
+        env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+        done = subprocess.run(
+            command, cwd=HERE.parents[1], env=env, capture_output=True, text=True, timeout=90, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    place = ("--path", str(store.root), "--unconfirmed", "--topic", "orders", "--schema", SCHEMA, "--out", str(out))
+    place = (
+        "--path",
+        str(store.config.root),
+        "--unconfirmed",
+        "--topic",
+        "orders",
+        "--schema",
+        SCHEMA,
+        "--out",
+        str(out),
+    )
     submit(str(SUBMIT / "export.py"), *place)
     told = ("--export", str(out), "--snapshots", str(tmp_path / "offsets"), "--out", str(tmp_path / "report.json"))
     printed = submit(str(SUBMIT / "daily.py"), *told)

@@ -58,7 +58,7 @@ def test_the_log_is_read_in_ranges(spark, s3: S3Server, tmp_path: Path):
     store = open_store(tmp_path / "store", file_size=16 * MIB)
     for _ in range(300):
         end = put(store, *(bytes(64 * 1024 - 200) for _ in range(2)))
-    place = s3.upload(store.root, "ranges")
+    place = s3.upload(store.config.root, "ranges")
     before = len(s3.asked())
     assert len(rows(spark, "rocketmq_records", place)) == 600
     reads = [asked for asked in s3.asked()[before:] if asked.method == "GET" and "/ranges/commitlog/" in asked.path]

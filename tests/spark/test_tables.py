@@ -189,13 +189,13 @@ def test_a_running_store(spark, tmp_path):
     put(store, *(b"not yet" for _ in range(5)))
     for name in ("rocketmq_records", "rocketmq_blocks"):
         with pytest.raises(Exception, match=r"nothing tells up to where its log is confirmed.*unconfirmed=true"):
-            table(spark, name, store.root).count()
-    assert table(spark, "rocketmq_records", store.root, unconfirmed="true").count() == 12
-    noted(store.root, confirmed)
-    assert table(spark, "rocketmq_records", store.root).count() == 7
-    (block,) = rows(spark, "rocketmq_blocks", store.root)
+            table(spark, name, store.config.root).count()
+    assert table(spark, "rocketmq_records", store.config.root, unconfirmed="true").count() == 12
+    noted(store.config.root, confirmed)
+    assert table(spark, "rocketmq_records", store.config.root).count() == 7
+    (block,) = rows(spark, "rocketmq_blocks", store.config.root)
     assert (block["end"], block["records"]) == (confirmed, 7)
-    assert table(spark, "rocketmq_records", store.root, unconfirmed="true").count() == 12
+    assert table(spark, "rocketmq_records", store.config.root, unconfirmed="true").count() == 12
 
 
 def test_a_broker_that_does_not_answer_is_named(spark, tmp_path):
