@@ -23,25 +23,22 @@ from pyspark.sql import SparkSession
 
 from cluster.pipeline import tasks
 from cluster.pipeline.assembly import assembled
+from cluster.pipeline.audit_plan import as_it_is_now, before_unreadable_end, bounded, is_known, split_size
 from cluster.pipeline.compare import Range, Side, nothing_in_common
 from cluster.pipeline.config_tables import compare_tables, read_tables
-from cluster.pipeline.files import NotAStoreError, StoreFiles, StoreUri, UnreadableError, look
+from cluster.pipeline.files import StoreFiles, StoreUri
 from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass, settled
 from cluster.pipeline.job_runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
 from cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport
 from cluster.pipeline.session import spark_session
 from cluster.pipeline.side_tables import file_ranges, own_findings
-from cluster.pipeline.splits import SPLIT_SIZE, Split, splits
+from cluster.pipeline.splits import Split, splits
 from cluster.pipeline.stores import Store, look_at
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast
 
 __all__ = ["AuditOptions", "SparkUnusableError", "audit", "audit_stores", "run"]
-
-SPLIT_SIZE_LARGE = 256 << 20
-_SPLITS_PER_CORE = 8
-RANGES_MAX = 10_000  # Looked into one by one; what is behind them is looked into as one.
 
 
 @frozen(kw_only=True)
@@ -164,7 +161,7 @@ class _Audit:
     # ---- Digests
 
     def _digests(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
-        size = self.options.split_size or self._split_size()
+        size = self.options.split_size or split_size(self.sides.values(), self.runner.context.defaultParallelism)
         parts = [
             tasks.Part(number, split)
             for number, files in self.files.items()
@@ -189,13 +186,10 @@ class _Audit:
             found = self.runner.collect(compare(self.runner.spread([part for part in parts if part not in gone])))
         for each in sorted(found, key=lambda each: each.start):
             self._take(each)
-        self._cut_unreadable_ends()
-
-    def _split_size(self) -> int:
-        """Large ones, where there are enough of them to keep all cores busy: what lies before a split is looked at, too."""
-        total = sum(side.last - side.first for side in self.sides.values())
-        enough = _SPLITS_PER_CORE * self.runner.context.defaultParallelism * SPLIT_SIZE_LARGE
-        return SPLIT_SIZE_LARGE if total >= enough else SPLIT_SIZE
+        for number, side in self.sides.items():
+            self.sides[number] = before_unreadable_end(side, self.findings)
+            if self.sides[number] is not side:
+                self.endless.add(number)
 
     def _take(self, found: tasks.SplitCompared) -> None:
         self.findings += found.unreadable
@@ -209,24 +203,14 @@ class _Audit:
                 self.differing.pop()
             self.differing.append(tasks.Differing(part, found.members))
 
-    def _cut_unreadable_ends(self) -> None:
-        """A log whose last bytes cannot be read ends nobody knows where: for the comparison before them."""
-        for number, side in self.sides.items():
-            spans = [found for found in self.findings if found.member == side.name and found.offset is not None]
-            for found in sorted(spans, key=lambda found: found.end or 0, reverse=True):
-                if found.cls is FindingClass.UNREADABLE and (found.end or 0) >= side.last > (found.offset or 0):
-                    side = evolve(side, last=max(side.first, found.offset or 0), claimed=None)
-                    self.endless.add(number)
-            self.sides[number] = side
-
     # ---- Records
 
     def _look_into(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
         if len(self.files) < 2:
             return
         if self.differing:
-            self._look_again()
-        parts = _bounded(self.differing)
+            self.sides = {number: as_it_is_now(side, self.files[number]) for number, side in self.sides.items()}
+        parts = bounded(self.differing)
         self.runner.expect(sum(len(part.members) * (part.range.end - part.range.start) for part in parts))
         look = partial(tasks.look_into_part, sent, self.runner.done, self.sides)
         found, dead = self.runner.collect_robust([[part] for part in parts], lambda rdd: rdd.map(look))
@@ -243,19 +227,6 @@ class _Audit:
             self.findings += findings
         for (members,), why in dead_ends:
             self._unreadable(members[-1], "the end of the log cannot be looked into", why)
-
-    def _look_again(self) -> None:
-        """A running broker may have removed files meanwhile, or cut its log: what it has no more is no difference."""
-        for number, files in self.files.items():
-            if not files.is_running:
-                continue
-            try:
-                now = look(files.uri)
-            except (NotAStoreError, UnreadableError):
-                continue  # Whoever reads it next says so.
-            side = self.sides[number]
-            first = max(side.first, now.first)
-            self.sides[number] = evolve(side, first=first, last=max(first, min(side.last, now.end)))
 
     # ---- What lies beside the logs
 
@@ -275,7 +246,7 @@ class _Audit:
                 self._unreadable(each.member, "queues and index were not checked", each.problem)
             else:
                 own = own_findings(self.stores[each.member].name, each.report, log)
-                self.own[each.member] = [found for found in own if not _is_known(found, log)]
+                self.own[each.member] = [found for found in own if not is_known(found, log)]
         for unit, why in dead:
             self._unreadable(unit[0].member, "queues and index were not checked", why)
         members = [read_tables(self.stores[number].name, files) for number, files in alive.items()]
@@ -296,22 +267,3 @@ class _Audit:
         compared = self.compared[store.name]
         told = store.told(compared=compared, equal=max(0, compared - bad), read=self.read[store.name])
         return evolve(told, last_offset=self.sides[number].last)
-
-
-def _is_known(finding: AuditFinding, log: Sequence[AuditFinding]) -> bool:
-    """Whether it says once more that a file cannot be read."""
-    return finding.cls is FindingClass.UNREADABLE and any(
-        (known.cls, known.member, known.file) == (finding.cls, finding.member, finding.file) for known in log
-    )
-
-
-def _bounded(parts: Sequence[tasks.Differing]) -> list[tasks.Differing]:
-    """So many ranges at most: what comes behind is one of them."""
-    if len(parts) <= RANGES_MAX:
-        return list(parts)
-    rest = parts[RANGES_MAX - 1 :]
-    members = tuple(sorted({number for part in rest for number in part.members}))
-    return [
-        *parts[: RANGES_MAX - 1],
-        tasks.Differing(Range(rest[0].range.start, rest[-1].range.end), members),
-    ]
