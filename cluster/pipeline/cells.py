@@ -39,7 +39,7 @@ class Copy(Protocol):
         """Its bounds."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """These bytes, and fewer where a file is missing or short. Raises OSError."""
+        """These bytes, zeros where a file is missing or short. Raises OSError."""
 
     def pieces(self, start: int, end: int) -> Iterator[Piece]:
         """What begins in bytes `start` to `end`, every byte in a piece; the last one may go on behind. Raises OSError."""
