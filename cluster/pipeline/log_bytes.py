@@ -10,6 +10,7 @@ from cluster.pipeline.log_end import LogFile
 from cluster.pipeline.places import Bytes, UnreadableError, open_file
 
 PIECE = 64 << 10  # So much is given up for a bad sector.
+RECORD_MAX = 64 << 20  # Bounds memory. RocketMQ's own limit, maxMessageSize, is 4 MiB unless it is raised.
 _OPEN_FILES = 8
 
 
@@ -55,7 +56,8 @@ class LogBytes:
         return file.read_into(position, buffer[: self.file_size - position]) if file is not None else 0
 
     def read_patiently(self, offset: int, size: int) -> bytes:
-        """As read(), with zeros for pieces that cannot be read."""
+        """As read(), with zeros for pieces that cannot be read; at most RECORD_MAX bytes, whatever a damaged size says."""
+        size = min(size, RECORD_MAX)
         try:
             return self.read(offset, size)
         except UnreadableError:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
+from cluster.pipeline.heads import read_heads
 from cluster.pipeline.places import Bytes, StoreUri, UnreadableError, open_file
 from store.left_overs import begins_with_record
 from store.offline.file_series import FileReader, FileSeries, StoreFile
@@ -14,7 +15,7 @@ from store.offline.walk import walk_log
 
 _QUEUES_LOOKED_AT = 8  # Those written last: each costs a few small reads.
 _OPEN_FILES = 16
-_PIECE = 1 << 20
+_PIECE, _WINDOW = 1 << 20, 4 << 20
 _ZEROS_MAX = 8 << 20  # Of a file that is not local: reading all of an empty one would take its time.
 _UNIT_SIZE = 20
 
@@ -103,7 +104,7 @@ def find_end(
         series = reader.series(log, file_size, first)
         start = max((at for at in newest if _is_record(series, at)), default=-1)
         at_start = _last_start(series)
-        start = max(start, at_start if at_start is not None else first)
+        start = _last_met(series, max(start, at_start if at_start is not None else first))
         return end_from(series, start, may_grow=may_grow, after_crash=after_crash), queued
     finally:
         reader.close()
@@ -118,6 +119,21 @@ def end_from(series: FileSeries, start: int, *, may_grow: bool, after_crash: boo
     except UnreadableError:  # A bad sector, say: what lies behind the last whole record is told by the scan.
         return series.end
     return end
+
+
+def _last_met(series: FileSeries, start: int) -> int:
+    """The last record that is met from `start` on by what heads say: from there on is walked with care."""
+    at = last = start
+    try:
+        while data := series.read(at, _WINDOW):
+            heads = read_heads(memoryview(data), at, series.file_size)
+            last = at + int(heads.starts[-1]) if len(heads.starts) else last
+            if heads.problem is not None or not heads.end:
+                break
+            at += heads.end
+    except UnreadableError:
+        pass
+    return last if _is_record(series, last) else start
 
 
 def _last_start(series: FileSeries) -> int | None:

@@ -12,7 +12,7 @@ import numpy as np
 from attrs import define, evolve, field, frozen
 
 from cluster.pipeline.boundary import LOOK_BACK, first_record
-from cluster.pipeline.log_bytes import LogBytes
+from cluster.pipeline.log_bytes import RECORD_MAX, LogBytes
 from cluster.pipeline.places import UnreadableError
 from cluster.pipeline.splits import Split
 from store.column_scan import ColumnScan, scan_columns
@@ -98,10 +98,10 @@ class SplitWalk:
                 yield Stretch(at, view, _up_to(scan.entries, stop))
             if scan.error is None and _is_blank(view, scan.consumed, self.source.file_end(at) - done):
                 done = file_end
-            elif scan.error is None and len(view) == size and at + size < file_end:
+            elif scan.error is None and len(view) == size and at + size < file_end and scan.needed <= RECORD_MAX:
                 needed = 0 if scan.consumed else max(2 * size, scan.needed)
             elif done < min(file_end, stop):
-                gap = self._gap(done, done + 1, stop, scan.error or "an unfinished record")
+                gap = self._gap(done, done + 1, stop, scan.error or _unfinished(scan.needed))
                 if scan.error is None and refusal is not None:
                     gap = evolve(gap, reason=str(refusal), kind=BrokenKind.UNREADABLE)
                 elif scan.error is None and len(view) < size and gap.kind is BrokenKind.DAMAGED:
@@ -135,6 +135,10 @@ class SplitWalk:
             return gap
         reason = _FILE_ENDS if self.source.has_file(start) else "the file is missing"
         return evolve(gap, reason=reason, kind=BrokenKind.MISSING)
+
+
+def _unfinished(needed: int) -> str:
+    return f"a record of {needed} bytes, more than {RECORD_MAX}" if needed > RECORD_MAX else "an unfinished record"
 
 
 def _up_to(columns: Columns, stop: int) -> Columns:

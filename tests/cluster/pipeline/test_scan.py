@@ -5,6 +5,7 @@ import lzma
 import os
 import random
 import tarfile
+import tracemalloc
 import zlib
 from collections import Counter
 from hashlib import sha1
@@ -196,6 +197,32 @@ def test_broken_bytes_are_told_with_their_reason(tmp_path):
     offsets = [at for batch in batches for at in batch.column("offset").to_pylist()]
     assert offsets == [each.phy_offset for number, each in enumerate(placed) if number not in (20, 40)]
     assert max(map(len, batches)) <= 50
+
+
+def test_a_damaged_size_costs_no_memory(tmp_path):
+    """It says that the record takes most of a large file, which is not read for it."""
+    file_size = 1 << 30
+    data, placed = records([message(number) for number in range(300)], 0, file_size)
+    image = bytearray(data)
+    image[placed[100].phy_offset] = 0x30
+    files = store_files(tmp_path, b"", 0, 1 << 10)
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    path.write_bytes(image)
+    os.truncate(path, file_size)
+    log = (attrs.evolve(files.log[0], size=file_size),)
+    files = attrs.evolve(files, log=log, file_size=file_size, end=file_size // 2)
+    tracemalloc.start()
+    try:
+        for parts in ([Split(0, 1 << 20)], [Split(0, 15_000), Split(15_000, 17_000), Split(17_000, 1 << 20)]):
+            told: list[Broken] = []
+            found = [batch for part in parts for batch in record_batches(files, part, on_broken=told.append)]
+            assert sum(map(len, found)) == 299
+            first, *_ = merged(told)
+            assert (first.start, first.end) == (placed[100].phy_offset, placed[101].phy_offset)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 160 << 20
 
 
 def test_a_missing_and_a_short_file(tmp_path):
