@@ -116,7 +116,8 @@ class _ItemsReader(DataSourceReader):
         found: list[InputPartition] = []
         for member in self.options.members:
             files = look(member)
-            pieces = index_pieces(files.index(), files.end, self.options.index_slots)
+            end = None if files.is_running else files.end
+            pieces = index_pieces(files.index(), end, self.options.index_slots)
             found += _grouped(files, pieces, [piece.file.size for piece in pieces], self.options.split_size)
         return found
 

@@ -26,10 +26,10 @@ class IndexPiece:
 
     file: LogFile
     layout: IndexLayout
-    log_end: int
+    log_end: int | None  # None: it moves.
 
 
-def index_pieces(files: Sequence[LogFile], log_end: int, slots: int | None) -> list[IndexPiece]:
+def index_pieces(files: Sequence[LogFile], log_end: int | None, slots: int | None) -> list[IndexPiece]:
     """Every index file of a store. How many slots they have stands nowhere: it is told, or found out. Raises UnreadableError."""
     if not files:
         return []
@@ -90,7 +90,8 @@ def _batch(piece: IndexPiece, view: IndexView, first: int) -> pa.RecordBatch:
     seconds, previous = items["seconds"].astype(np.int64), items["previous"].astype(np.int64)
     problem = np.zeros(len(items), np.int8)
     problem[previous >= numbers] = 3
-    problem[offsets >= piece.log_end] = 2
+    if piece.log_end is not None:
+        problem[offsets >= piece.log_end] = 2
     problem[(hashes < 0) | (offsets < 0)] = 1
     columns = {
         "file": pa.repeat(pa.scalar(piece.file.uri.name), len(items)),

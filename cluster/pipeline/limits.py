@@ -13,6 +13,10 @@ at its last change of roles; RocketMQ 5 writes each second what it shows to cons
 from collections.abc import Sequence
 
 from cluster.pipeline.files import StoreFiles
+from ha.epochs import epoch_at
+from store.epoch_file import FIRST
+
+UNKNOWN = -1  # An epoch.
 
 
 class ReadRefusedError(Exception):
@@ -43,8 +47,15 @@ def may_be_old(files: StoreFiles, *, unconfirmed: bool, told: int | None = None)
     )
 
 
-def start_of(files: StoreFiles, start: int, *, fail_on_data_loss: bool = True) -> int:
-    """Where a reader goes on that has read up to `start`. Raises ReadRefusedError.
+def epoch_before(files: StoreFiles, offset: int) -> int:
+    """The epoch in which the byte before an offset was written; UNKNOWN where nothing tells, as in RocketMQ's stores."""
+    entries = files.epochs
+    is_told = entries != (FIRST,) and files.first < offset and entries[0].start_offset < offset
+    return epoch_at(entries, offset - 1).epoch if is_told else UNKNOWN
+
+
+def start_of(files: StoreFiles, start: int, *, epoch: int = UNKNOWN, fail_on_data_loss: bool = True) -> int:
+    """Where a reader goes on that has read up to `start`, whose last byte was of `epoch` then. Raises ReadRefusedError.
 
     What is confirmed may fall when slaves leave, so a reader may be ahead of that; it cannot be ahead of the log.
     """
@@ -61,6 +72,13 @@ def start_of(files: StoreFiles, start: int, *, fail_on_data_loss: bool = True) -
             f"{files.uri}: it was read up to {start}, and the log ends at {files.end}: it was cut, or this is another store. "
             "What was read behind its end is no part of it any more; `twinlog log info` tells of cuts. Start anew, with an empty "
             "checkpoint and an empty destination."
+        )
+    now = epoch_before(files, start)
+    if UNKNOWN not in (epoch, now) and epoch != now:
+        raise ReadRefusedError(
+            f"{files.uri}: it was read up to {start}, which was of epoch {epoch} then, and is of epoch {now} now: the log was cut "
+            "when roles changed, and written anew. Part of what was read was not confirmed, and is no part of it any more. Start "
+            "anew, with an empty checkpoint and an empty destination."
         )
     return start
 

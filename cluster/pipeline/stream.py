@@ -23,14 +23,15 @@ from pyspark.sql.types import StructType
 from cluster.pipeline import schemas
 from cluster.pipeline.bodies import inflated_batches
 from cluster.pipeline.files import StoreFiles, look
-from cluster.pipeline.limits import ReadRefusedError, batch_ends, may_be_old, readable_end, start_of
+from cluster.pipeline.limits import ReadRefusedError, batch_ends, epoch_before, may_be_old, readable_end, start_of
 from cluster.pipeline.options import ReadOptions, member_name
 from cluster.pipeline.scan import Broken, BrokenKind, RecordFilter, record_batches
 from cluster.pipeline.splits import Split, splits
 from cluster.pipeline.told import ask_broker
 
 log = structlog.get_logger()
-Offsets = dict[str, int]  # By store.
+Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte before it.
+Places = dict[str, Place]  # By store.
 
 
 class LogPart(InputPartition):
@@ -79,16 +80,21 @@ def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iter
             yield schemas.with_member(ready, member, schema)
 
 
-def store_now(options: ReadOptions, number: int) -> tuple[StoreFiles, int]:
+def store_now(options: ReadOptions, number: int, *, warns: bool = True) -> tuple[StoreFiles, int]:
     """Member `number` as it is now, and where reading ends. Raises ReadRefusedError, NotAStoreError, UnreadableError."""
     broker = options.broker_of(number)
     told = ask_broker(broker).confirmed if broker is not None and not options.unconfirmed else None
     files = look(options.members[number])  # Afterwards: the log only grows.
     end = readable_end(files, unconfirmed=options.unconfirmed, told=told)
-    warning = may_be_old(files, unconfirmed=options.unconfirmed, told=told)
+    warning = may_be_old(files, unconfirmed=options.unconfirmed, told=told) if warns else None
     if warning is not None:
         log.warning(warning)
     return files, end
+
+
+def place_of(files: StoreFiles, offset: int) -> Place:
+    """An offset for the checkpoint, with the epoch of what lies before it: it tells whether that is still there."""
+    return {"offset": offset, "epoch": epoch_before(files, offset)}
 
 
 class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -97,57 +103,70 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
         self.schema = to_arrow_schema(schema, timezone="UTC")
-        self._target: Offsets | None = None  # With the trigger AvailableNow: what is to be read before the query ends.
+        self._target: Places | None = None  # With the trigger AvailableNow: what is to be read before the query ends.
+        self._latest: Places | None = None  # As far as could be read at the last look.
 
-    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name, as those below.
-        """Where a new query begins."""
-        found = {}
-        for number, member in enumerate(self.options.members):
-            files, end = store_now(self.options, number)
-            start = self.options.start
-            found[member_name(member)] = end if start is None else (start or files.first)
+    def _look(self) -> list[tuple[str, StoreFiles, int]]:
+        """Every store by its name, and where reading ends."""
+        numbers = range(len(self.options.members))
+        looks = [store_now(self.options, number, warns=self._latest is None) for number in numbers]
+        names = map(member_name, self.options.members)
+        found = [(name, files, end) for name, (files, end) in zip(names, looks, strict=True)]
+        self._latest = {name: place_of(files, end) for name, files, end in found}
         return found
+
+    def _start(self, files: StoreFiles, place: Place | None) -> int:
+        """Where to go on. Raises ReadRefusedError."""
+        if place is None:  # A store that was added.
+            return files.first
+        lossy = not self.options.fail_on_data_loss
+        return start_of(files, place["offset"], epoch=place["epoch"], fail_on_data_loss=not lossy)
+
+    def initialOffset(self) -> Places:  # noqa: N802 - Spark's name, as those below.
+        """Where a new query begins."""
+        start = self.options.start
+        return {
+            name: place_of(files, end if start is None else start or files.first) for name, files, end in self._look()
+        }
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Of option maxBytesPerTrigger."""
         return ReadMaxBytes(self.options.bytes_per_trigger)
 
-    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+    def latestOffset(self, start: Places, limit: ReadLimit) -> Places:  # noqa: N802
         """Where the next batch ends."""
-        starts, ends = [], []
-        for number, member in enumerate(self.options.members):
-            files, end = store_now(self.options, number)
-            target = (self._target or {}).get(member_name(member))
-            began = start.get(member_name(member), files.first)
-            starts.append(start_of(files, began, fail_on_data_loss=self.options.fail_on_data_loss))
-            ends.append(end if target is None else min(end, target))
+        now = self._look()
+        starts = [self._start(files, start.get(name)) for name, files, _ in now]
+        ends = [end if self._target is None else min(end, self._target[name]["offset"]) for name, _, end in now]
         found = batch_ends(starts, ends, _size_max(limit, self.options.bytes_per_trigger))
-        return {member_name(member): end for member, end in zip(self.options.members, found, strict=True)}
-
-    def reportLatestOffset(self) -> Offsets:  # noqa: N802
-        """How far the logs go that may be read, for the query's progress."""
+        places = {name: place_of(files, end) for (name, files, _), end in zip(now, found, strict=True)}
         return {
-            member_name(member): store_now(self.options, number)[1]
-            for number, member in enumerate(self.options.members)
+            name: start[name] if name in start and start[name]["offset"] == place["offset"] else place
+            for name, place in places.items()
         }
+
+    def reportLatestOffset(self) -> Places | None:  # noqa: N802
+        """How far the logs go that may be read, for the query's progress."""
+        return self._latest
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Note what there is now."""
-        self._target = self.reportLatestOffset()
+        self._look()
+        self._target = self._latest
 
-    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+    def partitions(self, start: Places, end: Places) -> Sequence[InputPartition]:
         """The records that begin between two offsets: after a restart those that the checkpoint names."""
         found: list[InputPartition] = []
         for member in self.options.members:
-            key = member_name(member)
-            if key not in end or start.get(key) == end[key]:
+            name = member_name(member)
+            if name not in end or start.get(name) == end[name]:
                 continue
             files = look(member)
-            start_of(files, end[key], fail_on_data_loss=self.options.fail_on_data_loss)
-            low = start_of(files, start.get(key, files.first), fail_on_data_loss=self.options.fail_on_data_loss)
-            if low > start.get(key, low):
-                log.warning("bytes are gone: retention removed them", store=key, start=start[key], end=low)
-            where = RecordFilter(topics=self.options.topics, start=low, end=end[key])
+            self._start(files, end[name])
+            low = self._start(files, start.get(name))
+            if name in start and low > start[name]["offset"]:
+                log.warning("bytes are gone: retention removed them", store=name, start=start[name], end=low)
+            where = RecordFilter(topics=self.options.topics, start=low, end=end[name]["offset"])
             found += log_parts(files, where, self.options.split_size)
         return found
 

@@ -34,13 +34,13 @@ assert EXT_ADDRESS_MIN == -(1 << 63)
 
 @frozen
 class QueuePiece:
-    """File `number` of a queue, its ext files, and the log's end; it can be sent to other processes."""
+    """File `number` of a queue, its ext files, and the log's end (None: it moves); it can be sent to other processes."""
 
     queue: QueueFiles
     number: int
     ext: tuple[LogFile, ...]
     ext_file_size: int
-    log_end: int
+    log_end: int | None
 
     @property
     def size(self) -> int:
@@ -52,11 +52,12 @@ def queue_pieces(files: StoreFiles, topics: frozenset[str] | None) -> list[Queue
     """Every file of every queue of these topics, all if None. Raises UnreadableError."""
     queues = [queue for queue in files.queues() if topics is None or queue.topic in topics]
     ext = _ext_files(files)
+    end = None if files.is_running else files.end
     sizes = guess_file_size(
         [StoreFile(Path(file.uri.name), file.start, file.size) for file in each] for each in ext.values()
     )
     return [
-        QueuePiece(queue, number, ext.get((queue.topic, queue.queue_id), ()), max(sizes, 1), files.end)
+        QueuePiece(queue, number, ext.get((queue.topic, queue.queue_id), ()), max(sizes, 1), end)
         for queue in queues
         for number in range(len(queue.files))
     ]
@@ -174,7 +175,7 @@ def _ext_code(ext: FileSeries | None, address: int) -> int | None:
     return int(code) if size == EXT_HEAD.size + bits else None
 
 
-def _problems(units: NDArray[Any], log_end: int) -> NDArray[np.int8]:
+def _problems(units: NDArray[Any], log_end: int | None) -> NDArray[np.int8]:
     """For each unit a number of _WORDS."""
     offsets, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
     is_blank = (offsets == 0) & (sizes == BLANK_SIZE)
@@ -188,7 +189,8 @@ def _problems(units: NDArray[Any], log_end: int) -> NDArray[np.int8]:
             low[overlaps] >= high[np.maximum(overlaps - 2, 0)]
         )  # Then the one before is the odd one.
         found[sound[np.where(fits, overlaps - 1, overlaps)]] = 2
-    found[sound[(low >= log_end) | (high > log_end)]] = 3  # Both: the sum may be too large for its type.
+    if log_end is not None:
+        found[sound[(low >= log_end) | (high > log_end)]] = 3  # Both: the sum may be too large for its type.
     return found
 
 

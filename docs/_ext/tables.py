@@ -7,6 +7,9 @@ from sphinx.util.docutils import SphinxDirective
 from cluster.pipeline import columns, schemas
 from cluster.pipeline.schemas import Table
 
+TYPES = {"string": "STRING", "int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "binary": "BINARY"}
+TYPES["map<string, string>"] = "MAP<STRING, STRING>"
+
 
 def table(found: Table) -> str:
     """Two tables in Markdown: columns, then options."""
@@ -15,7 +18,7 @@ def table(found: Table) -> str:
         meaning = field.metadata[b"doc"].decode().replace("|", "&#124;")
         pushed = "; **filters are pushed down**" if field.name in found.pushed else ""
         null = "may be" if field.nullable else ""
-        rows.append(f"| `{field.name}` | {str(field.type).replace('|', '&#124;')} | {null} | {meaning}{pushed} |")
+        rows.append(f"| `{field.name}` | {TYPES[str(field.type)]} | {null} | {meaning}{pushed} |")
     rows += ["", "| option | default | meaning |", "| --- | --- | --- |"]
     for option in found.options:
         default = f"`{option.default}`" if option.default else ""

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.pipeline.files import LogFile, StoreFiles, StoreUri
-from cluster.pipeline.limits import ReadRefusedError, batch_ends, may_be_old, readable_end, start_of
+from cluster.pipeline.limits import (
+    UNKNOWN,
+    ReadRefusedError,
+    batch_ends,
+    epoch_before,
+    may_be_old,
+    readable_end,
+    start_of,
+)
+from store.epoch_file import FIRST
 
 PLACE = StoreUri(str(Path("/data/store")))
 STOPPED = StoreFiles(uri=PLACE, log=(LogFile(PLACE, 1000, 9000),), file_size=9000, first=1000, end=8000)
@@ -60,6 +69,20 @@ def test_bytes_that_retention_removed_are_named():
 def test_a_log_that_was_cut_is_not_gone_on_with():
     with pytest.raises(ReadRefusedError, match="read up to 8001, and the log ends at 8000"):
         start_of(STOPPED, 8001, fail_on_data_loss=False)
+
+
+def test_a_log_that_was_cut_and_written_anew_is_not_gone_on_with():
+    """Epochs tell, where there are some: RocketMQ has none, and old ones are forgotten."""
+    old = evolve(STOPPED, epochs=(FIRST, evolve(FIRST, epoch=4, start_offset=3000)))
+    new = evolve(old, epochs=(*old.epochs, evolve(FIRST, epoch=6, start_offset=5000)))
+    assert [epoch_before(new, offset) for offset in (3000, 3001, 5000, 5001, 8000)] == [0, 4, 4, 6, 6]
+    assert start_of(new, 5000, epoch=epoch_before(old, 5000)) == 5000
+    with pytest.raises(ReadRefusedError, match="of epoch 4 then, and is of epoch 6 now"):
+        start_of(new, 5001, epoch=epoch_before(old, 5001))
+    assert epoch_before(STOPPED, 5001) == UNKNOWN
+    assert start_of(STOPPED, 5001, epoch=4) == 5001
+    forgotten = evolve(new, epochs=new.epochs[2:])
+    assert start_of(forgotten, 4000, epoch=epoch_before(old, 4000)) == 4000
 
 
 def test_logs_share_a_batch():
