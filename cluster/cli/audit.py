@@ -40,10 +40,19 @@ INSTALL = (
     metavar="DIR",
     help="Write report.html, report.json and findings.parquet there.",
 )
+@click.option(
+    "--log-only", is_flag=True, help="Leave out queues, index, topics, groups and offsets: reads the logs once only."
+)
 @click.option("--spark-master", metavar="URL", help="Where Spark runs.  [default: here, on all cores]")
 @document_option("cluster.pipeline.report:AuditReport")
 def audit(
-    members: tuple[str, ...], live: bool, namesrv: str, out: Path | None, spark_master: str | None, fmt: str
+    members: tuple[str, ...],
+    live: bool,
+    namesrv: str,
+    out: Path | None,
+    log_only: bool,
+    spark_master: str | None,
+    fmt: str,
 ) -> None:
     """Compare the copies of a log, and name what differs: where, since when, whose copy is right, what mends it.
 
@@ -58,11 +67,13 @@ def audit(
     Exit status 0: equal up to lag, 1: divergent, 6: equal as far as it could be read.
     """
     _check_names(members)
-    if live and spark_master is not None:
-        raise click.UsageError("--live needs no Spark: leave --spark-master out.")
+    if live and (spark_master is not None or log_only):
+        raise click.UsageError(
+            "--live needs no Spark, and compares logs only: leave --spark-master and --log-only out."
+        )
     if out is not None:
         _make(out)
-    report = _audit_live(members, namesrv) if live else _audit_stores(members, spark_master)
+    report = _audit_live(members, namesrv) if live else _audit_stores(members, spark_master, log_only=log_only)
     if out is not None:
         _write(report, out)
     _print(report, fmt)
@@ -83,7 +94,7 @@ def _make(out: Path) -> None:
         raise CliError(f"{out} cannot be made.", sentence(error), exit_code=USAGE) from error
 
 
-def _audit_stores(members: tuple[str, ...], spark_master: str | None) -> "AuditReport":
+def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> "AuditReport":
     from cluster.cli.offline import allow_many_files
     from cluster.cli.progress import progress
     from cluster.pipeline.stores import look_at
@@ -101,7 +112,7 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None) -> "AuditR
 
     with progress("audit") as show:
         try:
-            return job.run(stores, spark_master, show)
+            return job.run(stores, spark_master, job.AuditOptions(with_tables=not log_only), show)
         except job.SparkUnusableError as error:
             raise CliError("Spark cannot be used.", str(error), error.next_step or INSTALL, exit_code=FAILED) from error
 

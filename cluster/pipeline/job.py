@@ -55,7 +55,7 @@ class AuditOptions:
 def _nothing(_done: int, _total: int) -> None: ...
 
 
-def run(stores: Sequence[Store], master: str | None, progress: Progress) -> AuditReport:
+def run(stores: Sequence[Store], master: str | None, options: AuditOptions, progress: Progress) -> AuditReport:
     """Start Spark, audit, stop it. `master`: see session.spark_session(). Raises SparkUnusableError."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise SparkUnusableError("it needs Java, and there is none", "apt install openjdk-17-jre-headless")
@@ -66,7 +66,7 @@ def run(stores: Sequence[Store], master: str | None, progress: Progress) -> Audi
         raise SparkUnusableError(f"it does not start: {error}") from error
     startup = time.monotonic() - began
     try:
-        return evolve(audit_stores(spark, stores, AuditOptions(), progress), startup_seconds=startup)
+        return evolve(audit_stores(spark, stores, options, progress), startup_seconds=startup)
     finally:
         spark.stop()
 
@@ -113,6 +113,8 @@ class _Audit:
 
     def run(self) -> AuditReport:
         clock_ms = int(time.time() * 1000)
+        if self.options.with_tables:
+            self.runner.expect(sum(high - low for files in self.files.values() for low, high in file_ranges(files)))
         sent = self.runner.context.broadcast(self.files)
         try:
             self._look()
@@ -235,7 +237,6 @@ class _Audit:
         alive = {number: files for number, files in self.files.items() if number not in self.deadly}
         units = [[tasks.FilePart(number, *part) for part in file_ranges(files)] for number, files in alive.items()]
         units = [unit for unit in units if unit]  # An empty log has nothing beside it that could be wrong.
-        self.runner.expect(sum(part.end - part.start for unit in units for part in unit))
         check = partial(tasks.check_file, sent, self.runner.done)
         found, dead = self.runner.collect_robust(
             units, lambda rdd: rdd.map(check).groupByKey().map(partial(tasks.check_member, sent))
