@@ -76,9 +76,9 @@ def start_of(files: StoreFiles, start: int, *, epoch: int = UNKNOWN, fail_on_dat
     now = epoch_before(files, start)
     if UNKNOWN not in (epoch, now) and epoch != now:
         raise ReadRefusedError(
-            f"{files.uri}: it was read up to {start}, which was of epoch {epoch} then, and is of epoch {now} now: the log was cut "
-            "when roles changed, and written anew. Part of what was read was not confirmed, and is no part of it any more. Start "
-            "anew, with an empty checkpoint and an empty destination."
+            f"{files.uri}: it was read up to {start}, which was of epoch {epoch} then, and is of epoch {now} now: the log was "
+            "cut when roles changed, and written anew. Part of what was read was not confirmed, and is no part of it any more. "
+            "Start anew, with an empty checkpoint and an empty destination."
         )
     return start
 

@@ -127,10 +127,10 @@ def test_what_is_not_confirmed_is_not_read(spark, tmp_path):
 
 
 def test_what_retention_removed_is_said(spark, tmp_path):
-    store, sink = open_store(tmp_path / "store", file_size=2048), Sink()
+    store, sink = open_store(tmp_path / "store", file_size=4096), Sink()
     put(store, *(BODY for _ in range(3)))
     follow(stream(spark, store.config.root), tmp_path / "checkpoint", sink)
-    put(store, *(BODY for _ in range(30)))
+    put(store, *(BODY for _ in range(60)))
     files = sorted((store.config.root / "commitlog").iterdir())
     for file in files[:3]:
         file.unlink()
