@@ -131,15 +131,16 @@ def common_end(sides: Sequence[Side]) -> int:
 
 
 def tail_findings(sides: Sequence[Side]) -> list[AuditFinding]:
-    """Who has not got everything yet, and who lost what it had."""
+    """Who has not got everything yet, and who lost what it had.
+
+    Only what somebody has can have been lost: what a side's files say of its end may be damaged, too.
+    """
     longest = max(sides, key=lambda side: side.last)
-    found = []
-    for side in sides:
-        if side.claimed is not None and side.claimed > side.last and not side.is_running:
-            found.append(truncated(side, longest))
-        elif side.last < longest.last:
-            found.append(lag(side, longest))
-    return found
+    return [
+        truncated(side, longest) if (side.claimed or 0) > side.last and not side.is_running else lag(side, longest)
+        for side in sides
+        if side.last < longest.last
+    ]
 
 
 def lag(side: Side, longest: Side) -> AuditFinding:
@@ -157,15 +158,14 @@ def lag(side: Side, longest: Side) -> AuditFinding:
 
 def truncated(side: Side, longest: Side) -> AuditFinding:
     """A log that ends where its own files say that it went on."""
-    has_it = longest.last > side.last
     return AuditFinding(
         cls=FindingClass.TRUNCATED,
         member=side.name,
         offset=side.last,
-        end=max(side.claimed or 0, longest.last),
+        end=longest.last,
         what="lost its end",
         why=f"its own files say that it went up to {side.claimed}",
-        good=longest.name if has_it else None,
+        good=longest.name,
     )
 
 

@@ -425,6 +425,14 @@ def first_unit_of_file_lost(pair: Pair) -> list[Expected]:
     return [_of_queue(SLAVE, entry)]
 
 
+def last_unit_leads_far(pair: Pair) -> list[Expected]:
+    """As if the log had gone on; it did not."""
+    entry = entries(pair.slave)[-1]
+    path, at = unit_place(pair.slave, entry)
+    overwrite(path, at, I64.pack(entry.phy_offset + (1 << 40)))
+    return [_of_queue(SLAVE, entry)]
+
+
 def slot_changed(member: str):
     """A slot of the index that names an older item."""
 
@@ -563,6 +571,7 @@ FAULTS = (
     ),
     Fault("a unit with a wrong size", "own", unit_changed(MASTER, 70, lambda at, size, code: (at, size + 1, code))),
     Fault("the first unit of a file is lost", "own", first_unit_of_file_lost),
+    Fault("the last unit leads far behind the log", "own", last_unit_leads_far),
     Fault("a wrong index slot", "4.9.7", slot_changed(SLAVE)),
     Fault("a wrong index slot on the master", "own", slot_changed(MASTER)),
     Fault("a wrong index item", "5.3.3", item_changed),
