@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cluster.cli.errors import FAILED, USAGE, CliError, sentence
+from cluster.cli.errors import PARTIAL, USAGE, CliError, sentence
 from cluster.cli.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
@@ -74,9 +74,13 @@ def audit(
     if out is not None:
         _make(out)
     report = _audit_live(members, namesrv) if live else _audit_stores(members, spark_master, log_only=log_only)
+    _print(report, fmt)
     if out is not None:
         _write(report, out)
-    _print(report, fmt)
+
+    from cluster.cli.audit_view import EXIT_STATUS
+
+    click.get_current_context().exit(EXIT_STATUS[report.verdict])
 
 
 def _check_names(members: tuple[str, ...]) -> None:
@@ -114,7 +118,10 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
         try:
             return job.run(stores, spark_master, job.AuditOptions(with_tables=not log_only), show)
         except job.SparkUnusableError as error:
-            raise CliError("Spark cannot be used.", str(error), error.next_step or INSTALL, exit_code=FAILED) from error
+            if error.is_late:
+                step = "See its log, give it more memory (spark.driver.memory), or audit fewer members at once."
+                raise CliError("The audit was not finished.", sentence(error), step, exit_code=PARTIAL) from error
+            raise CliError("Spark cannot be used.", sentence(error), INSTALL, exit_code=USAGE) from error
 
 
 def _audit_live(members: tuple[str, ...], namesrv: str) -> "AuditReport":
@@ -132,7 +139,7 @@ def _write(report: "AuditReport", out: Path) -> None:
     try:
         written = write_report(report, out, parquet=has_arrow)
     except OSError as error:
-        raise CliError(f"The report cannot be written to {out}.", sentence(error), exit_code=FAILED) from error
+        raise CliError(f"The report cannot be written to {out}.", sentence(error), exit_code=PARTIAL) from error
     if not has_arrow:
         click.echo(f"note: no findings.parquet: pyarrow is not installed. {INSTALL}", err=True)
     if sys.stderr.isatty():
@@ -144,11 +151,7 @@ def _print(report: "AuditReport", fmt: str) -> None:
         from cluster.cli.render import json_answer
 
         json_answer(report)
-    else:
-        from cluster.cli.audit_view import show_audit
+        return
+    from cluster.cli.audit_view import show_audit
 
-        show_audit(report, fmt)
-
-    from cluster.cli.audit_view import EXIT_STATUS
-
-    click.get_current_context().exit(EXIT_STATUS[report.verdict])
+    show_audit(report, fmt)

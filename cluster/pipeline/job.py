@@ -58,7 +58,7 @@ def _nothing(_done: int, _total: int) -> None: ...
 def run(stores: Sequence[Store], master: str | None, options: AuditOptions, progress: Progress) -> AuditReport:
     """Start Spark, audit, stop it. `master`: see session.spark_session(). Raises SparkUnusableError."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise SparkUnusableError("it needs Java, and there is none", "apt install openjdk-17-jre-headless")
+        raise SparkUnusableError("it needs Java, and there is none")
     began = time.monotonic()
     try:
         spark = spark_session(master)

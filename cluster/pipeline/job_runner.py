@@ -1,9 +1,8 @@
 """Runs lists of tasks on Spark: with progress, to be interrupted, and past tasks that no worker survives."""
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field
@@ -27,14 +26,15 @@ _DEATHS = (
     "MemoryError",
     "OutOfMemoryError",
 )
+_SHUT_DOWN = "SparkContext was shut down"
 
 
 class SparkUnusableError(Exception):
-    """Spark cannot be started, or ended; `next_step` says what to do, where that is known."""
+    """Spark cannot be started, or with `is_late` ended while it worked."""
 
-    def __init__(self, why: str, next_step: str = "") -> None:
+    def __init__(self, why: str, *, is_late: bool = False) -> None:
         super().__init__(why)
-        self.next_step = next_step
+        self.is_late = is_late
 
 
 class WorkersDiedError(Exception):
@@ -73,17 +73,18 @@ class TaskRunner:
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(self._in_group, rdd)
             try:
-                while not future.done():
+                while wait([future], timeout=_POLL_SECONDS).not_done:
                     self._tell()
-                    time.sleep(_POLL_SECONDS if self.total else 0)
                 return future.result()
             except Py4JJavaError as error:
                 words = _words(error)
                 if any(death in words for death in _DEATHS):
                     raise WorkersDiedError(_first_line(words)) from error
+                if _SHUT_DOWN in words:
+                    raise SparkUnusableError(f"it ended while it worked: {words[:200]}", is_late=True) from error
                 raise
             except (Py4JError, ConnectionError, EOFError) as error:
-                raise SparkUnusableError(f"it ended while it worked: {error}", "Is there memory enough?") from error
+                raise SparkUnusableError(f"it ended while it worked: {error}", is_late=True) from error
             except BaseException:
                 self.context.cancelJobGroup(self._group)
                 raise

@@ -78,7 +78,7 @@ def test_without_spark_one_line_says_how_to_install_it(members, tmp_path: Path):
 
 def test_without_java_a_line_says_what_to_install(members, tmp_path: Path):
     done = twinlog(tmp_path, *members, PATH=str(Path(sys.executable).parent), JAVA_HOME="")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "apt install openjdk-17-jre-headless" in done.stderr
     assert "Traceback" not in done.stderr
 
