@@ -15,12 +15,13 @@ from typing import Any
 
 import click
 from attrs import asdict, frozen
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from cluster.pipeline.limits import ReadRefusedError
 from cluster.pipeline.places import StoreUri, list_files, read_all
-from cluster.pipeline.session import spark_session
+from cluster.pipeline.session import spark_session, words_of
 from store.offline.config_check import parse_config
 
 PERCENTILES = (50, 90, 99, 99.9)
@@ -275,6 +276,8 @@ def main(
     spark = spark_session(spark_master, name="twinlog daily")
     try:
         report = daily_report(spark, place, day=day, snapshots=offsets, top=top)
+    except PySparkException as error:
+        raise click.ClickException(words_of(error)) from error
     finally:
         spark.stop()
     show(report)

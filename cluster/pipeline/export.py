@@ -15,12 +15,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from cluster.pipeline.bodies import Bounds
+from cluster.pipeline.files import NotAStoreError
 from cluster.pipeline.limits import ReadRefusedError
-from cluster.pipeline.session import spark_session
+from cluster.pipeline.options import read_options
+from cluster.pipeline.session import spark_session, words_of
+from cluster.pipeline.stream import store_now
 from store.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
 CHECKPOINT = "_checkpoint"  # Below the output; readers of Parquet pass over names that begin so.
 _CORRUPT = "_corrupt_record"
+_DAY_MS = 24 * 60 * 60 * 1000
 
 
 @frozen(kw_only=True)
@@ -47,6 +51,20 @@ class ExportOptions:
         """Where the progress is kept."""
         return self.checkpoint or f"{self.out.rstrip('/')}/{CHECKPOINT}"
 
+    @property
+    def of_reader(self) -> dict[str, str]:
+        """The options of rocketmq_records."""
+        told = {
+            "topics": self.topic,
+            "inflate": "true",
+            "inflateSizeMax": str(self.bounds.size_max),
+            "inflateRatioMax": str(self.bounds.ratio_max),
+            "unconfirmed": str(self.unconfirmed).lower(),
+            "startingOffset": self.start,
+            "maxBytesPerTrigger": str(self.bytes_per_batch),
+        }
+        return told if self.broker is None else {**told, "broker": self.broker}
+
 
 def start_export(spark: SparkSession, options: ExportOptions, *, follow: bool = False) -> StreamingQuery:
     """Begin, or go on where an earlier run ended. Without `follow` the query ends once it has all that was there at its start."""
@@ -69,30 +87,20 @@ def export(spark: SparkSession, options: ExportOptions) -> None:
 
 def messages(spark: SparkSession, options: ExportOptions) -> DataFrame:
     """The topic's messages as a stream, in the columns of the output."""
-    reader = (
-        spark.readStream.format("rocketmq_records")
-        .option("path", options.path)
-        .option("topics", options.topic)
-        .option("inflate", "true")
-        .option("inflateSizeMax", str(options.bounds.size_max))
-        .option("inflateRatioMax", str(options.bounds.ratio_max))
-        .option("unconfirmed", str(options.unconfirmed).lower())
-        .option("startingOffset", options.start)
-        .option("maxBytesPerTrigger", str(options.bytes_per_batch))
-    )
-    if options.broker is not None:
-        reader = reader.option("broker", options.broker)
     queueless = [TRANSACTION_PREPARED, TRANSACTION_ROLLBACK]  # Records of these kinds are no messages of their topic.
-    records = reader.load().where(~f.col("sys_flag").bitwiseAND(TRANSACTION_MASK).isin(queueless))
+    records = spark.readStream.format("rocketmq_records").options(**options.of_reader).load(options.path)
+    records = records.where(~f.col("sys_flag").bitwiseAND(TRANSACTION_MASK).isin(queueless))
     return decoded(records, options.schema)
 
 
 def decoded(records: DataFrame, schema: str | None) -> DataFrame:
     """The columns of the output. A body that is no JSON of the schema stays as it is, with a `problem`; nothing is lost."""
-    stored_at = f.timestamp_millis("stored_ms")
+    day = f.date_from_unix_date(
+        f.floor(f.col("stored_ms") / _DAY_MS).cast("int")
+    )  # In UTC, whatever the session's zone.
     frame = records.select(
         "topic",
-        f.date_format(stored_at, "yyyy-MM-dd").alias("day"),
+        day.cast("string").alias("day"),
         "offset",
         "size",
         "queue_id",
@@ -103,7 +111,7 @@ def decoded(records: DataFrame, schema: str | None) -> DataFrame:
         "properties",
         "reconsume_times",
         f.timestamp_millis("born_ms").alias("born_at"),
-        stored_at.alias("stored_at"),
+        f.timestamp_millis("stored_ms").alias("stored_at"),
         "body",
         f.col("body_problem").alias("problem"),
     )
@@ -161,8 +169,16 @@ def main(*, follow: bool, spark_master: str | None, body_size_max: int, body_rat
     """Stream the messages of a topic into Parquet, by topic and day; run again, it goes on where it ended."""
     bounds = Bounds(size_max=body_size_max, ratio_max=body_ratio_max)
     options = ExportOptions(**told, bounds=bounds)  # type: ignore[arg-type]
+    try:
+        store_now(
+            read_options({"path": options.path, **options.of_reader}), 0
+        )  # What is refused is said before Spark starts.
+    except (ReadRefusedError, NotAStoreError, OSError) as error:
+        raise click.ClickException(str(error)) from error
     spark = spark_session(spark_master, name=f"twinlog export {options.topic}")
     try:
         start_export(spark, options, follow=follow).awaitTermination()
+    except (ReadRefusedError, PySparkException) as error:
+        raise click.ClickException(words_of(error)) from error
     finally:
         spark.stop()

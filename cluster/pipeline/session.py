@@ -6,6 +6,7 @@ is switched on, and one dead Python worker fails a job on local[N]: local[N,4] t
 
 import atexit
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -17,10 +18,11 @@ from pyspark.sql import SparkSession
 from cluster.pipeline.datasource import register
 
 TASK_TRIES = 4
-_SETTINGS = {
-    "spark.sql.python.filterPushdown.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",  # Days of a report are those of UTC, wherever it is made.
-}
+_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+# What readers refuse, in the trace of the worker in which they did.
+_REFUSAL = re.compile(
+    r"^cluster\.pipeline\.\w+\.(?:ReadRefusedError|NotAStoreError|UnreadableError): (.+)$", re.MULTILINE
+)
 _ON_THIS_MACHINE = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -44,7 +46,7 @@ def spark_session(master: str | None = None, *, name: str = "twinlog") -> SparkS
         master = local_master()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().appName(name)
-    settings = dict(_SETTINGS)
+    settings = {_PUSH_DOWN: "true"}
     if not is_submitted:  # Else its JVM runs already, with its own.
         settings |= _quiet_logs()
     if master is not None:
@@ -61,10 +63,15 @@ def spark_session(master: str | None = None, *, name: str = "twinlog") -> SparkS
 
 def prepare(spark: SparkSession) -> SparkSession:
     """Make the tables readable in a session that somebody else made: a notebook's, a cluster's."""
-    for key, value in _SETTINGS.items():
-        spark.conf.set(key, value)
+    spark.conf.set(_PUSH_DOWN, "true")
     register(spark)
     return spark
+
+
+def words_of(error: Exception) -> str:
+    """What a person needs of an error of Spark's: the reader's own sentence, or Spark's first line."""
+    refusal = _REFUSAL.search(str(error))
+    return refusal[1] if refusal is not None else str(error).partition("\n")[0]
 
 
 def _ship_wheels(context: SparkContext) -> None:

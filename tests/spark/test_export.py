@@ -13,11 +13,15 @@ from typing import Any
 
 import pyarrow
 import pytest
+from click.testing import CliRunner
 
 from cluster.pipeline.bodies import Bounds
 from cluster.pipeline.daily import daily_report, read_snapshots
+from cluster.pipeline.daily import main as daily_command
 from cluster.pipeline.export import ExportOptions, export
+from cluster.pipeline.export import main as export_command
 from cluster.pipeline.limits import ReadRefusedError
+from cluster.pipeline.session import words_of
 from store.commit_log import PutMessage
 from store.message_store import MessageStore
 from tests.helpers import open_store
@@ -64,7 +68,7 @@ def test_a_topic_is_exported_once_however_often_it_runs(spark, tmp_path):
     rows = found.orderBy("offset").collect()
     assert [row["body"].asDict(recursive=True) for row in rows] == [order(number) for number in range(30)]
     assert {(row["topic"], row["problem"], row["undecoded"]) for row in rows} == {("orders", None, None)}
-    today = {f"{row['stored_at']:%Y-%m-%d}" for row in rows}
+    today = {f"{datetime.fromtimestamp(row['stored_at'].timestamp(), UTC):%Y-%m-%d}" for row in rows}
     assert {path.name for path in (out / "topic=orders").iterdir()} == {f"day={day}" for day in today}
     assert {(row["keys"], row["tags"], row["unique_key"]) for row in rows} == {("k", "t", "u")}
     assert [row["queue_offset"] for row in rows] == list(range(30))
@@ -180,6 +184,23 @@ def test_snapshots_that_are_none_are_named(tmp_path):
     (found,) = read_snapshots(str(tmp_path))
     assert found.at_ms == 1795352700000
     assert found.offsets == {("%RETRY%g", "g", 0): 7}
+
+
+def test_what_is_refused_is_said_in_a_sentence(tmp_path):
+    """Before Spark starts, or out of the trace of its worker."""
+    store = open_store(tmp_path / "store")
+    put(store, b"x")
+    place = ["--topic", "t", "--out", str(tmp_path / "out"), "--path"]
+    for path, words in ((store.config.root, "nothing tells up to where"), (tmp_path / "out", "Name the store's root")):
+        done = CliRunner().invoke(export_command, [*place, str(path)])
+        assert done.exit_code == 1
+        assert done.output.startswith("Error: ")
+        assert words in done.output
+    done = CliRunner().invoke(daily_command, ["--export", "x", "--snapshots", str(tmp_path)])
+    assert (done.exit_code, "no snapshots" in done.output) == (1, True)
+    trace = "[PYTHON] Failed\nTraceback (most recent call last):\ncluster.pipeline.limits.ReadRefusedError: /a: gone.\n\nat x"
+    assert words_of(Exception(trace)) == "/a: gone."
+    assert words_of(Exception("no memory\nat y")) == "no memory"
 
 
 def test_both_are_run_by_spark_submit(tmp_path):
