@@ -9,6 +9,8 @@ from attrs import frozen
 
 from store.column_scan import Bools
 from store.columns import Ints
+from store.properties import tags_code
+from store.record_scan import properties_tags_code
 
 _NAME_END, _PAIR_END = 1, 2
 _MASK_BITS = 62
@@ -34,6 +36,7 @@ class Properties:
     names: Ints
     values: pa.Array
     records: int  # How many there are.
+    odd: Ints  # Those with anything that does not count.
 
     def maps(self) -> pa.Array:
         """A map for each record."""
@@ -49,6 +52,15 @@ class Properties:
         is_missing[self.record[found]] = False
         return self.values.take(pa.array(which, mask=is_missing))
 
+    def tags_codes(self, raw: pa.Array) -> Ints:
+        """The hashes of the tags in `raw`, as consume queues keep them."""
+        encoded = self.values_of("TAGS").dictionary_encode()
+        codes = np.array([*map(tags_code, encoded.dictionary.to_pylist()), 0], np.int64)
+        found: Ints = codes[encoded.indices.fill_null(len(codes) - 1).to_numpy()]
+        for number in self.odd.tolist():
+            found[number] = properties_tags_code(raw[number].as_py())
+        return found
+
 
 def read_properties(raw: pa.Array) -> Properties:
     """The pairs in properties strings, a binary array without nulls."""
@@ -57,14 +69,16 @@ def read_properties(raw: pa.Array) -> Properties:
     octets = np.frombuffer(data, np.uint8)
     begins, ends, record = _segments(octets, bounds)
     name_ends, are_pairs = _name_ends(octets, begins, ends)
+    odd = np.unique(record[~are_pairs & (begins < ends)])
     begins, ends, name_ends, record = begins[are_pairs], ends[are_pairs], name_ends[are_pairs], record[are_pairs]
     encoded = _texts(cut_out(data, begins, name_ends)).dictionary_encode()
     names: Ints = encoded.indices.to_numpy().astype(np.int64)
     kept = _last_ones(record, names, len(encoded.dictionary))
     if kept is not None:
+        odd = np.union1d(odd, np.delete(record, kept))
         record, names, name_ends, ends = record[kept], names[kept], name_ends[kept], ends[kept]
     values = _texts(cut_out(data, name_ends + 1, ends))
-    return Properties(record, encoded.dictionary, names, values, len(raw))
+    return Properties(record, encoded.dictionary, names, values, len(raw), odd)
 
 
 def _parts(raw: pa.Array) -> tuple[Ints, memoryview]:

@@ -5,6 +5,7 @@ between is taken every other piece of.
 """
 
 from functools import lru_cache
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ _HEAD = np.dtype(
     ]
 )
 _MIDDLE = np.dtype([("reconsume_times", ">i4"), ("prepared_offset", ">i8"), ("body_size", ">i4")])
-_HOST_V4, _HOST_V6 = 8, 20
+_HOST = Struct(">4BI")
+_HOST_V4, _HOST_V6 = _HOST.size, 20
 assert (_HEAD.itemsize, _MIDDLE.itemsize) == (48, 16)
 
 
@@ -74,7 +76,7 @@ def record_batch(data: memoryview, offset: int, records: Columns, file_size: int
         "tags": properties.values_of("TAGS"),
         "keys": properties.values_of("KEYS"),
         "unique_key": properties.values_of("UNIQ_KEY"),
-        "tags_code": records.tags_code,
+        "tags_code": properties.tags_codes(raw),
         "born_ms": heads["born_ms"].astype(np.int64),
         "born_host": _hosts(data, starts + _HEAD.itemsize, born_v6),
         "stored_ms": records.store_timestamp,
@@ -127,6 +129,6 @@ def _hosts(data: memoryview, at: Ints, is_v6: Bools) -> pa.Array:
     return pa.array(texts, pa.string()).take(pa.array(numbers))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65_536)
 def _host_text(host: bytes) -> str:
-    return host_text(host)
+    return "{}.{}.{}.{}:{}".format(*_HOST.unpack(host)) if len(host) == _HOST_V4 else host_text(host)

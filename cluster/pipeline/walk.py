@@ -49,7 +49,10 @@ class Broken:
 
 
 class Stretch(NamedTuple):
-    """Sound records that lie in `data`, whose first byte is at `offset` of the log. Valid until the next one is asked for."""
+    """Sound records that lie in `data`, whose first byte is at `offset` of the log. Valid until the next one is asked for.
+
+    `columns` have neither tags codes nor keys.
+    """
 
     offset: int
     data: memoryview
@@ -118,7 +121,7 @@ class SplitWalk:
         return view[: self.source.read_into(offset, view)] if size else view
 
     def _scan(self, view: memoryview, offset: int) -> ColumnScan:
-        return scan_columns(view, offset, self.source.file_size, check_crc=True) if view else _NOTHING
+        return scan_columns(view, offset, self.source.file_size, check_crc=True, hashes=False) if view else _NOTHING
 
     def _gap(self, start: int, search_from: int, stop: int, reason: str) -> Broken:
         """What lies between `start` and the next sound record, as far as it is of this file and split."""

@@ -13,6 +13,7 @@ from cluster.pipeline.record_columns import record_batch
 from store.column_scan import scan_columns
 from store.message import Message, body_crc, host_text
 from store.properties import parse_properties, tags_code
+from store.record_scan import properties_tags_code
 from tests.cluster.pipeline.logs import message, records, traffic
 from tests.store.records import messages
 
@@ -112,6 +113,7 @@ def test_properties_are_parsed_as_one_by_one(raw: list[bytes]):
     expected = [parse_properties(text.decode("utf-8", "replace")) for text in raw]
     assert [dict(pairs) for pairs in maps.to_pylist()] == expected
     assert all(len(dict(pairs)) == len(pairs) for pairs in maps.to_pylist())
+    assert found.tags_codes(pa.array(raw, pa.binary())).tolist() == [properties_tags_code(text) for text in raw]
     for name in ("TAGS", "KEYS", "none"):
         assert found.values_of(name).to_pylist() == [each.get(name) for each in expected]
 
