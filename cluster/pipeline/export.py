@@ -18,6 +18,7 @@ from cluster.pipeline.bodies import Bounds
 from cluster.pipeline.files import NotAStoreError
 from cluster.pipeline.limits import ReadRefusedError
 from cluster.pipeline.options import read_options
+from cluster.pipeline.places import StoreUri, UnreadableError, list_files
 from cluster.pipeline.session import spark_session, words_of
 from cluster.pipeline.stream import store_now
 from store.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -29,7 +30,7 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 @frozen(kw_only=True)
 class ExportOptions:
-    """What to read and where to put it. `path` and `out` are directories or URIs.
+    """What to read and where to put it. `path` and `out` are directories or URIs; `topic` is one, or several with commas between.
 
     `schema` of the JSON bodies is a list of columns as in SQL; without it bodies stay bytes. `broker` is HOST:PORT of the running
     broker that the store belongs to, which tells what is confirmed. `checkpoint`: by default below `out`.
@@ -68,6 +69,7 @@ class ExportOptions:
 
 def start_export(spark: SparkSession, options: ExportOptions, *, follow: bool = False) -> StreamingQuery:
     """Begin, or go on where an earlier run ended. Without `follow` the query ends once it has all that was there at its start."""
+    check_destination(options)
     writer = (
         messages(spark, options)
         .writeStream.format("parquet")
@@ -78,6 +80,23 @@ def start_export(spark: SparkSession, options: ExportOptions, *, follow: bool = 
     )
     writer = writer.trigger(processingTime="1 second") if follow else writer.trigger(availableNow=True)
     return writer.start()
+
+
+def check_destination(options: ExportOptions) -> None:
+    """Raises ReadRefusedError where batches would be lost: Spark numbers them, and passes over those that the output has.
+
+    It tells nobody. An output has one checkpoint, so, and a checkpoint one output. Places that are not read here are not checked.
+    """
+    try:
+        has_output = bool(list_files(StoreUri(options.out).child("_spark_metadata")))
+        has_progress = bool(list_files(StoreUri(options.checkpoint_place).child("offsets")))
+    except UnreadableError:
+        return
+    if has_output and not has_progress:
+        raise ReadRefusedError(
+            f"{options.out} holds an export already, of which {options.checkpoint_place} knows nothing: Spark would pass over new "
+            "batches whose numbers it has. Name the checkpoint of that export, or an empty directory."
+        )
 
 
 def export(spark: SparkSession, options: ExportOptions) -> None:
@@ -151,7 +170,7 @@ def _with_json(frame: DataFrame, schema: str) -> DataFrame:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--path", required=True, help="Store directory, or its URI.")
-@click.option("--topic", required=True)
+@click.option("--topic", required=True, help="Or several, separated by commas.")
 @click.option("--out", required=True, help="Directory or URI to write below.")
 @click.option(
     "--schema", help="Columns of the JSON bodies, as in SQL: 'id BIGINT, name STRING'. Without: bodies as bytes."
@@ -177,7 +196,11 @@ def main(*, follow: bool, spark_master: str | None, body_size_max: int, body_rat
         raise click.ClickException(str(error)) from error
     spark = spark_session(spark_master, name=f"twinlog export {options.topic}")
     try:
-        start_export(spark, options, follow=follow).awaitTermination()
+        query = start_export(spark, options, follow=follow)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:  # How one that follows ends.
+            query.stop()
     except (ReadRefusedError, PySparkException) as error:
         raise click.ClickException(words_of(error)) from error
     finally:

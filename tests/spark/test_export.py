@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from click.testing import CliRunner
 from cluster.pipeline.bodies import Bounds
 from cluster.pipeline.daily import daily_report, read_snapshots
 from cluster.pipeline.daily import main as daily_command
-from cluster.pipeline.export import ExportOptions, export
+from cluster.pipeline.export import CHECKPOINT, ExportOptions, export
 from cluster.pipeline.export import main as export_command
 from cluster.pipeline.limits import ReadRefusedError
 from cluster.pipeline.session import words_of
@@ -100,6 +101,18 @@ def test_without_a_schema_bodies_stay_bytes(spark, tmp_path):
     export(spark, options(store, out, schema=None))
     rows = spark.read.parquet(str(out)).orderBy("offset").collect()
     assert [bytes(row["body"]) for row in rows] == [b"\x00\x01", b"", b"two"]
+
+
+def test_an_output_has_one_checkpoint(spark, tmp_path):
+    """With another one Spark would take new batches for old ones, and drop them."""
+    store, out = open_store(tmp_path / "store"), tmp_path / "out"
+    put(store, b"{}")
+    export(spark, options(store, out))
+    with pytest.raises(ReadRefusedError, match="holds an export already, of which .*/other knows nothing"):
+        export(spark, options(store, out, checkpoint=str(tmp_path / "other")))
+    shutil.rmtree(out / CHECKPOINT)
+    with pytest.raises(ReadRefusedError, match="holds an export already"):
+        export(spark, options(store, out))
 
 
 def test_half_messages_are_none_of_their_topic(spark, tmp_path):
