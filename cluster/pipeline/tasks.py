@@ -15,7 +15,7 @@ from cluster.pipeline.classify import classify, tails
 from cluster.pipeline.compare import BlockRow, Range, Side, differing_blocks, ranges, tail_findings
 from cluster.pipeline.copies import StoreCopy
 from cluster.pipeline.files import StoreFiles, UnreadableError, open_file
-from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from cluster.pipeline.findings import AuditFinding, FindingClass
 from cluster.pipeline.side_tables import check_range, check_tables
 from cluster.pipeline.splits import Split
 from store.digest import BLOCK_SIZE
@@ -222,10 +222,9 @@ def compare_split(sides: Mapping[int, Side], size: int, found: tuple[int, Iterab
 def look_into_part(sent: Sent, done: Counts, sides: Mapping[int, Side], part: Differing) -> list[AuditFinding]:
     """What is wrong where logs differ, record by record."""
     with _copies(sent.value, sides, part.members) as copies:
-        found = AuditFindings()
-        found.extend(classify([copy for copy in copies if copy.side.has(*part.range)], *part.range))
+        found = classify([copy for copy in copies if copy.side.has(*part.range)], *part.range)
     done.add(len(part.members) * (part.range.end - part.range.start))
-    return found.kept
+    return found
 
 
 def find_ends(sent: Sent, sides: Mapping[int, Side], members: Sequence[int]) -> list[AuditFinding]:
