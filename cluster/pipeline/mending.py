@@ -52,11 +52,13 @@ def _tail_lost(_finding: AuditFinding, member: AuditedMember, good: AuditedMembe
 
 def _parted(_finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
     """Another history from an offset on."""
-    if member.is_master:
+    if member.is_master and good is None:
         return _follow_other(member, good, "The master's messages are not those that the others have")
     if not _is_ours(member):
         return _replace(member, good)
     note = "It cuts the slave's log where it parted from its master's; what is cut is kept in twinlog/divergent."
+    if member.is_master:
+        note = f"{member.name} was the master, and is to follow now. {note}"
     return Mending(f"twinlog rewind {_called(member)}", note + _start(member))
 
 

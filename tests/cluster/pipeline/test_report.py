@@ -1,7 +1,12 @@
 """The report of an audit: what it comes to, its page, its picture, and the command that mends each finding."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
+import termios
 from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -234,6 +239,29 @@ def test_the_table_in_a_pipe_is_plain_text(capsys):
     assert shown.splitlines()[-1].startswith("divergent: 11 things are not as they should be, in the log first at 2000")
 
 
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_on_a_terminal_colour_only_repeats_what_words_say(no_color):
+    script = """
+from cluster.cli.audit_view import show_audit
+from tests.cluster.pipeline.test_report import ALL, report_of
+show_audit(report_of(*ALL), "pretty")
+"""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (60, 250))
+    env = {**os.environ, "TERM": "xterm", "NO_COLOR": no_color}
+    if not no_color:
+        del env["NO_COLOR"]
+    done = subprocess.run([sys.executable, "-c", script], stdout=theirs, timeout=50, env=env)
+    os.close(theirs)
+    shown = os.read(ours, 65_536).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert ("\x1b[31mdivergent: 11 things" in shown) == (not no_color)
+    words = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert "D divergent" in words
+    assert "divergent: 11 things are not as they should be" in words
+
+
 def test_tsv_has_the_findings_only(capsys):
     show_audit(report_of(*ALL), "tsv")
     lines = capsys.readouterr().out.splitlines()
@@ -301,6 +329,15 @@ def test_what_mends_it_is_a_command_that_there_is(cls, good, is_live, is_master,
 def test_each_class_has_its_command(cls, words):
     found = mending(finding(cls, good="broker-a-0"), {"broker-a-0": MASTER, "broker-a-1": SLAVE})
     assert found.command.startswith(words)
+
+
+def test_a_master_that_others_went_on_without_is_cut():
+    """The one that was named first may be the old master."""
+    members = {"broker-a-0": MASTER, "broker-a-1": SLAVE}
+    known = mending(finding(FindingClass.DIVERGENT, "broker-a-0", good="broker-a-1"), members)
+    assert known.command == "twinlog rewind MEMBER"
+    unknown = mending(finding(FindingClass.DIVERGENT, "broker-a-0", good=None), members)
+    assert unknown.command == "twinlog failover --candidate MEMBER --dry-run"
 
 
 def test_a_rocketmq_slave_is_replaced_by_a_copy_of_the_good_one():
