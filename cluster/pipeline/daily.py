@@ -7,7 +7,6 @@ A snapshot is a copy of a broker's config/consumerOffset.json, whose name tells 
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,21 +19,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from cluster.pipeline.limits import ReadRefusedError
-from cluster.pipeline.places import StoreUri, list_files, read_all
 from cluster.pipeline.session import spark_session, words_of
-from store.offline.config_check import parse_config
+from cluster.pipeline.snapshots import Snapshot, read_snapshots
 
 PERCENTILES = (50, 90, 99, 99.9)
-_TIME = re.compile(r"(\d{8}T\d{6})Z|(\d{13})")
 _ACCURACY = 10_000  # Of the percentiles: within 1/10,000 of the ranks.
-
-
-@frozen(kw_only=True)
-class Snapshot:
-    """Consumer offsets at a time, ms: by topic, group and queue id."""
-
-    at_ms: int
-    offsets: Mapping[tuple[str, str, int], int]
 
 
 @frozen(kw_only=True)
@@ -81,43 +70,6 @@ class DailyReport:
     def to_json(self) -> str:
         """As one object."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False)
-
-
-def read_snapshots(place: str) -> list[Snapshot]:
-    """Those in a directory, in order of time. Raises ReadRefusedError for a file that is none, UnreadableError."""
-    found = []
-    directory = StoreUri(place)
-    for info in list_files(directory):
-        if info.name.endswith(".json"):
-            raw = read_all(directory.child(info.name)) or b""
-            found.append(Snapshot(at_ms=_time_of(info.name), offsets=_offsets(raw, info.name)))
-    if not found:
-        raise ReadRefusedError(f"{place}: no snapshots of consumer offsets are there: no file that is called *.json")
-    return sorted(found, key=lambda snapshot: snapshot.at_ms)
-
-
-def _time_of(name: str) -> int:
-    time = _TIME.search(name)
-    if time is None:
-        raise ReadRefusedError(
-            f"{name}: its name does not tell when it was made. Call it consumerOffset-20261122T130500Z.json, in UTC, for instance"
-        )
-    if time[2]:
-        return int(time[2])
-    return int(datetime.strptime(time[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC).timestamp() * 1000)
-
-
-def _offsets(raw: bytes, name: str) -> dict[tuple[str, str, int], int]:
-    try:
-        table = parse_config(raw)["offsetTable"]
-        return {
-            (topic, group, int(queue_id)): int(offset)
-            for key, queues in table.items()
-            for topic, _, group in [key.partition("@")]
-            for queue_id, offset in queues.items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ReadRefusedError(f"{name}: this is no consumerOffset.json: {error!r}") from error
 
 
 def daily_report(

@@ -94,8 +94,8 @@ def check_destination(options: ExportOptions) -> None:
         return
     if has_output and not has_progress:
         raise ReadRefusedError(
-            f"{options.out} holds an export already, of which {options.checkpoint_place} knows nothing: Spark would pass over new "
-            "batches whose numbers it has. Name the checkpoint of that export, or an empty directory."
+            f"{options.out} holds an export already, of which {options.checkpoint_place} knows nothing: Spark would pass over "
+            "new batches whose numbers it has. Name the checkpoint of that export, or an empty directory."
         )
 
 

@@ -17,12 +17,13 @@ import pytest
 from click.testing import CliRunner
 
 from cluster.pipeline.bodies import Bounds
-from cluster.pipeline.daily import daily_report, read_snapshots
+from cluster.pipeline.daily import daily_report
 from cluster.pipeline.daily import main as daily_command
 from cluster.pipeline.export import CHECKPOINT, ExportOptions, export
 from cluster.pipeline.export import main as export_command
 from cluster.pipeline.limits import ReadRefusedError
 from cluster.pipeline.session import words_of
+from cluster.pipeline.snapshots import read_snapshots
 from store.commit_log import PutMessage
 from store.message_store import MessageStore
 from tests.helpers import open_store
@@ -108,7 +109,7 @@ def test_an_output_has_one_checkpoint(spark, tmp_path):
     store, out = open_store(tmp_path / "store"), tmp_path / "out"
     put(store, b"{}")
     export(spark, options(store, out))
-    with pytest.raises(ReadRefusedError, match="holds an export already, of which .*/other knows nothing"):
+    with pytest.raises(ReadRefusedError, match=r"holds an export already, of which .*/other knows nothing"):
         export(spark, options(store, out, checkpoint=str(tmp_path / "other")))
     shutil.rmtree(out / CHECKPOINT)
     with pytest.raises(ReadRefusedError, match="holds an export already"):
@@ -182,21 +183,6 @@ def test_the_report_of_a_day(spark, tmp_path):
     assert report.lag[2].seconds == pytest.approx((times[3] - min(behind[0, 20], behind[1, 10])) / 1000)
     assert json.loads(report.to_json())["lag"][0]["messages"] == 10
     assert daily_report(spark, str(out), day="2000-01-01").topics == ()
-
-
-def test_snapshots_that_are_none_are_named(tmp_path):
-    with pytest.raises(ReadRefusedError, match="no snapshots"):
-        read_snapshots(str(tmp_path))
-    (tmp_path / "consumerOffset.json").write_text("{}")
-    with pytest.raises(ReadRefusedError, match="does not tell when"):
-        read_snapshots(str(tmp_path))
-    (tmp_path / "consumerOffset.json").rename(tmp_path / "20261122T130500Z.json")
-    with pytest.raises(ReadRefusedError, match=r"no consumerOffset\.json"):
-        read_snapshots(str(tmp_path))
-    (tmp_path / "20261122T130500Z.json").write_text('{"offsetTable":{"%RETRY%g@g":{0:7}}}')
-    (found,) = read_snapshots(str(tmp_path))
-    assert found.at_ms == 1795352700000
-    assert found.offsets == {("%RETRY%g", "g", 0): 7}
 
 
 def test_what_is_refused_is_said_in_a_sentence(tmp_path):
