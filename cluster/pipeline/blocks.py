@@ -19,12 +19,12 @@ from store.columns import Ints
 from store.digest import BLOCK_SIZE, DIGEST_SIZE, ceil_block, digest, floor_block
 from store.resync import next_record
 
-WINDOW = 1 << 20
+WINDOW, WINDOW_OF_ARCHIVES = 1 << 20, 4 << 20  # Memory is quickest in small pieces, object storage in larger ones.
 BLOCK_SPLIT_SIZE = 256 << 20  # What lies before a split is looked at, too: with larger ones that is little.
 _ROWS_MAX = 16_384
 
 
-def block_batches(files: StoreFiles, split: Split, *, window: int = WINDOW) -> Iterator[pa.RecordBatch]:
+def block_batches(files: StoreFiles, split: Split, *, window: int | None = None) -> Iterator[pa.RecordBatch]:
     """The blocks of the log that begin in a split, as columns.BLOCKS. The last one of the log may be partial, and the first one.
 
     A block that cannot be read has no digest; one of which bytes are missing, with their file or the end of it, is left out.
@@ -32,6 +32,7 @@ def block_batches(files: StoreFiles, split: Split, *, window: int = WINDOW) -> I
     start, end = _bounds(files, split)
     if start >= end:
         return
+    window = window or (WINDOW if files.uri.is_local else WINDOW_OF_ARCHIVES)
     with LogBytes(files.log, files.file_size) as source:
         heads = _HeadCount(source, files.first, files.end, *first_record(source, start, files.first, files.end))
         buffer = memoryview(bytearray(max(window // BLOCK_SIZE, 1) * BLOCK_SIZE))

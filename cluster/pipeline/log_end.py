@@ -1,23 +1,24 @@
 """Where a log ends, which is written nowhere: behind its last whole record, by the rules of store/offline/walk.py."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from attrs import define, field, frozen
 
 from cluster.pipeline.heads import read_heads
 from cluster.pipeline.places import Bytes, StoreUri, UnreadableError, open_file
+from store.consume_queue import UNIT, Unit
 from store.left_overs import begins_with_record
 from store.offline.file_series import FileReader, FileSeries, StoreFile
 from store.offline.log_view import stored_ms
 from store.offline.queue_view import BLANK_SIZE, unit_at, units_end
 from store.offline.walk import walk_log
 
-_QUEUES_LOOKED_AT = 8  # Those written last: each costs a few small reads.
+_LOCAL_QUEUES, _REMOTE_QUEUES = 1024, 64  # So many are looked at: each costs a few small reads.
 _OPEN_FILES = 16
 _PIECE, _WINDOW = 1 << 20, 4 << 20
 _ZEROS_MAX = 8 << 20  # Of a file that is not local: reading all of an empty one would take its time.
-_UNIT_SIZE = 20
 
 
 @frozen
@@ -100,9 +101,10 @@ def find_end(
     """
     reader = PlaceReader()
     try:
-        newest, queued = _newest_units(reader, queues)
+        units = _newest_units(queues)
+        queued = max((unit.phy_offset + unit.size for unit in units), default=None)
         series = reader.series(log, file_size, first)
-        start = max((at for at in newest if _is_record(series, at)), default=-1)
+        start = next((unit.phy_offset for unit in units if _is_record(series, unit.phy_offset)), -1)
         at_start = _last_start(series)
         start = _last_met(series, max(start, at_start if at_start is not None else first))
         return end_from(series, start, may_grow=may_grow, after_crash=after_crash), queued
@@ -147,23 +149,30 @@ def _last_start(series: FileSeries) -> int | None:
     return None
 
 
-def _newest_units(reader: PlaceReader, queues: Callable[[], Sequence[QueueFiles]]) -> tuple[list[int], int | None]:
-    """Where the last messages of some queues lie, and the largest end of these."""
-    found, end = [], None
+def _newest_units(queues: Callable[[], Sequence[QueueFiles]]) -> list[Unit]:
+    """The last messages of queues, of those that were written last if there are many; the last one first."""
     try:
-        newest = sorted(queues(), key=lambda queue: queue.mtime_ns, reverse=True)[:_QUEUES_LOOKED_AT]
+        newest = sorted(queues(), key=lambda queue: queue.mtime_ns, reverse=True)
     except UnreadableError:
-        return [], None
-    for queue in newest:
-        try:
-            series = reader.series(queue.files, queue.file_size)
-            unit = unit_at(series, units_end(series) - _UNIT_SIZE)
-        except UnreadableError:
-            continue
-        if unit is not None and unit.size != BLANK_SIZE:
-            found.append(unit.phy_offset)
-            end = max(end or 0, unit.phy_offset + unit.size)
-    return found, end
+        return []
+    if all(file.uri.is_local for queue in newest for file in queue.files):
+        units = [_last_unit(queue) for queue in newest[:_LOCAL_QUEUES]]
+    else:  # Each answer takes its time.
+        with ThreadPoolExecutor(_OPEN_FILES) as pool:
+            units = list(pool.map(_last_unit, newest[:_REMOTE_QUEUES]))
+    found = (unit for unit in units if unit is not None and unit.size != BLANK_SIZE)
+    return sorted(found, key=lambda unit: unit.phy_offset, reverse=True)
+
+
+def _last_unit(queue: QueueFiles) -> Unit | None:
+    reader = PlaceReader()
+    try:
+        series = reader.series(queue.files, queue.file_size)
+        return unit_at(series, units_end(series) - UNIT.size)
+    except UnreadableError:
+        return None
+    finally:
+        reader.close()
 
 
 def _is_record(series: FileSeries, offset: int) -> bool:
