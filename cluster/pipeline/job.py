@@ -33,7 +33,7 @@ from cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport
 from cluster.pipeline.session import spark_session
 from cluster.pipeline.side_tables import file_ranges, own_findings
 from cluster.pipeline.splits import Split, splits
-from cluster.pipeline.stores import Store, look_at
+from cluster.pipeline.stores import Store, look_at, without_secrets
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast
@@ -127,6 +127,7 @@ class _Audit:
         findings = AuditFindings()
         own = {self.stores[number].name: found for number, found in sorted(self.own.items())}
         told = settled(self.findings, own, self.between)
+        told = (evolve(found, why=without_secrets(found.why)) for found in told)
         findings.extend(sorted(told, key=lambda found: (found.member, found.cls, found.offset or 0)))
         return assembled(
             self._members(),

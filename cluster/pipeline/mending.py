@@ -33,6 +33,9 @@ def mending(finding: AuditFinding, members: Mapping[str, AuditedMember]) -> Mend
     if member is None:
         return Mending("twinlog doctor", "")
     good = members.get(finding.good) if finding.good is not None else None
+    if _is_archived(member) and finding.cls not in (FindingClass.LAG, FindingClass.UNREADABLE):
+        note = f"{member.name} lies in an archive: make a copy of a store that is right, and put it there."
+        return Mending(f"twinlog backup {_directory(good)} BACKUP-DIR", note)
     return _BY_CLASS[finding.cls](finding, member, good)
 
 
@@ -118,7 +121,7 @@ def _tables(finding: AuditFinding, member: AuditedMember, good: AuditedMember | 
 def _unreadable(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
     if member.is_live:
         return Mending(f"twinlog doctor {_place(member)}", "It tells why a broker does not answer.")
-    if "://" in member.place:
+    if _is_archived(member):
         return Mending("", "See that the address is right and that you may read there, then audit again.")
     note = "See that you may read it, and what the disk says (dmesg). Where the file is lost, make the store anew:"
     return Mending(f"twinlog log verify {_place(member)}", f"{note} {_replace(member, good).command}")
@@ -139,11 +142,10 @@ def _follow_other(member: AuditedMember, good: AuditedMember | None, what: str) 
 
 def _replace(member: AuditedMember, good: AuditedMember | None) -> Mending:
     """A new store in the place of the damaged one."""
-    source = "GOOD-DIR" if good is None else _directory(good)
     note = f"Makes a store of the good copy for the broker of {member.name}: stop it, and start it on NEW-DIR."
     if not member.is_master:
         note += " It fetches from its master what is newer."
-    return Mending(f"twinlog backup {source} BACKUP-DIR && twinlog restore BACKUP-DIR NEW-DIR", note)
+    return Mending(f"twinlog backup {_directory(good)} BACKUP-DIR && twinlog restore BACKUP-DIR NEW-DIR", note)
 
 
 def _start(member: AuditedMember) -> str:
@@ -163,9 +165,15 @@ def _place(member: AuditedMember) -> str:
     return shlex.quote(member.place)
 
 
-def _directory(member: AuditedMember) -> str:
-    """As commands about directories name it."""
+def _directory(member: AuditedMember | None) -> str:
+    """As commands about directories name it: these lie on disks."""
+    if member is None or _is_archived(member):
+        return "GOOD-DIR"
     return "DIR" if member.is_live else _place(member)
+
+
+def _is_archived(member: AuditedMember) -> bool:
+    return "://" in member.place
 
 
 _BY_CLASS: Mapping[FindingClass, Callable[[AuditFinding, AuditedMember, AuditedMember | None], Mending]] = {

@@ -1,5 +1,6 @@
 """The members of an audit of directories, each looked at once: what is no store, or cannot be read, is named and left out."""
 
+import re
 from collections.abc import Sequence
 
 from attrs import frozen
@@ -61,19 +62,19 @@ def look_at(places: Sequence[str | StoreUri]) -> list[Store]:
     ]
 
 
-def _look(name: str, place: str, *, is_master: bool) -> Store:
-    uri = StoreUri(place)
+def _look(name: str, text: str, *, is_master: bool) -> Store:
+    uri, place = StoreUri(text), without_secrets(text)
     try:
         files = look(uri)
-        return Store(
-            name=name,
-            place=place,
-            is_master=is_master,
-            files=files,
-            notes=files.problems,
-            is_ours=bool(list_files(uri.child(SIDE))),
-        )
+        is_ours = bool(list_files(uri.child(SIDE)))
     except NotAStoreError as error:
-        return Store(name=name, place=place, is_master=is_master, problem=error.why)
+        return Store(name=name, place=place, is_master=is_master, problem=without_secrets(error.why))
     except UnreadableError as error:
-        return Store(name=name, place=place, is_master=is_master, problem=str(error))
+        return Store(name=name, place=place, is_master=is_master, problem=without_secrets(str(error)))
+    notes = tuple(map(without_secrets, files.problems))
+    return Store(name=name, place=place, is_master=is_master, files=files, notes=notes, is_ours=is_ours)
+
+
+def without_secrets(text: str) -> str:
+    """A place, or words with places in them, as a report may show it: what stands behind a ? or before an @ may be keys."""
+    return re.sub(r"(\w+://)(?:[^/@\s]*@)?([^?;\s]*)(?:\?[^;\s']*?(?=: |[;\s']|$))?", r"\1\2", text)

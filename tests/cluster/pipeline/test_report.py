@@ -26,6 +26,7 @@ from cluster.pipeline.mending import mending
 from cluster.pipeline.picture import LOOKS, MEANINGS, in_words, letter, picture
 from cluster.pipeline.report import AuditedMember, AuditReport, AuditVerdict, to_json, verdict_of
 from cluster.pipeline.report_files import write_report
+from cluster.pipeline.stores import without_secrets
 from cluster.pipeline.summary import headline, sentences
 from tests.cluster.cli.json_schema import violations
 
@@ -338,6 +339,34 @@ def test_a_master_that_others_went_on_without_is_cut():
     assert known.command == "twinlog rewind MEMBER"
     unknown = mending(finding(FindingClass.DIVERGENT, "broker-a-0", good=None), members)
     assert unknown.command == "twinlog failover --candidate MEMBER --dry-run"
+
+
+@pytest.mark.parametrize("cls", [FindingClass.BIT_ROT, FindingClass.QUEUE, FindingClass.DIVERGENT])
+def test_a_copy_in_an_archive_is_made_anew(cls):
+    """No command of ours writes there, and none reads a store there but the audit."""
+    member = evolve(SLAVE, place="s3://archive/broker-a")
+    found = mending(finding(cls, good="broker-a-0"), {"broker-a-0": MASTER, "broker-a-1": member})
+    assert found.command == "twinlog backup /data/broker-a-0 BACKUP-DIR"
+    wrong = evolve(SLAVE, software="RocketMQ")
+    good = evolve(MASTER, place="s3://archive/broker-a")
+    found = mending(finding(FindingClass.HOLE, good="broker-a-0"), {"broker-a-0": good, "broker-a-1": wrong})
+    assert "backup GOOD-DIR " in found.command
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("/data/a", "/data/a"),
+        ("s3://bucket/a?access_key=KEY&secret_key=SECRET", "s3://bucket/a"),
+        ("s3://KEY:SECRET@bucket/a", "s3://bucket/a"),
+        ("/data/a;s3://K:S@bucket/log?x=y", "/data/a;s3://bucket/log"),
+        ("s3://K:S@bucket/a/role?x=y&z=http%3A%2F%2Fh: it is no JSON", "s3://bucket/a/role: it is no JSON"),
+        ("name it: 's3://b/a?secret_key=x;DIRECTORY'", "name it: 's3://b/a;DIRECTORY'"),
+        ("/what is it? x=y", "/what is it? x=y"),
+    ],
+)
+def test_keys_of_object_storage_are_in_no_report(place, shown):
+    assert without_secrets(place) == shown
 
 
 def test_a_rocketmq_slave_is_replaced_by_a_copy_of_the_good_one():
