@@ -7,8 +7,8 @@ from attrs import evolve
 from cluster.pipeline.compare import Range, Side
 from cluster.pipeline.files import NotAStoreError, StoreFiles, UnreadableError, look
 from cluster.pipeline.findings import AuditFinding, FindingClass
+from cluster.pipeline.split_digests import Differing
 from cluster.pipeline.splits import SPLIT_SIZE
-from cluster.pipeline.tasks import Differing
 
 SPLIT_SIZE_LARGE = 256 << 20
 RANGES_MAX = 10_000  # Looked into one by one; what is behind them is looked into as one.

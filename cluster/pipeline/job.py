@@ -32,6 +32,7 @@ from cluster.pipeline.job_runner import Progress, SparkUnusableError, TaskRunner
 from cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport
 from cluster.pipeline.session import spark_session
 from cluster.pipeline.side_tables import file_ranges, own_findings
+from cluster.pipeline.split_digests import Differing, Part, SplitCompared, different_blocks
 from cluster.pipeline.splits import Split, splits
 from cluster.pipeline.stores import Store, look_at, without_secrets
 
@@ -105,7 +106,7 @@ class _Audit:
     compared: Counter[str] = field(factory=Counter, init=False)
     read: Counter[str] = field(factory=Counter, init=False)
     blocks: int = field(default=0, init=False)
-    differing: list[tasks.Differing] = field(factory=list, init=False)
+    differing: list[Differing] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.files = {number: store.files for number, store in enumerate(self.stores) if store.files is not None}
@@ -135,7 +136,7 @@ class _Audit:
             clock_ms=clock_ms,
             is_complete=len(self.files) > 1,
             blocks=self.blocks,
-            differing_blocks=tasks.different_blocks(each.range for each in self.differing),
+            differing_blocks=different_blocks(each.range for each in self.differing),
         )
 
     def _look(self) -> None:
@@ -166,14 +167,14 @@ class _Audit:
     def _digests(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
         size = self.options.split_size or split_size(self.sides.values(), self.runner.context.defaultParallelism)
         parts = [
-            tasks.Part(number, split)
+            Part(number, split)
             for number, files in self.files.items()
             for split in splits(files.log, size, files.first, files.end)
         ]
         self.runner.expect(sum(part.split.end - part.split.start for part in parts))
         read = partial(tasks.digest_parts, sent, self.runner.done)
 
-        def compare(rdd: "RDD[tasks.Part]") -> "RDD[tasks.SplitCompared]":
+        def compare(rdd: "RDD[Part]") -> "RDD[SplitCompared]":
             by_split = rdd.mapPartitions(read).map(partial(tasks.keyed, size)).groupByKey()
             return by_split.map(partial(tasks.compare_split, self.sides, size))
 
@@ -194,7 +195,7 @@ class _Audit:
             if self.sides[number] is not side:
                 self.endless.add(number)
 
-    def _take(self, found: tasks.SplitCompared) -> None:
+    def _take(self, found: SplitCompared) -> None:
         self.findings += found.unreadable
         self.compared.update(found.compared)
         self.read.update(found.read)
@@ -204,7 +205,7 @@ class _Audit:
             if last is not None and last.members == found.members and last.range.end >= part.start:
                 part = Range(last.range.start, max(last.range.end, part.end))
                 self.differing.pop()
-            self.differing.append(tasks.Differing(part, found.members))
+            self.differing.append(Differing(part, found.members))
 
     # ---- Records
 

@@ -6,8 +6,8 @@ from cluster.pipeline import audit_plan
 from cluster.pipeline.audit_plan import before_unreadable_end, bounded, is_known, split_size
 from cluster.pipeline.compare import Range, Side
 from cluster.pipeline.findings import AuditFinding, FindingClass
+from cluster.pipeline.split_digests import Differing
 from cluster.pipeline.splits import SPLIT_SIZE
-from cluster.pipeline.tasks import Differing
 
 SIDE = Side("a", 0, 1000, claimed=1000)
 

@@ -7,8 +7,9 @@ import pytest
 
 from cluster.pipeline.compare import Range, Side
 from cluster.pipeline.findings import FindingClass
+from cluster.pipeline.split_digests import Digests, SplitCompared, compared, different_blocks
 from cluster.pipeline.splits import Split
-from cluster.pipeline.tasks import Digests, SplitCompared, compare_split, compared, different_blocks, keyed
+from cluster.pipeline.tasks import compare_split, keyed
 from store.digest import BLOCK_SIZE
 
 _BOUNDS = Struct("<qq")
