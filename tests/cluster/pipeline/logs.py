@@ -65,6 +65,22 @@ def forged(number: int, at: int, count: int) -> Message:
     return message(number, bytes(body))
 
 
+def chained(count: int) -> list[Message]:
+    """Messages of which every second one has a body with the head of a record: its properties go on to the next such head.
+
+    So these make up a log of their own, beside the one that is there; nothing but bodies has a checksum.
+    """
+    plain = message(0, b"y" * 100)
+    period = len(encode_message(plain)) + len(encode_message(message(0, bytes(200))))
+    made, at = [], 0
+    for number in range(count):
+        inner = encode_message(Message("X", 0, b"", bytes(period - BODY_AT - 4), phy_offset=at + BODY_AT + 50))
+        assert len(inner) == period
+        made += [message(number, (bytes(50) + inner)[:200]), plain]
+        at += period
+    return made
+
+
 def traffic(count: int, seed: int = 0, size_max: int = 700) -> list[Message]:
     """Messages of several kinds: both widths of hosts, long topics, transactions, empty bodies, text that is none."""
     chance, found = random.Random(seed), []

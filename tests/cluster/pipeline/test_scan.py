@@ -26,7 +26,7 @@ from store.message import encode_message
 from store.offline.file_series import FileReader, FileSeries, list_files
 from store.offline.walk import Gap, walk
 from store.record_scan import DispatchEntry
-from tests.cluster.pipeline.logs import forged, message, records, store_files, traffic
+from tests.cluster.pipeline.logs import chained, forged, message, records, store_files, traffic
 from tests.store import golden
 
 FILE_SIZE = 16 << 10
@@ -168,6 +168,17 @@ def test_bodies_made_of_records_fool_nobody(tmp_path, look_back):
     assert data.count(b"Forged") > 50
     files = store_files(tmp_path, data, 0, FILE_SIZE)
     for size in (100, 333, 1000, 4096):
+        found = in_splits(files, splits(files.log, size, end=files.end), look_back=look_back)
+        assert found == ([each.phy_offset for each in placed], [])
+
+
+@pytest.mark.parametrize("look_back", [LOOK_BACK, 1 << 20])
+def test_a_second_log_in_the_bodies_of_the_first(tmp_path, look_back):
+    """From a place in a body a walk would meet only what was put there, for as long as it goes on."""
+    file_size = 1 << 20
+    data, placed = records(chained(100), 0, file_size)
+    files = store_files(tmp_path, data, 0, file_size)
+    for size in (1000, 1777, 9999):
         found = in_splits(files, splits(files.log, size, end=files.end), look_back=look_back)
         assert found == ([each.phy_offset for each in placed], [])
 
