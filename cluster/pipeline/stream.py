@@ -5,10 +5,10 @@ Spark keeps both in its checkpoint before it reads: with a sink that takes each 
 restarts, too. What may be read, and when a reader must not go on, is decided in limits.py.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import structlog
 from attrs import evolve
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -29,9 +29,13 @@ from cluster.pipeline.scan import Broken, BrokenKind, RecordFilter, record_batch
 from cluster.pipeline.splits import Split, splits
 from cluster.pipeline.told import ask_broker
 
-log = structlog.get_logger()
 Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte before it.
 Places = dict[str, Place]  # By store.
+
+
+def warn(words: str) -> None:
+    """For people: what workers write on stderr appears on that of the program, or in the executor's log."""
+    print(f"twinlog: {words}", file=sys.stderr, flush=True)
 
 
 class LogPart(InputPartition):
@@ -71,9 +75,7 @@ def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iter
                 f"{broken.reason}. Is the disk in order, or did retention remove them? To go on without them, set option "
                 "failOnDataLoss=false."
             )
-        log.warning(
-            "passed over", store=member_name(part.files.uri), start=broken.start, end=broken.end, why=broken.reason
-        )
+        warn(f"{member}: bytes {broken.start} to {broken.end} of the log are passed over: {broken.reason}")
 
     for batch in record_batches(part.files, part.split, where=part.where, body=options.body, on_broken=tell):
         for ready in [batch] if options.inflate is None else inflated_batches(batch, options.inflate):
@@ -88,7 +90,7 @@ def store_now(options: ReadOptions, number: int, *, warns: bool = True) -> tuple
     end = readable_end(files, unconfirmed=options.unconfirmed, told=told)
     warning = may_be_old(files, unconfirmed=options.unconfirmed, told=told) if warns else None
     if warning is not None:
-        log.warning(warning)
+        warn(warning)
     return files, end
 
 
@@ -165,7 +167,9 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._start(files, end[name])
             low = self._start(files, start.get(name))
             if name in start and low > start[name]["offset"]:
-                log.warning("bytes are gone: retention removed them", store=name, start=start[name], end=low)
+                warn(
+                    f"{name}: bytes {start[name]['offset']} to {low} of the log are gone: retention removed them unread"
+                )
             where = RecordFilter(topics=self.options.topics, start=low, end=end[name]["offset"])
             found += log_parts(files, where, self.options.split_size)
         return found

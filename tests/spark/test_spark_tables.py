@@ -1,0 +1,81 @@
+"""The tables as Spark sees them: columns, filters, joins, refusals. What is in them: test_tables.py."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.pipeline import schemas
+from tests.spark.logs import log_files
+from tests.spark.reading import rows
+from tests.store import golden
+
+
+def table(spark, name: str, *roots: Path | str, **options: str) -> Any:
+    return spark.read.format(name).options(**options).load(",".join(map(str, roots)))
+
+
+@pytest.mark.parametrize("name", [each.name for each in schemas.TABLES])
+def test_rows_and_columns_are_those_of_the_readers(spark, tmp_path, name):
+    roots = [golden.unpack("4.9.7", which, tmp_path) for which in golden.CLEAN]
+    found = table(spark, name, *roots, splitSize="100000")
+    (expected,) = [each.schema for each in schemas.TABLES if each.name == name]
+    assert found.columns == expected.names
+    assert all(field.metadata["comment"] for field in found.schema)
+    plain = [str(sorted(row.items())) for row in rows(name, *roots)]
+    assert sorted(str(sorted(plainly(row).items())) for row in found.collect()) == sorted(plain)
+
+
+def plainly(row: Any) -> dict[str, Any]:
+    return {name: bytes(value) if isinstance(value, bytearray) else value for name, value in row.asDict().items()}
+
+
+FILTERS = [
+    "topic in ('TopicA', 'TopicB') and offset >= 131072",
+    "offset > 100000 and offset <= 200000 and queue_id = 1",
+    "topic like 'Topic%' and tags is null",
+    "topic = 'TopicA' or offset < 1000",
+    "offset > 100 and offset < 50",
+]
+
+
+def test_filters_give_what_they_give_without(spark, tmp_path):
+    root = golden.unpack("4.9.7", "master", tmp_path)
+    found = table(spark, "rocketmq_records", root, splitSize="65536").select(
+        "offset", "topic", "queue_id", "tags", "stored_ms"
+    )
+    kept = found.collect()
+    copied = spark.createDataFrame(kept, found.schema)
+    middle = sorted(row["stored_ms"] for row in kept)[150]
+    for text in [*FILTERS, f"stored_ms >= {middle} and topic = 'TopicB'"]:
+        assert sorted(found.where(text).collect()) == sorted(copied.where(text).collect()), text
+
+
+def test_what_is_filtered_out_is_not_read(spark, tmp_path):
+    root = golden.unpack("4.9.7", "master", tmp_path)
+    log_files(root)[1].write_bytes(b"")
+    found = table(spark, "rocketmq_records", root)
+    assert found.where("offset < 131072").count() > 50
+    with pytest.raises(Exception, match=r"are not there to be read.*failOnDataLoss=false"):
+        found.count()
+
+
+def test_units_are_joined_with_records(spark, tmp_path):
+    root = golden.unpack("5.3.3", "master", tmp_path)
+    units, records = table(spark, "rocketmq_consumequeue", root), table(spark, "rocketmq_records", root)
+    same = ["member", "topic", "queue_id", "queue_offset", "offset", "size"]
+    assert units.join(records, same).count() == units.count() > 300
+
+
+def test_refusals_are_heard(spark, tmp_path):
+    with pytest.raises(Exception, match="Name the store's root"):
+        table(spark, "rocketmq_records", tmp_path / "nowhere").count()
+    with pytest.raises(Exception, match="option splitSize is 'much'"):
+        table(spark, "rocketmq_blocks", tmp_path, splitSize="much").count()
+    with pytest.raises(Exception, match="option path is missing"):
+        spark.read.format("rocketmq_index").load().count()
+
+
+def test_no_rows_are_no_error(spark, tmp_path):
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    assert table(spark, "rocketmq_records", tmp_path / "store").count() == 0
