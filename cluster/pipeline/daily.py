@@ -94,7 +94,7 @@ def _ms(name: str) -> Column:
 
 def _totals(messages: DataFrame) -> DataFrame:
     latency = _ms("stored_at") - _ms("born_at")
-    shares = f.array(*(f.lit(share / 100) for share in PERCENTILES))
+    shares = [share / 100 for share in PERCENTILES]
     return (
         messages.withColumn("latency", f.greatest(latency, f.lit(0)))
         .groupBy("topic", "day")
@@ -141,7 +141,7 @@ def lag_history(spark: SparkSession, messages: DataFrame, snapshots: Sequence[Sn
     ]
     if not wanted:
         return []
-    columns = "number INT, at_ms BIGINT, topic STRING, group STRING, queue_id INT, consumed BIGINT"
+    columns = "number INT, at_ms BIGINT, topic STRING, consumer_group STRING, queue_id INT, consumed BIGINT"
     points = spark.createDataFrame(wanted, columns)
     topics = messages.select("topic").distinct()
     points = points.join(topics, "topic")
@@ -152,19 +152,19 @@ def lag_history(spark: SparkSession, messages: DataFrame, snapshots: Sequence[Sn
     behind = (
         points.join(ends, ["number", "topic", "queue_id"], "left")
         .join(waiting, ["topic", "queue_id", "consumed"], "left")
-        .withColumn("lag", f.greatest(f.col("end") - f.col("consumed"), f.lit(0)))
+        .withColumn("lag", f.when(f.col("end").isNotNull(), f.greatest(f.col("end") - f.col("consumed"), f.lit(0))))
     )
     rows = (
-        behind.groupBy("at_ms", "topic", "group")
+        behind.groupBy("at_ms", "topic", "consumer_group")
         .agg(f.sum("lag").alias("lag"), f.min(f.when(f.col("lag") > 0, f.col("since"))).alias("since"))
-        .orderBy("at_ms", "topic", "group")
+        .orderBy("at_ms", "topic", "consumer_group")
         .collect()
     )
     return [
         LagPoint(
             at_ms=row["at_ms"],
             topic=row["topic"],
-            group=row["group"],
+            group=row["consumer_group"],
             messages=row["lag"],
             seconds=0.0 if row["lag"] == 0 else None if row["since"] is None else (row["at_ms"] - row["since"]) / 1000,
         )
@@ -193,6 +193,8 @@ def _ends(messages: DataFrame, times: Sequence[int], points: DataFrame) -> DataF
 
 def show(report: DailyReport) -> None:
     """In print."""
+    if not report.topics:
+        click.echo("no messages were stored then")
     for topic in report.topics:
         latency = ", ".join(f"{share} %: {value} ms" for share, value in topic.latency_ms.items())
         click.echo(f"{topic.day} {topic.topic}: {topic.messages:,} messages, {topic.bytes:,} bytes")
