@@ -140,7 +140,7 @@ def list_tree(uri: StoreUri) -> list[FileInfo]:
         return sorted(_local_tree(uri, ""), key=lambda info: info.name)
     from pyarrow.fs import FileType
 
-    base = _remote_path(uri).rstrip("/") + "/"
+    base = _remote(uri)[1] + "/"
     found = (info for info in _remote_listing(uri, recursive=True) if info.type == FileType.File)
     infos = [FileInfo(info.path.removeprefix(base), info.size, info.mtime_ns or 0) for info in found]
     return sorted(infos, key=lambda info: info.name)
@@ -151,8 +151,8 @@ def open_file(uri: StoreUri) -> Bytes:
     with _named(uri):
         if uri.is_local:
             return _LocalFile(uri, os.open(uri.path, os.O_RDONLY | os.O_CLOEXEC))
-        file = _file_system(*_base(uri)).open_input_file(_remote_path(uri))
-        return _RemoteFile(uri, file)
+        system, path = _remote(uri)
+        return _RemoteFile(uri, system.open_input_file(path))
 
 
 def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
@@ -258,8 +258,8 @@ def _remote_listing(uri: StoreUri, *, recursive: bool = False) -> list[Any]:
     from pyarrow.fs import FileSelector
 
     with _named(uri):
-        selector = FileSelector(_remote_path(uri), allow_not_found=True, recursive=recursive)
-        found: list[Any] = _file_system(*_base(uri)).get_file_info(selector)
+        system, path = _remote(uri)
+        found: list[Any] = system.get_file_info(FileSelector(path, allow_not_found=True, recursive=recursive))
         return found
 
 
@@ -267,28 +267,24 @@ def _is_remote_file(uri: StoreUri) -> bool:
     from pyarrow.fs import FileType
 
     with _named(uri):
-        info = _file_system(*_base(uri)).get_file_info(_remote_path(uri))
+        system, path = _remote(uri)
+        info = system.get_file_info(path)
     return bool(info.type == FileType.File)
 
 
-def _base(uri: StoreUri) -> tuple[str, str]:
-    """What makes up the file system: scheme and authority, and the options."""
-    path, _, options = uri.root.text.partition("?")
-    scheme, _, rest = path.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}", options
-
-
-def _remote_path(uri: StoreUri) -> str:
-    """As the file system names it. Names are taken as they are: those of topics may have per cent signs in them."""
-    path = uri.root.text.partition("?")[0].partition("://")[2]
-    authority, _, rest = path.partition("/")
-    base, _ = _base(uri)
-    return f"/{rest}" if base.startswith("hdfs://") else f"{authority.rpartition('@')[2]}/{rest}".rstrip("/")
+def _remote(uri: StoreUri) -> "tuple[FileSystem, str]":
+    """The file system, and how it names the place. Names are taken as they are: those of topics may have per cent signs."""
+    place, _, options = uri.root.text.partition("?")
+    scheme, _, rest = place.partition("://")
+    authority, _, path = rest.partition("/")
+    system, base = _file_system(f"{scheme}://{authority}/", options)
+    return system, f"{base.rstrip('/')}/{path}".rstrip("/")
 
 
 @lru_cache(maxsize=64)
-def _file_system(base: str, options: str) -> "FileSystem":
+def _file_system(base: str, options: str) -> "tuple[FileSystem, str]":
+    """The file system of a bucket or a cluster, and its own name for that."""
     from pyarrow.fs import FileSystem
 
-    found, _ = FileSystem.from_uri(base + "/" + (f"?{options}" if options else ""))
-    return found
+    system, path = FileSystem.from_uri(base + (f"?{options}" if options else ""))
+    return system, str(path)

@@ -79,8 +79,8 @@ def through_arrow(root: Path, monkeypatch) -> StoreUri:
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
     system = SubTreeFileSystem(str(root.parent), LocalFileSystem())
-    monkeypatch.setattr(places, "_file_system", lambda _base, _options: system)
-    return StoreUri(f"s3://{root.name}")
+    monkeypatch.setattr(places, "_file_system", lambda _base, _options: (system, root.name))
+    return StoreUri("s3://bucket")
 
 
 def test_listings(place):
@@ -112,6 +112,19 @@ def test_what_cannot_be_read_is_named(place):
     assert (again.what, again.why, str(again)) == (caught.value.what, caught.value.why, str(caught.value))
     with pytest.raises(UnreadableError, match="larger than 5 bytes"):
         read_all(place.child("b/two"), size_max=5)
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("s3://bucket/store/%RETRY%g?region=eu-west-1", "bucket/store/%RETRY%g"),
+        ("s3://bucket?region=eu-west-1", "bucket"),
+        ("gs://anonymous@bucket/store", "bucket/store"),
+        ("abfs://container@account.dfs.core.windows.net/store", "container/store"),
+    ],
+)
+def test_how_file_systems_name_places(uri: str, path: str):
+    assert places._remote(StoreUri(uri))[1] == path
 
 
 def test_an_unknown_kind_of_place():
