@@ -257,6 +257,17 @@ def test_a_log_that_is_cut_in_a_record(tmp_path):
     assert (files.end, files.file_size) == (placed[-1].phy_offset, FILE_SIZE)
 
 
+@pytest.mark.parametrize("number", [0, 20, 57, 89])
+@pytest.mark.parametrize("at", [2, 3, 5, 30, 95])
+def test_the_end_of_a_damaged_log(tmp_path, number, at):
+    """Without queues: what lies behind damage is the log as well; where the last record is damaged, it ends before that."""
+    data, placed = records([message(number, b"x" * 900) for number in range(90)], 0, FILE_SIZE)
+    image = bytearray(data)
+    image[placed[number].phy_offset + at] ^= 2
+    write_log(tmp_path, bytes(image), 0, FILE_SIZE)
+    assert look(StoreUri(str(tmp_path))).end == (len(data) if number < 89 else placed[89].phy_offset)
+
+
 def test_what_was_cut_and_kept(tmp_path):
     """A directory of twinlog/divergent/: its first file holds nothing below the cut."""
     data, placed = records([message(number, b"x" * 900) for number in range(40)], 0, FILE_SIZE)
