@@ -96,18 +96,24 @@ def look(uri: StoreUri, *, file_size: int | None = None) -> StoreFiles:
     if not log and not names & {"commitlog", "consumequeue"}:
         raise NotAStoreError(root, _no_store(root, names))
     guessed = guess_file_size([[StoreFile(Path(file.uri.name), file.start, file.size) for file in log]])
-    lock = root.child("lock")
     found = StoreFiles(
         uri=uri,
         log=log,
         file_size=max(file_size or guessed, 1),
         first=0,
         end=0,
-        is_running=root.is_local and lock_holder(lock.path) is not None,
+        is_running=root.is_local and _has_lock(root.child("lock")),
         has_abort=any(info.name == "abort" for info in list_files(root)),
         config=tuple(root.child(f"config/{info.name}") for info in list_files(root.child("config"))),
     )
     return _with_end(_with_side_files(found))
+
+
+def _has_lock(lock: StoreUri) -> bool:
+    try:
+        return lock_holder(lock.path) is not None
+    except OSError as error:
+        raise UnreadableError(lock.shown, error.strerror or str(error)) from error
 
 
 def _no_store(root: StoreUri, names: set[str]) -> str:

@@ -157,9 +157,9 @@ def open_file(uri: StoreUri) -> Bytes:
 
 def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
     """A small file; None when it is missing. Raises UnreadableError, also for one that is larger than `size_max`."""
-    if uri.is_local and not uri.path.is_file():
-        return None
-    if not uri.is_local and not _is_remote_file(uri):
+    with _named(uri):
+        is_there = uri.path.is_file() if uri.is_local else _is_remote_file(uri)
+    if not is_there:
         return None
     file = open_file(uri)
     try:
@@ -266,9 +266,8 @@ def _remote_listing(uri: StoreUri, *, recursive: bool = False) -> list[Any]:
 def _is_remote_file(uri: StoreUri) -> bool:
     from pyarrow.fs import FileType
 
-    with _named(uri):
-        system, path = _remote(uri)
-        info = system.get_file_info(path)
+    system, path = _remote(uri)
+    info = system.get_file_info(path)
     return bool(info.type == FileType.File)
 
 

@@ -236,6 +236,24 @@ def test_what_is_no_store(tmp_path):
         look(StoreUri(str(tmp_path / "file")))
 
 
+def test_a_store_that_may_not_be_looked_at(tmp_path, monkeypatch):
+    """As a user without rights sees it; the super-user is never refused."""
+    (tmp_path / "commitlog").mkdir()
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as refused:
+        refused.setattr(Path, "is_dir", refuse)
+        with pytest.raises(UnreadableError, match="Permission denied") as caught:
+            look(StoreUri(str(tmp_path)))
+        assert str(tmp_path) in caught.value.what
+    with monkeypatch.context() as refused:
+        refused.setattr(Path, "is_file", refuse)
+        with pytest.raises(UnreadableError, match="lock cannot be read: Permission denied"):
+            look(StoreUri(str(tmp_path)))
+
+
 def test_an_empty_log(tmp_path):
     (tmp_path / "commitlog").mkdir()
     files = look(StoreUri(str(tmp_path)))
