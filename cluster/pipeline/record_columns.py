@@ -33,19 +33,53 @@ _HEAD = np.dtype(
 )
 _MIDDLE = np.dtype([("reconsume_times", ">i4"), ("prepared_offset", ">i8"), ("body_size", ">i4")])
 _HOST = Struct(">4BI")
-_HOST_V4, _HOST_V6 = _HOST.size, 20
+_HOST_V4, _HOST_V6, _STORE_TIME_SIZE = _HOST.size, 20, 8
 assert (_HEAD.itemsize, _MIDDLE.itemsize) == (48, 16)
 
 
 @frozen(eq=False)
-class _Places:
-    """Where the parts of variable place lie in the data."""
+class _Parts:
+    """What lies where in the data, for each record."""
 
+    heads: Any  # Arrays of _HEAD and _MIDDLE.
+    middle: Any
+    born_host: Ints
+    born_v6: Bools
     store_host: Ints
+    store_v6: Bools
     body: Ints
     body_end: Ints
+    is_v2: Bools
     properties: Ints
     end: Ints
+
+
+def _parts(data: memoryview, offset: int, records: Columns) -> _Parts:
+    starts = records.phy_offset - offset
+    heads = rows(data, _HEAD.itemsize, starts).view(_HEAD).ravel()
+    born_v6, store_v6 = records.sys_flag & BORN_HOST_V6 != 0, records.sys_flag & STORE_HOST_V6 != 0
+    born_host = starts + _HEAD.itemsize
+    store_host = born_host + np.where(born_v6, _HOST_V6, _HOST_V4) + _STORE_TIME_SIZE
+    middle_at = store_host + np.where(store_v6, _HOST_V6, _HOST_V4)
+    middle = rows(data, _MIDDLE.itemsize, middle_at).view(_MIDDLE).ravel()
+    body = middle_at + _MIDDLE.itemsize
+    body_end = body + middle["body_size"]
+    is_v2 = heads["magic"] == MAGIC_V2
+    topic_size = _topic_sizes(np.frombuffer(data, np.uint8), body_end, is_v2)
+    properties = body_end + 1 + is_v2 + topic_size + 2
+    return _Parts(
+        heads,
+        middle,
+        born_host,
+        born_v6,
+        store_host,
+        store_v6,
+        body,
+        body_end,
+        is_v2,
+        properties,
+        starts + records.size,
+    )
 
 
 def record_batch(data: memoryview, offset: int, records: Columns, file_size: int, *, body: bool) -> pa.RecordBatch:
@@ -53,51 +87,42 @@ def record_batch(data: memoryview, offset: int, records: Columns, file_size: int
 
     The batch has columns.RECORDS as its schema, with bodies if they are wanted, and refers to nothing of `data`.
     """
-    starts = records.phy_offset - offset
-    heads = rows(data, _HEAD.itemsize, starts).view(_HEAD).ravel()
-    born_v6, store_v6 = records.sys_flag & BORN_HOST_V6 != 0, records.sys_flag & STORE_HOST_V6 != 0
-    store_host = starts + _HEAD.itemsize + np.where(born_v6, _HOST_V6, _HOST_V4) + 8
-    middle_at = store_host + np.where(store_v6, _HOST_V6, _HOST_V4)
-    middle = rows(data, _MIDDLE.itemsize, middle_at).view(_MIDDLE).ravel()
-    body_at = middle_at + _MIDDLE.itemsize
-    body_end = body_at + middle["body_size"]
-    is_v2 = heads["magic"] == MAGIC_V2
-    topic_size = _topic_sizes(np.frombuffer(data, np.uint8), body_end, is_v2)
-    properties_at = body_end + 1 + is_v2 + topic_size + 2
-    raw = cut_out(data, properties_at, starts + records.size)
+    parts = _parts(data, offset, records)
+    raw = cut_out(data, parts.properties, parts.end)
     properties = read_properties(raw)
     columns: dict[str, Any] = {
         "offset": records.phy_offset,
-        "size": records.size.astype(np.int32),
+        "size": records.size,
         "file": _file_names(records.phy_offset, file_size),
         "topic": pa.array(records.topics, pa.string()).take(pa.array(records.topic)),
-        "queue_id": records.queue_id.astype(np.int32),
+        "queue_id": records.queue_id,
         "queue_offset": records.queue_offset,
         "tags": properties.values_of("TAGS"),
         "keys": properties.values_of("KEYS"),
         "unique_key": properties.values_of("UNIQ_KEY"),
         "tags_code": properties.tags_codes(raw),
-        "born_ms": heads["born_ms"].astype(np.int64),
-        "born_host": _hosts(data, starts + _HEAD.itemsize, born_v6),
+        "born_ms": parts.heads["born_ms"],
+        "born_host": _hosts(data, parts.born_host, parts.born_v6),
         "stored_ms": records.store_timestamp,
-        "store_host": _hosts(data, store_host, store_v6),
-        "flag": heads["flag"].astype(np.int32),
-        "sys_flag": records.sys_flag.astype(np.int32),
-        "reconsume_times": middle["reconsume_times"].astype(np.int32),
-        "prepared_offset": middle["prepared_offset"].astype(np.int64),
-        "version": np.where(is_v2, 2, 1).astype(np.int8),
-        "body_size": middle["body_size"].astype(np.int32),
-        "body_crc": heads["crc"].astype(np.int32),
+        "store_host": _hosts(data, parts.store_host, parts.store_v6),
+        "flag": parts.heads["flag"],
+        "sys_flag": records.sys_flag,
+        "reconsume_times": parts.middle["reconsume_times"],
+        "prepared_offset": parts.middle["prepared_offset"],
+        "version": np.where(parts.is_v2, 2, 1),
+        "body_size": parts.middle["body_size"],
+        "body_crc": parts.heads["crc"],
         "properties": properties.maps(),
     }
     if body:
-        columns["body"] = cut_out(data, body_at, body_end)
+        columns["body"] = cut_out(data, parts.body, parts.body_end)
     schema = records_schema(body=body)
     return pa.RecordBatch.from_arrays([_array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
 def _array(column: Any, kind: pa.DataType) -> pa.Array:
-    return pa.array(column, kind) if isinstance(column, np.ndarray) else column
+    """A column in the bytes of this machine and the width of the schema."""
+    return pa.array(column.astype(kind.to_pandas_dtype()), kind) if isinstance(column, np.ndarray) else column
 
 
 def _topic_sizes(octets: Any, at: Ints, is_v2: Bools) -> Ints:
