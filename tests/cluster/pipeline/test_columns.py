@@ -66,8 +66,8 @@ def decoded(data: bytes, start: int, *, body: bool = True) -> pa.RecordBatch:
     return batch
 
 
-@settings(max_examples=100)
-@given(st.lists(messages(), min_size=1, max_size=12), st.sampled_from([0, FILE_SIZE * 3 - 200]))
+@settings(max_examples=40)
+@given(st.lists(messages(), min_size=1, max_size=8), st.sampled_from([0, FILE_SIZE * 3 - 200]))
 def test_any_records(given_: list[Message], start: int):
     data, placed = records(given_, start, FILE_SIZE)
     assert rows(decoded(data, start)) == [row(each) for each in placed]
@@ -104,7 +104,7 @@ pieces = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.lists(pieces, max_size=8))
 def test_properties_are_parsed_as_one_by_one(raw: list[bytes]):
     found = read_properties(pa.array(raw, pa.binary()))

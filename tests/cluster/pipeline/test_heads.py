@@ -19,7 +19,7 @@ def small(count: int, seed: int = 0):
     return [message(number, chance.randbytes(chance.randrange(150))) for number in range(count)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 1 << 30),
     kind=st.sampled_from([small, traffic]),
@@ -57,7 +57,7 @@ def test_forged_records_among_dense_ones():
     assert read_heads(memoryview(data), 0, FILE_SIZE).starts.tolist() == [each.phy_offset for each in placed]
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 1 << 30), kind=st.sampled_from([small, traffic]))
 def test_damage_ends_the_walk(seed, kind):
     data, placed = records(kind(600, seed), 0, FILE_SIZE)
