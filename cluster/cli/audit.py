@@ -112,16 +112,21 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
         if find_spec(needed) is None:
             why = f"An audit of directories needs {needed}, which is not installed."
             raise CliError(f"{why} {INSTALL}", exit_code=USAGE)
+    from attrs import evolve
+
     from cluster.pipeline import job
 
-    with progress("audit") as show:
-        try:
-            return job.run(stores, spark_master, job.AuditOptions(with_tables=not log_only), show)
-        except job.SparkUnusableError as error:
-            if error.is_late:
-                step = "See its log, give it more memory (spark.driver.memory), or audit fewer members at once."
-                raise CliError("The audit was not finished.", sentence(error), step, exit_code=PARTIAL) from error
-            raise CliError("Spark cannot be used.", sentence(error), INSTALL, exit_code=USAGE) from error
+    if sys.stderr.isatty():
+        click.echo("starting Spark ..", err=True)
+    try:
+        with job.started(spark_master) as (spark, seconds), progress("audit") as show:
+            found = job.audit_stores(spark, stores, job.AuditOptions(with_tables=not log_only), show)
+    except job.SparkUnusableError as error:
+        if error.is_late:
+            step = "See its log, give it more memory (spark.driver.memory), or audit fewer members at once."
+            raise CliError("The audit was not finished.", sentence(error), step, exit_code=PARTIAL) from error
+        raise CliError("Spark cannot be used.", sentence(error), INSTALL, exit_code=USAGE) from error
+    return evolve(found, startup_seconds=seconds)
 
 
 def _audit_live(members: tuple[str, ...], namesrv: str) -> "AuditReport":

@@ -10,10 +10,13 @@ What cannot be read, and what no worker survives, is named in the report; the re
 
 import os
 import shutil
+import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
@@ -39,7 +42,7 @@ from cluster.pipeline.stores import Store, look_at, without_secrets
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast
 
-__all__ = ["AuditOptions", "SparkUnusableError", "audit", "audit_stores", "run"]
+__all__ = ["AuditOptions", "SparkUnusableError", "audit", "audit_stores", "started"]
 
 
 @frozen(kw_only=True)
@@ -56,20 +59,41 @@ class AuditOptions:
 def _nothing(_done: int, _total: int) -> None: ...
 
 
-def run(stores: Sequence[Store], master: str | None, options: AuditOptions, progress: Progress) -> AuditReport:
-    """Start Spark, audit, stop it. `master`: see session.spark_session(). Raises SparkUnusableError."""
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+@contextmanager
+def started(master: str | None) -> Iterator[tuple[SparkSession, float]]:
+    """A session of Spark, and the seconds that its start took. `master`: as for spark_session(). Raises SparkUnusableError."""
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise SparkUnusableError("it needs Java, and there is none")
     began = time.monotonic()
+    with TemporaryFile() as words:
+        try:
+            with _stderr_to(words.fileno()):
+                spark = spark_session(master)
+        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+            words.seek(0)
+            told = [line for line in words.read().decode(errors="replace").splitlines() if line.strip()]
+            raise SparkUnusableError(f"it does not start: {error}; {' '.join(told[-3:])}") from error
     try:
-        spark = spark_session(master)
-    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        raise SparkUnusableError(f"it does not start: {error}") from error
-    startup = time.monotonic() - began
-    try:
-        return evolve(audit_stores(spark, stores, options, progress), startup_seconds=startup)
+        yield spark, time.monotonic() - began
     finally:
         spark.stop()
+
+
+@contextmanager
+def _stderr_to(file: int) -> Iterator[None]:
+    """What the JVM has to say of itself, from its start to its end, is for who looks for a fault in Spark."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # It runs already, and we are its child.
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def audit(

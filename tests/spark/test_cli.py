@@ -86,7 +86,7 @@ def test_without_java_a_line_says_what_to_install(members, tmp_path: Path):
 def test_spark_submit_with_the_wheel(members, tmp_path: Path):
     """Driver and executors run what is in the file of --py-files: some words in it are others than here."""
     wheel = tmp_path / "twinlog-0.1.0-py3-none-any.whl"
-    words = {"summary.py": ("blocks of up to", "pieces of up to"), "shapes.py": ("body", "b-o-d-y")}
+    words = {"summary.py": ("blocks of up to", "pieces of up to"), "shapes.py": ('Field("body"', 'Field("b-o-d-y"')}
     with ZipFile(wheel, "w") as archive:
         for file in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
