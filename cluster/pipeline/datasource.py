@@ -47,14 +47,6 @@ class _Reader(DataSourceReader):
         self.schema = to_arrow_schema(schema, timezone="UTC")
         self.pushed = Pushed.of(self.offset_column, options.topics)
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name.
-        """Take those that spare reading; Spark applies the others."""
-        for each in filters:
-            column: tuple[str, ...] = getattr(each, "attribute", ())
-            value = getattr(each, "value", None)
-            if len(column) != 1 or not self.pushed.take(type(each).__name__, column[0], value):
-                yield each
-
     def partitions(self) -> list[InputPartition]:
         """Each store in parts."""
         return [part for number in range(len(self.options.members)) for part in self.parts(number)]
@@ -63,6 +55,18 @@ class _Reader(DataSourceReader):
         """Of member `number`."""
         files = looked_at(self.options, number)
         return log_parts(files, self.pushed.where(start=files.first, end=files.end), self.options.split_size)
+
+
+class _Pushing(_Reader):
+    """With option pushFilters: Spark 4.3 keeps the last filters with the frame that load() gave, also for queries without any."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name.
+        """Take those that spare reading; Spark applies the others."""
+        for each in filters:
+            column: tuple[str, ...] = getattr(each, "attribute", ())
+            value = getattr(each, "value", None)
+            if len(column) != 1 or not self.pushed.take(type(each).__name__, column[0], value):
+                yield each
 
 
 class _RecordsReader(_Reader):
@@ -105,6 +109,15 @@ class _UnitsReader(_Reader):
             for piece in pieces:
                 for batch in unit_batches(piece):
                     yield schemas.with_member(batch, partition.member, self.schema)
+
+
+class _PushingRecordsReader(_Pushing, _RecordsReader): ...
+
+
+class _PushingBlocksReader(_Pushing, _BlocksReader): ...
+
+
+class _PushingUnitsReader(_Pushing, _UnitsReader): ...
 
 
 class _ItemsReader(DataSourceReader):
@@ -152,6 +165,7 @@ class _Source(DataSource):
 
     table: ClassVar[schemas.Table]
     kind: ClassVar[Any]
+    pushing: ClassVar[Any] = None
 
     @classmethod
     def name(cls) -> str:
@@ -163,7 +177,9 @@ class _Source(DataSource):
         return struct_of(self.table.schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        reader: DataSourceReader = self.kind(read_options(self.options), schema)
+        options = read_options(self.options)
+        kind = self.pushing if options.push_filters and self.pushing is not None else self.kind
+        reader: DataSourceReader = kind(options, schema)
         return reader
 
 
@@ -171,6 +187,7 @@ class RecordsSource(_Source):
     """rocketmq_records, which can also be followed."""
 
     table, kind = schemas.RECORDS, _RecordsReader
+    pushing = _PushingRecordsReader
 
     def schema(self) -> StructType:
         options = read_options(self.options)
@@ -184,12 +201,14 @@ class BlocksSource(_Source):
     """rocketmq_blocks"""
 
     table, kind = schemas.BLOCKS, _BlocksReader
+    pushing = _PushingBlocksReader
 
 
 class UnitsSource(_Source):
     """rocketmq_consumequeue"""
 
     table, kind = schemas.UNITS, _UnitsReader
+    pushing = _PushingUnitsReader
 
 
 class ItemsSource(_Source):

@@ -27,6 +27,7 @@ class ReadOptions:
     start: int | None = 0
     bytes_per_trigger: int = _BYTES_PER_TRIGGER
     fail_on_data_loss: bool = True
+    push_filters: bool = False
 
     def broker_of(self, number: int) -> str | None:
         """The address of the broker of member `number`, where one was named."""
@@ -67,6 +68,7 @@ def read_options(told: Mapping[str, str]) -> ReadOptions:
         start=_start(options.get("startingoffset", "earliest")),
         bytes_per_trigger=_number(options, "maxBytesPerTrigger", _BYTES_PER_TRIGGER, 1),
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
+        push_filters=_flag(options, "pushFilters", False),
     )
 
 

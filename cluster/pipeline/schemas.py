@@ -52,6 +52,7 @@ _END = (
     Option("unconfirmed", "false", "true: read all that is sound of a running store, confirmed or not"),
     Option("broker", "", "HOST:PORT of the running broker of the store, to ask what is confirmed; as many as stores"),
 )
+_PUSH = Option("pushFilters", "false", "true: filters spare reading; only for a frame with one filter, see above")
 _STREAM = (
     Option("startingOffset", "earliest", "where a new query begins: earliest, latest or an offset of the log"),
     Option("maxBytesPerTrigger", "268435456", "bytes of log, of all stores together, for one batch"),
@@ -91,6 +92,7 @@ RECORDS = Table(
         *_END,
         Option("failOnDataLoss", "true", "false: go on, with a warning, where files were removed or cannot be read"),
         _SPLIT,
+        _PUSH,
         *_STREAM,
     ),
     pushed=("topic", "offset", "stored_ms"),
@@ -100,14 +102,14 @@ BLOCKS = Table(
     name="rocketmq_blocks",
     doc="Digests of the log in blocks of 64 KiB: replicas are equal where these are.",
     schema=_table_schema(columns.BLOCKS),
-    options=(_PATH, *_END, _SPLIT),
+    options=(_PATH, *_END, _SPLIT, _PUSH),
     pushed=("start",),
 )
 UNITS = Table(
     name="rocketmq_consumequeue",
     doc="The units of all consume queues, broken ones included.",
     schema=_table_schema(columns.QUEUE_UNITS, _EXT, _PROBLEM),
-    options=(_PATH, Option("topics", "", "only these topics, separated by commas"), _SPLIT),
+    options=(_PATH, Option("topics", "", "only these topics, separated by commas"), _SPLIT, _PUSH),
     pushed=("topic",),
 )
 ITEMS = Table(

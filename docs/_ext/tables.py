@@ -16,7 +16,7 @@ def table(found: Table) -> str:
     rows = ["| column | type | null | meaning |", "| --- | --- | --- | --- |"]
     for field in found.schema:
         meaning = field.metadata[b"doc"].decode().replace("|", "&#124;")
-        pushed = "; **filters are pushed down**" if field.name in found.pushed else ""
+        pushed = "; **filters can spare reading**" if field.name in found.pushed else ""
         null = "may be" if field.nullable else ""
         rows.append(f"| `{field.name}` | {TYPES[str(field.type)]} | {null} | {meaning}{pushed} |")
     rows += ["", "| option | default | meaning |", "| --- | --- | --- |"]

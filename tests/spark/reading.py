@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from attrs import define, field
-from pyspark.sql.datasource import Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from cluster.pipeline.datasource import SOURCES, RecordsSource
@@ -30,9 +30,11 @@ def _rows(reader: Any, parts: Iterable[InputPartition], schema: pa.Schema) -> li
 
 def rows(name: str, *roots: Path | str, filters: Iterable[Filter] = (), **options: str) -> list[Row]:
     """All rows of a table; `filters` must be taken by the reader."""
-    source = _SOURCES[name](options | {"path": ",".join(map(str, roots))})
+    told = {"path": ",".join(map(str, roots)), "pushFilters": str(bool(filters)).lower()}
+    source = _SOURCES[name](options | told)
     reader = source.reader(source.schema())
     if filters:
+        assert isinstance(reader, DataSourceReader)
         assert list(reader.pushFilters(list(filters))) == []
     return _rows(reader, reader.partitions(), to_arrow_schema(source.schema(), timezone="UTC"))
 
