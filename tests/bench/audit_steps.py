@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import psutil
+import structlog
 from attrs import evolve
 
 from store.digest import digests_of
@@ -242,6 +243,7 @@ STEPS: dict[str, Callable[..., Iterator[Result]]] = {
 }
 
 if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     step, options = sys.argv[1:]
     for row in STEPS[step](**json.loads(options)):
         print(json.dumps(row), flush=True)
