@@ -139,7 +139,9 @@ def compare_tables(
 def _compare_table(master: MemberTables, slave: MemberTables, file: str, newest: int) -> Iterator[AuditFinding]:
     ours, theirs = master.tables[file], slave.tables[file]
     if ours is None or theirs is None:
-        if (ours or theirs) and file not in {**master.unreadable, **slave.unreadable}:
+        there = ours or theirs
+        # A table that was never changed is what every broker begins with: only slaves write that to a file.
+        if there and there[1].counter > 0 and file not in {**master.unreadable, **slave.unreadable}:
             yield _missing(master, slave, file, ours is None)
         return
     (table, version), (other, other_version) = ours, theirs

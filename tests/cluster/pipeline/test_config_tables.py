@@ -55,6 +55,18 @@ def test_equal_tables(pair):
     assert compared(*pair) == []
 
 
+@pytest.mark.parametrize(("counter", "findings"), [(0, 0), (1, 1)])
+def test_a_table_that_was_never_changed_is_written_by_slaves_alone(pair, counter, findings):
+    """A master writes it with its first change; what its slaves take from it before that are the groups of the system."""
+    master, slave = pair
+    master.topics(3, NOW, A=6)
+    slave.topics(3, NOW, A=6)
+    version = {"counter": counter, "timestamp": NOW}
+    groups = {"TOOLS_CONSUMER": {"groupName": "TOOLS_CONSUMER"}}
+    slave.write("subscriptionGroup.json", {"dataVersion": version, "subscriptionGroupTable": groups})
+    assert len(compared(*pair)) == findings
+
+
 @pytest.mark.parametrize(
     ("changed", "version", "expected"),
     [
