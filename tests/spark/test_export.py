@@ -32,6 +32,7 @@ from tests.spark.conftest import HERE
 SCHEMA = "id BIGINT, customer STRUCT<name: STRING>, tags ARRAY<STRING>"
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 SUBMIT = Path("cluster/pipeline/submit")
+QUICKLY = ("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false")
 
 
 def order(number: int) -> dict[str, Any]:
@@ -214,7 +215,7 @@ def test_both_are_run_by_spark_submit(tmp_path):
     snapshot(tmp_path / "offsets", now_ms() + 5000, {"orders@readers": {0: 2}})
 
     def submit(*arguments: str) -> str:
-        command = [Path(sys.executable).with_name("spark-submit"), "--master", "local[2,4]", *arguments]
+        command = [Path(sys.executable).with_name("spark-submit"), "--master", "local[2,4]", *QUICKLY, *arguments]
         env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
         done = subprocess.run(
             command, cwd=HERE.parents[1], env=env, capture_output=True, text=True, timeout=90, check=False
