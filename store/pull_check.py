@@ -7,17 +7,13 @@ import os
 from collections.abc import Iterator
 
 from store.consume_queue import UNIT, ConsumeQueue
-from store.crc import crc32
-from store.message import BORN_HOST_V6, FIXED_SIZE, MAGIC_V1, RECORD_V4, STORE_HOST_V6
-from store.read_check import ReadCheck
-from store.record_scan import stored_tags_code
+from store.message import FIXED_SIZE
+from store.read_check import ReadCheck, plain_tags_code
 
 BROKEN = -1
 _AT_ONCE = 32  # Units; a pull seldom asks for more.
 _SPAN_MAX = 256 << 10  # Bytes; of a longer span most would be read in vain.
-_AHEAD_SHIFT, _AHEAD_PIECES = 20, 2  # The disk is asked for the next pieces of 1 MiB, once for each.
-_ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
-_BODY_AT = RECORD_V4.size
+_AHEAD_SHIFT, _AHEAD_PIECES = 20, 4  # The disk is asked for the next pieces of 1 MiB, once for each.
 
 
 def sound_units(
@@ -27,41 +23,23 @@ def sound_units(
 
     Size BROKEN: it must not be served, which is told then.
     """
-    unpack, damaged = RECORD_V4.unpack_from, check.known.damaged
-    queue_id, raw = queue.queue_id, queue.topic.encode()
-    topic = bytes((len(raw),)) + raw  # As it is stored.
-    topic_size = len(topic)
+    damaged, queue_id, topic = check.known.damaged, queue.queue_id, check.stored_topic(queue.topic)
     for begin in range(0, len(units), _AT_ONCE * UNIT.size):
         group = units[begin : begin + _AT_ONCE * UNIT.size]
         start, data = _read_span(check, group)
         data_size = len(data)
         for phy_offset, size, code in UNIT.iter_unpack(group):
             at = phy_offset - start
-            end = at + size
-            if at >= 0 and size >= FIXED_SIZE and end <= data_size and not damaged:
-                own_size, magic, crc, says_id, _, says_queue, says, sys_flag, _, _, _, _, _, _, body_size = unpack(
-                    data, at
-                )
-                body_at = at + _BODY_AT
-                topic_at = body_at + body_size
-                properties_at = topic_at + topic_size + 2
-                if (
-                    own_size == size
-                    and magic == MAGIC_V1
-                    and says == phy_offset
-                    and says_queue == queue_offset
-                    and says_id == queue_id
-                    and not sys_flag & _ANY_V6
-                    and body_size >= 0
-                    and properties_at <= end
-                    and properties_at + (data[properties_at - 2] << 8 | data[properties_at - 1]) == end
-                    and data[topic_at : properties_at - 2] == topic
-                    and (not body_size or crc32(data[body_at:topic_at]) & 0x7FFFFFFF == crc)
-                    and code == stored_tags_code(data, properties_at, end)
-                ):
-                    yield phy_offset, size, code
-                    queue_offset += 1
-                    continue
+            if (
+                at >= 0
+                and size >= FIXED_SIZE
+                and at + size <= data_size
+                and not damaged
+                and code == plain_tags_code(data, at, size, phy_offset, topic, queue_id, queue_offset)
+            ):
+                yield phy_offset, size, code
+                queue_offset += 1
+                continue
             found = check.unit(queue, queue_offset, phy_offset, size, code)
             yield (phy_offset, *found) if found is not None else (phy_offset, BROKEN, code)
             queue_offset += 1

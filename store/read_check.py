@@ -25,7 +25,7 @@ from store.message import (
     STORE_HOST_V6,
 )
 from store.properties import parse_properties
-from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, properties_tags_code, scan_records
+from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, stored_tags_code
 from store.resync import next_record
 
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
@@ -86,28 +86,10 @@ class ReadCheck:
             return None  # Told before.
         record = self._record_bytes(phy_offset, size)
         if record is not None:
-            own_size, magic, crc, queue_id, _, says_queue, says, sys_flag, _, _, _, _, _, _, body_size = (
-                RECORD_V4.unpack_from(record)
-            )
-            if (
-                own_size == size
-                and magic == MAGIC_V1
-                and queue_id == queue.queue_id
-                and says_queue == queue_offset
-                and says == phy_offset
-                and not sys_flag & _ANY_V6
-                and 0 <= body_size <= size - FIXED_SIZE
-            ):
-                body_end = _BODY_AT + body_size
-                topic_end = body_end + 1 + record[body_end]
-                properties = record[topic_end + 2 :]
-                if (
-                    record[body_end + 1 : topic_end] == self._raw_topic(queue.topic)
-                    and int.from_bytes(record[topic_end : topic_end + 2], signed=True) == size - topic_end - 2
-                    and (not body_size or crc32(record[_BODY_AT:body_end]) & 0x7FFFFFFF == crc)
-                    and (code == (own_code := properties_tags_code(properties)) or _stands_for(queue, code, own_code))
-                ):
-                    return size, code
+            topic = self.stored_topic(queue.topic)
+            own_code = plain_tags_code(record, 0, size, phy_offset, topic, queue.queue_id, queue_offset)
+            if own_code is not None and (code == own_code or _stands_for(queue, code, own_code)):
+                return size, code
         return self._careful(queue, queue_offset, phy_offset, size, code)
 
     def _record_bytes(self, phy_offset: int, size: int) -> bytes | None:
@@ -125,11 +107,13 @@ class ReadCheck:
             return None
         return record if len(record) == size else None
 
-    def _raw_topic(self, topic: str) -> bytes:
-        raw = self._topics.get(topic)
-        if raw is None:
-            raw = self._topics[topic] = topic.encode()
-        return raw
+    def stored_topic(self, topic: str) -> bytes:
+        """A topic as records have it: its length, its bytes."""
+        stored = self._topics.get(topic)
+        if stored is None:
+            raw = topic.encode()
+            stored = self._topics[topic] = bytes((len(raw),)) + raw
+        return stored
 
     def _careful(
         self, queue: ConsumeQueue, queue_offset: int, phy_offset: int, size: int, code: int
@@ -210,6 +194,36 @@ class ReadCheck:
         """A copy of bytes in one file, read by a system call: a sector that cannot be read must raise, not kill."""
         file = self.log.files.file_at(offset)
         return file.read(offset - file.start, min(size, file.end - offset)) if file is not None else b""
+
+
+def plain_tags_code(
+    data: bytes, at: int, size: int, phy_offset: int, topic: bytes, queue_id: int, queue_offset: int
+) -> int | None:
+    """The tags code of the record of `size` bytes at `at`, if it is sound, of the plain kind, and this message of this queue.
+
+    None: the careful way has to look. `topic` as ReadCheck.stored_topic() has it.
+    """
+    own_size, magic, crc, says_id, _, says_queue, says, sys_flag, _, _, _, _, _, _, body_size = RECORD_V4.unpack_from(
+        data, at
+    )
+    end, body_at = at + size, at + _BODY_AT
+    topic_at = body_at + body_size
+    properties_at = topic_at + len(topic) + 2
+    if (
+        own_size == size
+        and magic == MAGIC_V1
+        and says == phy_offset
+        and says_queue == queue_offset
+        and says_id == queue_id
+        and not sys_flag & _ANY_V6
+        and body_size >= 0
+        and properties_at <= end
+        and properties_at + (data[properties_at - 2] << 8 | data[properties_at - 1]) == end
+        and data[topic_at : properties_at - 2] == topic
+        and (not body_size or crc32(data[body_at:topic_at]) & 0x7FFFFFFF == crc)
+    ):
+        return stored_tags_code(data, properties_at, end)
+    return None
 
 
 def _belongs(entry: DispatchEntry, topic: str, queue_id: int, queue_offset: int) -> bool:

@@ -32,7 +32,7 @@ from store.unit_scrub import UnitScrub
 
 log = structlog.get_logger()
 
-_FIRST_SECONDS = 10.0  # After a start: others have more to do then.
+_FIRST_SECONDS = 60.0  # After a start: consumers catch up, and others have more to do then, too.
 _PIECE = 1 << 20  # Bytes for one trip to a thread.
 _SEARCHES_MAX = 16  # Blocks of one round in which a flipped bit is looked for: up to a second or two of CPU each.
 _LOOK_UP_MAX = 20  # Damaged ranges of one round that are looked up in the queues ..

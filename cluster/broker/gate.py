@@ -181,8 +181,12 @@ class Gate:
         return group is not None and ip_of(connection.remote_address) in {ip_of(each.address) for each in group.members}
 
 
-def gated(handler: "Callable[[BrokerParts, Header, Request], Reply | None]") -> Callable[..., Reply | None]:
-    """A handler whose requests stop at the broker's gate."""
+def gated(
+    handler: "Callable[[BrokerParts, Header, Request], Reply | None]",
+    *,
+    taken: "Callable[[BrokerParts, Header], None] | None" = None,
+) -> Callable[..., Reply | None]:
+    """A handler whose requests stop at the broker's gate. `taken`: for what was passed on, once the master has done it."""
 
     @functools.wraps(handler)
     def ask_gate(broker: Any, header: Header, request: Request) -> Reply | None:
@@ -191,6 +195,7 @@ def gated(handler: "Callable[[BrokerParts, Header, Request], Reply | None]") -> 
             request.connection,
             request.command,
             lambda: request.answer_with(lambda: handler(broker, header, request)),
+            taken=functools.partial(taken, broker, header) if taken is not None else None,
         ):
             return None
         return handler(broker, header, request)

@@ -1,5 +1,6 @@
 """Checking a pull's records at once: the same answers as one by one, with fewer reads."""
 
+import os
 import random
 
 import pytest
@@ -67,4 +68,17 @@ async def test_what_lies_close_together_is_read_in_one_go(tmp_path, monkeypatch,
     assert result.message_count == 32
     assert 0 < len(sizes) <= reads_max
     assert sum(sizes) < 256 << 10, "what lies in between is not read where it is much"
+    await store.close()
+
+
+@pytest.mark.parametrize(("others", "is_asked"), [(3, True), (40, False)])
+async def test_the_disk_is_asked_once_for_what_comes_next(tmp_path, monkeypatch, others, is_asked):
+    """Not where messages are far apart: most of it would be read in vain."""
+    store = await filled(tmp_path, others=others)
+    asked = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *advice: asked.append(advice))
+    for offset in (0, 32, 32):
+        store.get_message("T", 0, offset, 32, None)
+    fd = store.commit_log.files.files[0].fd
+    assert asked == [(fd, 1 << 20, 4 << 20, os.POSIX_FADV_WILLNEED)] * is_asked
     await store.close()

@@ -4,9 +4,11 @@ Sources: ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ 4.9.8
 """
 
 import contextlib
+from functools import partial
 
 from cluster.broker import names
 from cluster.broker.consumer_offset import NOT_STORED
+from cluster.broker.gate import gated
 from cluster.broker.parts import BrokerParts
 from cluster.remoting import fastjson
 from cluster.remoting.codes import ResponseCode
@@ -55,13 +57,6 @@ def update_consumer_offset(broker: BrokerParts, header: UpdateConsumerOffset, re
     fault = names.topic_fault(header.topic) or names.group_fault(header.consumer_group)
     if fault or header.queue_id < 0 or header.commit_offset < 0:
         raise RequestError(ResponseCode.SYSTEM_ERROR, fault or "queueId and commitOffset must not be negative")
-    if broker.gate.state != "open" and broker.gate.takes(
-        request.connection,
-        request.command,
-        lambda: request.answer_with(lambda: _commit(broker, header, request)),
-        taken=lambda: _note(broker, header),
-    ):
-        return None
     return _commit(broker, header, request)
 
 
@@ -72,6 +67,7 @@ def _note(broker: BrokerParts, header: UpdateConsumerOffset) -> None:
         broker.offsets.commit_if_greater(group, topic, queue_id, header.commit_offset)
 
 
+@partial(gated, taken=_note)
 def _commit(broker: BrokerParts, header: UpdateConsumerOffset, request: Request) -> Reply:
     group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
     if (

@@ -56,6 +56,21 @@ class FakeConnection:
 
 
 @define(eq=False)
+class FakeForwarder:
+    """Stands for the way to another member; keeps what is passed on, and what is to be called once that has done it."""
+
+    passed: list = field(factory=list)
+    taken: list = field(factory=list)
+
+    def aim(self, address):
+        pass
+
+    def forward(self, _connection, command, *, by_member=False, taken=None):
+        self.passed.append(command)
+        self.taken.append(taken)
+
+
+@define(eq=False)
 class Client:
     """Calls handlers as the server does."""
 

@@ -1,7 +1,5 @@
 """The gate: what becomes of requests while a member's role changes."""
 
-from unittest.mock import MagicMock
-
 import pytest
 import trio
 
@@ -13,7 +11,7 @@ from store.config import BrokerRole
 from store.epoch_file import EpochId
 from store.message import host_bytes
 from store.role_file import GroupMember, GroupRecord, RoleState
-from tests.cluster.broker.helpers import FakeConnection, heartbeat, make_broker, opened, put, settle
+from tests.cluster.broker.helpers import FakeConnection, FakeForwarder, heartbeat, make_broker, opened, put, settle
 from tests.cluster.broker.sending import Producer
 from tests.cluster.broker.sending import make_broker as make_sending_broker
 
@@ -127,9 +125,8 @@ async def test_handlers_are_held_too_and_answer_when_they_were_carried_out(tmp_p
 
 async def test_offsets_are_known_here_once_the_master_has_them_and_never_fall(tmp_path):
     """Who read one here before could be told less by the new master."""
-    broker, asked = make_broker(tmp_path), []
-    forward = MagicMock(side_effect=lambda _connection, command, **how: asked.append((command, how["taken"])))
-    broker.gate.forwarder = MagicMock(forward=forward)
+    broker, forwarder = make_broker(tmp_path), FakeForwarder()
+    broker.gate.forwarder = forwarder
     async with opened(broker) as client:
         commit(client, 7)
         broker.gate.close_for(trio.current_time() + 1)
@@ -137,10 +134,10 @@ async def test_offsets_are_known_here_once_the_master_has_them_and_never_fall(tm
         broker.gate.forward_to("127.0.0.1:1", 60)
         assert commit(client, 9) is None
         assert commit(client, 3) is None
-        assert [command.ext["commitOffset"] for command, _ in asked] == ["8", "9", "3"]
+        assert [command.ext["commitOffset"] for command in forwarder.passed] == ["8", "9", "3"]
         assert broker.offsets.query("G", "T1", 0) == 7
         known = []
-        for _, taken in asked:
+        for taken in forwarder.taken:
             taken()
             known.append(broker.offsets.query("G", "T1", 0))
         assert known == [8, 9, 9]

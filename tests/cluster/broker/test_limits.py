@@ -12,7 +12,16 @@ from cluster.namesrv.kv_config import KVConfigManager
 from cluster.remoting.errors import RequestError
 from store.commit_log import PutMessage
 from store.offset_waiters import PutStatus
-from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, make_broker, opened, put
+from tests.cluster.broker.helpers import (
+    HOST,
+    Client,
+    FakeConnection,
+    FakeForwarder,
+    heartbeat,
+    make_broker,
+    opened,
+    put,
+)
 from tests.cluster.broker.test_consumer_filters import sql
 
 TOPIC = {
@@ -67,14 +76,17 @@ def test_offsets_of_a_clone(tmp_path, monkeypatch):
 
 
 async def test_offsets_that_are_passed_on(tmp_path, monkeypatch):
-    """What clients told while another member became master is kept here, too, but no more than if it had stayed here."""
+    """What the new master has taken is kept here, too, but no more than if it had stayed here."""
     client = Client(make_broker(tmp_path))
     monkeypatch.setattr(names, "OFFSETS_MAX", 1)
     gate = client.broker.gate
+    forwarder = gate.forwarder = FakeForwarder()
     gate.close_for(trio.current_time() + 5)
     for topic, queue_id, offset in (("T1", 0, 5), ("T1", 0, 4), ("T1", 65_536, 5), ("T2", 0, 5)):
         client.ask(15, consumerGroup="G", topic=topic, commitOffset=offset, queueId=queue_id)
     gate.forward_to("127.0.0.1:1", 5)
+    for taken in forwarder.taken:
+        taken()
     assert client.broker.offsets.table == {"T1@G": {0: 5}}
 
 

@@ -84,7 +84,7 @@ async def test_a_new_broker_hears_of_the_client_with_the_next_refresh(broker, cl
     await client.introduce()
     await client.introduce()
     assert len(broker.codes(34)) == 1
-    client.remoting.drop(BROKER)
+    await broker.connections[-1].aclose()
     await trio.testing.wait_all_tasks_blocked()
     await client.introduce()
     await client.introduce()
