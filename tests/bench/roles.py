@@ -20,7 +20,7 @@ from tests.bench.store_directory import FULL, TOPIC
 from tests.bench.systems import QUEUES
 from tests.interop import twinlog
 from tests.interop.remoting import create_topic, runtime_info, wait_for
-from tests.interop.role_changes import change_role, wait_grouped
+from tests.interop.role_changes import change_role, wait_electable, wait_grouped
 
 PARTS = ("switchover", "failover", "rewind", "reinit")
 AROUND_SECONDS = 0.5  # Of load before and after a switchover.
@@ -88,6 +88,8 @@ class _Run:
                     members.append(stack.enter_context(member))
                 create_topic(members[0].address, TOPIC, queues=QUEUES)
                 wait_grouped(members[0], count)
+                for slave in members[1:]:  # The master may know them before they know each other.
+                    wait_electable(slave, count)
                 yield members
         finally:
             shutil.rmtree(directory, ignore_errors=True)

@@ -36,13 +36,28 @@ def wait_grouped(master: BrokerProcess, count: int) -> None:
     """Wait until so many members are in the master's record, and all of its slaves count: its role can change."""
 
     def is_grouped() -> bool:
-        _, body = request(master.address, MEMBER_STATUS)
-        status = json.loads(body)
+        status = _status(master)
         record = status.get("groupRecord") or {"members": ()}
         counted = [slave for slave in status["slaves"] if slave["counted"]]
         return len(record["members"]) == count == len(counted) + 1
 
     wait_for(is_grouped, f"{count} members in the record of {master.root}", timeout_s=GROUPED_S)
+
+
+def wait_electable(slave: BrokerProcess, count: int) -> None:
+    """Wait until a slave holds the record of so many members too: it can be chosen when its master is gone."""
+
+    def holds_record() -> bool:
+        record = _status(slave).get("groupRecord") or {"members": ()}
+        return len(record["members"]) == count
+
+    wait_for(holds_record, f"{count} members in the record of {slave.root}", timeout_s=GROUPED_S)
+
+
+def _status(member: BrokerProcess) -> dict[str, Any]:
+    _, body = request(member.address, MEMBER_STATUS)
+    status: dict[str, Any] = json.loads(body)
+    return status
 
 
 @define(eq=False)
