@@ -61,14 +61,17 @@ def _nothing(_done: int, _total: int) -> None: ...
 
 @contextmanager
 def started(master: str | None) -> Iterator[tuple[SparkSession, float]]:
-    """A session of Spark, and the seconds that its start took. `master`: as for spark_session(). Raises SparkUnusableError."""
+    """A session of Spark without tables, and the seconds that its start took. `master`: as for spark_session().
+
+    Raises SparkUnusableError.
+    """
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise SparkUnusableError("it needs Java, and there is none")
     began = time.monotonic()
     with TemporaryFile() as words:
         try:
             with _stderr_to(words.fileno()):
-                spark = spark_session(master)
+                spark = spark_session(master, with_tables=False, is_brief=True)
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
             words.seek(0)
             told = [line for line in words.read().decode(errors="replace").splitlines() if line.strip()]

@@ -9,15 +9,15 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from cluster.pipeline.datasource import register
-
 TASK_TRIES = 4
+_IN_HASTE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 # What readers refuse, in the trace of the worker in which they did.
 _REFUSAL = re.compile(
@@ -36,10 +36,13 @@ def local_master() -> str:
     return f"local[{len(os.sched_getaffinity(0))},{TASK_TRIES}]"
 
 
-def spark_session(master: str | None = None, *, name: str = "twinlog") -> SparkSession:
+def spark_session(
+    master: str | None = None, *, name: str = "twinlog", with_tables: bool = True, is_brief: bool = False
+) -> SparkSession:
     """The session there is, or a new one, in which the tables of datasource.py can be read.
 
-    `master` is a URL as of spark-submit. None: the one that spark-submit was told, else this machine.
+    `master` is a URL as of spark-submit. None: the one that spark-submit was told, else this machine. `with_tables` False: not
+    for queries, which saves a second or two. `is_brief`: the JVM does little but hand out tasks, so compiles in haste.
     """
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not is_submitted:
@@ -48,7 +51,8 @@ def spark_session(master: str | None = None, *, name: str = "twinlog") -> SparkS
     builder = SparkSession.Builder().appName(name)
     settings = {_PUSH_DOWN: "true"}
     if not is_submitted:  # Else its JVM runs already, with its own.
-        settings |= _quiet_logs()
+        of_jvm = [*_quiet_logs(), *(_IN_HASTE if is_brief else ())]
+        settings |= {"spark.driver.extraJavaOptions": " ".join(of_jvm)} if of_jvm else {}
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
@@ -58,11 +62,13 @@ def spark_session(master: str | None = None, *, name: str = "twinlog") -> SparkS
     session = builder.getOrCreate()
     if is_submitted:
         _ship_wheels(session.sparkContext)
-    return prepare(session)
+    return prepare(session) if with_tables else session
 
 
 def prepare(spark: SparkSession) -> SparkSession:
     """Make the tables readable in a session that somebody else made: a notebook's, a cluster's."""
+    from cluster.pipeline.datasource import register  # Not for an audit: it would wait for the import.
+
     spark.conf.set(_PUSH_DOWN, "true")
     register(spark)
     return spark
@@ -83,7 +89,7 @@ def _ship_wheels(context: SparkContext) -> None:
             context.addPyFile(shutil.copy(path.removeprefix("file://"), f"{directory}/{Path(path).stem}.zip"))
 
 
-def _quiet_logs() -> dict[str, str]:
+def _quiet_logs() -> Sequence[str]:
     """Spark's own lines are for who debugs Spark: errors only, also while it starts."""
     file = Path(__file__).with_name("log4j2.properties")
-    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={file.as_uri()}"} if file.is_file() else {}
+    return [f"-Dlog4j2.configurationFile={file.as_uri()}"] if file.is_file() else []

@@ -27,7 +27,6 @@ from cluster.pipeline.limits import ReadRefusedError, batch_ends, epoch_before, 
 from cluster.pipeline.options import ReadOptions, member_name
 from cluster.pipeline.scan import Broken, BrokenKind, RecordFilter, record_batches
 from cluster.pipeline.splits import Split, splits
-from cluster.pipeline.told import ask_broker
 
 Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte before it.
 Places = dict[str, Place]  # By store.
@@ -85,13 +84,19 @@ def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iter
 def store_now(options: ReadOptions, number: int, *, warns: bool = True) -> tuple[StoreFiles, int]:
     """Member `number` as it is now, and where reading ends. Raises ReadRefusedError, NotAStoreError, UnreadableError."""
     broker = options.broker_of(number)
-    told = ask_broker(broker).confirmed if broker is not None and not options.unconfirmed else None
+    told = _confirmed_by(broker) if broker is not None and not options.unconfirmed else None
     files = look(options.members[number])  # Afterwards: the log only grows.
     end = readable_end(files, unconfirmed=options.unconfirmed, told=told)
     warning = may_be_old(files, unconfirmed=options.unconfirmed, told=told) if warns else None
     if warning is not None:
         warn(warning)
     return files, end
+
+
+def _confirmed_by(broker: str) -> int | None:
+    from cluster.pipeline.told import ask_broker  # Here: each worker imports this file, and few need a client.
+
+    return ask_broker(broker).confirmed
 
 
 def place_of(files: StoreFiles, offset: int) -> Place:
