@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 TIME_LIMIT_S = 120  # The first test also waits for the JVM.
+FOR_FEW_ROWS = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
 MASTER = "local[2,4]"  # Two tasks at once, and four tries each: with local[2] one worker that dies fails the job.
 
 
@@ -35,8 +36,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         environment.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark")))
         for name, value in CREDENTIALS.items():
             environment.setenv(name, value)
-        session = spark_session(MASTER, name="tests")
-        session.conf.set("spark.sql.shuffle.partitions", "2")
+        session = spark_session(MASTER, name="tests", is_brief=True)
+        for name, value in FOR_FEW_ROWS.items():
+            session.conf.set(name, value)
         yield session
         session.stop()
 

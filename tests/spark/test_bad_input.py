@@ -30,39 +30,19 @@ def audited(spark, *places: Path) -> AuditReport:
     return audit(spark, [StoreUri(str(place)) for place in places], AuditOptions())
 
 
-def _empty(place: Path) -> None:
-    place.mkdir()
-
-
-def _no_store(place: Path) -> None:
-    place.mkdir()
-    (place / "letters").mkdir()
-    (place / "letters" / "00000000000000000000").write_bytes(b"x" * 1000)
-
-
-def _missing(place: Path) -> None:
-    assert not place.exists()
-
-
-def _file(place: Path) -> None:
-    place.write_bytes(b"x" * 1000)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (_empty, "it is empty"),
-        (_no_store, "neither commitlog/ nor consumequeue/"),
-        (_missing, "there is no such directory"),
-        (_file, "there is no such directory"),
-    ],
-)
-def test_a_place_without_a_store_is_named_and_the_others_are_audited(spark, members, tmp_path: Path, make, words):
-    make(tmp_path / "odd")
+def test_places_without_a_store_are_named_and_the_others_are_audited(spark, members, tmp_path: Path):
+    empty, other, missing, file = (tmp_path / name for name in ("empty", "other", "missing", "file"))
+    empty.mkdir()
+    (other / "letters").mkdir(parents=True)
+    (other / "letters" / "00000000000000000000").write_bytes(b"x" * 1000)
+    file.write_bytes(b"x" * 1000)
     at = flip(members[1], 3)
-    report = audited(spark, members[0], tmp_path / "odd", members[1])
-    assert words in (report.members[1].problem or "")
-    assert any(words in line for line in report.not_read)
+    report = audited(spark, members[0], empty, other, missing, file, members[1])
+    nowhere = "there is no such directory"
+    words = ["it is empty", "neither commitlog/ nor consumequeue/", nowhere, nowhere]
+    for told, member in zip(words, report.members[1:5], strict=True):
+        assert told in (member.problem or "")
+        assert any(told in line and line.startswith(member.name) for line in report.not_read), report.not_read
     found = [(each.cls, each.member, each.record) for each in report.findings]
     assert (FindingClass.BIT_ROT, "slave", at) in found
     assert report.verdict is AuditVerdict.DIVERGENT

@@ -20,9 +20,8 @@ from tests.store import golden
 
 pytestmark = pytest.mark.root  # A file that kills whoever opens it: fanotify(7).
 
-CLUSTER = (
-    "local-cluster[2,1,1024]"  # Two workers with one core and so many MiB, each with an executor in a JVM of its own.
-)
+CLUSTER = "local-cluster[1,2,1024]"  # One worker with two cores and so many MiB: its executor is a JVM of its own.
+SETTINGS = "spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1\n"
 
 
 @pytest.fixture
@@ -61,7 +60,14 @@ def test_a_worker_that_dies_of_a_file_each_time_names_it(spark, members):
 
 @pytest.mark.timeout(180)
 def test_an_executor_that_is_killed_is_replaced(members, tmp_path: Path):
-    """On a cluster of processes: what it had under way is done by another one."""
+    """On a cluster of processes: what it had under way is done by the next one. Equal members leave with 0."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(SETTINGS)
+    places = {
+        "PYTHONPATH": str(HERE.parents[1]),
+        "SPARK_LOCAL_DIRS": str(tmp_path),
+        "SPARK_CONF_DIR": str(tmp_path / "conf"),
+    }
     command = [PROGRAM, "audit", *map(str, members[:2]), "--spark-master", CLUSTER, "-o", "json"]
     with DeadlyFile(log_files(members[1])[1], executor, times=1) as deadly:
         done = subprocess.run(
@@ -70,7 +76,7 @@ def test_an_executor_that_is_killed_is_replaced(members, tmp_path: Path):
             text=True,
             timeout=150,
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(HERE.parents[1]), "SPARK_LOCAL_DIRS": str(tmp_path)},
+            env={**os.environ, **places},
         )
     assert len(deadly.killed) == 1
     assert done.returncode == 0, done.stderr

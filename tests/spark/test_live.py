@@ -40,11 +40,11 @@ async def test_members_in_traffic_are_equal_up_to_lag(spark, tmp_path: Path):
     with running(tmp_path, 3) as group:
         traffic = Traffic(group.namesrv.address)
         async with trio.open_nursery() as nursery:
-            for number in range(4):
+            for number in range(2):
                 nursery.start_soon(traffic.produce, f"p{number}")
             await traffic.more(200)
             await in_thread(until, lambda: all(map(knows_topic, group.members)), "the topic at the slaves")
-            for _ in range(3):
+            for _ in range(2):
                 before = len(traffic.acknowledged)
                 report = await in_thread(audited, spark, group)
                 assert report.verdict is AuditVerdict.EQUAL, report
