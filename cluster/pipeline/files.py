@@ -132,9 +132,21 @@ def list_log(uri: StoreUri) -> tuple[LogFile, ...]:
     files: dict[int, LogFile] = {}
     for place in uri.log_places or (uri.root.child("commitlog"),):
         for info in list_files(place):
-            if len(info.name) == _NAME_LENGTH and info.name.isdecimal():
+            if _is_file_name(info.name):
                 files.setdefault(int(info.name), LogFile(place.child(info.name), int(info.name), info.size))
     return tuple(files[start] for start in sorted(files))
+
+
+def _is_file_name(name: str) -> bool:
+    return len(name) == _NAME_LENGTH and name.isdecimal()
+
+
+def _is_text(name: str) -> bool:
+    """Names of files are bytes; those that are no UTF-8 are no topic's."""
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def list_queues(uri: StoreUri) -> list[QueueFiles]:
@@ -144,7 +156,7 @@ def list_queues(uri: StoreUri) -> list[QueueFiles]:
     newest: dict[tuple[str, int], int] = {}
     for info in list_tree(place):
         parts = info.name.split("/")
-        if len(parts) == 3 and parts[1].isdecimal() and len(parts[2]) == _NAME_LENGTH and parts[2].isdecimal():
+        if len(parts) == 3 and parts[1].isdecimal() and _is_file_name(parts[2]) and _is_text(parts[0]):
             key = parts[0], int(parts[1])
             found.setdefault(key, []).append(LogFile(place.child(info.name), int(parts[2]), info.size))
             newest[key] = max(newest.get(key, 0), info.mtime_ns)

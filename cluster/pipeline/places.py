@@ -7,8 +7,9 @@ directories of its own, they follow the store's, each behind a semicolon: /data/
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import ELOOP
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,8 +39,13 @@ def _plain_place(text: str) -> str:
     text = text.removeprefix("file://")
     if "://" not in text:
         return os.path.abspath(os.path.expanduser(text))
-    path, mark, options = text.partition("?")
+    path, mark, options = _parted(text)
     return path.rstrip("/") + mark + options
+
+
+def _parted(place: str) -> tuple[str, str, str]:
+    """What comes before the options of a URI, the question mark, and these. Paths of this machine have none."""
+    return place.partition("?") if "://" in place else (place, "", "")
 
 
 @frozen(order=True)
@@ -72,16 +78,16 @@ class StoreUri:
     @property
     def name(self) -> str:
         """The last part."""
-        return self.root.text.partition("?")[0].rpartition("/")[2]
+        return self.root.shown.rpartition("/")[2]
 
     @property
     def shown(self) -> str:
         """For people: without options, which may hold keys."""
-        return ";".join(part.partition("?")[0] for part in self.text.split(";"))
+        return ";".join(_parted(part)[0] for part in self.text.split(";"))
 
     def child(self, name: str) -> "StoreUri":
         """What is called so in this directory; `name` may be a relative path."""
-        path, mark, options = self.root.text.partition("?")
+        path, mark, options = _parted(self.root.text)
         return StoreUri(f"{path}/{name}{mark}{options}")
 
     def __str__(self) -> str:
@@ -114,7 +120,7 @@ def list_files(uri: StoreUri) -> list[FileInfo]:
     """The files of one directory, by name; none when there is no such directory. Raises UnreadableError."""
     if uri.is_local:
         with _named(uri), _scan(uri.path) as entries:
-            here = [_local_info(entry, entry.name) for entry in entries if entry.is_file()]
+            here = [_local_info(entry, entry.name) for entry in entries if _is(entry.is_file)]
         return sorted((info for info in here if info is not None), key=lambda info: info.name)
     from pyarrow.fs import FileType
 
@@ -128,7 +134,7 @@ def list_directories(uri: StoreUri) -> list[str]:
     """The names of the directories in it, sorted; none when there is no such directory. Raises UnreadableError."""
     if uri.is_local:
         with _named(uri), _scan(uri.path) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
+            return sorted(entry.name for entry in entries if _is(entry.is_dir))
     from pyarrow.fs import FileType
 
     return sorted(info.base_name for info in _remote_listing(uri) if info.type == FileType.Directory)
@@ -221,7 +227,7 @@ def _named(uri: StoreUri) -> Iterator[None]:
     except OSError as error:
         raise UnreadableError(uri.root.shown, error.strerror or str(error)) from error
     except (ValueError, ImportError, NotImplementedError) as error:  # pyarrow's: a wrong address, a library that lacks.
-        options = uri.root.text.partition("?")[2]
+        options = _parted(uri.root.text)[2]
         why = str(error).replace(f"?{options}", "") if options else str(error)
         raise UnreadableError(uri.root.shown, why) from error
 
@@ -240,17 +246,38 @@ def _local_info(entry: "os.DirEntry[str]", name: str) -> FileInfo | None:
         status = entry.stat()
     except FileNotFoundError:  # A running broker removes some.
         return None
+    except OSError as error:
+        if error.errno != ELOOP:
+            raise
+        return None
     return FileInfo(name, status.st_size, status.st_mtime_ns)
 
 
-def _local_tree(uri: StoreUri, below: str) -> Iterator[FileInfo]:
+def _is(kind: Callable[[], bool]) -> bool:
+    """Whether an entry is of a kind; a link that leads to itself is of none."""
+    try:
+        return kind()
+    except OSError as error:
+        if error.errno != ELOOP:
+            raise
+        return False
+
+
+def _local_tree(uri: StoreUri, below: str, above: frozenset[str] = frozenset()) -> Iterator[FileInfo]:
+    """Links are followed, but never to a directory that it came from."""
+    here = os.path.realpath(uri.path / below)
+    if here in above:
+        return
     with _named(uri), _scan(uri.path / below) as entries:
-        found = list(entries)
-    for entry in found:
+        found = [(entry, _is(entry.is_dir)) for entry in entries]
+    for entry, is_directory in found:
         name = f"{below}/{entry.name}" if below else entry.name
-        if entry.is_dir():
-            yield from _local_tree(uri, name)
-        elif (info := _local_info(entry, name)) is not None:
+        if is_directory:
+            yield from _local_tree(uri, name, above | {here})
+            continue
+        with _named(uri):
+            info = _local_info(entry, name)
+        if info is not None:
             yield info
 
 
@@ -273,7 +300,7 @@ def _is_remote_file(uri: StoreUri) -> bool:
 
 def _remote(uri: StoreUri) -> "tuple[FileSystem, str]":
     """The file system, and how it names the place. Names are taken as they are: those of topics may have per cent signs."""
-    place, _, options = uri.root.text.partition("?")
+    place, _, options = _parted(uri.root.text)
     scheme, _, rest = place.partition("://")
     authority, _, path = rest.partition("/")
     system, base = _file_system(f"{scheme}://{authority}/", options)

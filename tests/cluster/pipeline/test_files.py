@@ -52,6 +52,14 @@ def test_a_relative_path_means_the_same_everywhere(tmp_path, monkeypatch):
     assert StoreUri("~/store").path == tmp_path / "home" / "store"
 
 
+def test_a_question_mark_in_a_path_is_a_part_of_it(tmp_path):
+    """Options are behind those of URIs only."""
+    uri = StoreUri("/data/a?b;/logs/c?d")
+    assert (uri.name, uri.shown, uri.child("lock").path) == ("a?b", "/data/a?b;/logs/c?d", Path("/data/a?b/lock"))
+    write_log(tmp_path / "why?", records([message(0)], 0, FILE_SIZE)[0], 0, FILE_SIZE)
+    assert look(StoreUri(str(tmp_path / "why?"))).end > 0
+
+
 def test_children():
     assert (
         StoreUri("s3://b/store?region=eu;s3://b/log").child("config/x.json").text
@@ -342,6 +350,29 @@ def test_a_store_is_small_to_send(captured):
     files = look(StoreUri(str(captured)))
     assert isinstance(files, StoreFiles)
     assert len(pickle.dumps(files)) < 8_000
+
+
+def test_links_that_lead_round_in_circles(tmp_path):
+    """Each directory is listed once on the way down."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").touch()
+    for name in ("one", "two"):
+        (tmp_path / "a" / "b" / name).symlink_to(tmp_path / "a")
+    (tmp_path / "linked").symlink_to(tmp_path / "a")
+    (tmp_path / "self").symlink_to("self")
+    assert [info.name for info in list_tree(StoreUri(str(tmp_path)))] == ["a/b/file", "linked/b/file"]
+    assert list_files(StoreUri(str(tmp_path))) == []
+    assert list_directories(StoreUri(str(tmp_path))) == ["a", "linked"]
+
+
+def test_queues_whose_names_are_no_text(tmp_path):
+    """No topic is called so."""
+    root = write_log(tmp_path, records([message(0)], 0, FILE_SIZE)[0], 0, FILE_SIZE)
+    for topic in (b"T1", b"T\xff"):
+        directory = Path(os.fsdecode(os.fsencode(root / "consumequeue") + b"/" + topic)) / "0"
+        directory.mkdir(parents=True)
+        (directory / f"{0:020d}").write_bytes(bytes(400))
+    assert [queue.topic for queue in look(StoreUri(str(root))).queues()] == ["T1"]
 
 
 def test_file_infos_are_values():
