@@ -12,6 +12,7 @@ from typing import Protocol
 from attrs import define, evolve, field, frozen
 
 from cluster.pipeline.compare import Side
+from cluster.pipeline.log_bytes import RECORD_MAX
 from store.digest import ceil_block
 from store.offline.file_series import FileSeries
 from store.offline.walk import Gap, walk
@@ -63,7 +64,7 @@ class Cell:
 
 def log_pieces(log: FileSeries, start: int, end: int) -> Iterator[Piece]:
     """What begins in bytes `start` to `end` of a log; `start` is where a record should begin. Raises OSError."""
-    for found in walk(log, start, min(log.end, end + CELL_MAX), window=_WINDOW):
+    for found in walk(log, start, min(log.end, end + RECORD_MAX), window=_WINDOW):
         if found.start >= end:
             return
         if isinstance(found, Gap):
@@ -88,7 +89,7 @@ def _unused(start: int, end: int) -> Iterator[Piece]:
 
 
 def record_start(copies: Sequence[Copy], offset: int) -> int:
-    """Where to begin so that all logs are in step before `offset`: where something sound begins that reaches it, in each log.
+    """Where to begin so that all logs are in step before `offset`: where in each log a record begins, or should, that reaches it.
 
     Else where the file begins. Raises OSError.
     """
@@ -97,7 +98,7 @@ def record_start(copies: Sequence[Copy], offset: int) -> int:
         bounds = [copy.side.first for copy in copies] + [offset - offset % copies[0].side.file_size]
         low = max([0, offset - size, *bounds])
         starts = [_last_start(copy, low, offset) for copy in copies]
-        if low >= max(bounds) and size > CELL_MAX:
+        if size > RECORD_MAX:
             return low
         if None not in starts and len(set(starts)) == 1:
             return starts[0] or 0
@@ -107,12 +108,17 @@ def record_start(copies: Sequence[Copy], offset: int) -> int:
 
 
 def _last_start(copy: Copy, low: int, offset: int) -> int | None:
-    """Where the last sound piece begins that lies before `offset` or across it; None when there is none, or a gap."""
+    """Where the last piece begins that lies before `offset` or across it; None when that may lie in a record.
+
+    A sound one does not, nor does what comes behind such a one.
+    """
     if low == offset:
         return offset
-    last = None
+    last, is_sure = None, low in (copy.side.first, low - low % copy.side.file_size)
     for piece in copy.pieces(low, offset):
-        last = piece.start if piece.broken is None else None
+        is_sound = piece.broken is None
+        last = piece.start if is_sound or is_sure else None
+        is_sure = is_sound
     return last
 
 

@@ -1,13 +1,18 @@
 """Faults planted in pairs of stores: each is found, called by its name and placed, and nothing else is."""
 
 import shutil
+from contextlib import ExitStack
 
 import pytest
 
+from cluster.pipeline.classify import classify
+from cluster.pipeline.copies import StoreCopy, side_of
 from cluster.pipeline.files import StoreUri, look
 from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
 from cluster.pipeline.side_tables import check_tables, own_findings
 from store.consume_queue import UNIT
+from store.digest import BLOCK_SIZE, floor_block
+from tests.cluster.pipeline import logs
 from tests.cluster.pipeline.auditing import audited, tables_in_parts
 from tests.cluster.pipeline.planting import (
     FAULTS,
@@ -113,6 +118,30 @@ def test_files_of_the_log_may_be_checked_apart(store, tmp_path):
     unit_changed(SLAVE, 60, lambda *_: (0, 0, 0))(pair)
     files = look(StoreUri(str(pair.slave)))
     assert tables_in_parts("slave", files) == own_findings("slave", check_tables(files)) != []
+
+
+def flipped_at(data: bytes, places: list[int]) -> bytes:
+    bad = bytearray(data)
+    for at in places:
+        bad[at] ^= 1
+    return bytes(bad)
+
+
+def test_records_larger_than_any_look_ahead(tmp_path):
+    """With a maxMessageSize of its own: the CRC is that of the whole body, wherever in it the damage is."""
+    data, placed = logs.records([logs.message(n, bytes([n]) * (9 << 20)) for n in range(4)], 0, file_size := 64 << 20)
+    flips = [placed[0].phy_offset + 1000, placed[2].phy_offset + (9 << 20) - 1000]
+    bad = flipped_at(data, flips)
+    with ExitStack() as opened:
+        copies = [
+            opened.enter_context(StoreCopy(side_of(name, files), files))
+            for name, image in ((MASTER, data), (SLAVE, bad))
+            for files in [logs.store_files(tmp_path / name, image, 0, file_size)]
+        ]
+        found = [each for at in flips for each in classify(copies, floor_block(at), floor_block(at) + BLOCK_SIZE)]
+    assert [(each.cls, each.member, each.offset, each.good) for each in found] == [
+        (FindingClass.BIT_ROT, SLAVE, at, MASTER) for at in flips
+    ]
 
 
 def test_very_many_wrong_units_are_told_in_few(tmp_path):
