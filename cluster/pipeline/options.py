@@ -1,5 +1,6 @@
 """The options of the tables, out of the texts that Spark hands over. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from attrs import frozen
@@ -36,15 +37,18 @@ class ReadOptions:
 
 def member_name(member: StoreUri) -> str:
     """What a store is called in rows and checkpoints: without the options of its URI, which may hold keys."""
-    return member.text.partition("?")[0]
+    return member.shown
 
 
 def read_options(told: Mapping[str, str]) -> ReadOptions:
     """Names count without regard to case, as all of Spark's. Raises ReadRefusedError, which names the option."""
     options = {name.lower(): value for name, value in told.items()}
-    members = _list(options.get("path", ""))
+    members = tuple(map(StoreUri, _list(options.get("path", ""))))
     if not members:
         raise ReadRefusedError("option path is missing: name the store directory, or several separated by commas")
+    name, times = Counter(map(member_name, members)).most_common(1)[0]
+    if times > 1:
+        raise ReadRefusedError(f"option path names {name} twice: its rows could not be told apart")
     brokers = _list(options.get("broker", ""))
     if brokers and len(brokers) != len(members):
         raise ReadRefusedError(
@@ -57,7 +61,7 @@ def read_options(told: Mapping[str, str]) -> ReadOptions:
         ratio_max=_number(options, "inflateRatioMax", Bounds().ratio_max, 1),
     )
     return ReadOptions(
-        members=tuple(map(StoreUri, members)),
+        members=members,
         body=_flag(options, "body", False) or inflates,
         inflate=bounds if inflates else None,
         topics=frozenset(_list(options.get("topics", ""))) or None,

@@ -35,6 +35,8 @@ def test_names_count_without_case():
         ({}, "option path is missing"),
         ({"path": " , "}, "option path is missing"),
         ({"path": "/a,/b", "broker": "h:1"}, "1 brokers for 2 stores"),
+        ({"path": "/a,/b,/a/"}, "option path names /a twice"),
+        ({"path": "s3://b/a?region=x,s3://b/a?region=y"}, "option path names s3://b/a twice"),
         ({"path": "/a", "body": "yes"}, "option body is 'yes'"),
         ({"path": "/a", "splitSize": "0"}, "option splitSize is '0'"),
         ({"path": "/a", "maxBytesPerTrigger": "1g"}, "option maxBytesPerTrigger is '1g'"),
@@ -55,3 +57,4 @@ def test_every_option_of_the_page_is_one():
 
 def test_keys_in_a_uri_go_nowhere():
     assert member_name(StoreUri("s3://bucket/a?secret_key=x")) == "s3://bucket/a"
+    assert member_name(StoreUri("/data/a?b")) == "/data/a?b"
