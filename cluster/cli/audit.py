@@ -86,6 +86,8 @@ def audit(
 def _check_names(members: tuple[str, ...]) -> None:
     if len(members) < 2:
         raise click.UsageError("Name a MASTER and at least one SLAVE: their store directories, or with --live brokers.")
+    if not all(member.strip(" ;") for member in members):
+        raise click.UsageError("A member without a name.")
     if len(set(members)) < len(members):
         raise click.UsageError("A member is named twice.")
 
@@ -101,8 +103,10 @@ def _make(out: Path) -> None:
 def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> "AuditReport":
     from cluster.cli.offline import allow_many_files
     from cluster.cli.progress import progress
-    from cluster.pipeline.stores import look_at
+    from cluster.pipeline.stores import look_at, same_places
 
+    if (same := same_places(members)) is not None:
+        raise click.UsageError(f"{same[0]} and {same[1]} are the same store: a copy of its own is to be compared.")
     allow_many_files()
     stores = look_at(members)
     if not any(store.files is not None for store in stores):

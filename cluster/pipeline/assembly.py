@@ -2,13 +2,17 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
-from attrs import evolve
+from attrs import asdict, evolve
 
-from cluster.pipeline.findings import AuditFindings, FindingClass
+from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
 from cluster.pipeline.mending import with_mending
+from cluster.pipeline.places import StoreUri
 from cluster.pipeline.report import AuditedMember, AuditReport, numbered, totals_by_class, verdict_of
+
+T = TypeVar("T", AuditedMember, AuditFinding)
 
 
 def names_of(places: Sequence[str]) -> list[str]:
@@ -24,7 +28,7 @@ def names_of(places: Sequence[str]) -> list[str]:
 
 
 def _parts(place: str) -> list[str]:
-    path = place.partition(";")[0].partition("?")[0]
+    path = StoreUri(place).root.shown
     return [part for part in path.split("/") if part] or [path]
 
 
@@ -41,7 +45,7 @@ def assembled(
     looked = [member for member in members if member.first_offset is not None and member.last_offset is not None]
     end = max((member.last_offset for member in looked if member.last_offset is not None), default=None)
     start = min((member.first_offset for member in looked if member.first_offset is not None), default=None)
-    told = tuple(_behind(member, end) for member in members)
+    told = tuple(_as_text(_behind(member, end)) for member in members)
     by_name = {member.name: member for member in told}
     totals = totals_by_class(findings.totals)
     return AuditReport(
@@ -50,7 +54,7 @@ def assembled(
         start_offset=start,
         end_offset=end,
         compared_by="samples" if is_sampled else "digests",
-        findings=numbered(with_mending(finding, by_name) for finding in findings.kept),
+        findings=numbered(with_mending(_as_text(finding), by_name) for finding in findings.kept),
         totals=totals,
         findings_left_out=findings.left_out,
         not_read=_not_read(told, findings),
@@ -58,6 +62,16 @@ def assembled(
         seconds=max(0.0, time.time() - clock_ms / 1000),
         **facts,
     )
+
+
+def _as_text(value: T) -> T:
+    """Names of files are bytes: what of them is no text is written out, so that it can be printed and sent."""
+    texts = {
+        name: told.encode(errors="backslashreplace").decode()
+        for name, told in asdict(value, recurse=False).items()
+        if isinstance(told, str) and not isinstance(told, StrEnum)
+    }
+    return evolve(value, **texts)
 
 
 def _behind(member: AuditedMember, end: int | None) -> AuditedMember:

@@ -46,7 +46,9 @@ async def audit_live(api: ClientApi, members: Sequence[str], progress: Progress)
     clock_ms = int(time.time() * 1000)
     named = [await member_address(api, member) for member in members]
     asked = [Asked(name, address, LogSide(api, address, name)) for name, address in named]
-    errors = [error for error in await in_parallel(partial(_look, each) for each in asked) if error is not None]
+    _leave_out_aliases(asked)
+    others = (each for each in asked if each.problem is None)
+    errors = [error for error in await in_parallel(partial(_look, each) for each in others) if error is not None]
     there = tuple(each for each in asked if each.look is not None)
     if not there:
         raise errors[0]
@@ -65,6 +67,15 @@ async def audit_live(api: ClientApi, members: Sequence[str], progress: Progress)
         differing_blocks=None,
         records=sum(each.samples or 0 for each in compared) if is_sampled else None,
     )
+
+
+def _leave_out_aliases(asked: Sequence[Asked]) -> None:
+    """A broker is equal to itself, by whatever names, which proves nothing."""
+    known: dict[str, str] = {}
+    for each in asked:
+        if each.address in known:
+            each.problem = f"it is {known[each.address]}, by another name"
+        known.setdefault(each.address, each.name)
 
 
 async def _look(asked: Asked) -> RemotingError | None:

@@ -162,7 +162,9 @@ def _called(member: AuditedMember) -> str:
 
 
 def _place(member: AuditedMember) -> str:
-    return shlex.quote(member.place)
+    """A directory as commands take it, with those of its log if it has its own; or an address."""
+    root, *logs = member.place.split(";")
+    return " ".join([shlex.quote(root), *(f"--commit-log {shlex.quote(log)}" for log in logs)])
 
 
 def _directory(member: AuditedMember | None) -> str:

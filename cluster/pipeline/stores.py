@@ -1,5 +1,6 @@
 """The members of an audit of directories, each looked at once: what is no store, or cannot be read, is named and left out."""
 
+import os
 import re
 from collections.abc import Sequence
 
@@ -60,6 +61,18 @@ def look_at(places: Sequence[str | StoreUri]) -> list[Store]:
     return [
         _look(name, text, is_master=number == 0) for number, (name, text) in enumerate(zip(names, texts, strict=True))
     ]
+
+
+def same_places(places: Sequence[str]) -> tuple[str, str] | None:
+    """The first two that are names of one store; None when each has its own."""
+    known: dict[str, str] = {}
+    for place in places:
+        uri = StoreUri(place).root
+        real = os.path.realpath(uri.path) if uri.is_local else uri.shown
+        if real in known:
+            return known[real], place
+        known[real] = place
+    return None
 
 
 def _look(name: str, text: str, *, is_master: bool) -> Store:

@@ -126,6 +126,15 @@ async def test_one_that_is_behind_lags_and_that_is_no_fault(cluster):
     assert found["members"][1]["behind_bytes"] == lag["end"] - end
 
 
+async def test_one_broker_by_two_names_is_compared_with_nobody(cluster):
+    """It is equal to itself, which proves nothing."""
+    address = cluster.master.address
+    found = await audited(cluster, members=("broker-a-0", address), status=6)
+    assert found["not_read"] == [f"{address}: it is broker-a-0, by another name"]
+    found = await audited(cluster, members=("broker-a-0", "broker-a-1", address), status=6)
+    assert [each["problem"] is None for each in found["members"]] == [True, True, False]
+
+
 async def test_with_rocketmq_on_a_side_samples_are_compared(cluster, nursery):
     """And what differs is named, but never called equal."""
     await send(cluster, *(b"%d" % number for number in range(20)))

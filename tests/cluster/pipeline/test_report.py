@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from attrs import evolve
+from click.testing import CliRunner
 
 from cluster.cli.audit_view import show_audit
 from cluster.cli.main import cli
@@ -26,7 +27,7 @@ from cluster.pipeline.mending import mending
 from cluster.pipeline.picture import LOOKS, MEANINGS, in_words, letter, picture
 from cluster.pipeline.report import AuditedMember, AuditReport, AuditVerdict, to_json, verdict_of
 from cluster.pipeline.report_files import write_report
-from cluster.pipeline.stores import without_secrets
+from cluster.pipeline.stores import same_places, without_secrets
 from cluster.pipeline.summary import headline, sentences
 from tests.cluster.cli.json_schema import violations
 
@@ -107,11 +108,26 @@ def test_how_far_each_is_behind_the_longest():
         (["/data/store", "s3://backup/store?region=x", "/x/b"], ["data/store", "backup/store", "b"]),
         (["/s", "/s"], ["s", "s (2)"]),
         (["/"], ["/"]),
+        (["/data/a?1", "/data/a?2"], ["a?1", "a?2"]),
         (["/a/x;/disk/log", "/b/y"], ["x", "y"]),
     ],
 )
 def test_short_names_tell_members_apart(places, names):
     assert names_of(places) == names
+
+
+def test_one_store_by_several_names(tmp_path):
+    """It is equal to itself, which proves nothing."""
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    store = str(tmp_path / "store")
+    assert same_places([store, str(tmp_path / "link"), "s3://b/a"]) == (store, str(tmp_path / "link"))
+    assert same_places([store, f"{store}/./"]) == (store, f"{store}/./")
+    assert same_places(["s3://b/a?region=x", "s3://b/a/"]) == ("s3://b/a?region=x", "s3://b/a/")
+    assert same_places([store, f"{store}2", "s3://b/a", "s3://b/a2"]) is None
+    for named in ([store, str(tmp_path / "link")], [store, " "], ["/", ""]):
+        found = CliRunner().invoke(cli, ["audit", *named])
+        assert found.exit_code == 2, found.output
+        assert "the same" in found.output or "without a name" in found.output
 
 
 def test_the_json_is_what_its_schema_says():
@@ -351,6 +367,24 @@ def test_a_copy_in_an_archive_is_made_anew(cls):
     good = evolve(MASTER, place="s3://archive/broker-a")
     found = mending(finding(FindingClass.HOLE, good="broker-a-0"), {"broker-a-0": good, "broker-a-1": wrong})
     assert "backup GOOD-DIR " in found.command
+
+
+def test_a_log_in_directories_of_its_own_is_named_to_commands():
+    """They have an option for that, and take no semicolons."""
+    members = {"broker-a-0": MASTER, "broker-a-1": evolve(SLAVE, place="/data/b 1;/disk1/log;/disk 2/log")}
+    found = mending(finding(FindingClass.QUEUE), members)
+    where = "'/data/b 1' --commit-log /disk1/log --commit-log '/disk 2/log'"
+    assert found.command == f"twinlog log rebuild {where} --consumequeue"
+
+
+def test_names_that_are_no_text_are_shown_all_the_same():
+    """Linux takes any bytes."""
+    odd = evolve(SLAVE, name="broker-\udcff", place="/data/broker-\udcff")
+    report = report_of(finding(FindingClass.QUEUE, odd.name, topic="T\udcff"), members=(MASTER, odd))
+    assert report.members[1].name == report.findings[0].member == r"broker-\udcff"
+    assert b"T\\\\udcff" in to_json(report)
+    assert r"/data/broker-\udcff" in report.findings[0].mend
+    assert page(report).encode()
 
 
 @pytest.mark.parametrize(
