@@ -66,7 +66,7 @@ def assembled(
 
 def _as_text(value: T) -> T:
     """Names of files are bytes: what of them is no text is written out, so that it can be printed and sent."""
-    texts = {
+    texts: dict[str, Any] = {
         name: told.encode(errors="backslashreplace").decode()
         for name, told in asdict(value, recurse=False).items()
         if isinstance(told, str) and not isinstance(told, StrEnum)

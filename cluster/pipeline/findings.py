@@ -94,12 +94,6 @@ class AuditFindings:
         for finding in findings:
             self.add(finding)
 
-    def merge(self, other: "AuditFindings") -> None:
-        """Take all of another collection, with what it only counted."""
-        totals = self.totals + other.totals
-        self.extend(other.kept)
-        self.totals = totals
-
     def with_rest(self) -> list[AuditFinding]:
         """Those that are kept, and one for each class and member that stands for all the others."""
         return [*self.kept, *self._rest.values()]
@@ -108,11 +102,6 @@ class AuditFindings:
     def left_out(self) -> int:
         """How many things were counted only."""
         return self.totals.total() - sum(finding.count for finding in self.kept)
-
-    @property
-    def are_equal(self) -> bool:
-        """Whether the members are equal up to lag, as far as they could be read."""
-        return not any(cls.is_fault and cls is not FindingClass.UNREADABLE for _, cls in self.totals)
 
 
 def are_neighbours(first: AuditFinding, second: AuditFinding) -> bool:

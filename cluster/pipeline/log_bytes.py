@@ -113,18 +113,6 @@ class LogBytes:
             at = high
         return at, None
 
-    def unreadable_end(self, offset: int, end: int) -> int:
-        """Where the first piece behind `offset`, which cannot be read, lies that can; at most `end`, in the same file."""
-        if offset - offset % self.file_size in self._refused:
-            return end
-        for low, high in _pieces(offset, end):
-            try:
-                self.read(low, high - low)
-            except UnreadableError:
-                continue
-            return low
-        return end
-
     def _file(self, start: int) -> Bytes | None:
         file = self._open.get(start)
         if file is not None:

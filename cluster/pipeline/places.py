@@ -1,10 +1,4 @@
-"""Where the files of a store lie, and reading parts of them: local paths by os.pread, everything else through pyarrow.fs.
-
-    /data/store, file:///data/store    s3://BUCKET/store?region=...    gs://BUCKET/store    hdfs://HOST:PORT/store
-
-What stands behind a question mark are options of pyarrow.fs.FileSystem.from_uri, such as endpoint_override. Where the log lies in
-directories of its own, they follow the store's, each behind a semicolon: /data/store;/disk1/commitlog;/disk2/commitlog
-"""
+"""Reading parts of files wherever they lie: local paths by os.pread, everything else through pyarrow.fs."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -14,7 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import define, field, frozen
+from attrs import define, frozen
+
+from cluster.pipeline.store_uri import StoreUri as StoreUri
+from cluster.pipeline.store_uri import parted
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem  # Imported where it is used: most stores are local.
@@ -29,69 +26,6 @@ class UnreadableError(OSError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return UnreadableError, (self.what, self.why)
-
-
-def _plain(text: str) -> str:
-    return ";".join(_plain_place(part.strip()) for part in text.split(";") if part.strip())
-
-
-def _plain_place(text: str) -> str:
-    text = text.removeprefix("file://")
-    if "://" not in text:
-        return os.path.abspath(os.path.expanduser(text))
-    path, mark, options = _parted(text)
-    return path.rstrip("/") + mark + options
-
-
-def _parted(place: str) -> tuple[str, str, str]:
-    """What comes before the options of a URI, the question mark, and these. Paths of this machine have none."""
-    return place.partition("?") if "://" in place else (place, "", "")
-
-
-@frozen(order=True)
-class StoreUri:
-    """A directory or a file. A local one is made absolute, so that it means the same to every process of a machine."""
-
-    text: str = field(converter=_plain)
-
-    @property
-    def root(self) -> "StoreUri":
-        """The store's directory alone."""
-        return StoreUri(self.text.partition(";")[0])
-
-    @property
-    def log_places(self) -> "tuple[StoreUri, ...]":
-        """The directories of the log that were named."""
-        return tuple(StoreUri(part) for part in self.text.split(";")[1:])
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is a path of this machine."""
-        return "://" not in self.text
-
-    @property
-    def path(self) -> Path:
-        """The local path."""
-        assert self.is_local
-        return Path(self.root.text)
-
-    @property
-    def name(self) -> str:
-        """The last part."""
-        return self.root.shown.rpartition("/")[2]
-
-    @property
-    def shown(self) -> str:
-        """For people: without options, which may hold keys."""
-        return ";".join(_parted(part)[0] for part in self.text.split(";"))
-
-    def child(self, name: str) -> "StoreUri":
-        """What is called so in this directory; `name` may be a relative path."""
-        path, mark, options = _parted(self.root.text)
-        return StoreUri(f"{path}/{name}{mark}{options}")
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @frozen
@@ -227,7 +161,7 @@ def _named(uri: StoreUri) -> Iterator[None]:
     except OSError as error:
         raise UnreadableError(uri.root.shown, error.strerror or str(error)) from error
     except (ValueError, ImportError, NotImplementedError) as error:  # pyarrow's: a wrong address, a library that lacks.
-        options = _parted(uri.root.text)[2]
+        options = parted(uri.root.text)[2]
         why = str(error).replace(f"?{options}", "") if options else str(error)
         raise UnreadableError(uri.root.shown, why) from error
 
@@ -300,7 +234,7 @@ def _is_remote_file(uri: StoreUri) -> bool:
 
 def _remote(uri: StoreUri) -> "tuple[FileSystem, str]":
     """The file system, and how it names the place. Names are taken as they are: those of topics may have per cent signs."""
-    place, _, options = _parted(uri.root.text)
+    place, _, options = parted(uri.root.text)
     scheme, _, rest = place.partition("://")
     authority, _, path = rest.partition("/")
     system, base = _file_system(f"{scheme}://{authority}/", options)

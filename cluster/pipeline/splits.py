@@ -1,6 +1,6 @@
 """Cuts a log into splits, each for one task. Pure: values in, values out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from attrs import frozen
@@ -29,13 +29,3 @@ def splits(log: Sequence[LogFile], size: int = SPLIT_SIZE, start: int = 0, end: 
     end = last if end is None else min(end, last)
     bounds = [start, *range(start - start % size + size, end, size), end] if start < end else []
     return [Split(low, high) for low, high in pairwise(bounds)]
-
-
-def is_cover(parts: Iterable[Split], start: int, end: int) -> bool:
-    """Whether splits have every byte from `start` to `end` exactly once."""
-    at = start
-    for part in sorted(parts, key=lambda part: part.start):
-        if part.start != at or part.end <= part.start:
-            return False
-        at = part.end
-    return at == end

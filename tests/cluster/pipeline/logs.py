@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 
 from cluster.pipeline.files import LogFile, StoreFiles, StoreUri
+from cluster.pipeline.splits import Split
 from store.message import MAGIC_BLANK, MAGIC_V2, SIZE_AND_MAGIC, Message, body_crc, encode_message
 from tests.store.records import HOST_V4, HOST_V6
 
@@ -106,3 +107,13 @@ def traffic(count: int, seed: int = 0, size_max: int = 700) -> list[Message]:
             )
         )
     return found
+
+
+def is_cover(parts: Iterable[Split], start: int, end: int) -> bool:
+    """Whether splits have every byte from `start` to `end` exactly once."""
+    at = start
+    for part in sorted(parts, key=lambda part: part.start):
+        if part.start != at or part.end <= part.start:
+            return False
+        at = part.end
+    return at == end

@@ -20,13 +20,13 @@ from cluster.pipeline.files import StoreFiles, look
 from cluster.pipeline.log_bytes import LogBytes
 from cluster.pipeline.places import StoreUri
 from cluster.pipeline.scan import Broken, BrokenKind, RecordFilter, entries, merged, record_batches
-from cluster.pipeline.splits import Split, is_cover, splits
+from cluster.pipeline.splits import Split, splits
 from cluster.pipeline.walk import SplitWalk
 from store.message import encode_message
 from store.offline.file_series import FileReader, FileSeries, list_files
 from store.offline.walk import Gap, walk
 from store.record_scan import DispatchEntry
-from tests.cluster.pipeline.logs import chained, forged, message, records, store_files, traffic
+from tests.cluster.pipeline.logs import chained, forged, is_cover, message, records, store_files, traffic
 from tests.store import golden
 
 FILE_SIZE = 16 << 10

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.pipeline.files import LogFile, StoreUri
-from cluster.pipeline.splits import Split, is_cover, splits
+from cluster.pipeline.splits import Split, splits
+from tests.cluster.pipeline.logs import is_cover
 
 
 def log(*files: tuple[int, int]) -> list[LogFile]:
