@@ -19,6 +19,7 @@ from store.offline.walk import Gap, walk
 from store.record_scan import DispatchEntry
 
 CELL_MAX = 8 << 20  # Twice what a message may have.
+REACH = RECORD_MAX  # So far before and behind some bytes is looked for where a record begins, and ends.
 _BACK_MIN, _WINDOW = 1 << 16, 1 << 20
 
 
@@ -64,7 +65,7 @@ class Cell:
 
 def log_pieces(log: FileSeries, start: int, end: int) -> Iterator[Piece]:
     """What begins in bytes `start` to `end` of a log; `start` is where a record should begin. Raises OSError."""
-    for found in walk(log, start, min(log.end, end + RECORD_MAX), window=_WINDOW):
+    for found in walk(log, start, min(log.end, end + REACH), window=_WINDOW):
         if found.start >= end:
             return
         if isinstance(found, Gap):
@@ -98,11 +99,9 @@ def record_start(copies: Sequence[Copy], offset: int) -> int:
         bounds = [copy.side.first for copy in copies] + [offset - offset % copies[0].side.file_size]
         low = max([0, offset - size, *bounds])
         starts = [_last_start(copy, low, offset) for copy in copies]
-        if size > RECORD_MAX:
-            return low
         if None not in starts and len(set(starts)) == 1:
             return starts[0] or 0
-        if low == max(bounds):
+        if low == max(bounds) or size >= REACH:
             return low
         size *= 4
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from attrs import define, evolve, field
 
 from cluster.pipeline import shapes
-from cluster.pipeline.cells import CELL_MAX, Cell, Copy, Piece, cells, record_start
+from cluster.pipeline.cells import CELL_MAX, REACH, Cell, Copy, Piece, cells, record_start
 from cluster.pipeline.compare import tail_findings
 from cluster.pipeline.evidence import believed
 from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
@@ -43,7 +43,7 @@ def classify(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CE
 
 def _unreadable(copy: Copy, start: int, end: int) -> str | None:
     """Why the bytes, or those that a walk to them takes, cannot be read."""
-    low, high = max(copy.side.first, start - CELL_MAX), min(copy.side.last, end + CELL_MAX)
+    low, high = max(copy.side.first, start - REACH), min(copy.side.last, end + REACH)
     try:
         for at in range(low, high, 1 << 20):
             copy.read(at, min(1 << 20, high - at))

@@ -25,11 +25,14 @@ C = FindingClass
 class MemoryReader(FileReader):
     """Files that are bytes."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, refuses: range) -> None:
         super().__init__()
-        self.data = data
+        self.data, self.refuses = data, refuses
 
     def read(self, path: Path, position: int, size: int) -> bytes:
+        offset = int(path.name) + position
+        if offset < self.refuses.stop and self.refuses.start < offset + size:
+            raise OSError(errno.EIO, "bad sector")
         return self.data[int(path.name) + position :][:size]
 
     def is_clear_from(self, path: Path, position: int) -> bool:
@@ -52,9 +55,9 @@ class MemoryCopy:
         return self.data[offset : offset + size].ljust(size, b"\0")
 
     def pieces(self, start: int, end: int) -> Iterator[Piece]:
-        starts = range(0, len(self.data), FILE_SIZE)
-        files = tuple(StoreFile(Path(str(at)), at, FILE_SIZE) for at in starts)
-        return log_pieces(FileSeries(Path(), FILE_SIZE, files, MemoryReader(self.data)), start, end)
+        size, reader = self.side.file_size, MemoryReader(self.data, self.refuses)
+        files = tuple(StoreFile(Path(str(at)), at, size) for at in range(0, len(self.data), size))
+        return log_pieces(FileSeries(Path(), size, files, reader), start, end)
 
     def as_digested(self, start: int, end: int) -> bool | None:
         return self.digested
@@ -247,6 +250,18 @@ def test_logs_of_several_lengths_are_compared_as_far_as_each_goes():
     late = evolve(copy("d", DATA), side=Side("d", PLACES[50], END, file_size=FILE_SIZE))
     found = classify([copy("a", DATA), copy("b", other), short, late], 0, END)
     assert brief(found) == [(C.BIT_ROT, "b", PLACES[60] + 100, "a")]
+
+
+@pytest.mark.parametrize("bad_at", [2 << 20, 30 << 20])
+def test_what_cannot_be_read_far_behind_damage_is_no_crash(bad_at):
+    """The next sound record may be far away, and the search for it meets a bad sector."""
+    file_size = 64 << 20
+    data = DATA[: PLACES[9]] + b"\1" * (40 << 20)
+    side = Side("", 0, len(data), file_size=file_size)
+    bad = copy("b", data, refuses=range(bad_at, bad_at + 1))
+    copies = [copy("a", flipped(data, PLACES[5] + 100)), bad]
+    found = classify([evolve(each, side=evolve(side, name=each.side.name)) for each in copies], 0, 1 << 16)
+    assert (C.UNREADABLE, "b", 0, None) in brief(found)
 
 
 def test_a_copy_that_cannot_be_read_is_named_and_the_others_are_compared():
