@@ -45,7 +45,9 @@ class Table:
 
 
 _PATH = Option(
-    "path", "", "the store directory, or several separated by commas: paths, or URIs such as s3://BUCKET/DIR"
+    "path",
+    "",
+    "the store directory, or several separated by commas, each once: paths without commas, or URIs such as s3://BUCKET/DIR",
 )
 _SPLIT = Option("splitSize", "67108864", "bytes of log, or of queue files, for one task")
 _END = (
