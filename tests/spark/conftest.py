@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 TIME_LIMIT_S = 120  # The first test also waits for the JVM.
 FOR_FEW_ROWS = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
-MASTER = "local[2,4]"  # Two tasks at once, and four tries each: with local[2] one worker that dies fails the job.
+MASTER = "local[2,2]"  # Two tasks at once, and two tries each: with local[2] one worker that dies fails the job.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,7 +21,7 @@ from tests.store import golden
 pytestmark = pytest.mark.root  # A file that kills whoever opens it: fanotify(7).
 
 CLUSTER = "local-cluster[1,2,1024]"  # One worker with two cores and so many MiB: its executor is a JVM of its own.
-SETTINGS = "spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1\n"
+SETTINGS = "spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
 
 
 @pytest.fixture

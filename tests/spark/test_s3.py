@@ -1,6 +1,5 @@
 """A store in object storage: the same tables and the same findings as of the same directory on the disk, by ranged reads."""
 
-import shutil
 from pathlib import Path
 
 from cluster.pipeline.files import StoreUri
@@ -37,15 +36,11 @@ def test_tables_are_those_of_the_disk(spark, s3: S3Server, tmp_path: Path):
 
 
 def test_an_audit_of_copies_in_two_places(spark, s3: S3Server, tmp_path: Path):
-    """A master on the disk, its slave in an archive; then one bit of the archived one is another."""
+    """A master on the disk, its slave in an archive, of which one bit is another; nothing else is found."""
     master, slave = (golden.unpack("4.9.7", name, tmp_path) for name in golden.CLEAN)
-    sound = audit(spark, [StoreUri(str(master)), StoreUri(s3.upload(slave, "sound"))], AuditOptions())
-    assert (sound.verdict, sound.findings, sound.not_read) == (AuditVerdict.EQUAL, (), ())
-
-    copy = tmp_path / "copy"
-    shutil.copytree(slave, copy)
-    at = flip(copy, 5)
-    damaged = audit(spark, [StoreUri(str(master)), StoreUri(s3.upload(copy, "damaged"))], AuditOptions())
+    at = flip(slave, 5)
+    damaged = audit(spark, [StoreUri(str(master)), StoreUri(s3.upload(slave, "damaged"))], AuditOptions())
+    assert damaged.not_read == ()
     (found,) = damaged.findings
     assert (found.cls, found.record) == (FindingClass.BIT_ROT, at)
     assert found.good == damaged.members[0].name
@@ -54,12 +49,12 @@ def test_an_audit_of_copies_in_two_places(spark, s3: S3Server, tmp_path: Path):
 def test_the_log_is_read_in_ranges(spark, s3: S3Server, tmp_path: Path):
     """No file is fetched whole, and little of it twice."""
     store = open_store(tmp_path / "store", file_size=16 * MIB)
-    for _ in range(150):
+    for _ in range(300):
         end = put(store, *(bytes(64 * 1024 - 200) for _ in range(2)))
         store.dispatch_pending()  # Queues tell where the log ends; else its last file is searched for that.
     place = s3.upload(store.config.root, "ranges")
     before = len(s3.asked())
-    assert len(rows(spark, "rocketmq_records", place)) == 300
+    assert len(rows(spark, "rocketmq_records", place)) == 600
     reads = [asked for asked in s3.asked()[before:] if asked.method == "GET" and "/ranges/commitlog/" in asked.path]
     assert reads
     assert all(asked.range is not None for asked in reads)

@@ -22,7 +22,7 @@ PACKAGES = ("store", "ha", "cluster")
 QUICKLY = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 pytestmark = pytest.mark.timeout(180)
 
