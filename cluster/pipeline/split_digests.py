@@ -72,7 +72,7 @@ def digests_of(files: StoreFiles, part: Part) -> Digests:
     bounds, digests, unreadable = [], [], []
     done = part.split.start
     try:
-        for batch in block_batches(files, part.split):
+        for batch in block_batches(files, part.split, count_records=False):
             columns = (batch.column(name).to_pylist() for name in ("start", "end", "digest"))
             for start, end, digest in zip(*columns, strict=True):
                 done = end
