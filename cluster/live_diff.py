@@ -118,14 +118,14 @@ async def live_diff(
     attempts = 0
     while run.equal_to < run.end and attempts < _ATTEMPTS:
         attempts += 1
-        if await _go_on(sides, run, progress, by_samples if is_sampled else by_digests):
+        if await go_on(sides, run, progress, by_samples if is_sampled else by_digests):
             break
     if run.equal_to >= run.end:  # All that both still have.
         run.reason = None
     return report_of(looks[0], looks[1], run, is_sampled=is_sampled)
 
 
-async def _go_on(sides: tuple[LogSide, LogSide], run: Run, progress: Progress, compare: Any) -> bool:
+async def go_on(sides: tuple[LogSide, LogSide], run: Run, progress: Progress, compare: Any) -> bool:
     """Compare as long as the logs hold what they held; whether that was all."""
     try:
         try:

@@ -67,14 +67,15 @@ def scan_columns(
     *,
     check_crc: bool,
     delays_ms: tuple[int, ...] = (),
+    hashes: bool = True,
 ) -> ColumnScan:
     """Walk the records in `data`, whose first byte lies at `phy_offset` of a log with files of `file_size` bytes.
 
-    Nothing of the outcome refers to `data`, which is not copied.
+    Nothing of the outcome refers to `data`, which is not copied. Without `hashes` it has no keys, and tags codes are void.
     """
     view = memoryview(data).toreadonly()
     starts, end = walk_heads(view, phy_offset, file_size)
-    stretch = _Stretch(view, phy_offset, file_size, check_crc, delays_ms)
+    stretch = _Stretch(view, phy_offset, file_size, check_crc, delays_ms, hashes)
     columns, bad = stretch.read(starts)
     at = end if bad is None else bad
     rest = scan_records(view[at:], phy_offset + at, file_size, check_crc=check_crc, delays_ms=delays_ms)
@@ -91,6 +92,7 @@ class _Stretch:
     file_size: int
     check_crc: bool
     delays_ms: tuple[int, ...]
+    hashes: bool
     topics: list[str] = field(factory=list, init=False)
     _numbers: dict[str, int] = field(factory=dict, init=False)
 
@@ -108,7 +110,8 @@ class _Stretch:
         count = len(starts) if bad is None else bad
         columns = self._columns(heads[:count], starts[:count] + self.phy_offset, sizes[:count], topic[:count])
         begins, ends = properties_at[:count], (starts + sizes)[:count]
-        columns = self._with_properties(columns, begins, ends, np.flatnonzero(is_plain[:count]), odd)
+        hashed = np.flatnonzero(is_plain[:count]) if self.hashes else np.zeros(0, np.int64)
+        columns = self._with_properties(columns, begins, ends, hashed, odd)
         return columns, None if bad is None else int(starts[bad])
 
     def _fields_add_up(self, starts: Ints, sizes: Ints, heads: Any) -> tuple[Ints, Ints, Bools]:

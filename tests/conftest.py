@@ -25,6 +25,7 @@ from store import disk_space
 NEED_JAVA = {
     Path(__file__).parent / name for name in ("interop", "handover", "pairs", "clients", "peer_suite", "mqadmin")
 }
+NEEDS_JVM = Path(__file__).parent / "spark"  # No compiler and no Maven.
 
 # Seconds of one example say nothing on a busy machine; pytest's own time limit catches what hangs.
 settings.register_profile("twinlog", deadline=None, print_blob=True)
@@ -53,12 +54,23 @@ def roomy_disk(monkeypatch):
 def missing_java_tools() -> str:
     """Say which tools the real RocketMQ needs and this machine lacks, and what installs them; empty: none."""
     missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
-    if "javac" not in missing:
-        version = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
-        found = re.search(r"javac (\d+)", version.stdout + version.stderr)
-        if found is None or int(found[1]) < 17:
-            missing.append("Java 17")
+    if "javac" not in missing and is_older_than_17("javac", r"javac (\d+)"):
+        missing.append("Java 17")
     return f"needs {', '.join(missing)}: apt install openjdk-17-jdk-headless maven" if missing else ""
+
+
+@cache
+def missing_jvm() -> str:
+    """The same for Spark, which brings all else that it needs."""
+    if shutil.which("java") is None or is_older_than_17("java", r'version "(\d+)'):
+        return "needs Java 17: apt install openjdk-17-jre-headless"
+    return ""
+
+
+def is_older_than_17(tool: str, version: str) -> bool:
+    said = subprocess.run([tool, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(version, said.stdout + said.stderr)
+    return found is None or int(found[1]) < 17
 
 
 @pytest.hookimpl(trylast=True)  # After the conftest files below, which may set time limits.
@@ -80,6 +92,8 @@ def missing_for(item: pytest.Item) -> str:
     """Say what a test needs and this machine lacks; empty: nothing."""
     if item.get_closest_marker("root") and os.geteuid() != 0:
         return "needs the super-user"
+    if NEEDS_JVM in item.path.parents:
+        return missing_jvm()
     return missing_java_tools() if NEED_JAVA & set(item.path.parents) else ""
 
 

@@ -1,6 +1,7 @@
 """The layout is the design: imports point one way, store <- ha <- cluster, without cycles; codecs do no I/O."""
 
 import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -81,6 +82,15 @@ def test_codecs_do_no_input_or_output(codec):
         imported = imports_of(module, at_run_time=True)
         assert not {name.split(".")[0] for name in imported} & INPUT_OUTPUT, module
         waiting |= imported & FILES.keys() - seen
+
+
+SPARK = re.compile(r"cluster\.pipeline\.(session|datasource|stream|job|job_runner|export|daily|submit\.\w+)")
+
+
+def test_few_modules_know_spark():
+    """What is compared, and how, runs and is tested without it."""
+    knowing = {module for module in FILES if {name.split(".")[0] for name in imports_of(module)} & {"pyspark", "py4j"}}
+    assert {module for module in knowing if not SPARK.fullmatch(module)} == set()
 
 
 @pytest.mark.parametrize("layer", LAYERS)

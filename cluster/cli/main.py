@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from cluster.cli.audit import audit
 from cluster.cli.backup import backup, restore
 from cluster.cli.bundle import bundle
 from cluster.cli.completion import completion
@@ -66,7 +67,7 @@ RUN = (up, namesrv, broker)
 LOOK = (list_members, explain, history, check, wait, doctor, crosscheck)
 ACT = (switchover, failover, pause, resume, rewind, reinit)
 DATA = (topic_group, group_group, lag, send, consume, tail, peek)
-FILES = (log_group, backup, restore)
+FILES = (log_group, backup, restore, audit)
 TOOLS = (config_group, context_group, bundle, completion, mqadmin)
 for command in (*RUN, *LOOK, *ACT, *DATA, *FILES, *TOOLS):
     cli.add_command(command)
@@ -74,8 +75,13 @@ for command in (*RUN, *LOOK, *ACT, *DATA, *FILES, *TOOLS):
 
 def main() -> None:
     """Run the command line; leaves with its exit status."""
+    run_alone(cli)
+
+
+def run_alone(command: click.Command) -> None:
+    """Run one command of it."""
     try:
-        status = cli(standalone_mode=False)
+        status = command(standalone_mode=False)
     except click.exceptions.Abort:
         status = 130
     except click.ClickException as error:

@@ -7,6 +7,8 @@ import sys
 from array import array
 from collections.abc import Iterator
 
+import numpy as np
+
 from store.index_layout import HEADER, ITEM, SLOT
 from store.offline.finding import Finding, Kind
 from store.offline.index_view import IndexView
@@ -73,11 +75,11 @@ def _wrong_item(
 
 
 def _wrong_slots(view: IndexView, slots: "array[int]", expected: "array[int]", *, may_grow: bool) -> Iterator[Finding]:
-    wrong = [
-        number
-        for number, (is_there, should) in enumerate(zip(slots, expected, strict=True))
-        if is_there != should and not (may_grow and is_there >= view.end)
-    ]
+    there, should = np.frombuffer(slots, np.int32), np.frombuffer(expected, np.int32)
+    differ = there != should
+    if may_grow:
+        differ &= there < view.end
+    wrong: list[int] = np.flatnonzero(differ).tolist()
     for number in wrong[:_LISTED_MAX]:
         yield Finding(
             kind=Kind.INDEX_SLOT,

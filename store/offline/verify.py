@@ -67,13 +67,19 @@ class VerifyReport:
 
 
 def verify(
-    directory: StoreDirectory, *, progress: Progress | None = None, processes: int | None = None
+    directory: StoreDirectory,
+    *,
+    progress: Progress | None = None,
+    processes: int | None = None,
+    parts: Iterable[Part] | None = None,
 ) -> VerifyReport:
     """Check everything. `processes`: at most so many, 1 for none but this; None: as the size of the log suggests.
 
+    `parts`: what check_part() gave for all files of the log, in order; None: look now.
+
     A file of the log that the disk does not give is a finding. Raises OSError when it is one of the others.
     """
-    return _Verification(directory, progress or (lambda _done, _total: None), processes).run()
+    return _Verification(directory, progress or (lambda _done, _total: None), processes, parts).run()
 
 
 @define(eq=False)
@@ -81,6 +87,7 @@ class _Verification:
     directory: StoreDirectory
     progress: Progress
     processes: int | None
+    parts: Iterable[Part] | None = None
     findings: Findings = field(factory=Findings)
     damaged: DamagedRanges = field(factory=DamagedRanges)
     digests: DigestCheck = field(init=False)
@@ -99,7 +106,7 @@ class _Verification:
         self.digests = DigestCheck.open(directory)
         self.queues = QueueCheck(directory, self.findings, self.damaged, known_topics(directory))
         self._add(directory.findings)
-        for part in self._parts():
+        for part in self._parts() if self.parts is None else self.parts:
             self._join_part(part)
         self._check_tail()
         self._add(self.digests.findings(self.log_end))

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.bench import clients_table, ha_table, roles_table, store_table
+from tests.bench import audit_table, clients_table, ha_table, roles_table, store_table
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "benchmarks"
 Row = dict[str, Any]
@@ -124,4 +124,5 @@ PAGES = {
     "consume": clients_table.consume_page,
     "latency": clients_table.latency_page,
     "idle": clients_table.idle_page,
+    "audit": audit_table.page,
 }

@@ -125,6 +125,18 @@ def test_sound_logs(log, check_crc):
     assert found.error is None or "topic" in found.error
 
 
+@settings(deadline=None, max_examples=40)
+@given(logs())
+def test_without_hashes_all_else_is_the_same(log):
+    start, data = log
+    found = scan_columns(data, start, FILE_SIZE, check_crc=True, hashes=False)
+    whole = scan_columns(data, start, FILE_SIZE, check_crc=True)
+    assert (found.consumed, found.error, found.needed) == (whole.consumed, whole.error, whole.needed)
+    assert [entry._replace(tags_code=0) for entry in found.entries] == [
+        entry._replace(tags_code=0) for entry in whole.entries
+    ]
+
+
 @settings(deadline=None, max_examples=150)
 @given(logs(), st.data())
 def test_damaged_and_cut_logs(log, data):

@@ -85,7 +85,8 @@ def imported_by(*arguments: str) -> set[str]:
     return set(done.stdout.rpartition("\n\n")[2].splitlines())
 
 
-HEAVY = {"numpy", "rich", "pygments", "asyncio.events", "yaml", "lark", "cryptography", "psutil", "pyspark", "tenacity"}
+HEAVY = {"numpy", "rich", "pygments", "asyncio.events", "yaml", "lark", "cryptography", "psutil", "tenacity"}
+HEAVY |= {"pyspark", "pyarrow", "pandas"}
 NOBODY = ("-n", "127.0.0.1:1")  # A port that refuses at once: all that a command imports before it asks.
 
 
@@ -107,6 +108,7 @@ NOBODY = ("-n", "127.0.0.1:1")  # A port that refuses at once: all that a comman
         ("config", "explain", "flushDiskType"),
         ("context", "list"),
         ("completion", "bash"),
+        ("audit", "--help"),
         ("--help",),
     ],
 )

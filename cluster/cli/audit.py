@@ -1,0 +1,166 @@
+"""`twinlog audit`: whether the copies of a log are equal, and if not where, since when, and whose is right."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cluster.cli.errors import PARTIAL, USAGE, CliError, sentence
+from cluster.cli.options import document_option, examples, namesrv_option, run_admin
+
+if TYPE_CHECKING:
+    from cluster.pipeline.report import AuditReport
+
+INSTALL = (
+    "Install it with: scripts/setup --spark, or pip install 'twinlog[spark]';"
+    " and Java 17 or newer (apt install openjdk-17-jre-headless)"
+)
+
+
+@click.command(
+    "audit",
+    short_help="Prove that replicas are equal.",
+    epilog=examples(
+        "twinlog audit /data/broker-a-0 /data/broker-a-1",
+        "twinlog audit /data/broker-a-0 /data/broker-a-1 /backup/broker-a --out audit-report",
+        "twinlog audit s3://backup/broker-a /data/broker-a-0 -o json | jq '.findings[] | {cls, member, offset}'",
+        "twinlog audit --live broker-a-0 broker-a-1",
+        "twinlog audit --live 10.0.0.1:10911 10.0.0.2:10911 --out audit-report",
+    ),
+)
+@click.argument("members", nargs=-1, metavar="MASTER SLAVE...", type=click.Path())
+@click.option("--live", is_flag=True, help="They are running brokers: names of members, or HOST:PORT.")
+@namesrv_option
+@click.option(
+    "--out",
+    "out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write report.html, report.json and findings.parquet there.",
+)
+@click.option(
+    "--log-only", is_flag=True, help="Leave out queues, index, topics, groups and offsets: reads the logs once only."
+)
+@click.option("--spark-master", metavar="URL", help="Where Spark runs.  [default: here, on all cores]")
+@document_option("cluster.pipeline.report:AuditReport")
+def audit(
+    members: tuple[str, ...],
+    live: bool,
+    namesrv: str,
+    out: Path | None,
+    log_only: bool,
+    spark_master: str | None,
+    fmt: str,
+) -> None:
+    """Compare the copies of a log, and name what differs: where, since when, whose copy is right, what mends it.
+
+    MASTER and SLAVE are store directories of RocketMQ 4.9 or 5.3 or twinlog, running or stopped, live or archived: paths, or
+    addresses of object storage (s3://, gs://, hdfs://). Blocks of 64 KiB are compared by their digests; where they differ,
+    records are. Each member's queues, index, topics, groups and offsets are checked, too. Nothing is changed. Spark does the
+    work, on this machine unless --spark-master says otherwise.
+
+    With --live they are running brokers, which answer digests themselves, never reading faster than 64 MiB a second for it; with
+    RocketMQ on a side samples of records are compared. No Spark is needed for that.
+
+    Exit status 0: equal up to lag, 1: divergent, 6: equal as far as it could be read.
+    """
+    _check_names(members)
+    if live and (spark_master is not None or log_only):
+        raise click.UsageError(
+            "--live needs no Spark, and compares logs only: leave --spark-master and --log-only out."
+        )
+    if out is not None:
+        _make(out)
+    report = _audit_live(members, namesrv) if live else _audit_stores(members, spark_master, log_only=log_only)
+    _print(report, fmt)
+    if out is not None:
+        _write(report, out)
+
+    from cluster.cli.audit_view import EXIT_STATUS
+
+    click.get_current_context().exit(EXIT_STATUS[report.verdict])
+
+
+def _check_names(members: tuple[str, ...]) -> None:
+    if len(members) < 2:
+        raise click.UsageError("Name a MASTER and at least one SLAVE: their store directories, or with --live brokers.")
+    if not all(member.strip(" ;") for member in members):
+        raise click.UsageError("A member without a name.")
+    if len(set(members)) < len(members):
+        raise click.UsageError("A member is named twice.")
+
+
+def _make(out: Path) -> None:
+    """Now, for an audit may take hours."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CliError(f"{out} cannot be made.", sentence(error), exit_code=USAGE) from error
+
+
+def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> "AuditReport":
+    from cluster.cli.offline import allow_many_files
+    from cluster.cli.progress import progress
+    from cluster.pipeline.stores import look_at, same_places
+
+    if (same := same_places(members)) is not None:
+        raise click.UsageError(f"{same[0]} and {same[1]} are the same store: a copy of its own is to be compared.")
+    allow_many_files()
+    stores = look_at(members)
+    if not any(store.files is not None for store in stores):
+        why = "\n  ".join(f"{store.place}: {store.problem}" for store in stores)
+        raise CliError("None of them can be read.", why, exit_code=USAGE)
+    for needed in ("pyspark", "pyarrow"):
+        if find_spec(needed) is None:
+            why = f"An audit of directories needs {needed}, which is not installed."
+            raise CliError(f"{why} {INSTALL}", exit_code=USAGE)
+    from attrs import evolve
+
+    from cluster.pipeline import job
+
+    if sys.stderr.isatty():
+        click.echo("starting Spark ..", err=True)
+    try:
+        with job.started(spark_master) as (spark, seconds), progress("audit") as show:
+            found = job.audit_stores(spark, stores, job.AuditOptions(with_tables=not log_only), show)
+    except job.SparkUnusableError as error:
+        if error.is_late:
+            step = "See its log, give it more memory (spark.driver.memory), or audit fewer members at once."
+            raise CliError("The audit was not finished.", sentence(error), step, exit_code=PARTIAL) from error
+        raise CliError("Spark cannot be used.", sentence(error), INSTALL, exit_code=USAGE) from error
+    return evolve(found, startup_seconds=seconds)
+
+
+def _audit_live(members: tuple[str, ...], namesrv: str) -> "AuditReport":
+    from cluster.cli.progress import progress
+    from cluster.pipeline.live import audit_live
+
+    with progress("audit") as show:
+        return run_admin(namesrv, lambda admin: audit_live(admin.api, members, show))
+
+
+def _write(report: "AuditReport", out: Path) -> None:
+    from cluster.pipeline.report_files import write_report
+
+    has_arrow = find_spec("pyarrow") is not None
+    try:
+        written = write_report(report, out, parquet=has_arrow)
+    except OSError as error:
+        raise CliError(f"The report cannot be written to {out}.", sentence(error), exit_code=PARTIAL) from error
+    if not has_arrow:
+        click.echo(f"note: no findings.parquet: pyarrow is not installed. {INSTALL}", err=True)
+    if sys.stderr.isatty():
+        click.echo(f"written: {', '.join(map(str, written))}", err=True)
+
+
+def _print(report: "AuditReport", fmt: str) -> None:
+    if fmt == "json":
+        from cluster.cli.render import json_answer
+
+        json_answer(report)
+        return
+    from cluster.cli.audit_view import show_audit
+
+    show_audit(report, fmt)

@@ -1,0 +1,1 @@
+"""Store directories as tables, and an audit that proves replicas equal. Source: PySpark's data source API."""

@@ -1,0 +1,130 @@
+"""Runs lists of tasks on Spark: with progress, to be interrupted, and past tasks that no worker survives."""
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import define, field
+from py4j.protocol import Py4JError, Py4JJavaError
+
+if TYPE_CHECKING:
+    from pyspark import RDD, Accumulator, SparkContext
+
+T = TypeVar("T")
+R = TypeVar("R")
+Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
+_POLL_SECONDS = 0.2
+_TASKS_PER_CORE = 4
+# What Spark says when a worker or an executor died, after so many tries as its master URL has.
+_DEATHS = (
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
+    "Unable to create executor",
+    "worker lost",
+    "MemoryError",
+    "OutOfMemoryError",
+)
+_SHUT_DOWN = "SparkContext was shut down"
+
+
+class SparkUnusableError(Exception):
+    """Spark cannot be started, or with `is_late` ended while it worked."""
+
+    def __init__(self, why: str, *, is_late: bool = False) -> None:
+        super().__init__(why)
+        self.is_late = is_late
+
+
+class WorkersDiedError(Exception):
+    """No worker survived some task of a job. The message says what Spark says."""
+
+
+@define(eq=False)
+class TaskRunner:
+    """One audit's way to Spark; `done` counts the bytes that tasks have dealt with."""
+
+    context: "SparkContext"
+    progress: Progress
+    total: int = 0
+    done: "Accumulator[int]" = field(init=False)
+    _group: str = field(factory=lambda: f"twinlog-{uuid.uuid4()}", init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.done = self.context.accumulator(0)
+
+    def expect(self, size: int) -> None:
+        """So many bytes more are to be dealt with."""
+        self.total += size
+
+    def spread(self, tasks: Sequence[T]) -> "RDD[T]":
+        """The tasks on as many partitions as keep all cores busy to the end."""
+        if not tasks:
+            return self.context.emptyRDD()
+        width = max(1, self.context.defaultParallelism) * _TASKS_PER_CORE
+        return self.context.parallelize(tasks, max(1, min(len(tasks), max(width, len(tasks) // 8))))
+
+    def collect(self, rdd: "RDD[R]") -> list[R]:
+        """Carry out a job in a thread, so that progress can be shown and Ctrl-C be heard.
+
+        Raises WorkersDiedError and SparkUnusableError.
+        """
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(self._in_group, rdd)
+            try:
+                while wait([future], timeout=_POLL_SECONDS).not_done:
+                    self._tell()
+                return future.result()
+            except Py4JJavaError as error:
+                words = _words(error)
+                if any(death in words for death in _DEATHS):
+                    raise WorkersDiedError(_first_line(words)) from error
+                if _SHUT_DOWN in words:
+                    raise SparkUnusableError(f"it ended while it worked: {words[:200]}", is_late=True) from error
+                raise
+            except (Py4JError, ConnectionError, EOFError) as error:
+                raise SparkUnusableError(f"it ended while it worked: {error}", is_late=True) from error
+            except BaseException:
+                self.context.cancelJobGroup(self._group)
+                raise
+            finally:
+                self._tell()
+
+    def collect_robust(
+        self, units: "Sequence[Sequence[T]]", job: "Callable[[RDD[T]], RDD[R]]"
+    ) -> "tuple[list[R], list[tuple[Sequence[T], str]]]":
+        """The results of all tasks, and those that no worker survived, with what Spark says of it.
+
+        Tasks of one unit are never in different jobs.
+        """
+        try:
+            return self.collect(job(self.spread([task for unit in units for task in unit]))), []
+        except WorkersDiedError as error:
+            if len(units) == 1:
+                return [], [(units[0], str(error))]
+        middle = len(units) // 2
+        first, second = (self.collect_robust(half, job) for half in (units[:middle], units[middle:]))
+        return first[0] + second[0], first[1] + second[1]
+
+    def _in_group(self, rdd: "RDD[R]") -> list[R]:
+        self.context.setJobGroup(self._group, "twinlog audit", interruptOnCancel=True)
+        return rdd.collect()
+
+    def _tell(self) -> None:
+        if self.total:
+            self.progress(min(self.total, self.done.value), self.total)
+
+
+def _words(error: Py4JJavaError) -> str:
+    try:
+        return str(error.java_exception.toString())
+    except (Py4JError, OSError):
+        return str(error)
+
+
+def _first_line(words: str) -> str:
+    """Without the stack of Java."""
+    lines: Iterable[str] = (line.strip() for line in words.splitlines() if line.strip())
+    found: Any = next((line for line in lines if any(death in line for death in _DEATHS)), words[:200])
+    return f"a worker of Spark died of it each time: {found}"[:300]

@@ -1,0 +1,41 @@
+"""The directive `spark-table`: columns and options of a table of cluster/pipeline/schemas.py: page and table cannot differ."""
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from cluster.pipeline import columns, schemas
+from cluster.pipeline.schemas import Table
+
+TYPES = {"string": "STRING", "int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "binary": "BINARY"}
+TYPES["map<string, string>"] = "MAP<STRING, STRING>"
+
+
+def table(found: Table) -> str:
+    """Two tables in Markdown: columns, then options."""
+    rows = ["| column | type | null | meaning |", "| --- | --- | --- | --- |"]
+    for field in found.schema:
+        meaning = field.metadata[b"doc"].decode().replace("|", "&#124;")
+        pushed = "; **filters can spare reading**" if field.name in found.pushed else ""
+        null = "may be" if field.nullable else ""
+        rows.append(f"| `{field.name}` | {TYPES[str(field.type)]} | {null} | {meaning}{pushed} |")
+    rows += ["", "| option | default | meaning |", "| --- | --- | --- |"]
+    for option in found.options:
+        default = f"`{option.default}`" if option.default else ""
+        rows.append(f"| `{option.name}` | {default} | {option.doc} |")
+    return "\n".join([found.doc, "", *rows])
+
+
+class TableDirective(SphinxDirective):
+    required_arguments = 1  # The name of a table.
+
+    def run(self) -> list[nodes.Node]:
+        for module in (schemas, columns):
+            self.env.note_dependency(module.__file__)
+        (found,) = (each for each in schemas.TABLES if each.name == self.arguments[0])
+        return self.parse_text_to_nodes(table(found))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("spark-table", TableDirective)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

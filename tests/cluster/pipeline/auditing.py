@@ -1,0 +1,55 @@
+"""The audit's pure part, run as the job on Spark runs it, in one process."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from cluster.pipeline.blocks import block_batches
+from cluster.pipeline.classify import classify, tails
+from cluster.pipeline.compare import BlockRow, differing_blocks
+from cluster.pipeline.config_tables import compare_tables, read_tables
+from cluster.pipeline.copies import StoreCopy, side_of
+from cluster.pipeline.files import StoreFiles, StoreUri, look
+from cluster.pipeline.findings import AuditFinding, AuditFindings, settled
+from cluster.pipeline.side_tables import check_range, check_tables, file_ranges, own_findings
+from cluster.pipeline.splits import splits
+
+SPLIT_SIZE = 1 << 17
+
+
+def audited(roots: Mapping[str, Path]) -> AuditFindings:
+    """What an audit finds; the first one is the master."""
+    stores = {name: look(StoreUri(str(root))) for name, root in roots.items()}
+    log = log_findings(stores)
+    own = {name: own_findings(name, check_tables(files), log) for name, files in stores.items()}
+    tables = [read_tables(name, files) for name, files in stores.items()]
+    found = AuditFindings()
+    found.extend(settled(log, own, compare_tables(tables[0], tables[1:])))
+    return found
+
+
+def log_findings(stores: Mapping[str, StoreFiles]) -> list[AuditFinding]:
+    """By digests, and record by record where these differ."""
+    sides = [side_of(name, files) for name, files in stores.items()]
+    found: list[AuditFinding] = []
+    with ExitStack() as opened:
+        copies = [opened.enter_context(StoreCopy(side, stores[side.name])) for side in sides]
+        for part in differing_blocks(sides, {name: block_rows(files) for name, files in stores.items()}):
+            found += classify([copy for copy in copies if copy.side.has(*part)], *part)
+        return found + tails(copies)
+
+
+def block_rows(files: StoreFiles) -> list[BlockRow]:
+    """The digests of a log, split by split."""
+    return [
+        BlockRow(row["start"], row["end"], row["digest"], row["records"])
+        for split in splits(files.log, SPLIT_SIZE, files.first, files.end)
+        for batch in block_batches(files, split)
+        for row in batch.to_pylist()
+    ]
+
+
+def tables_in_parts(name: str, files: StoreFiles) -> list[AuditFinding]:
+    """The same as own_findings() of check_tables(), each file of the log apart."""
+    parts = [check_range(files, *bounds) for bounds in file_ranges(files)]
+    return own_findings(name, check_tables(files, parts))

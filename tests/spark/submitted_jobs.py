@@ -1,0 +1,20 @@
+"""What a test gives to spark-submit: jobs one after the other in one JVM, for each JVM takes ten seconds.
+
+    spark-submit submitted_jobs.py '[["audit.py", "MASTER", "SLAVE"], ["daily.py", ..], ..]'
+
+The files lie beside this one. Prints how each of them ended.
+"""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    for name, *arguments in json.loads(sys.argv[1]):
+        file = Path(__file__).with_name(name)
+        sys.argv = [str(file), *arguments]
+        try:
+            runpy.run_path(str(file), run_name="__main__")
+        except SystemExit as end:
+            print(f"{name} ended with {end.code or 0}", flush=True)

@@ -1,0 +1,203 @@
+"""The pipeline for users: a topic of a live store into Parquet, run again and again, and a daily report over it."""
+
+import json
+import shutil
+import time
+import zlib
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from attrs import evolve
+from click.testing import CliRunner
+
+from cluster.pipeline.bodies import Bounds
+from cluster.pipeline.daily import daily_report
+from cluster.pipeline.daily import main as daily_command
+from cluster.pipeline.export import CHECKPOINT, ExportOptions, export
+from cluster.pipeline.export import main as export_command
+from cluster.pipeline.limits import ReadRefusedError
+from cluster.pipeline.session import words_of
+from cluster.pipeline.snapshots import read_snapshots
+from store.commit_log import PutMessage
+from store.message_store import MessageStore
+from tests.helpers import open_store
+
+SCHEMA = "id BIGINT, customer STRUCT<name: STRING>, tags ARRAY<STRING>"
+HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
+
+
+def order(number: int) -> dict[str, Any]:
+    return {"id": number, "customer": {"name": f"Zoë {number}"}, "tags": ["a", "b"]}
+
+
+def put(store: MessageStore, *bodies: bytes, keys: str = "k", topic: str = "orders", sys_flag: int = 0, queue: int = 0):
+    """Messages that were made half a second ago."""
+    properties = f"KEYS\1{keys}\2TAGS\1t\2UNIQ_KEY\1u".encode()
+    born = time.time_ns() // 1_000_000 - 500
+    store.put([PutMessage(topic, queue, body, properties, 0, sys_flag, born, HOST, HOST) for body in bodies])
+
+
+def zstd(body: bytes) -> bytes:
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(body)
+    return sink.getvalue().to_pybytes()
+
+
+def options(store: MessageStore, out: Path, **more: Any) -> ExportOptions:
+    told = {"path": str(store.config.root), "topic": "orders", "out": str(out), "schema": SCHEMA, "unconfirmed": True}
+    return ExportOptions(**told | more)
+
+
+def test_a_topic_is_exported_once_however_often_it_runs(spark, tmp_path):
+    store, out = open_store(tmp_path / "store"), tmp_path / "out"
+    for run in range(2):
+        bodies = [json.dumps(order(10 * run + number)).encode() for number in range(10)]
+        put(store, *bodies[:4])
+        put(store, *map(zlib.compress, bodies[4:7]), sys_flag=0x301)
+        put(store, *map(zstd, bodies[7:]), sys_flag=0x201)
+        put(store, b"of no interest", topic="other")
+        export(spark, options(store, out, bytes_per_batch=3000))
+    found = spark.read.parquet(str(out))
+    rows = found.orderBy("offset").collect()
+    assert [row["body"].asDict(recursive=True) for row in rows] == [order(number) for number in range(20)]
+    assert {(row["topic"], row["problem"], row["undecoded"]) for row in rows} == {("orders", None, None)}
+    today = {f"{datetime.fromtimestamp(row['stored_at'].timestamp(), UTC):%Y-%m-%d}" for row in rows}
+    assert {path.name for path in (out / "topic=orders").iterdir()} == {f"day={day}" for day in today}
+    assert {(row["keys"], row["tags"], row["unique_key"]) for row in rows} == {("k", "t", "u")}
+    assert [row["queue_offset"] for row in rows] == list(range(20))
+
+
+def test_bodies_that_cannot_be_decoded_are_kept(spark, tmp_path):
+    store, out = open_store(tmp_path / "store", file_size=1 << 20), tmp_path / "out"
+    whole = json.dumps(order(1)).encode()
+    put(store, b'{"id": 1', b"\xff\xfe", b"", b"[1, 2]", whole)
+    bomb = zlib.compress(b'{"id": 1}' + b" " * 2_000_000)
+    put(store, bomb, zlib.compress(whole)[:-5], sys_flag=0x301)
+    export(spark, options(store, out, bounds=Bounds(size_max=1_000_000)))
+    rows = spark.read.parquet(str(out)).orderBy("offset").collect()
+    assert [row["body"] is None for row in rows] == [True, True, True, True, False, True, True]
+    problems = [row["problem"] for row in rows]
+    assert problems[:5] == [*["no JSON of the schema"] * 4, None]
+    assert "inflate to more than 1000000" in problems[5]
+    assert "it is no zlib" in problems[6]
+    kept = [row["undecoded"] and bytes(row["undecoded"]) for row in rows]
+    assert kept[1] == b"\xff\xfe"
+    assert kept[5] == bomb
+    assert kept[4] is None
+
+
+@pytest.fixture(scope="module")
+def plain(spark, tmp_path_factory: pytest.TempPathFactory) -> ExportOptions:
+    """An export without a schema, of messages and of half messages."""
+    root = tmp_path_factory.mktemp("plain")
+    store = open_store(root / "store")
+    put(store, b"\x00\x01", b"")
+    put(store, zlib.compress(b"two"), sys_flag=0x301)
+    put(store, b"prepared", sys_flag=0x4)
+    put(store, b"committed", sys_flag=0x8)
+    put(store, b"rolled back", sys_flag=0xC)
+    done = options(store, root / "out", schema=None)
+    export(spark, done)
+    return done
+
+
+def test_without_a_schema_bodies_stay_bytes_and_half_messages_are_none(spark, plain):
+    rows = spark.read.parquet(plain.out).orderBy("offset").collect()
+    assert [bytes(row["body"]) for row in rows] == [b"\x00\x01", b"", b"two", b"committed"]
+
+
+def test_an_output_has_one_checkpoint(spark, plain, tmp_path):
+    """With another one Spark would take new batches for old ones, and drop them."""
+    with pytest.raises(ReadRefusedError, match=r"holds an export already, of which .*/other knows nothing"):
+        export(spark, evolve(plain, checkpoint=str(tmp_path / "other")))
+    shutil.copytree(plain.out, tmp_path / "out", ignore=shutil.ignore_patterns(CHECKPOINT))
+    with pytest.raises(ReadRefusedError, match="holds an export already"):
+        export(spark, evolve(plain, out=str(tmp_path / "out")))
+
+
+def snapshot(directory: Path, at_ms: int, offsets: dict[str, dict[int, int]]) -> None:
+    """As RocketMQ writes it: numbers that are keys have no quotes."""
+    directory.mkdir(exist_ok=True)
+    tables = ",".join(
+        f'"{key}":{{{",".join(f"{queue}:{offset}" for queue, offset in queues.items())}}}'
+        for key, queues in offsets.items()
+    )
+    (directory / f"consumerOffset-{at_ms}.json").write_text(f'{{"offsetTable":{{{tables}}}}}')
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def nearest_rank(values: list[int], share: float) -> int:
+    """As Spark's percentile_approx of few values."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * share // 100).__trunc__() - 1)]
+
+
+def test_the_report_of_a_day(spark, tmp_path):
+    """Against what plain Python makes of the same records."""
+    store, out, offsets = open_store(tmp_path / "store"), tmp_path / "out", tmp_path / "offsets"
+    times = [now_ms()]
+    for round_ in range(3):
+        for number in range(20):
+            put(store, json.dumps(order(number)).encode(), keys=f"all k{number % 3} ", queue=number % 2)
+        time.sleep(0.02)
+        times.append(now_ms())
+        snapshot(
+            offsets,
+            times[-1],
+            {"orders@readers": {0: 10 * round_, 1: 10}, "elsewhere@readers": {0: 1}, "orders@new": {7: 5}},
+        )
+        time.sleep(0.02)
+    put(store, b"no JSON")
+    export(spark, options(store, out))
+    records = spark.read.format("rocketmq_records").option("unconfirmed", "true").load(str(store.config.root)).collect()
+
+    report = daily_report(spark, str(out), snapshots=read_snapshots(str(offsets)), top=2)
+    days = Counter(f"{datetime.fromtimestamp(row['stored_ms'] / 1000, UTC):%Y-%m-%d}" for row in records)
+    assert {topic.day: topic.messages for topic in report.topics} == days
+    assert sum(topic.bytes for topic in report.topics) == sum(row["size"] for row in records)
+    assert sum(topic.undecoded for topic in report.topics) == 1
+    if len(days) == 1:  # Else it is midnight.
+        (day,) = report.topics
+        latencies = [row["stored_ms"] - row["born_ms"] for row in records]
+        assert day.latency_max_ms == max(latencies) >= 500
+        assert day.latency_ms == {f"{p:g}": nearest_rank(latencies, p) for p in (50, 90, 99, 99.9)}
+        assert (day.first_ms, day.last_ms) == (records[0]["stored_ms"], records[-1]["stored_ms"])
+        assert day.top_keys == (("all", 60), ("k0", 21))
+        assert day.clock_behind == 0
+    assert {(point.messages, point.seconds) for point in report.lag if point.group == "new"} == {(None, None)}
+    lag = [point for point in report.lag if point.group == "readers"]
+    assert [(point.at_ms, point.group, point.topic, point.messages) for point in lag] == [
+        (times[1], "readers", "orders", 10),
+        (times[2], "readers", "orders", 10 + 10),
+        (times[3], "readers", "orders", 10 + 20),
+    ]
+    behind = {(row["queue_id"], row["queue_offset"]): row["stored_ms"] for row in records}
+    assert lag[0].seconds == pytest.approx((times[1] - behind[0, 0]) / 1000)
+    assert lag[2].seconds == pytest.approx((times[3] - min(behind[0, 20], behind[1, 10])) / 1000)
+    assert json.loads(report.to_json())["lag"][1]["messages"] == 10
+    assert daily_report(spark, str(out), day="2000-01-01").topics == ()
+
+
+def test_what_is_refused_is_said_in_a_sentence(tmp_path):
+    """Before Spark starts, or out of the trace of its worker."""
+    store = open_store(tmp_path / "store")
+    put(store, b"x")
+    place = ["--topic", "t", "--out", str(tmp_path / "out"), "--path"]
+    for path, words in ((store.config.root, "nothing tells up to where"), (tmp_path / "out", "Name the store's root")):
+        done = CliRunner().invoke(export_command, [*place, str(path)])
+        assert done.exit_code == 1
+        assert done.output.startswith("Error: ")
+        assert words in done.output
+    done = CliRunner().invoke(daily_command, ["--export", "x", "--snapshots", str(tmp_path)])
+    assert (done.exit_code, "no snapshots" in done.output) == (1, True)
+    trace = "[PYTHON] Failed\nTraceback (most recent call last):\ncluster.pipeline.limits.ReadRefusedError: /a: gone.\n\nat x"
+    assert words_of(Exception(trace)) == "/a: gone."
+    assert words_of(Exception("no memory\nat y")) == "no memory"

@@ -1,0 +1,84 @@
+"""Python workers and executors that are killed while they work: another one does the work, or what could not be done is named."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.pipeline.files import StoreUri
+from cluster.pipeline.findings import FindingClass
+from cluster.pipeline.job import AuditOptions, audit
+from cluster.pipeline.report import AuditVerdict
+from tests.interop.twinlog import PROGRAM
+from tests.spark.conftest import HERE
+from tests.spark.deadly_file import DeadlyFile, executor, python_worker
+from tests.spark.logs import flip, log_files
+from tests.store import golden
+
+pytestmark = pytest.mark.root  # A file that kills whoever opens it: fanotify(7).
+
+CLUSTER = "local-cluster[1,2,1024]"  # One worker with two cores and so many MiB: its executor is a JVM of its own.
+SETTINGS = "spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> list[Path]:
+    """Master, slave, and a second slave in which a bit of a record is another."""
+    master, slave = (golden.unpack("4.9.7", name, tmp_path) for name in golden.CLEAN)
+    third = tmp_path / "third"
+    shutil.copytree(slave, third)
+    flip(third, 5)
+    return [master, slave, third]
+
+
+def test_a_worker_that_is_killed_once_costs_nothing_but_time(spark, members):
+    """Its task is tried again."""
+    expected = audit(spark, [StoreUri(str(each)) for each in members], AuditOptions())
+    with DeadlyFile(log_files(members[1])[1], python_worker, times=1) as deadly:
+        report = audit(spark, [StoreUri(str(each)) for each in members], AuditOptions())
+    assert len(deadly.killed) == 1
+    assert report.findings == expected.findings
+    assert report.not_read == ()
+
+
+def test_a_worker_that_dies_of_a_file_each_time_names_it(spark, members):
+    """As one that the kernel kills for its memory. The others are compared all the same."""
+    with DeadlyFile(log_files(members[1])[1], python_worker) as deadly:
+        report = audit(spark, [StoreUri(str(each)) for each in members], AuditOptions())
+    assert len(deadly.killed) >= 4
+    assert report.verdict is AuditVerdict.DIVERGENT
+    slave, third = report.members[1].name, report.members[2].name
+    (unreadable,) = [each for each in report.findings if each.cls is FindingClass.UNREADABLE]
+    assert unreadable.member == slave
+    assert report.not_read
+    found = [each for each in report.findings if each.cls is not FindingClass.UNREADABLE]
+    assert {each.member for each in found} == {third}
+
+
+@pytest.mark.timeout(180)
+def test_an_executor_that_is_killed_is_replaced(members, tmp_path: Path):
+    """On a cluster of processes: what it had under way is done by the next one. Equal members leave with 0."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(SETTINGS)
+    places = {
+        "PYTHONPATH": str(HERE.parents[1]),
+        "SPARK_LOCAL_DIRS": str(tmp_path),
+        "SPARK_CONF_DIR": str(tmp_path / "conf"),
+    }
+    command = [PROGRAM, "audit", *map(str, members[:2]), "--spark-master", CLUSTER, "-o", "json"]
+    with DeadlyFile(log_files(members[1])[1], executor, times=1) as deadly:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            cwd=tmp_path,
+            env={**os.environ, **places},
+        )
+    assert len(deadly.killed) == 1
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["verdict"], report["findings"], report["not_read"]) == ("equal", [], [])
