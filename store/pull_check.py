@@ -34,7 +34,7 @@ def sound_units(
     for begin in range(0, len(units), _AT_ONCE * UNIT.size):
         group = units[begin : begin + _AT_ONCE * UNIT.size]
         group_start, group_end = queue_offset, queue_offset + len(group) // UNIT.size
-        if check.is_checked(queue, group_start, group_end):
+        if check.checked_end(queue, group_start) >= group_end:
             yield from UNIT.iter_unpack(group)
             queue_offset = group_end
             continue
@@ -53,8 +53,8 @@ def sound_units(
                 yield phy_offset, size, code
                 queue_offset += 1
                 continue
-            all_sound = False
             found = check.unit(queue, queue_offset, phy_offset, size, code)
+            all_sound = all_sound and found == (size, code)
             yield (phy_offset, *found) if found is not None else (phy_offset, BROKEN, code)
             queue_offset += 1
         if all_sound:
@@ -110,7 +110,7 @@ class CheckAhead:
     def _look(self, queue: ConsumeQueue, next_offset: int) -> bool:
         """Whether there may be more to check for the consumer that goes on at `next_offset`."""
         begin = self.check.checked_end(queue, next_offset)
-        if begin >= min(next_offset + _UNITS_AHEAD, self.check.trusted_from.get(queue, 0)):
+        if self.check.known.damaged or begin >= min(next_offset + _UNITS_AHEAD, self.check.trusted_from.get(queue, 0)):
             return False
         for _ in sound_units(self.check, queue, begin, queue.read(begin, _AT_ONCE)):
             pass

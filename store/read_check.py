@@ -47,9 +47,8 @@ class ReadCheck:
     known: KnownDamage
     trusted_from: dict[ConsumeQueue, int] = field(factory=dict, init=False)
     ahead: deque[int] = field(factory=lambda: deque(maxlen=_AHEAD_KEPT), init=False)
-    _checked: dict[ConsumeQueue, tuple[int, int]] = field(
-        factory=dict, init=False
-    )  # Below trusted_from: start and end.
+    # Of each queue a span below trusted_from, start and end.
+    _checked: dict[ConsumeQueue, tuple[int, int]] = field(factory=dict, init=False)
     _topics: dict[str, bytes] = field(factory=dict, init=False)
 
     def distrust(self, queues: Iterable[ConsumeQueue]) -> None:
@@ -81,15 +80,10 @@ class ReadCheck:
         low, high = self._checked.get(queue, (start, start))
         self._checked[queue] = (low, max(high, end)) if low <= start <= high else (start, end)
 
-    def is_checked(self, queue: ConsumeQueue, start: int, end: int) -> bool:
-        """Whether nothing has to be looked at again. Once damage was found everything is."""
-        low, high = self._checked.get(queue, (0, 0))
-        return low <= start and end <= high and not self.known.damaged
-
     def checked_end(self, queue: ConsumeQueue, offset: int) -> int:
-        """Up to where the messages from `offset` on were looked at; `offset` if they were not."""
+        """Up to where the messages from `offset` on need no other look; `offset` if they do, as all do once damage was found."""
         low, high = self._checked.get(queue, (0, 0))
-        return high if low <= offset <= high else offset
+        return high if low <= offset <= high and not self.known.damaged else offset
 
     def unit(
         self, queue: ConsumeQueue, queue_offset: int, phy_offset: int, size: int, code: int

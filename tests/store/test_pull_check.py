@@ -86,6 +86,29 @@ async def test_the_disk_is_asked_once_for_what_comes_next(tmp_path, monkeypatch,
     await store.close()
 
 
+async def test_what_lies_far_apart_is_not_read_again_either(tmp_path, monkeypatch):
+    """Else it would be read once ahead of the consumer and once for it."""
+    store = await filled(tmp_path, others=40)
+    store.get_message("T", 0, 0, 32, None)
+    sizes = reads_of(monkeypatch)
+    assert store.get_message("T", 0, 0, 32, None).message_count == 32
+    assert sizes == []
+    await store.close()
+
+
+async def test_nothing_is_looked_at_ahead_once_there_is_damage(tmp_path, monkeypatch, nursery):
+    """Every pull looks for itself then, so that it would be in vain."""
+    store = await filled(tmp_path, others=0)
+    queue, check = store.queue("T", 0), store.scrub.check
+    check.known.record(0, 300, "a test")
+    ahead, sizes = CheckAhead(check), reads_of(monkeypatch)
+    nursery.start_soon(ahead.run)
+    ahead.pulled(queue, 10)
+    await trio.testing.wait_all_tasks_blocked()
+    assert sizes == []
+    await store.close()
+
+
 async def test_what_was_sound_is_not_read_again(tmp_path, monkeypatch):
     """By another group, say; until damage is found anywhere, or the scrub has its doubts."""
     store = await filled(tmp_path, others=0)
