@@ -73,10 +73,10 @@ def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
 
 
 def _show(found: "MemberList", fmt: str) -> None:
-    from cluster.cli.render import json_document, table
+    from cluster.cli.render import json_answer, table
 
     if fmt == "json":
-        json_document(members=found.members, issues=found.issues, notes=found.notes)
+        json_answer(found)
         return
     table(member_columns(found.members), found.members, fmt)
     for note in found.notes:

@@ -6,14 +6,14 @@ An unknown value is "-" in tables and TSV, null in JSON. JSON and TSV have plain
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
 from typing import Any
 
 import click
 import orjson
-from attrs import asdict, frozen
+from attrs import frozen
 
-SCHEMA = 1  # Grows when a field of any JSON answer changes its meaning or goes away.
+from cluster.documents import document, dumps
+
 UNKNOWN = "-"
 
 
@@ -131,21 +131,16 @@ def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, keep_all
         console.print(f"for want of room without {left_out}; -o wide shows all", style="dim")
 
 
-def json_document(**parts: Any) -> None:
-    """Print one JSON document with its schema number; as YAML, where that was asked for."""
-    value = {"schema": SCHEMA, **parts}
-    click.echo(_yaml(value).rstrip() if _wants_yaml() else _dumps(value, indent=sys.stdout.isatty()))
-
-
 def json_answer(answer: Any) -> None:
-    """Print an attrs object as one JSON document with its schema number."""
-    json_document(**asdict(answer, recurse=False))
+    """Print an attrs object as one JSON document with its schema number; as YAML, where that was asked for."""
+    value = document(answer)
+    click.echo(_yaml(value).rstrip() if _wants_yaml() else dumps(value, indent=sys.stdout.isatty()))
 
 
 def json_line(part: Any) -> None:
     """Print one JSON object on one line, or one document of a stream of YAML."""
-    value = {"schema": SCHEMA, **_plain_object(part)}
-    click.echo(f"---\n{_yaml(value).rstrip()}" if _wants_yaml() else _dumps(value, indent=False))
+    value = document(part)
+    click.echo(f"---\n{_yaml(value).rstrip()}" if _wants_yaml() else dumps(value))
 
 
 YAML = "twinlog.yaml"  # In click's meta: what -o json prints is to be YAML.
@@ -159,20 +154,8 @@ def _wants_yaml() -> bool:
 def _yaml(value: Any) -> str:
     import yaml
 
-    text: str = yaml.safe_dump(orjson.loads(_dumps(value, indent=False)), sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(orjson.loads(dumps(value)), sort_keys=False, allow_unicode=True)
     return text
-
-
-def _dumps(value: Any, *, indent: bool) -> bytes:
-    return orjson.dumps(value, default=_plain_object, option=orjson.OPT_INDENT_2 if indent else None)
-
-
-def _plain_object(value: Any) -> Any:
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, Enum):
-        return value.name
-    return asdict(value, recurse=False)
 
 
 def _cell(column: Column, row: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from attrs import asdict, evolve, field, frozen
 
-from cluster.cli.render import SCHEMA
+from cluster.documents import SCHEMA
 from cluster.pipeline.findings import AuditFinding, FindingClass
 
 # Findings that mean that a copy of the log is not what the others are; the others are about files beside it.

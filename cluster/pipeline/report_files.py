@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import asdict, fields
 
-from cluster.cli.render import SCHEMA
+from cluster.documents import SCHEMA
 from cluster.pipeline.html import page
 from cluster.pipeline.report import AuditReport, ReportedFinding, to_json
 
