@@ -145,7 +145,7 @@ class Producer:
         """Try until a broker has stored it; brokers in `tried` only when there is no other. Raises as send()."""
         tries = 1 if queue or select else max(1, self.tries_max - len(tried))
         for left in reversed(range(tries)):
-            where = await self.routes.publish(prepared.topic)
+            where = await self.routes.publish(prepared.topic, tried=tried)
             chosen = queue or self.choose(where, select, tried)
             try:
                 sent = await self.api.send_request(where.master(chosen), self.request(prepared, chosen))

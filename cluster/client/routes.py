@@ -1,6 +1,11 @@
-"""The routes that a client knows, fresh enough to use. Source: MQClientInstance (RocketMQ 4.9.8)."""
+"""The routes that a client knows, fresh enough to use. Source: MQClientInstance (RocketMQ 4.9.8).
 
-from collections.abc import Iterable
+A route that serves is asked for every 30 s. One that does not (no queue can be written, or a broker of it has failed) is in
+doubt: it is asked for with the next message, at the pace of pace.py, so that producers find a new master within a second.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from math import inf
 
 import trio
@@ -8,6 +13,7 @@ from attrs import define, field, frozen
 
 from cluster.client.message_api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
 from cluster.client.namesrv_api import NameServerApi
+from cluster.client.pace import Pace
 from cluster.client.route import MASTER_ID, BrokerAddresses, MessageQueue, TopicRoute
 from cluster.remoting.errors import RemotingError
 
@@ -34,9 +40,17 @@ class PublishRoute:
         return broker.master
 
 
+@frozen
+class _Failure:
+    """There was nowhere to write."""
+
+    asked: float  # trio's clock.
+    reason: str
+
+
 @define(eq=False)
 class Routes:
-    """Asks for a topic when it is new or 30 s old; an old answer is better than none."""
+    """Asks for a topic when it is new, in doubt or 30 s old; an old answer is better than none."""
 
     api: NameServerApi
     _read: dict[str, tuple[TopicRoute, float]] = field(factory=dict, init=False)
@@ -44,6 +58,11 @@ class Routes:
     _brokers: dict[str, BrokerAddresses] = field(factory=dict, init=False)  # Also of topics that are asked for again.
     _asked: dict[str, float] = field(factory=dict, init=False)  # When, by topic.
     _asking: trio.Lock = field(factory=trio.Lock, init=False)
+    _paces: dict[str, Pace] = field(factory=lambda: defaultdict(Pace), init=False)
+    _doubted: set[str] = field(
+        factory=set, init=False
+    )  # Topics, a broker of which has failed since they were asked for.
+    _failures: dict[str, _Failure] = field(factory=dict, init=False)  # The last, by topic.
 
     @property
     def topics(self) -> frozenset[str]:
@@ -72,16 +91,49 @@ class Routes:
             self._read[topic] = route, trio.current_time()
             self._brokers.update(route.brokers)
 
-    async def publish(self, topic: str) -> PublishRoute:
-        """Where to write; a topic that does not exist takes its queues from TBW102's. Raises NoRouteError, RemotingError."""
-        known = self._publish.get(topic)
-        if known is not None and trio.current_time() < known.asked + REFRESH_SECONDS:
+    async def publish(self, topic: str, *, tried: Collection[str] = ()) -> PublishRoute:
+        """Where to write; a topic that does not exist takes its queues from TBW102's. Raises NoRouteError, RemotingError.
+
+        Waits up to a second where it was asked just now and there is no broker but those that were `tried`.
+        """
+        began = trio.current_time()
+        if known := self._usable(topic, tried):
             return known
+        await trio.sleep_until(self._paces[topic].due)
         async with self._asking:  # One asks, the others use its answer.
-            known = self._publish.get(topic)
-            if known is None or trio.current_time() >= known.asked + REFRESH_SECONDS:
-                known = self._publish[topic] = await self._ask_publish(topic)
+            if known := self._usable(topic, tried):
+                return known
+            failed = self._failures.get(topic)
+            if failed is not None and failed.asked >= began:
+                raise NoRouteError(failed.reason)
+            return await self._ask(topic)
+
+    def _usable(self, topic: str, tried: Collection[str]) -> PublishRoute | None:
+        """The known route: while it is fresh, or in doubt and too early to ask, but with a broker that may do."""
+        known, now = self._publish.get(topic), trio.current_time()
+        if known is None or now >= known.asked + REFRESH_SECONDS:
+            return None
+        if topic not in self._doubted:
             return known
+        has_others = any(queue.broker_name not in tried for queue in known.queues)
+        return known if has_others and now < self._paces[topic].due else None
+
+    async def _ask(self, topic: str) -> PublishRoute:
+        now = trio.current_time()
+        self._paces[topic].asked(now)
+        if (read := self._read.get(topic)) and not read[0].publish_queues():  # Good enough for who read only.
+            self.forget(topic)
+        try:
+            route = await self._ask_publish(topic)
+        except RemotingError as error:
+            self._publish.pop(topic, None)
+            self._failures[topic] = _Failure(now, str(error))
+            self.forget(topic)
+            raise
+        self._failures.pop(topic, None)
+        self._doubted.discard(topic)
+        self._publish[topic] = route
+        return route
 
     async def _ask_publish(self, topic: str) -> PublishRoute:
         route = await self.find(topic)
@@ -99,8 +151,8 @@ class Routes:
         return PublishRoute(route, tuple(queues), trio.current_time())
 
     def forget(self, topic: str) -> None:
-        """Ask again before the next use: a broker failed. Where no name server answers, the old answer stays."""
-        self._publish.pop(topic, None)
+        """A broker of the topic failed: ask again soon. Where no name server answers, the old answer stays."""
+        self._doubted.add(topic)
         for each in (topic, DEFAULT_TOPIC):
             if known := self._read.get(each):
                 self._read[each] = known[0], -inf
@@ -113,6 +165,7 @@ class Routes:
             except RemotingError:
                 continue
             self._publish.pop(topic, None)
+            self._doubted.discard(topic)
             self._learn(topic, route)
         if self._read:  # Brokers of no topic any more are gone.
             self._brokers = {name: each for route, _ in self._read.values() for name, each in route.brokers.items()}

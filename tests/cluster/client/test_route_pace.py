@@ -1,0 +1,174 @@
+"""How soon a producer learns of another master, and how often it asks for that; servers that only answer, virtual time."""
+
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+from attrs import define, field
+
+from cluster.client.api import ClientApi
+from cluster.client.outgoing import OutgoingMessage
+from cluster.client.pace import PAUSE_SECONDS_MAX, Pace
+from cluster.client.producer import Producer
+from cluster.client.routes import NoRouteError
+from cluster.remoting import fastjson
+from cluster.remoting.codes import RequestCode, ResponseCode
+from cluster.remoting.command import RemotingCommand
+from cluster.remoting.errors import RemotingConnectError, RemotingError
+
+NAMESRV = "ns:9876"
+
+
+@define
+class FakeServers:
+    """A name server, and masters by group; None: the group has none now, its slave is all that is registered."""
+
+    masters: dict[str, str | None]
+    dead: set[str] = field(factory=set)
+    asked: list[float] = field(factory=list)  # When the name server was.
+    sent_to: list[str] = field(factory=list)
+    namesrv_is_dead: bool = False
+
+    async def request(self, address: str, command: RemotingCommand, *, timeout_ms: float = 3000) -> RemotingCommand:
+        await trio.lowlevel.checkpoint()
+        if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            self.asked.append(trio.current_time())
+            if self.namesrv_is_dead:
+                raise RemotingConnectError(address, "refused")
+            return self._route(command)
+        self.sent_to.append(address)
+        if address in self.dead:
+            raise RemotingConnectError(address, "refused")
+        assert command.ext is not None
+        return RemotingCommand(0, ext={"msgId": "F00D", "queueId": command.ext["e"], "queueOffset": "7"})
+
+    def _route(self, command: RemotingCommand) -> RemotingCommand:
+        if not self.masters:
+            return RemotingCommand(ResponseCode.TOPIC_NOT_EXIST, remark="no route")
+        brokers = []
+        for name, master in self.masters.items():
+            members = {"1": f"{name}-slave:1"} | ({"0": master} if master else {})
+            brokers.append({"brokerName": name, "cluster": "C", "brokerAddrs": members})
+        counts = {"perm": 6, "readQueueNums": 2, "writeQueueNums": 2}
+        queues = [{"brokerName": name, **counts} for name in self.masters]
+        return RemotingCommand(0, body=fastjson.dumps({"brokerDatas": brokers, "queueDatas": queues}))
+
+
+def producer(servers: FakeServers) -> Producer:
+    return Producer(ClientApi(servers, (NAMESRV,)))
+
+
+async def until_sent(sender: Producer) -> None:
+    """As an application does it: again, until it is told that the message is safe."""
+    while True:
+        try:
+            await sender.send(OutgoingMessage(topic="T", body=b"x"))
+        except RemotingError:
+            continue
+        return
+
+
+async def test_a_new_master_is_found_within_a_second(autojump_clock):
+    """In a failover a group is without master for a while; producers stand still no longer than that, and a moment."""
+    servers = FakeServers({"a": "a-0:1"})
+    sender = producer(servers)
+    await until_sent(sender)
+
+    async def fail_over():
+        servers.masters, servers.dead = {"a": None}, {"a-0:1"}
+        await trio.sleep(4)
+        servers.masters = {"a": "a-1:1"}
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fail_over)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(4 + PAUSE_SECONDS_MAX + 0.01):
+            await until_sent(sender)
+
+
+async def test_the_name_server_is_not_hammered_meanwhile(autojump_clock):
+    """A hundred tasks of one client that try without a pause ask as often as one: about once in a second."""
+    servers = FakeServers({"a": "a-0:1"})
+    sender = producer(servers)
+    await until_sent(sender)
+    servers.masters, servers.dead, servers.asked = {"a": None}, {"a-0:1"}, []
+    with trio.move_on_after(20):
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(partial(until_sent, sender))
+    assert 20 <= len(servers.asked) <= 50
+    gaps = {round(after - before, 3) for before, after in zip(servers.asked, servers.asked[1:], strict=False)}
+    assert len(gaps) > 10, "a thousand clients would ask at the same moment"
+
+
+async def test_a_dead_master_that_is_still_registered_is_asked_for_at_the_same_pace(autojump_clock):
+    """As long as the name server has not noticed; behind a partition that takes two minutes."""
+    servers = FakeServers({"a": "a-0:1"}, dead={"a-0:1"})
+    with trio.move_on_after(20):
+        await until_sent(producer(servers))
+    assert 20 <= len(servers.asked) <= 50
+
+
+async def test_another_group_takes_the_messages_without_waiting(autojump_clock):
+    """One dead master of two: each message goes to the other at once, and the name server is asked now and then."""
+    servers = FakeServers({"a": "a-0:1", "b": "b-0:1"}, dead={"a-0:1"})
+    sender = producer(servers)
+    for _ in range(1000):
+        await until_sent(sender)
+    assert servers.sent_to.count("b-0:1") == 1000
+    assert trio.current_time() == 0
+    assert len(servers.asked) <= 2
+
+
+async def test_whoever_waits_gets_the_same_answer(autojump_clock):
+    """No route is an answer, too: the tenth task does not wait ten times as long for it."""
+    servers = FakeServers({})
+    sender = producer(servers)
+    with pytest.raises(NoRouteError):
+        await sender.send(OutgoingMessage(topic="T", body=b"x"))
+    assert trio.current_time() == 0, "the first answer needs no pause"
+
+    async def fails():
+        with pytest.raises(NoRouteError):
+            await sender.send(OutgoingMessage(topic="T", body=b"x"))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(fails)
+    assert 0 < trio.current_time() <= PAUSE_SECONDS_MAX
+
+
+async def test_without_name_server_the_old_master_is_tried_still(autojump_clock):
+    servers = FakeServers({"a": "a-0:1"}, dead={"a-0:1"})
+    sender = producer(servers)
+    with pytest.raises(RemotingConnectError):
+        await sender.send(OutgoingMessage(topic="T", body=b"x"))
+    servers.namesrv_is_dead = True
+    with pytest.raises(RemotingConnectError):
+        await sender.send(OutgoingMessage(topic="T", body=b"x"))
+    servers.dead = set()
+    with trio.fail_after(PAUSE_SECONDS_MAX):
+        await until_sent(sender)
+
+
+async def test_what_a_consumer_learnt_is_not_enough_to_give_up(autojump_clock):
+    """Readers are content with a slave; a producer asks again before it says that nobody takes messages."""
+    servers = FakeServers({"a": None})
+    sender = producer(servers)
+    await sender.routes.find("T")
+    servers.masters = {"a": "a-1:1"}
+    await sender.send(OutgoingMessage(topic="T", body=b"x"))
+    assert trio.current_time() == 0
+
+
+def test_the_pace_slows_down_and_recovers():
+    pace = Pace(jitter=lambda: 1.0)
+    gaps, now = [], 100.0
+    for _ in range(6):
+        pace.asked(now)
+        gaps.append(round(pace.due - now, 3))
+        now = pace.due
+    assert gaps == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    pace.asked(now + 30)
+    assert round(pace.due - now - 30, 3) == 0.1
