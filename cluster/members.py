@@ -33,6 +33,10 @@ class Member:
     lag_bytes: int | None = None
     lag_seconds: float | None = None
     rate_bytes_per_second: float | None = None
+    ack_p50_seconds: float | None = (
+        None  # How long half of the producers waited for slaves in the last minute, at most.
+    )
+    ack_p99_seconds: float | None = None
     slaves_counted: int | None = None  # How many slaves' acknowledgements count for producers, on a master.
     reason: str | None = None  # Why it is unreachable, or what else there is to say.
     warnings: tuple[str, ...] = ()  # Of what its acknowledgements mean, in sentences.
@@ -90,6 +94,8 @@ def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
         flushed_offset=status.get("flushedOffset"),
         confirmed_offset=status.get("confirmedOffset"),
         rate_bytes_per_second=status.get("rateBytesPerSecond"),
+        ack_p50_seconds=status.get("ackWaitP50Seconds"),
+        ack_p99_seconds=status.get("ackWaitP99Seconds"),
         slaves_counted=None
         if slaves is None or role != "master"
         else sum(bool(each.get("counted")) for each in slaves),

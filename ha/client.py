@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -106,6 +107,8 @@ class HAClient:
     _refused_at: list[int] = field(factory=list, init=False)  # The log's end at each refusal in a row.
     _bytes_per_second: float = field(default=0.0, init=False)
     _rated_bytes: int = field(default=0, init=False)
+    ends: Counter[ClientState] = field(factory=Counter, init=False)  # Connections, by what came of them.
+    divergences: int = field(default=0, init=False)  # How often the log was found to differ, since the start.
 
     def __attrs_post_init__(self) -> None:
         self._forget()
@@ -219,7 +222,9 @@ class HAClient:
             self._finding, about = None, text
             passes = self.store.flags.is_passing and self.store.flags.why_not_appendable
             self._state = "retrying" if not isinstance(error, HALogError) else "paused" if passes else "failed"
+        self.ends[self._state] += 1
         if about != self._told:
+            self.divergences += self._state in ("ahead", "diverged")
             log.warning("replication interrupted", master=address, max_offset=max_offset, why=text, state=self._state)
         self.last_error, self._told = text, about
 

@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 
 from ha.ack_policy import AckRule, Decision, Verdict, decide
 from ha.ack_reasons import Standing, describe, describe_missing
+from ha.ack_waits import AckWaits
 from ha.config import HAConfig
 from ha.in_sync import InSync, Slave
 from store.offset_waiters import AckSink, OffsetWaiters, PutStatus, Waiter, by_sink
@@ -67,6 +68,7 @@ class GroupTransferService:
     gate: Callable[[float], str | None] = _open
     confirmed_offset: int = field(default=0, init=False)  # Enough slaves hold everything below. Falls when they leave.
     decision: Decision = field(init=False)
+    waits: AckWaits = field(factory=AckWaits, init=False)
     _in_sync: InSync = field(init=False)
     _waiters: OffsetWaiters = field(factory=OffsetWaiters, init=False)
     _first_waiter: Wakeup = field(factory=Wakeup, init=False)
@@ -124,6 +126,7 @@ class GroupTransferService:
         if is_confirmed and self.gate(trio.current_time()) is None:
             sink.answer([frame])
         elif not is_confirmed and end_offset >= self._reach and trio.current_time() >= self._expects_until:
+            self.waits.refused(self.decision.need)
             sink.refuse([frame], PutStatus.SLAVE_NOT_AVAILABLE, self._worded(describe_missing))
         else:
             self._waiters.add(end_offset, trio.current_time() + self._timeout, sink, frame)
@@ -293,9 +296,10 @@ class GroupTransferService:
         self._refuse(self._waiters.drain(), why)
 
     def _release(self) -> None:
-        if not self._waiters or self.gate(trio.current_time()) is not None:
+        if not self._waiters or self.gate(now := trio.current_time()) is not None:
             return
         released = self._waiters.release(self.confirmed_offset)
+        self.waits.ended(released, self._slaves_needed + 1, "confirmed", now=now, timeout=self._timeout)
         if len(released) == 1:  # The usual case of a lone producer.
             released[0].sink.answer([released[0].frame])
         else:
@@ -304,7 +308,9 @@ class GroupTransferService:
 
     def _refuse(self, expired: Sequence[Waiter], why: str) -> None:
         if expired:
-            closed = self.gate(trio.current_time())
+            now = trio.current_time()
+            self.waits.ended(expired, self._slaves_needed + 1, "timeout", now=now, timeout=self._timeout)
+            closed = self.gate(now)
             standing = describe(self._standing) if closed is None else closed
             reason = f"{why}, offset {expired[-1].end_offset} is not acknowledged. {standing}"
             for sink, frames in by_sink(expired):

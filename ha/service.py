@@ -300,6 +300,10 @@ class HAService:
         slaves = (each for each in self._connections if each.request_offset != NO_REQUEST_YET)
         return {each: (each.ip, each.ack_offset) for each in slaves}
 
+    def age_of(self, offset: int) -> float | None:
+        """Seconds since the byte at `offset` of the log was appended; 0 at its end, None: before this process started."""
+        return self._stamps.age(offset, self.store.max_offset, trio.current_time())
+
     def statistics(self) -> HAStatistics:
         """Both sides as they are now."""
         following = self.client.master_address is not None

@@ -17,6 +17,7 @@ from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.config import FlushDiskType, StoreConfig
 from store.consume_queue_table import ConsumeQueueTable
+from store.histogram import Histogram
 from store.mapped_file import MappedFile
 from store.offset_waiters import AckSink, OffsetWaiters, PutStatus, by_sink
 from store.recovery_points import RecoveryPoints
@@ -47,6 +48,8 @@ class FlushService:
     _expiry: Wakeup = field(factory=Wakeup, init=False)
     lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a sync is under way.
     failure: str | None = field(default=None, init=False)  # Why nothing is flushed any more.
+    times: Histogram = field(factory=Histogram, init=False)  # How long syncs of the log took.
+    sync_errors: int = field(default=0, init=False)  # Of the log.
     busy_since: float | None = field(
         default=None, init=False
     )  # When the sync began that is under way, time.monotonic().
@@ -125,6 +128,7 @@ class FlushService:
         try:
             await self._in_thread(dirty, {file.path.parent for file, _ in dirty} if new_files else ())
         except OSError as error:
+            self.sync_errors += 1
             if not is_passing(error):
                 self._give_up(f"flushing the commit log failed: {error}")
             self._requested = True
@@ -140,9 +144,10 @@ class FlushService:
             listener()
 
     async def _in_thread(self, dirty: list[tuple[MappedFile, int]], directories: Collection[Path]) -> None:
-        self.busy_since = time.monotonic()
+        self.busy_since = began = time.monotonic()
         try:
             await _sync(dirty, directories)
+            self.times.note(time.monotonic() - began)
         finally:
             self.busy_since = None
 
@@ -187,6 +192,7 @@ class FlushConsumeQueueService:
     level_offset: Callable[[], int]  # Up to where the queues are level with the log.
     last_dispatched_timestamp: int = 0  # Store time of the newest message that the queues have, ms.
     lock: trio.Lock = field(factory=trio.Lock, init=False)  # Held while a flush is under way.
+    sync_errors: int = field(default=0, init=False)
     _failed: bool = field(default=False, init=False)
 
     async def run(self) -> None:
@@ -234,6 +240,7 @@ class FlushConsumeQueueService:
                 if self.flusher.flushed_offset >= point.offset:
                     await self.points.save(point)
         except OSError as error:
+            self.sync_errors += 1
             if is_passing(error):  # No room for the checkpoint, say. The next round tries again.
                 log.warning(
                     "the checkpoint cannot be written; a start after a crash would take longer", error=str(error)

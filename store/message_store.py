@@ -578,6 +578,20 @@ class MessageStore:
         """A queue; one that nobody wrote to is empty."""
         return self._queues.get(topic, queue_id)
 
+    def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue, if anybody wrote to it or asked for it before."""
+        return self._queues.find(topic, queue_id)
+
+    @property
+    def sync_errors(self) -> int:
+        """How often the disk refused to bring log or queues to safety, since the start."""
+        return self.flusher.sync_errors + self._queue_flusher.sync_errors
+
+    @property
+    def put_counts(self) -> tuple[int, int]:
+        """Messages and bytes that came into the log since the start, from producers or from a master."""
+        return self._putter.messages, self._putter.bytes
+
     def queues(self) -> Iterator[tuple[str, int, ConsumeQueue]]:
         """All queues that are known."""
         return ((queue.topic, queue.queue_id, queue) for queue in self._queues)

@@ -13,6 +13,7 @@ from cluster.broker.security.facts import security_facts
 from cluster.remoting.command import VERSION
 from ha.absent import KnownSlave
 from ha.finding import NO_ERRORS, Finding
+from store.histogram import percentile
 
 if TYPE_CHECKING:
     from cluster.broker.parts import BrokerParts
@@ -151,6 +152,7 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
     store, ha = broker.store.statistics(), broker.ha.statistics()
     client, policy = ha.client, ack_status.effective(broker, ha)
     rate = client.transferred_bytes_per_second if client else broker.rates.recent(PUT_BYTES, 3)
+    waits = broker.ha.group_transfer.waits.recent()
     master = None
     if broker.is_slave:
         master = {
@@ -175,7 +177,7 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
         "role": broker.store.config.broker_role.value,
         "address": broker.address,
         "haAddress": broker.ha_address,
-        "state": _state(broker, client.state if client else "idle"),
+        "state": state_word(broker, client.state if client else "idle"),
         "whyNotWritable": store.why_not_writable or None,
         "fileSize": broker.store.config.mapped_file_size_commit_log,
         "minOffset": store.min_offset,
@@ -185,6 +187,8 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
         "dispatchedOffset": store.dispatched_offset,
         "rateBytesPerSecond": round(rate),
         "waitingMessages": ha.waiting_messages,
+        "ackWaitP50Seconds": percentile(waits, 0.5),
+        "ackWaitP99Seconds": percentile(waits, 0.99),
         "divergent": [
             {"path": str(cut.path), "first": cut.first, "size": cut.size, "why": cut.why, "whenMs": cut.when_ms}
             for cut in store.divergent
@@ -245,7 +249,8 @@ def _known_slave(slave: KnownSlave) -> dict[str, Any]:
     }
 
 
-def _state(broker: "BrokerParts", client_state: str) -> str:
+def state_word(broker: "BrokerParts", client_state: str) -> str:
+    """What it does. `client_state`: of replication, where it is a slave."""
     flags = broker.store.flags
     if broker.is_slave and client_state == "resyncing":  # It takes no bytes while it is cut.
         return client_state

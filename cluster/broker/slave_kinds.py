@@ -20,9 +20,11 @@ TIMEOUT_MS = 1_000
 
 @frozen
 class SlaveKind:
-    """A twinlog slave; `flushes` what it acknowledges."""
+    """A twinlog slave; `flushes` what it acknowledges. `directory` and `broker_id` make its name."""
 
     flushes: bool = False
+    directory: str = ""
+    broker_id: int = 0
 
 
 @define(eq=False)
@@ -63,4 +65,8 @@ def kind_of(status: Mapping[str, Any]) -> dict[str, SlaveKind]:
     """By its end of the HA connection; nothing when it has none."""
     master = status.get("master")
     local_address = master.get("localAddress") if isinstance(master, dict) else None
-    return {local_address: SlaveKind(status.get("ackMode") == "flushed")} if isinstance(local_address, str) else {}
+    if not isinstance(local_address, str):
+        return {}
+    directory, broker_id = status.get("name"), status.get("brokerId")
+    flushes = status.get("ackMode") == "flushed"
+    return {local_address: SlaveKind(flushes, str(directory or ""), broker_id if isinstance(broker_id, int) else 0)}

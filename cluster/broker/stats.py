@@ -61,6 +61,7 @@ class BrokerStatsManager:
     puts: dict[tuple[str, int], Counter] = field(factory=dict, init=False)  # By topic and queue.
     gets: dict[tuple[str, int, str], Counter] = field(factory=dict, init=False)  # By topic, queue and group.
     send_backs: dict[tuple[str, str], Counter] = field(factory=dict, init=False)  # By topic and group.
+    dead: dict[tuple[str, str], Counter] = field(factory=dict, init=False)  # Dead letters; likewise.
     _of_groups: dict[tuple[str, str], list[Counter]] | None = field(
         default=None, init=False
     )  # Gets, by topic and group.
@@ -84,12 +85,15 @@ class BrokerStatsManager:
         for result in results:
             self.group_get(SCHEDULE_CONSUMER_GROUP, SCHEDULE_TOPIC, level - 1, 1, result.size, 0)
 
-    def group_get(self, group: str, topic: str, queue_id: int, count: int, size: int, latency_ms: int) -> None:
-        """One pull was answered with messages."""
+    def group_get(
+        self, group: str, topic: str, queue_id: int, count: int, size: int, latency_ms: int, next_offset: int = 0
+    ) -> None:
+        """One pull was answered with messages; the next one goes on at `next_offset`."""
         counter = self.gets.get((topic, queue_id, group)) or self._born_get((topic, queue_id, group))
         counter.nums += count
         counter.size += size
         counter.latency_ms += latency_ms
+        counter.next_offset = next_offset
         if latency_ms > self.longest_get_ms:
             self.longest_get_ms = latency_ms
         counter.calls += 1
@@ -100,6 +104,16 @@ class BrokerStatsManager:
         counter = self.send_backs.get((topic, group)) or self._born(self.send_backs, (topic, group))
         counter.nums += count
         counter.calls += 1
+
+    def dead_letter(self, group: str, topic: str) -> None:
+        """A message of a topic was tried often enough."""
+        counter = self.dead.get((topic, group)) or self._born(self.dead, (topic, group))
+        counter.nums += 1
+
+    def pulled_to(self, group: str, topic: str, queue_id: int) -> int:
+        """Where the next pull of a group goes on, as far as it was answered with messages since the start; 0: it was not."""
+        counter = self.gets.get((topic, queue_id, group))
+        return counter.next_offset if counter is not None else 0
 
     def _born_get(self, key: tuple[str, int, str]) -> Counter:
         self._of_groups = None
@@ -117,7 +131,7 @@ class BrokerStatsManager:
         """Note where all counters are, as far as that is due; call it every second or so."""
         due = self._windows.due(now)
         if due:
-            self._take_puts()
+            self.take_puts()
         for period in due:
             for counter in self._all():
                 if counter.nums:
@@ -125,7 +139,7 @@ class BrokerStatsManager:
             if period == DAY:
                 self._make_room()
 
-    def _take_puts(self) -> None:
+    def take_puts(self) -> None:
         """Count by how much the queues grew. What they hold at the start was counted by others, and so is a slave's growth."""
         counts = self.takes_puts() and self._ends is not None
         ends = self._ends if self._ends is not None else {}
@@ -165,10 +179,12 @@ class BrokerStatsManager:
         _drop(self.puts, lambda key: key[0] == topic)
         self._drop_gets(lambda key: key[0] == topic)
         _drop(self.send_backs, lambda key: key[0] == topic)
+        _drop(self.dead, lambda key: key[0] == topic)
 
     def group_deleted(self, group: str) -> None:
         self._drop_gets(lambda key: key[2] == group)
         _drop(self.send_backs, lambda key: key[1] == group)
+        _drop(self.dead, lambda key: key[1] == group)
 
     def _drop_gets(self, is_unwanted: Callable[[tuple[str, int, str]], bool]) -> None:
         self._of_groups = None
@@ -186,7 +202,7 @@ class BrokerStatsManager:
         kind, what = _VIEWS[name]
         counters = self._find(kind, key)
         if not counters and "PUT" in name:
-            self._take_puts()
+            self.take_puts()
             counters = self._find(kind, key)
         return [snapshot(counters, what, period) for period in PERIODS] if counters else None
 

@@ -29,6 +29,7 @@ class Counter:
     size: int = 0  # Bytes.
     latency_ms: int = 0
     calls: int = 0
+    next_offset: int = 0  # Of a queue, where a group's next pull goes on; not looked at over time.
     _looks: tuple[deque[tuple[float, Counts]], ...] = field(factory=_lists, init=False)
 
     @property

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from ha.config import HAConfig
 from ha.group_transfer import GroupTransferService
+from store.histogram import BOUNDS
 from store.offset_waiters import PutStatus
 from tests.helpers import RecordingSink
 
@@ -342,3 +343,21 @@ async def test_much_that_does_not_wait_beside_a_little_that_does(autojump_clock,
     await trio.sleep(6)
     assert (len(sink.answered), sink.refused) == (250, [])
     nursery.cancel_scope.cancel()
+
+
+async def test_how_long_producers_waited_is_counted_by_outcome(autojump_clock, transfer):
+    """One note for a released prefix; whoever need not wait is not counted."""
+    slave, sink = Slave(), RecordingSink()
+    transfer.wait(5, sink, b"too few")
+    transfer.join(slave, 0)
+    for end in range(10, 20):
+        transfer.wait(end, sink, b"frame")
+    await trio.sleep(0.2)
+    transfer.acknowledge(slave, 15)
+    await trio.sleep(5)
+    counted = {outcome: sum(taken.counts) for (_, outcome), taken in transfer.waits.taken().items()}
+    assert counted == {"not_available": 1, "confirmed": 6, "timeout": 4}
+    taken = transfer.waits.taken()
+    assert taken[2, "confirmed"].counts[BOUNDS.index(0.25)] == 6
+    assert taken[2, "timeout"].sum == pytest.approx(12, abs=0.2)
+    assert sum(transfer.waits.recent()) == 10

@@ -235,6 +235,8 @@ async def test_the_flush_task_stops_when_the_disk_refuses(tmp_path):
             store.flusher.wait(store.max_offset, sink, b"x")
             await settled(lambda: sink.refused)
         assert not store.writable
+        assert store.sync_errors == 1
+        assert sum(store.flusher.times.counts) >= 1, "only those that succeeded are timed"
 
 
 async def test_without_waiters_the_log_is_flushed_by_and_by(tmp_path, mock_clock):

@@ -78,7 +78,8 @@ def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hol
     broker.pulls.count(result.message_count)
     if code == ResponseCode.SUCCESS:
         group_name, latency_ms = header.consumer_group, int((time.perf_counter() - began) * 1000)
-        broker.stats.group_get(group_name, header.topic, header.queue_id, result.message_count, result.size, latency_ms)
+        count, size = result.message_count, result.size
+        broker.stats.group_get(group_name, header.topic, header.queue_id, count, size, latency_ms, result.next_offset)
     return Reply(
         code=code,
         remark=result.status.value,

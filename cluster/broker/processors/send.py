@@ -238,6 +238,7 @@ class SendProcessor:
         dead = self.broker.topics.create_in_send_back(names.dlq_topic(group), 1)
         if dead is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"there can be no dead letter topic for group {group}")
+        self.broker.stats.dead_letter(group, topic.name)
         return dead, 0, True
 
     def _special(

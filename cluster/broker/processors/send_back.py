@@ -44,7 +44,10 @@ def consumer_send_msg_back(broker: BrokerParts, header: ConsumerSendMsgBack, req
     status = broker.store.put([copy])[0].status
     if status is not PutStatus.PUT_OK:
         raise RequestError(ResponseCode.SYSTEM_ERROR, status.value)
-    broker.stats.send_back(header.group, message.properties.get(RETRY_TOPIC) or message.topic, 1)
+    origin = message.properties.get(RETRY_TOPIC) or message.topic
+    broker.stats.send_back(header.group, origin, 1)
+    if topic == names.dlq_topic(header.group):
+        broker.stats.dead_letter(header.group, origin)
     return Reply(ext=None)
 
 

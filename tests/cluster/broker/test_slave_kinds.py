@@ -28,13 +28,13 @@ async def test_slaves_are_known_by_their_end_of_the_connection():
     members = Members(
         {
             "10.0.0.1:1": b'{"ackMode": "written", "master": {"localAddress": "10.0.0.1:5001"}}',
-            "10.0.0.2:1": b'{"ackMode": "flushed", "master": {"localAddress": "10.0.0.2:5002"}}',
+            "10.0.0.2:1": b'{"ackMode": "flushed", "name": "a-2", "brokerId": 2, "master": {"localAddress": "10.0.0.2:5002"}}',
             "10.0.0.3:1": None,
         }
     )
     kinds = SlaveKinds(members, lambda: ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1"])
     await kinds.ask()
-    assert kinds.kinds == {"10.0.0.1:5001": SlaveKind(flushes=False), "10.0.0.2:5002": SlaveKind(flushes=True)}
+    assert kinds.kinds == {"10.0.0.1:5001": SlaveKind(flushes=False), "10.0.0.2:5002": SlaveKind(True, "a-2", 2)}
     del members.answers["10.0.0.2:1"]
     await kinds.ask()
     assert kinds.kinds.keys() == {"10.0.0.1:5001"}, "who is silent is not known any more"

@@ -1,0 +1,80 @@
+"""How long something took, counted in fixed buckets, for ever and over the last minute. No I/O, no clock.
+
+Whoever measures notes many at once: a group commit, or an acknowledgement that releases a thousand producers, is one note().
+"""
+
+import math
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+
+from attrs import define, field, frozen
+
+# Upper bounds in seconds: what a replica's memory, a disk and a time limit of a few seconds differ by. The last one is infinite.
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+BOUNDS = (*SECONDS, 2.5, 5.0, 10.0, math.inf)
+LOOK_SECONDS, LOOKS = 10.0, 7  # A minute: the newest look is up to ten seconds old.
+
+
+@frozen
+class Counts:
+    """How many took no longer than each of BOUNDS and longer than the one before, and how long all took together, seconds."""
+
+    counts: tuple[int, ...] = (0,) * len(BOUNDS)
+    sum: float = 0.0
+
+
+@define(eq=False)
+class Histogram:
+    """Call look() every second or so, for what the last minute brought."""
+
+    counts: list[int] = field(factory=lambda: [0] * len(BOUNDS), init=False)
+    sum: float = field(default=0.0, init=False)  # Seconds.
+    _looks: deque[tuple[float, tuple[int, ...]]] = field(factory=lambda: deque(maxlen=LOOKS), init=False)
+
+    def note(self, seconds: float, count: int = 1) -> None:
+        """So many of them took so long."""
+        self.counts[bisect_left(BOUNDS, seconds)] += count
+        self.sum += seconds * count
+
+    def note_run(self, longest: float, shortest: float, count: int) -> None:
+        """Some that ended together, where only the first and the last to begin are looked at.
+
+        In one bucket, as nearly always, this is exact but for the sum, which takes their mean; else they are spread evenly.
+        """
+        first, last = bisect_left(BOUNDS, shortest), bisect_left(BOUNDS, longest)
+        self.sum += (longest + shortest) / 2 * count
+        if first == last:
+            self.counts[first] += count
+            return
+        before = 0
+        for bucket in range(first, last + 1):
+            up_to = count if bucket == last else round(count * (BOUNDS[bucket] - shortest) / (longest - shortest))
+            self.counts[bucket] += up_to - before
+            before = up_to
+
+    def look(self, now: float) -> None:
+        """Note how far the counts are, when that is due; `now` in seconds of any clock that only goes forward."""
+        if not self._looks or now - self._looks[-1][0] >= LOOK_SECONDS:
+            self._looks.append((now, tuple(self.counts)))
+
+    def taken(self) -> Counts:
+        """All that was counted, as a value."""
+        return Counts(tuple(self.counts), self.sum)
+
+    def recent(self) -> tuple[int, ...]:
+        """The counts of the last minute."""
+        before: Sequence[int] = self._looks[0][1] if self._looks else (0,) * len(BOUNDS)
+        return tuple(now - then for now, then in zip(self.counts, before, strict=True))
+
+
+def percentile(counts: Sequence[int], share: float) -> float | None:
+    """So large a share took no longer, seconds; None without any. Longer than the last bound that is finite: that bound."""
+    wanted, passed = sum(counts) * share, 0
+    for bucket, count in enumerate(counts):
+        if count and passed + count >= wanted:
+            low = BOUNDS[bucket - 1] if bucket else 0.0
+            high = BOUNDS[bucket]
+            return low if math.isinf(high) else low + (high - low) * (wanted - passed) / count
+        passed += count
+    return None
