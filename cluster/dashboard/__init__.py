@@ -1,0 +1,6 @@
+"""`twinlog dashboard`: a page that answers whether the data is safe. Pages are made here, on the server, and kept up to date by
+server-sent events; a browser without JavaScript shows the same page, as it was when it was loaded.
+
+    facts -> memory.py (look.py: one moment, with what was before) -> verdict.py, picture.py, bars.py, tables.py -> page.py
+    watcher.py asks the cluster, for all viewers together; app.py serves.
+"""

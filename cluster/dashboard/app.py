@@ -1,0 +1,173 @@
+"""The dashboard's process: pages and their stream, and the same /v1 and /events as on every member."""
+
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import trio
+from attrs import evolve, frozen
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Scope
+
+from cluster.admin import Admin, open_admin
+from cluster.contexts import Context
+from cluster.dashboard.html import Markup
+from cluster.dashboard.live import live_route
+from cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form, problem
+from cluster.dashboard.page import document
+from cluster.dashboard.watcher import Watcher
+from cluster.http.app import guarded_app
+from cluster.http.asking import asking
+from cluster.http.errors import HttpError, json_response
+from cluster.http.events import Feed, events_route
+from cluster.http.guard import HEADERS
+from cluster.http.kept_admin import OpenAdmin
+from cluster.http.routes import Endpoint
+from cluster.http.serve import Limits, serve
+from cluster.http.tokens import Tokens
+from cluster.http.v1 import v1_routes
+from cluster.peeking import NoMessageError
+from cluster.topic_views import NoTopicError
+
+LOOK_TIMEOUT_MS = 2000  # A member that does not answer holds up every look for so long.
+PEEK_SECONDS_MAX = 5.0
+# Nothing from elsewhere, no inline script and no inline style: what a hostile name brings along does nothing.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+PAGE_HEADERS = (
+    *HEADERS,
+    (b"content-security-policy", POLICY.encode()),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+
+
+@frozen(kw_only=True)
+class DashboardConfig:
+    """What `twinlog dashboard` was told. `context`: whose credentials sign requests."""
+
+    namesrv: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 9877
+    token_file: Path | None = None
+    audit_directory: Path | None = None
+    allow_hosts: tuple[str, ...] = ()
+    context: Context | None = None
+
+
+async def run_dashboard(
+    config: DashboardConfig, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Serve until cancelled; started() gives the port. Raises OSError for a port that cannot be had."""
+    async with (
+        open_admin(config.namesrv, context=config.context) as admin,
+        open_admin(config.namesrv, timeout_ms=LOOK_TIMEOUT_MS, context=config.context) as looking,
+        trio.open_nursery() as nursery,
+    ):
+        watcher = Watcher(
+            opened(looking), config.namesrv, config.audit_directory, can_change=config.token_file is not None
+        )
+        feed = Feed(opened(admin))
+        app = application(watcher, opened(admin), feed, Tokens(config.token_file), config.allow_hosts)
+        limits = Limits()
+        port = await nursery.start(lambda task_status: _serve(app, config, limits, task_status))
+        nursery.start_soon(watcher.run)
+        nursery.start_soon(feed.run)
+        task_status.started(port)
+
+
+async def _serve(app: ASGIApp, config: DashboardConfig, limits: Limits, task_status: trio.TaskStatus[int]) -> None:
+    await serve(app, config.host, config.port, limits=limits, task_status=task_status)
+
+
+def opened(admin: Admin) -> OpenAdmin:
+    """An Admin that is there already, in the form that routes open it."""
+
+    @asynccontextmanager
+    async def open_it():  # type: ignore[no-untyped-def]
+        yield admin
+
+    return open_it
+
+
+def application(
+    watcher: Watcher, open_it: OpenAdmin, feed: Feed, tokens: Tokens, allow_hosts: tuple[str, ...] = ()
+) -> ASGIApp:
+    """Pages, stream, static files, and the shared routes."""
+    routes = [*page_routes(watcher, open_it), *v1_routes(open_it, tokens), events_route(feed)]
+    return evolve(guarded_app(routes, allow_hosts=allow_hosts), headers=PAGE_HEADERS)
+
+
+def page_routes(watcher: Watcher, open_it: OpenAdmin) -> Sequence[BaseRoute]:
+    """What only the dashboard has."""
+
+    async def found(request: Request) -> Markup:
+        try:
+            question = Question.of(request.query_params)
+            if not question.topic:
+                return problem(
+                    "Name a topic to see its newest messages. Nothing is consumed, and nobody's place moves."
+                )
+            return await look_at(open_it, question)
+        except QuestionError as error:
+            return problem(str(error))
+
+    async def page(request: Request) -> Response:
+        """The dashboard."""
+        state = await watcher.look()
+        try:
+            question = Question.of(request.query_params)
+        except QuestionError:
+            question = Question(topic=request.query_params.get("topic", ""))
+        return HTMLResponse(document(state, peek_form(question, state.topics), await found(request)))
+
+    async def messages(request: Request) -> Response:
+        """The messages that the form asks for, without the page round them."""
+        return HTMLResponse(await found(request))
+
+    async def livez(_request: Request) -> Response:
+        """200 while the dashboard runs, whatever the cluster does."""
+        return json_response({"schema": 1, "live": True, "kind": "dashboard"})
+
+    static = Files(directory=str(files("cluster.dashboard") / "static"))
+    return [
+        Endpoint("/", page),
+        Endpoint("/messages", messages),
+        live_route(watcher),
+        Endpoint("/livez", livez),
+        Mount("/static", static),
+    ]
+
+
+async def look_at(open_it: OpenAdmin, question: Question) -> Markup:
+    """Messages, or why there are none."""
+    try:
+        async with asking(open_it, PEEK_SECONDS_MAX) as admin:
+            messages = admin.messages
+            if question.key:
+                found = await messages.by_key(question.topic, question.key, question.count)
+            elif question.queue is not None and question.offset is not None:
+                found = await messages.at(question.topic, question.queue, question.offset, question.count)
+            else:
+                found = await messages.newest(question.topic, question.count)
+            return found_messages(await messages.with_readers(found))
+    except (NoTopicError, NoMessageError) as error:
+        return problem(f"{str(error)[0].upper()}{str(error)[1:]}.")
+    except HttpError as error:
+        return problem(f"{error.what} {error.why}")
+
+
+class Files(StaticFiles):
+    """Browsers ask each time whether a file has changed: after an upgrade nobody has an old script."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["cache-control"] = "no-cache"
+        return response

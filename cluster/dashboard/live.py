@@ -1,0 +1,92 @@
+"""/live: the page's sections whenever they change, as server-sent events; each viewer gets only what it has not got yet.
+
+series   once at the start: the samples of 15 minutes
+page     {at, title, mark, sections: {id: html}, sample, marks: [[time, mark, words], ...]}
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import orjson
+import trio
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from cluster.dashboard.page import PageState, sections
+from cluster.dashboard.series import SECONDS_KEPT
+from cluster.dashboard.verdict import verdict_of
+from cluster.dashboard.watcher import Watcher, sample_now
+from cluster.http.errors import HttpError
+from cluster.http.routes import Endpoint
+
+HEARTBEAT_SECONDS = 10.0
+RETRY_MS = 2000
+VIEWERS_MAX = 64
+MARKS_MAX = 40
+
+
+def live_route(watcher: Watcher) -> Endpoint:
+    """GET /live."""
+    viewers = 0
+
+    async def texts() -> AsyncIterator[bytes]:
+        nonlocal viewers
+        viewers += 1
+        try:
+            with watcher.viewing():
+                async for text in _texts(watcher):
+                    yield text
+        finally:
+            viewers -= 1
+
+    async def live(request: Request) -> Response:
+        """The page's parts as they change, as server-sent events."""
+        if viewers >= VIEWERS_MAX:
+            raise HttpError(
+                status=503,
+                what="Too many look already.",
+                why=f"{VIEWERS_MAX} may.",
+                next_step="Close other tabs, or reload now and then.",
+                headers={"retry-after": "10"},
+            )
+        return StreamingResponse(texts(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    return Endpoint("/live", live)
+
+
+async def _texts(watcher: Watcher) -> AsyncIterator[bytes]:
+    yield b"retry: %d\n\n" % RETRY_MS
+    yield _event("series", watcher.memory.series.columns())
+    sent: dict[str, str] = {}
+    while True:
+        news, state = watcher.news, watcher.state
+        parts = sections(state)
+        changed = {name: text for name, text in parts.items() if sent.get(name) != text}
+        sent = dict(parts)
+        yield _event("page", _told(state, changed))
+        with trio.move_on_after(HEARTBEAT_SECONDS):
+            await news.wait()
+            continue
+        yield b": still here\n\n"
+
+
+def _told(state: PageState, changed: Mapping[str, str]) -> dict[str, Any]:
+    verdict = verdict_of(state.look)
+    recent = [each for each in state.events if state.look.at - each.at < SECONDS_KEPT][:MARKS_MAX]
+    return {
+        "at": state.look.at,
+        "title": verdict.headline,
+        "mark": verdict.mark,
+        "sections": changed,
+        "sample": sample_now(state.look) if state.look.problem is None else None,
+        "marks": [[each.at, each.mark, f"{each.subject} {each.text}"] for each in recent],
+        "candidates": {
+            group.name: [[each.member.name, each.member.role, each.member.state] for each in group.members]
+            for group in state.look.groups
+        },
+    }
+
+
+def _event(name: str, value: Any) -> bytes:
+    """One event; JSON has no line breaks of its own."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), orjson.dumps(value))

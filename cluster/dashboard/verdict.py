@@ -1,0 +1,282 @@
+"""The first line of the page: is the data safe, who is behind, by how much, until when. Pure.
+
+Safe means: every message that was acknowledged is held by as many members as producers were promised, and by two at least, and
+a master takes new ones. The worst group speaks; what else is to say follows in `details`.
+"""
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from cluster.dashboard.look import FOLLOWING, PARTED, SILENT, GroupLook, Look, Mark, MemberLook
+from cluster.dashboard.words import about, clock, count, seconds, several, size
+from cluster.finding import Level
+
+BEHIND_SECONDS, BEHIND_BYTES = 2.0, 16_000_000  # From here on a slave is behind; below it is under way.
+ORDER: tuple[Mark, ...] = ("bad", "warn", "none", "ok")
+
+
+@frozen(kw_only=True)
+class Verdict:
+    """One line, how bad it is, since when it holds (seconds since 1970), and further lines."""
+
+    mark: Mark
+    headline: str
+    since: float | None = None
+    was_so: bool = False
+    details: tuple[str, ...] = ()
+
+
+def verdict_of(look: Look) -> Verdict:
+    """What a person should know first."""
+    if look.problem is not None:
+        return Verdict(
+            mark="bad",
+            headline=f"Not known: {look.problem}",
+            details=("What is below is of the last time that the name server answered.",) if look.groups else (),
+        )
+    if not look.groups:
+        return Verdict(
+            mark="warn", headline="Nobody here yet: no broker is registered", details=("Start one with: twinlog up",)
+        )
+    verdicts = sorted((_of_group(each, look) for each in look.groups), key=lambda each: ORDER.index(each.mark))
+    if len(verdicts) == 1:
+        return verdicts[0]
+    return _of_all(verdicts, look)
+
+
+def _of_all(verdicts: list[Verdict], look: Look) -> Verdict:
+    fine = sum(each.mark == "ok" for each in verdicts)
+    if fine == len(verdicts):
+        slaves = [each for group in look.groups for each in group.slaves]
+        level = all(each.lag_bytes == 0 for each in slaves)
+        follow = "hold every acknowledged message" if level else f"follow within {_within(slaves)}"
+        headline = f"All data is safe: {len(slaves)} of {len(slaves)} slaves of {fine} groups {follow}"
+        return Verdict(mark="ok", headline=headline)
+    first, *others = verdicts
+    more = tuple(each.headline for each in others if each.mark != "ok")
+    rest = (f"{fine} of {several(len(verdicts), 'group is', 'groups are')} fine",) if fine else ()
+    return Verdict(
+        mark=first.mark,
+        headline=first.headline,
+        since=first.since,
+        was_so=first.was_so,
+        details=(*first.details, *more, *rest),
+    )
+
+
+def _of_group(group: GroupLook, look: Look) -> Verdict:
+    return next(filter(None, (rule(group, look) for rule in RULES)), None) or _fine(group)
+
+
+# Rules, the worst first: None says that a rule has nothing to say.
+
+
+def _two_masters(group: GroupLook, _look: Look) -> Verdict | None:
+    if len(group.masters) < 2:
+        return None
+    names = " and ".join(each.member.name for each in group.masters)
+    return Verdict(
+        mark="bad",
+        headline=f"NOT SAFE: {group.name} has {len(group.masters)} masters, {names}",
+        since=max(each.since for each in group.masters),
+        details=("What is sent to one of them the other does not have. See: twinlog doctor",),
+    )
+
+
+def _changing(group: GroupLook, _look: Look) -> Verdict | None:
+    if group.changing is None:
+        return None
+    return Verdict(mark="warn", headline=f"The master is being changed: {group.changing}")
+
+
+def _no_master(group: GroupLook, _look: Look) -> Verdict | None:
+    if group.masters:
+        return None
+    gone = next((each for each in group.members if each.member.role == "master"), None)
+    why = f": {gone.member.name} {_state(gone)}" if gone else ""
+    kept = [each for each in group.slaves if each.member.state not in (*SILENT, *PARTED, "failed")]
+    if (group.acks_needed or 1) >= 2 and kept:
+        headline = f"NO MASTER: {group.name} takes no messages{why}"
+        held = f"Every acknowledged message is on {_names(kept)}: nothing is lost so far."
+        if len(kept) < len(group.slaves):
+            held = "Every acknowledged message was on two members or more; not all of them answer now."
+    else:
+        headline = f"NOT SAFE: {group.name} has no master{why}"
+        held = "Its newest messages may be on no other member."
+    return Verdict(
+        mark="bad",
+        headline=headline,
+        since=gone.since if gone else None,
+        was_so=gone.was_so if gone else False,
+        details=(held, *_fixes(group, _look)),
+    )
+
+
+def _parted(group: GroupLook, look: Look) -> Verdict | None:
+    parted = [each for each in group.slaves if each.member.state in PARTED]
+    if not parted:
+        return None
+    first, good = parted[0], _good(group)
+    what = f"{first.member.name} {_how_parted(first)}"
+    more = f", and {several(len(parted) - 1, 'more', 'more')}" if len(parted) > 1 else ""
+    held = f"{len(good)} of {several(len(group.slaves), 'slave holds', 'slaves hold')} what is acknowledged."
+    return Verdict(
+        mark="bad",
+        headline=f"{'NOT SAFE' if not good else 'One slave is no copy'}: {what}{more}",
+        since=first.since,
+        was_so=first.was_so,
+        details=(held, *_fixes(group, look)),
+    )
+
+
+def _critical(group: GroupLook, look: Look) -> Verdict | None:
+    """What else `twinlog check` calls critical: no lease, a full disk, damage."""
+    names = {group.name, *(each.member.name for each in group.members)}
+    silent = {each.member.name for each in group.members if each.member.state in SILENT}
+    found = [
+        each
+        for each in look.findings
+        if each.level is Level.CRITICAL and each.subject in names - silent and each.cause not in OF_SLAVES_GONE
+    ]
+    if not found:
+        return None
+    text = found[0].what
+    details = (f"Do: {found[0].fix}",) if found[0].fix else ()
+    return Verdict(mark="bad", headline=f"NOT SAFE: {text}", details=details)
+
+
+OF_SLAVES_GONE = ("lag", "alone", "no slaves")  # Told by rules below, with their numbers.
+
+
+def _too_few_copies(group: GroupLook, look: Look) -> Verdict | None:
+    if not group.slaves:
+        return Verdict(
+            mark="warn",
+            headline=f"One copy only: {group.name} has no slave",
+            details=("A slave makes it two: twinlog up --slaves 1, or twinlog broker with brokerRole=SLAVE",),
+        )
+    if _good(group):
+        return None
+    worst = group.slaves[0]
+    behind = f"; it lacks at most {size(worst.lag_bytes)}" if worst.lag_bytes is not None else ""
+    return Verdict(
+        mark="bad",
+        headline=f"NOT SAFE: new messages are on one member only: {worst.member.name} {_state(worst)}{behind}",
+        since=worst.since,
+        was_so=worst.was_so,
+        details=_fixes(group, look),
+    )
+
+
+def _someone_away(group: GroupLook, look: Look) -> Verdict | None:
+    away = [each for each in group.slaves if each.member.state not in FOLLOWING and each.member.state != "answering"]
+    if not away:
+        return None
+    first, good = away[0], _good(group)
+    held = f"{several(len(good), 'slave holds', 'slaves hold')} what is acknowledged"
+    lacks = f", {size(first.lag_bytes)} behind" if first.lag_bytes else ""
+    who = "One slave is away" if len(away) == 1 else f"{len(away)} slaves are away"
+    return Verdict(
+        mark="warn",
+        headline=f"{who}: {first.member.name} {_state(first)}{lacks}; {held}",
+        since=first.since,
+        was_so=first.was_so,
+        details=_fixes(group, look),
+    )
+
+
+def _behind(group: GroupLook, _look: Look) -> Verdict | None:
+    behind = sorted((each for each in group.slaves if is_behind(each)), key=lambda each: -(each.lag_bytes or 0))
+    if not behind:
+        return None
+    first = behind[0]
+    parts = [size(first.lag_bytes)] if first.lag_bytes is not None else []
+    parts += [seconds(first.lag_seconds)] if first.lag_seconds is not None else []
+    who = "One slave is behind" if len(behind) == 1 else f"{len(behind)} slaves are behind, most"
+    level = len(group.slaves) - len(behind)
+    held = f"{level} of {several(len(group.slaves), 'slave is', 'slaves are')} level with the master."
+    since = max(0.0, _look.at - first.lag_seconds) if first.lag_seconds is not None else None
+    headline = f"{who}: {first.member.name} by {', '.join(parts)}; {end_of(first)}"
+    return Verdict(mark="warn", headline=headline, since=since, details=(held, *_promise(group)))
+
+
+RULES = (_two_masters, _changing, _no_master, _parted, _critical, _too_few_copies, _someone_away, _behind)
+
+
+def _fine(group: GroupLook) -> Verdict:
+    slaves, total = group.slaves, len(group.slaves)
+    if any(each.member.state == "answering" for each in slaves):
+        headline = (
+            f"{several(total, 'slave answers', 'slaves answer')}; RocketMQ does not tell what they have confirmed"
+        )
+        return Verdict(mark="none", headline=f"As far as it is told: {headline}")
+    if all(each.lag_bytes == 0 for each in slaves):
+        hold = "slave holds" if total == 1 else "slaves hold"
+        headline = f"{total} of {total} {hold} every acknowledged message"
+    else:
+        follow = "slave follows" if total == 1 else "slaves follow"
+        headline = f"{total} of {total} {follow} within {_within(slaves)}"
+    return Verdict(mark="ok", headline=f"All data is safe: {headline}", details=_promise(group))
+
+
+def _promise(group: GroupLook) -> tuple[str, ...]:
+    """What an acknowledgement says here."""
+    policy = next((each.member.ack_policy for each in group.masters if each.member.ack_policy), None)
+    return (f"A producer hears SEND_OK when its message is {policy}.",) if policy else ()
+
+
+def _good(group: GroupLook) -> list[MemberLook]:
+    """Slaves that hold what is acknowledged, or are about to: they follow, and are not far behind."""
+    return [each for each in group.slaves if each.member.state in (*FOLLOWING, "answering")]
+
+
+def is_behind(each: MemberLook) -> bool:
+    """Whether a slave that follows is behind by more than what is always under way."""
+    if each.member.state not in FOLLOWING:
+        return False
+    return (each.lag_seconds or 0) >= BEHIND_SECONDS or (each.lag_bytes or 0) >= BEHIND_BYTES
+
+
+def end_of(each: MemberLook) -> str:
+    """When a slave will have caught up, in words."""
+    if each.catch_up_seconds is not None:
+        return f"caught up in about {about(each.catch_up_seconds)}"
+    return "and it falls further behind" if each.is_growing else "it does not catch up yet"
+
+
+def _within(slaves: "tuple[MemberLook, ...] | list[MemberLook]") -> str:
+    known = [each.lag_seconds for each in slaves if each.lag_seconds is not None]
+    if known:
+        return seconds(max(0.1, *known)) if len(known) > 1 else seconds(max(0.1, known[0]))
+    return size(max((each.lag_bytes or 0 for each in slaves), default=0))
+
+
+def _state(each: MemberLook) -> str:
+    words = "does not answer" if each.member.state == "unreachable" else f"is {each.member.state}"
+    return words if each.was_so else f"{words} since {clock(each.since)}"
+
+
+def _how_parted(each: MemberLook) -> str:
+    start = next((part.start for part in each.parted if not part.is_cut), None)
+    if each.member.state == "below min":
+        return "was away for too long, and has to begin anew"
+    where = f" from byte {count(start)} on" if start is not None else ""
+    what = "holds other bytes than its master" if each.member.state == "diverged" else "holds bytes its master lacks"
+    return what + where
+
+
+def _names(members: list[MemberLook]) -> str:
+    return " and ".join(each.member.name for each in members) if len(members) < 3 else f"{len(members)} slaves"
+
+
+def _fixes(group: GroupLook, look: Look) -> tuple[str, ...]:
+    return tuple(_first_fixes(group, look))[:1]
+
+
+def _first_fixes(group: GroupLook, look: Look) -> Iterator[str]:
+    """The first step that a finding of this group names."""
+    names = {group.name, *(each.member.name for each in group.members)}
+    for each in look.findings:
+        if each.subject in names and each.fix and each.level is not Level.NOTE:
+            yield f"{each.fix[0].upper()}{each.fix[1:]}"

@@ -1,0 +1,164 @@
+"""Asks the cluster for all viewers together: once a second while anybody looks, every five seconds otherwise."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+import trio
+from attrs import define, evolve, field
+
+from cluster.admin import Admin
+from cluster.consumption import LagReport
+from cluster.dashboard.events import merged, of_history
+from cluster.dashboard.html import Markup
+from cluster.dashboard.last_audit import audit_section, read_report
+from cluster.dashboard.look import Look
+from cluster.dashboard.memory import Memory
+from cluster.dashboard.page import PageState
+from cluster.gather import gather
+from cluster.health import examine
+from cluster.health_member import Limits
+from cluster.http.errors import HttpError
+from cluster.http.kept_admin import OpenAdmin
+from cluster.refusals import words_of
+from cluster.remoting.errors import RemotingError
+from cluster.role_admin import RoleError
+from cluster.topic_views import NoTopicError
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS, IDLE_SECONDS = 1.0, 5.0
+EXTRAS_SECONDS = (
+    5.0  # Consumer groups cost a request for each topic, so they are asked less often, and only for viewers.
+)
+TOPICS_MAX = 200
+
+
+@define(eq=False)
+class Watcher:
+    """run() has to run. `state` is what the page shows now; `news` is set, and made anew, with every look."""
+
+    open_admin: OpenAdmin
+    namesrv: tuple[str, ...]
+    audit_directory: Path | None = None
+    can_change: bool = False
+    clock: Callable[[], float] = time.time
+    memory: Memory = field(factory=Memory)
+    state: PageState = field(init=False)
+    news: trio.Event = field(factory=trio.Event, init=False)
+    _viewers: int = field(default=0, init=False)
+    _wanted: trio.Event = field(factory=trio.Event, init=False)
+    _lag: LagReport | None = field(default=None, init=False)
+    _topics: tuple[str, ...] = field(default=(), init=False)
+    _audit: Markup = field(default=Markup(""), init=False)
+    _epochs: dict[str, int] = field(factory=dict, init=False)
+    _looked: float = field(default=float("-inf"), init=False)  # On trio's clock.
+    _one_at_a_time: trio.Lock = field(factory=trio.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.state = PageState(look=Look(at=self.clock(), namesrv=self.namesrv, problem="nobody was asked yet"))
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._extras)
+            while True:
+                self._wanted = trio.Event()
+                await self.look(older_than=0.0)
+                with trio.move_on_at(self._looked + (LOOK_SECONDS if self._viewers else IDLE_SECONDS)):
+                    await self._until_somebody_comes()
+
+    async def _until_somebody_comes(self) -> None:
+        if self._viewers:
+            await trio.sleep_forever()
+        await self._wanted.wait()
+        await trio.sleep_until(self._looked + LOOK_SECONDS)
+
+    @contextmanager
+    def viewing(self) -> Iterator[None]:
+        """Somebody looks, for as long as the block lasts."""
+        self._viewers += 1
+        self._wanted.set()
+        try:
+            yield
+        finally:
+            self._viewers -= 1
+
+    async def look(self, *, older_than: float = LOOK_SECONDS) -> PageState:
+        """Ask the cluster now, unless somebody else has within `older_than` seconds."""
+        async with self._one_at_a_time:
+            if trio.current_time() - self._looked > older_than:
+                look = await self._ask()
+                self._looked = trio.current_time()
+                self._show(look)
+        return self.state
+
+    async def _ask(self) -> Look:
+        try:
+            async with self.open_admin() as admin:
+                facts = await gather(admin.api, thorough=False)
+        except RemotingError as error:
+            return self.memory.fail(f"no name server answers ({words_of(error)})", self.namesrv, self.clock())
+        except HttpError as error:
+            return self.memory.fail(error.why or error.what, self.namesrv, self.clock())
+        return self.memory.take(facts, examine(facts, Limits()), self.namesrv, self.clock())
+
+    def _show(self, look: Look | None = None) -> None:
+        self.state = PageState(
+            look=look or self.state.look,
+            events=self.memory.events,
+            lag=self._lag,
+            audit=self._audit,
+            topics=self._topics,
+            can_change=self.can_change,
+        )
+        self.news.set()
+        self.news = trio.Event()
+
+    async def _extras(self) -> None:
+        """What changes slowly: who was master before, consumers, topics, the last audit."""
+        while True:
+            if self.memory.last is not None:
+                try:
+                    async with self.open_admin() as admin:
+                        await self._histories(admin)
+                        if self._viewers or self._lag is None:
+                            await self._consumers(admin)
+                except (RemotingError, HttpError, NoTopicError) as error:
+                    log.debug("not told", why=str(error))
+                report = await trio.to_thread.run_sync(read_report, self.audit_directory)
+                self._audit = audit_section(report, self.audit_directory, self.state.look)
+                self._show()
+            await trio.sleep(EXTRAS_SECONDS if self.memory.last is not None else 0.2)
+
+    async def _histories(self, admin: Admin) -> None:
+        for group in self.state.look.groups:
+            epoch = max((each.member.epoch or 0 for each in group.members), default=0)
+            if self._epochs.get(group.name) == epoch:
+                continue
+            try:
+                told = await admin.history(group.name)
+            except RoleError:  # Nobody has one: RocketMQ's brokers.
+                told = None
+            self._epochs[group.name] = epoch
+            if told is not None:
+                self.memory.events = merged(self.memory.events, of_history(told))
+
+    async def _consumers(self, admin: Admin) -> None:
+        before, self._lag = self._lag, await admin.groups.lag(None)
+        if before is not None:
+            from cluster.consumption import with_change
+
+            self._lag = with_change(before, self._lag)
+        topics = await admin.topics.summaries()
+        self._topics = tuple(each.name for each in topics[:TOPICS_MAX])
+
+
+def sample_now(look: Look) -> dict[str, object]:
+    """The newest sample, as series.columns() has them."""
+    from cluster.dashboard.memory import sample_of
+    from cluster.dashboard.series import columns
+
+    return columns([sample_of(evolve(look))])
