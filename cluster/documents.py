@@ -1,4 +1,4 @@
-"""JSON as twinlog gives it: one document, its schema number first. Command line and HTTP both make it here, so they cannot differ.
+"""JSON as twinlog gives it: one document, its schema number first. Command line and HTTP make it here, so they cannot differ.
 
 An unknown value is null. Plain numbers: bytes, seconds, ms since 1970.
 """

@@ -38,20 +38,26 @@ def run_namesrv(
 ) -> None:
     """Serve until stopped; changes over the network go to `config_file`. Raises CliError when the port cannot be had."""
     set_up_log(for_good=True)
+    from cluster.http.beside import http_beside
+    from cluster.http.config import HttpConfig
+    from cluster.http.sources import source_of_namesrv
     from cluster.namesrv.config import NamesrvConfig
     from cluster.namesrv.service import NameServer
     from cluster.remoting.config import ServerConfig
     from cluster.remoting.tls_config import TlsConfig
 
     config, server_config = configuration.of(NamesrvConfig), configuration.of(ServerConfig)
+    http, http_port = configuration.of(HttpConfig), configuration.of(HttpConfig).port(config.listen_port, 2)
 
     async def serve(say_ready: SayReady) -> None:
-        async with trio.open_nursery() as nursery:
-            tls = configuration.of(TlsConfig)
-            port = await nursery.start(NameServer(config, server_config, config_file, tls).run)
+        namesrv = NameServer(config, server_config, config_file, configuration.of(TlsConfig))
+        source = source_of_namesrv(namesrv)
+        async with http_beside(source, http, http_port), trio.open_nursery() as nursery:
+            port = await nursery.start(namesrv.run)
+            source.serves(port)
             say_ready(f"namesrv={server_config.bind_address}:{port}")
 
-    ports = (Port(config.listen_port, "listenPort"),)
+    ports = (Port(config.listen_port, "listenPort"), Port(http_port, "httpListenPort"))
     run_service(serve, server_config.bind_address, ports, until_stdin_closes=until_stdin_closes)
 
 
@@ -66,6 +72,9 @@ def run_broker(
     from cluster.broker.broker import Broker
     from cluster.broker.config import BrokerConfig
     from cluster.broker.security.config import AclConfig
+    from cluster.http.beside import http_beside
+    from cluster.http.config import HttpConfig
+    from cluster.http.sources import source_of_broker
     from cluster.remoting.config import ServerConfig
     from cluster.remoting.tls_config import TlsConfig
     from ha.config import HAConfig
@@ -73,6 +82,7 @@ def run_broker(
 
     config, ha_config = configuration.of(BrokerConfig), configuration.of(HAConfig)
     server_config = configuration.of(ServerConfig)
+    http, http_port = configuration.of(HttpConfig), configuration.of(HttpConfig).port(config.listen_port, 3)
 
     async def serve(say_ready: SayReady) -> None:
         broker = Broker(
@@ -84,11 +94,13 @@ def run_broker(
             tls_config=configuration.of(TlsConfig),
             config_file=config_file,
         )
-        async with trio.open_nursery() as nursery:
+        source = source_of_broker(broker)
+        async with http_beside(source, http, http_port), trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             if config.name_servers:
                 with trio.move_on_after(REGISTER_SECONDS_MAX):
                     await broker.registration.registered.wait()
+            source.serves()
             say_ready(f"broker={config.broker_name}-{broker.config.broker_id} address={broker.address}")
 
     port = config.listen_port
@@ -96,6 +108,7 @@ def run_broker(
         Port(port, "listenPort"),
         Port(port - 2, "the fast port, listenPort - 2"),
         Port(ha_config.listen_port or port + 1, "haListenPort"),
+        Port(http_port, "httpListenPort"),
     )
     run_service(serve, server_config.bind_address, ports, until_stdin_closes=until_stdin_closes)
 

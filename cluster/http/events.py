@@ -1,0 +1,169 @@
+"""/events: what changes, as server-sent events. Nobody is asked while nobody listens; all listeners hear one answer.
+
+    cluster     /v1/cluster whenever it has changed, at most once a second; to a new listener at once
+    history     /v1/history of a group whose newest epoch has changed
+    operation   a role change that was begun over HTTP, whenever it gets on; to a new listener those that run
+
+A listener that does not keep up is dropped; it comes back by itself, and hears the whole again.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+import trio
+from attrs import define, field
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from cluster.documents import document, dumps
+from cluster.http.errors import HttpError
+from cluster.http.kept_admin import OpenAdmin
+from cluster.http.routes import Endpoint
+from cluster.members import MemberList
+from cluster.remoting.errors import RemotingError
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 1.0
+HEARTBEAT_SECONDS = 10.0
+RETRY_MS = 2000
+BACKLOG_MAX = 64  # Events that a listener may leave unread.
+
+
+@define(eq=False)
+class Feed:
+    """The events of one process. `running`: the operations that a new listener is told of. run() has to run."""
+
+    open_admin: OpenAdmin
+    running: Callable[[], list[dict[str, Any]]] = list
+    listeners_max: int = 64
+    _listeners: set[trio.MemorySendChannel[bytes]] = field(factory=set, init=False)
+    _somebody: trio.Event = field(factory=trio.Event, init=False)
+    _cluster: bytes = field(default=b"", init=False)  # The last one that was told; b"": it may be old.
+    _epochs: dict[str, int] = field(factory=dict, init=False)
+    _number: int = field(default=0, init=False)
+
+    async def run(self) -> None:
+        """Look at the cluster while somebody listens."""
+        while True:
+            self._somebody = trio.Event()
+            if not self._listeners:
+                self._cluster = b""
+                await self._somebody.wait()
+            started = trio.current_time()
+            try:
+                await self._look()
+            except HttpError as error:
+                self._tell_cluster(MemberList((), (error.what,)))
+            await trio.sleep_until(started + LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        async with self.open_admin() as admin:
+            try:
+                found = await admin.list_members()
+            except RemotingError as error:
+                found = MemberList((), (f"no name server answers: {error}",))
+            self._tell_cluster(found)
+            for group in self._groups_with_news(found):
+                with trio.move_on_after(LOOK_SECONDS * 3):
+                    await self._tell_history(admin, group)
+
+    def _tell_cluster(self, found: MemberList) -> None:
+        data = dumps(document(found))
+        if data != self._cluster:
+            self._cluster = data
+            self.tell("cluster", data)
+
+    def _groups_with_news(self, found: MemberList) -> list[str]:
+        epochs: dict[str, int] = {}
+        for member in found.members:
+            if member.epoch is not None:
+                epochs[member.group] = max(member.epoch, epochs.get(member.group, 0))
+        news = [group for group, epoch in epochs.items() if self._epochs.get(group, epoch) != epoch]
+        self._epochs.update(epochs)
+        return news
+
+    async def _tell_history(self, admin: Any, group: str) -> None:
+        from cluster.role_admin import RoleError
+
+        try:
+            self.tell("history", dumps(document(await admin.history(group))))
+        except (RemotingError, RoleError) as error:
+            log.info("no history to tell", group=group, why=str(error))
+
+    def tell(self, event: str, data: bytes) -> None:
+        """Send one event to all who listen."""
+        self._number += 1
+        text = b"id: %d\nevent: %s\ndata: %s\n\n" % (self._number, event.encode(), data)
+        for listener in list(self._listeners):
+            self._send(listener, text)
+
+    def _send(self, listener: trio.MemorySendChannel[bytes], text: bytes) -> None:
+        try:
+            listener.send_nowait(text)
+        except trio.WouldBlock:
+            self._listeners.discard(listener)
+            listener.close()
+        except trio.BrokenResourceError:
+            self._listeners.discard(listener)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody more may listen."""
+        return len(self._listeners) >= self.listeners_max
+
+    def full(self) -> HttpError:
+        """What they are told then."""
+        return HttpError(
+            status=503,
+            what="Too many listen already.",
+            why=f"{self.listeners_max} may, by httpMaxListeners.",
+            next_step="Read /v1/cluster now and then, or listen at another member.",
+            headers={"retry-after": "10"},
+        )
+
+    @contextmanager
+    def listening(self) -> Iterator[trio.MemoryReceiveChannel[bytes]]:
+        """A channel of events, for as long as the block lasts."""
+        send, receive = trio.open_memory_channel[bytes](BACKLOG_MAX)
+        send.send_nowait(b"retry: %d\n\n" % RETRY_MS)
+        if self._cluster:
+            send.send_nowait(b"event: cluster\ndata: %s\n\n" % self._cluster)
+        for operation in self.running():
+            send.send_nowait(b"event: operation\ndata: %s\n\n" % dumps(operation))
+        self._listeners.add(send)
+        self._somebody.set()
+        try:
+            yield receive
+        finally:
+            self._listeners.discard(send)
+            send.close()
+            receive.close()
+
+
+async def _texts(feed: Feed) -> AsyncIterator[bytes]:
+    with feed.listening() as channel:
+        while True:
+            text = b": still here\n\n"
+            with trio.move_on_after(HEARTBEAT_SECONDS):
+                try:
+                    text = await channel.receive()
+                except trio.EndOfChannel:
+                    return
+            yield text
+
+
+def events_route(feed: Feed) -> Endpoint:
+    """GET /events."""
+
+    async def events(request: Request) -> Response:
+        """What changes in the cluster, as server-sent events: `cluster`, `history` and `operation`."""
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
+        if feed.is_full:
+            raise feed.full()
+        return StreamingResponse(_texts(feed), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    return Endpoint("/events", events)

@@ -1,0 +1,75 @@
+"""One Admin for all requests of a loop: made by the first that needs it, kept as long as the loop runs."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import structlog
+import trio
+from attrs import define, field
+
+from cluster.admin import Admin, open_admin
+from cluster.client.api import ClientApi
+from cluster.config_file import ConfigError
+from cluster.http.errors import HttpError
+
+log = structlog.get_logger(__name__)
+
+OpenAdmin = Callable[[], AbstractAsyncContextManager[Admin]]
+
+
+@define(eq=False)
+class KeptAdmin:
+    """`namesrv` gives the addresses to ask, as they are at the time. run() has to run."""
+
+    namesrv: Callable[[], tuple[str, ...]]
+    _admin: Admin | None = field(default=None, init=False)
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+    _lock: trio.Lock = field(factory=trio.Lock, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep it until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Admin]:
+        """The Admin. Raises HttpError when there cannot be one."""
+        addresses = self.namesrv()
+        if not addresses:
+            raise HttpError(
+                status=503,
+                what="No name server is known here.",
+                why="This broker's configuration has no namesrvAddr.",
+                next_step="Set namesrvAddr, or ask a name server's HTTP port.",
+            )
+        async with self._lock:
+            if self._admin is None:
+                self._admin = await self._made()
+        yield self._admin if self._admin.api.namesrv == addresses else self._for(self._admin, addresses)
+
+    async def _made(self) -> Admin:
+        assert self._nursery is not None, "run() has to run"
+        try:
+            admin: Admin = await self._nursery.start(self._keep)
+        except (ConfigError, OSError) as error:
+            raise HttpError(
+                status=503,
+                what="The cluster cannot be asked from here.",
+                why=str(error),
+                next_step="Mend the credentials or certificates that this process uses.",
+            ) from error
+        return admin
+
+    async def _keep(self, *, task_status: trio.TaskStatus[Admin]) -> None:
+        try:
+            async with open_admin(self.namesrv()) as admin:
+                task_status.started(admin)
+                await trio.sleep_forever()
+        finally:
+            self._admin = None
+
+    @staticmethod
+    def _for(admin: Admin, addresses: tuple[str, ...]) -> Admin:
+        return Admin(ClientApi(admin.api.client, addresses, admin.api.timeout_ms))

@@ -1,0 +1,170 @@
+"""Serves an ASGI application on one port, with hypercorn's HTTP over trio's sockets; the only module that knows hypercorn.
+
+Hypercorn's own accept loop is not used: it takes any number of connections, and waits for ever, shielded, for a peer that reads
+nothing, which a stop would wait for, too (its issue 106). Here both have limits, and the sockets are closed on every way out.
+"""
+
+import socket
+from typing import Any, cast
+
+import structlog
+import trio
+from attrs import define, field, frozen
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ASGIFramework, ConnectionState
+from hypercorn.utils import wrap_app
+from starlette.types import ASGIApp
+
+from cluster.remoting.server import open_listener
+
+log = structlog.get_logger(__name__)
+
+HEADER_BYTES_MAX = 16 * 1024
+
+
+@frozen(kw_only=True)
+class Limits:
+    """Of one port. Seconds."""
+
+    connections_max: int = 256
+    idle_seconds_max: float = (
+        10.0  # From the start of a connection, or the last answer, to the end of a request's header.
+    )
+    send_seconds_max: float = 10.0  # A peer that takes nothing for so long is gone.
+
+
+class _Log:
+    """Hypercorn's logger: what goes wrong becomes a line of ours; the rest is nobody's business."""
+
+    def __init__(self, _config: Config) -> None:
+        pass
+
+    async def access(self, *_args: Any) -> None:
+        """No line for a request: probes come every second."""
+
+    debug = info = log = access
+
+    async def error(self, message: str, *_args: Any, **_more: Any) -> None:
+        log.error("HTTP server", what=message)
+
+    warning = critical = error
+
+    async def exception(self, message: str, *_args: Any, **_more: Any) -> None:
+        log.exception("HTTP request failed", what=message)
+
+
+def _hypercorn_config(limits: Limits) -> Config:
+    config = Config()
+    config.logger_class = cast(Any, _Log)
+    config.h11_max_incomplete_size = HEADER_BYTES_MAX
+    config.h2_max_concurrent_streams = 8
+    config.h2_max_header_list_size = HEADER_BYTES_MAX
+    config.keep_alive_timeout = limits.idle_seconds_max
+    config.include_server_header = False
+    config.websocket_max_message_size = 1024
+    return config
+
+
+@define(eq=False)
+class _Stream:
+    """What hypercorn needs of a stream, and an end to the wait for a peer that takes nothing."""
+
+    stream: trio.SocketStream
+    send_seconds_max: float
+
+    @property
+    def socket(self) -> trio.socket.SocketType:
+        return self.stream.socket
+
+    async def receive_some(self, size_max: int) -> bytes | bytearray:
+        return await self.stream.receive_some(size_max)
+
+    async def send_all(self, data: bytes) -> None:
+        with trio.move_on_after(self.send_seconds_max) as scope:
+            await self.stream.send_all(data)
+        if scope.cancelled_caught:
+            self.close()
+            raise trio.BrokenResourceError("the peer takes nothing")
+
+    async def send_eof(self) -> None:
+        await self.stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+    def close(self) -> None:
+        """At once; whoever waits for the stream hears of it."""
+        self.stream.socket.close()
+
+
+@define(eq=False)
+class _Server:
+    app: ASGIApp
+    limits: Limits
+    _config: Config = field(init=False)
+    _context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
+    _streams: set[_Stream] = field(factory=set, init=False)
+
+    @_config.default
+    def _make_config(self) -> Config:
+        return _hypercorn_config(self.limits)
+
+    async def connection(self, accepted: trio.SocketStream) -> None:
+        stream = _Stream(accepted, self.limits.send_seconds_max)
+        if len(self._streams) >= self.limits.connections_max:
+            stream.close()
+            return
+        self._streams.add(stream)
+        try:
+            app = wrap_app(cast(ASGIFramework, self.app), 0, "asgi")
+            # The application may close a connection that it has given up; hypercorn copies this into each request's scope.
+            state = ConnectionState({"close": stream.close})
+            await TCPServer(app, self._config, self._context, cast(Any, state), cast(Any, stream))
+        except Exception:
+            log.exception("HTTP connection failed")
+        finally:
+            self._streams.discard(stream)
+            stream.close()
+
+    def close(self) -> None:
+        for stream in self._streams:
+            stream.close()
+
+
+async def serve(
+    app: ASGIApp,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    listener: socket.socket | None = None,
+    limits: Limits | None = None,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled, then close all connections and the port; started() gives the port.
+
+    `listener`: a socket of open_listener(), which is closed at the end, in place of host and port.
+    Raises OSError for a port that cannot be had.
+    """
+    server = _Server(app, limits or Limits())
+    listener = listener or open_listener(host, port)
+    with trio.socket.from_stdlib_socket(listener) as sock:
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(_accept, server, trio.SocketListener(sock))
+                task_status.started(sock.getsockname()[1])
+        finally:
+            server.close()
+
+
+async def _accept(
+    server: _Server, listener: trio.SocketListener, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Connections die with the nursery: a cancellation closes their sockets first, since hypercorn's sends are shielded."""
+    async with trio.open_nursery() as nursery:
+        task_status.started()
+        try:
+            await trio.serve_listeners(server.connection, [listener], handler_nursery=nursery)
+        finally:
+            server.close()

@@ -1,0 +1,132 @@
+"""What HTTP may know of the service whose thread it lives beside: asked for in the service's loop, never waited for long.
+
+A service whose loop stands still answers nothing; then its last answer is given, and how long it has stood still.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Generic, Literal, TypeVar
+
+import trio
+from attrs import define, field, frozen
+
+T = TypeVar("T")
+TICK_SECONDS, STALL_SECONDS = 1.0, 5.0
+ASK_SECONDS_MAX = 2.0
+
+
+@frozen
+class Answer(Generic[T]):
+    """What the service said, and how many seconds ago; value None: nothing yet."""
+
+    value: T | None
+    age_seconds: float
+
+
+@define(eq=False)
+class _Question(Generic[T]):
+    """One thing to ask, one question at a time: those who ask meanwhile get its answer."""
+
+    read: Callable[[], T]
+    clock: Callable[[], float]
+    asked: trio.Event | None = None
+    value: T | None = None
+    at: float = 0.0
+    error: Exception | None = None
+
+    async def ask(self, service: trio.lowlevel.TrioToken) -> Answer[T]:
+        if self.asked is None:
+            self.asked = asked = trio.Event()
+            here = trio.lowlevel.current_trio_token()
+            try:
+                service.run_sync_soon(self._answer, here, asked)
+            except trio.RunFinishedError:
+                self.asked = None
+                return self._last()
+        asked = self.asked
+        with trio.move_on_after(ASK_SECONDS_MAX):
+            await asked.wait()
+            if self.error is not None:
+                raise self.error
+        return self._last()
+
+    def _last(self) -> Answer[T]:
+        return Answer(self.value, self.clock() - self.at if self.value is not None else 0.0)
+
+    def _answer(self, asker: trio.lowlevel.TrioToken, asked: trio.Event) -> None:
+        """In the service's loop, where an exception would end the service."""
+        try:
+            self.value, self.at, self.error = self.read(), self.clock(), None
+        except Exception as error:
+            self.error = error
+        with contextlib.suppress(trio.RunFinishedError):
+            asker.run_sync_soon(self._hear, asked)
+
+    def _hear(self, asked: trio.Event) -> None:
+        self.asked = None
+        asked.set()
+
+
+@define(eq=False)
+class Source:
+    """A service as HTTP sees it. Made in the service's loop.
+
+    `read_node` gives the service's state as JSON-able values, `read_snapshot` what its metrics are made of; both run in
+    the service's loop and must not block. `namesrv`: the name servers' addresses as they are now.
+    """
+
+    kind: Literal["broker", "namesrv"]
+    read_node: Callable[[], dict[str, Any]]
+    read_snapshot: Callable[[], Any]
+    namesrv: Callable[[], tuple[str, ...]]
+    clock: Callable[[], float] = time.monotonic
+    ready: trio.Event = field(factory=trio.Event, init=False)  # The service has begun to serve.
+    is_stopping: bool = field(default=False, init=False)
+    port: int = field(default=0, init=False)
+    _ticked: float = field(init=False)
+    _token: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token, init=False)
+    _node: "_Question[dict[str, Any]]" = field(init=False)
+    _snapshot: "_Question[Any]" = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._ticked = self.clock()
+        self._node = _Question(self.read_node, self.clock)
+        self._snapshot = _Question(self.read_snapshot, self.clock)
+
+    # In the service's loop
+
+    def serves(self, port: int = 0) -> None:
+        """It has begun to serve, a name server at this port."""
+        self.port = port
+        self.ready.set()
+
+    async def tick(self) -> None:
+        """Show that the loop runs, until cancelled."""
+        while True:
+            self._ticked = self.clock()
+            await trio.sleep(TICK_SECONDS)
+
+    # In the HTTP thread
+
+    @property
+    def seconds_since_tick(self) -> float:
+        return self.clock() - self._ticked
+
+    @property
+    def stalled_seconds(self) -> float:
+        """How long the loop has stood still; 0 while it runs."""
+        late = self.seconds_since_tick - TICK_SECONDS
+        return late if late > TICK_SECONDS else 0.0
+
+    @property
+    def is_alive(self) -> bool:
+        return self.seconds_since_tick <= STALL_SECONDS
+
+    async def node(self) -> Answer[dict[str, Any]]:
+        """The service's state, or the last one known."""
+        return await self._node.ask(self._token)
+
+    async def snapshot(self) -> Answer[Any]:
+        """What metrics are made of, or the last that is known."""
+        return await self._snapshot.ask(self._token)
