@@ -49,13 +49,14 @@ class NoOptionError(Exception):
 def _classes() -> dict[str, tuple[type, ...]]:
     from cluster.broker.config import BrokerConfig
     from cluster.broker.security.config import AclConfig
+    from cluster.http.config import HttpConfig
     from cluster.namesrv.config import NamesrvConfig
     from cluster.remoting.config import ServerConfig
     from cluster.remoting.tls_config import TlsConfig
     from ha.config import HAConfig
     from store.config import StoreConfig
 
-    shared = (ServerConfig, TlsConfig)
+    shared = (ServerConfig, TlsConfig, HttpConfig)
     return {
         "broker": (BrokerConfig, StoreConfig, HAConfig, AclConfig, *shared),
         "name server": (NamesrvConfig, *shared),

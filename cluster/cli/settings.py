@@ -20,6 +20,7 @@ def load_broker(config: Path | None, overrides: Sequence[str], *, namesrv: str |
     """Raises CliError, exit status 2, for a value that cannot be."""
     from cluster.broker.config import BrokerConfig
     from cluster.broker.security.config import AclConfig
+    from cluster.http.config import HttpConfig
     from cluster.remoting.config import ServerConfig
     from cluster.remoting.tls_config import TlsConfig
     from ha.config import HAConfig
@@ -30,18 +31,20 @@ def load_broker(config: Path | None, overrides: Sequence[str], *, namesrv: str |
         first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
     if namesrv is not None:
         last.append(Setting("namesrvAddr", namesrv, "--namesrv"))
-    classes = (BrokerConfig, StoreConfig, HAConfig, ServerConfig, AclConfig, TlsConfig)
+    classes = (BrokerConfig, StoreConfig, HAConfig, ServerConfig, AclConfig, TlsConfig, HttpConfig)
     return _load(classes, config, first, last, overrides, rocketmq_keys.BROKER_FILE)
 
 
 def load_namesrv(config: Path | None, overrides: Sequence[str], *, port: int | None) -> Configuration:
     """Raises CliError, exit status 2, for a value that cannot be."""
+    from cluster.http.config import HttpConfig
     from cluster.namesrv.config import NamesrvConfig
     from cluster.remoting.config import ServerConfig
     from cluster.remoting.tls_config import TlsConfig
 
     last = [] if port is None else [Setting("listenPort", str(port), "--port")]
-    return _load((NamesrvConfig, ServerConfig, TlsConfig), config, [], last, overrides, rocketmq_keys.NAMESRV_FILE)
+    classes = (NamesrvConfig, ServerConfig, TlsConfig, HttpConfig)
+    return _load(classes, config, [], last, overrides, rocketmq_keys.NAMESRV_FILE)
 
 
 def _load(
