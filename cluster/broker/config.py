@@ -99,6 +99,12 @@ class BrokerConfig:
         6_000, key="registerBrokerTimeoutMills", doc="longest wait for a name server's answer"
     )
 
+    audit_metrics_file: str = option(
+        "",
+        key="auditMetricsFile",
+        doc="what `twinlog audit --metrics` writes, for /metrics to show; none: it shows none",
+    )
+
     def for_role(self, role: BrokerRole) -> "BrokerConfig":
         """As RocketMQ starts it: a master has id 0 whatever is configured. Raises ValueError for a slave without an id."""
         if role is not BrokerRole.SLAVE:

@@ -1,0 +1,100 @@
+"""Metrics of processes, of name servers, and of audits, whose results a broker shows where it is told their file."""
+
+from collections.abc import Iterable
+
+from cluster.metrics import audit_file
+from cluster.metrics.row import PROCESS, Metric, Sample, one
+from cluster.metrics.snapshot import BrokerSnapshot, NamesrvSnapshot
+
+EVERYBODY = (BrokerSnapshot, NamesrvSnapshot)
+
+
+def _registered(snapshot: NamesrvSnapshot) -> Iterable[Sample]:
+    for each in snapshot.groups:
+        yield (each.cluster, each.group, "master"), each.masters
+        yield (each.cluster, each.group, "slave"), each.slaves
+
+
+def _silent(snapshot: NamesrvSnapshot) -> Iterable[Sample]:
+    return (((each.cluster, each.group), each.silent_seconds) for each in snapshot.groups)
+
+
+def _own(name: str, kind: str, text: str) -> Metric:
+    assert kind in ("gauge", "counter")
+    return Metric(name=name, kind="gauge" if kind == "gauge" else "counter", help=text, scope=PROCESS, of=EVERYBODY)
+
+
+NAMESRV = (
+    Metric(
+        name="rocketmq_namesrv_registered_brokers",
+        kind="gauge",
+        help="Brokers that are registered with this name server, by the role that their ids stand for",
+        scope=PROCESS,
+        labels=("cluster", "group", "role"),
+        of=(NamesrvSnapshot,),
+        read=_registered,
+    ),
+    Metric(
+        name="rocketmq_namesrv_silent_seconds",
+        kind="gauge",
+        help="Seconds since the member of a group registered that has been silent for longest",
+        scope=PROCESS,
+        labels=("cluster", "group"),
+        of=(NamesrvSnapshot,),
+        read=_silent,
+    ),
+    Metric(
+        name="rocketmq_namesrv_topic_number",
+        kind="gauge",
+        help="Topics that this name server has a route to",
+        scope=PROCESS,
+        of=(NamesrvSnapshot,),
+        read=one(lambda snapshot: snapshot.topics),
+    ),
+)
+AUDIT = (
+    Metric(
+        name=audit_file.LAST_RUN,
+        kind="gauge",
+        help="When the last audit of these members ended, seconds since 1970 (auditMetricsFile)",
+        scope=PROCESS,
+        labels=("group", "pair"),
+        read=lambda snapshot: audit_file.samples(snapshot.audit_file, audit_file.LAST_RUN),
+    ),
+    Metric(
+        name=audit_file.DIVERGENT,
+        kind="gauge",
+        help="Things that it found not to be as they should be; 0: the copies are equal up to lag (auditMetricsFile)",
+        scope=PROCESS,
+        labels=("group", "pair"),
+        read=lambda snapshot: audit_file.samples(snapshot.audit_file, audit_file.DIVERGENT),
+    ),
+)
+OWN_PROCESS = (
+    Metric(
+        name="twinlog_event_loop_stalls_total",
+        kind="counter",
+        help="Times that the broker's event loop stood still for more than a second",
+        read=one(lambda snapshot: snapshot.stalls),
+    ),
+    Metric(
+        name="twinlog_event_loop_stall_seconds_max",
+        kind="gauge",
+        help="The longest of these, since the start",
+        read=one(lambda snapshot: snapshot.longest_stall),
+    ),
+    Metric(
+        name="twinlog_snapshot_seconds",
+        kind="gauge",
+        help="How long the event loop worked for these metrics",
+        scope=PROCESS,
+        of=EVERYBODY,
+        read=one(lambda snapshot: snapshot.seconds),
+    ),
+    _own("process_start_time_seconds", "gauge", "When the process started, seconds since 1970"),
+    _own("process_cpu_seconds_total", "counter", "CPU time that it used, user and system"),
+    _own("process_resident_memory_bytes", "gauge", "Its memory, with pages of mapped files that lie in memory"),
+    _own("process_virtual_memory_bytes", "gauge", "Its address space, with mapped files"),
+    _own("process_open_fds", "gauge", "File descriptors that are open"),
+    _own("process_max_fds", "gauge", "File descriptors that may be open"),
+)

@@ -1,0 +1,71 @@
+"""A metric is one row: its name as it is scraped, type, help, labels, and how a snapshot's numbers become its samples."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+from attrs import frozen
+
+from cluster.metrics.snapshot import BrokerSnapshot, NamesrvSnapshot
+from store.histogram import Counts
+
+Kind = Literal["counter", "gauge", "histogram"]
+Sample = tuple[tuple[str, ...], float | Counts]  # Values of the row's own labels, and the value.
+
+
+@frozen
+class Scope:
+    """Labels that many rows begin with."""
+
+    labels: tuple[str, ...]
+    values: Callable[[Any], tuple[str, ...]]
+
+
+# As RocketMQ 5 labels its own; node_id is brokerName there.
+NODE = Scope(
+    ("cluster", "node_type", "node_id"),
+    lambda snapshot: (snapshot.cluster, "broker", snapshot.group),
+)
+DISK = Scope(
+    (*NODE.labels, "storage_type", "storage_medium"), lambda snapshot: (*NODE.values(snapshot), "local", "disk")
+)
+GROUP = Scope(("cluster", "group"), lambda snapshot: (snapshot.cluster, snapshot.group))
+MEMBER = Scope((*GROUP.labels, "member"), lambda snapshot: (*GROUP.values(snapshot), snapshot.member))
+OWN = Scope((*GROUP.labels, "replica"), MEMBER.values)  # A member as one of the copies of a log.
+PROCESS = Scope((), lambda _snapshot: ())
+
+
+@frozen(kw_only=True)
+class Metric:
+    """`name` is what Prometheus stores, of a histogram without _bucket. `read` gives no sample for what is not known.
+
+    `of` says whose snapshots it is read from. A row without `read` comes from prometheus-client's own collector.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    scope: Scope = MEMBER
+    labels: tuple[str, ...] = ()
+    of: tuple[type, ...] = (BrokerSnapshot,)
+    read: Callable[[Any], Iterable[Sample]] | None = None
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """In the order in which they are given."""
+        return (*self.scope.labels, *self.labels)
+
+    def samples(self, snapshot: BrokerSnapshot | NamesrvSnapshot) -> list[tuple[tuple[str, ...], float | Counts]]:
+        """With the values of all labels."""
+        assert self.read is not None
+        base = self.scope.values(snapshot)
+        return [((*base, *values), value) for values, value in self.read(snapshot)]
+
+
+def one(value: Callable[[Any], float | Counts | None]) -> Callable[[Any], Iterable[Sample]]:
+    """A metric with a single sample, or none while its value is None."""
+
+    def read(snapshot: Any) -> Iterable[Sample]:
+        found = value(snapshot)
+        return () if found is None else (((), found),)
+
+    return read

@@ -1,0 +1,124 @@
+"""What a process tells of itself at one moment: frozen plain values, made in its own loop and read in the thread of HTTP.
+
+Offsets and sizes in bytes, times in seconds unless the name says otherwise. What is not known is None, or left out.
+"""
+
+from attrs import frozen
+
+from store.histogram import Counts
+
+
+@frozen(kw_only=True)
+class GroupLag:
+    """How far a consumer group is in a topic, over all its queues; messages."""
+
+    topic: str
+    group: str
+    is_system: bool
+    lag: int
+    inflight: int  # Fetched, and not reported as consumed.
+    latency_ms: int | None  # Age of the oldest message that was not consumed; 0: there is none.
+
+
+@frozen(kw_only=True)
+class ReplicaNumbers:
+    """One slave, as this member sees it. An offset that it never told is None, and so is all that follows from it."""
+
+    name: str
+    connected: bool
+    in_sync: bool
+    lag_bytes: int | None
+    lag_seconds: float | None
+    lag_messages: int | None
+
+
+@frozen(kw_only=True)
+class StoreNumbers:
+    """The store directory of one member."""
+
+    size: int  # Of all files that are open: log, queues.
+    min_offset: int
+    max_offset: int
+    flushed_offset: int
+    dispatched_offset: int
+    reserve_ms: int | None  # Age of the oldest message.
+    fsync: Counts
+    sync_errors: int
+    readonly: bool
+    disk_used_ratio: float
+    damaged: int
+    unscrubbed: int
+
+
+@frozen(kw_only=True)
+class HANumbers:
+    """Replication, both sides."""
+
+    role: str  # master, slave, none
+    state: str
+    epoch: int
+    paused: bool
+    confirmed_offset: int
+    synchronous: bool
+    acks_configured: int
+    acks_needed: int
+    in_sync: int
+    waiting: int
+    ack_waits: tuple[tuple[int, str, Counts], ...]  # Members that had to hold it, outcome.
+    replicas: tuple[ReplicaNumbers, ...]
+    rejected: tuple[tuple[str, int], ...]
+    received: int | None  # Log bytes from masters; None: it follows nobody.
+    reconnects: tuple[tuple[str, int], ...]  # By what ended the connection.
+    divergences: int
+    divergent: int  # Bytes here that the master's log does not have.
+
+
+@frozen(kw_only=True)
+class BrokerSnapshot:
+    """One broker."""
+
+    cluster: str
+    group: str  # brokerName
+    member: str
+    permission: int
+    topics: int
+    groups: int
+    puts: tuple[tuple[str, bool, int, int], ...]  # Topic, is it the system's, messages, bytes.
+    gets: tuple[tuple[str, str, bool, int, int], ...]  # Topic, group, is one the system's, messages, bytes.
+    dead: tuple[tuple[str, str, bool, int], ...]  # Likewise, messages.
+    lags: tuple[GroupLag, ...]
+    producers: tuple[tuple[str, str, int], ...]  # Language, version, connections.
+    consumers: tuple[tuple[str, str, str, str, int], ...]  # Group, language, version, push or pull, connections.
+    held_pulls: int
+    requests: int  # That are being worked on.
+    store: StoreNumbers
+    ha: HANumbers
+    stalls: int
+    longest_stall: float
+    now_ms: int
+    audit_file: str | None
+    seconds: float  # How long it took to put this together.
+
+
+@frozen(kw_only=True)
+class RegisteredGroup:
+    """A broker group as a name server knows it."""
+
+    cluster: str
+    group: str
+    masters: int
+    slaves: int
+    silent_seconds: float  # Since the member registered that has been silent for longest.
+
+
+@frozen(kw_only=True)
+class NamesrvSnapshot:
+    """One name server."""
+
+    groups: tuple[RegisteredGroup, ...]
+    topics: int
+    now_ms: int
+    seconds: float
+
+
+Snapshot = BrokerSnapshot | NamesrvSnapshot

@@ -1,0 +1,197 @@
+"""Metrics of messages and clients, by the names and labels of RocketMQ 5.3.3 (BrokerMetricsConstant.java).
+
+`message_type` is left out: messages are counted by how much queues grew, which costs a producer nothing and does not tell it.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from cluster.broker import names
+from cluster.metrics.row import NODE, Metric, Sample, one
+from cluster.metrics.snapshot import BrokerSnapshot, GroupLag
+
+_TOPIC = ("topic", "is_system")
+_TOPIC_AND_GROUP = ("topic", "consumer_group", "is_retry", "is_system")
+Field = Literal["lag", "inflight", "ready", "latency"]
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _topic_and_group(topic: str, group: str, is_system: bool) -> tuple[str, ...]:
+    return topic, group, _word(topic.startswith(names.RETRY_PREFIX)), _word(is_system)
+
+
+def _messages_in(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    return (((topic, _word(is_system)), nums) for topic, is_system, nums, _ in snapshot.puts)
+
+
+def _bytes_in(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    return (((topic, _word(is_system)), size) for topic, is_system, _, size in snapshot.puts)
+
+
+def _messages_out(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    return ((_topic_and_group(topic, group, system), nums) for topic, group, system, nums, _ in snapshot.gets)
+
+
+def _bytes_out(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    return ((_topic_and_group(topic, group, system), size) for topic, group, system, _, size in snapshot.gets)
+
+
+def _dead(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    return (((topic, group, _word(is_system)), nums) for topic, group, is_system, nums in snapshot.dead)
+
+
+def _of(each: GroupLag, field: Field) -> int | None:
+    match field:
+        case "lag":
+            return each.lag
+        case "inflight":
+            return each.inflight
+        case "ready":
+            return each.lag - each.inflight
+        case "latency":
+            return each.latency_ms
+
+
+def _lags(snapshot: BrokerSnapshot, field: Field) -> Iterable[Sample]:
+    for each in snapshot.lags:
+        if (value := _of(each, field)) is not None:
+            yield _topic_and_group(each.topic, each.group, each.is_system), value
+
+
+def _producers(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    return (((language, version, "remoting"), count) for language, version, count in snapshot.producers)
+
+
+def _consumers(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    for group, language, version, mode, count in snapshot.consumers:
+        is_system = _word(group.startswith(names.SYSTEM_GROUP_PREFIX))
+        yield (group, language, version, mode, "remoting", is_system), count
+
+
+def _watermarks(snapshot: BrokerSnapshot) -> Iterable[Sample]:
+    """There are no queues of threads here; what waits for disk or slaves is what RocketMQ's async_put would hold."""
+    return ((("async_put",), snapshot.ha.waiting), (("pull",), snapshot.held_pulls), (("send",), snapshot.requests))
+
+
+TRAFFIC = (
+    Metric(
+        name="rocketmq_messages_in_total",
+        kind="counter",
+        help="Messages that came into a topic's queues while this member was master",
+        scope=NODE,
+        labels=_TOPIC,
+        read=_messages_in,
+    ),
+    Metric(
+        name="rocketmq_throughput_in_total",
+        kind="counter",
+        help="Bytes of these, as they are stored",
+        scope=NODE,
+        labels=_TOPIC,
+        read=_bytes_in,
+    ),
+    Metric(
+        name="rocketmq_messages_out_total",
+        kind="counter",
+        help="Messages that were delivered to consumers",
+        scope=NODE,
+        labels=_TOPIC_AND_GROUP,
+        read=_messages_out,
+    ),
+    Metric(
+        name="rocketmq_throughput_out_total",
+        kind="counter",
+        help="Bytes of these, as they are stored",
+        scope=NODE,
+        labels=_TOPIC_AND_GROUP,
+        read=_bytes_out,
+    ),
+    Metric(
+        name="rocketmq_send_to_dlq_messages_total",
+        kind="counter",
+        help="Messages that became dead letters after too many attempts to consume them",
+        scope=NODE,
+        labels=("topic", "consumer_group", "is_system"),
+        read=_dead,
+    ),
+    Metric(
+        name="rocketmq_consumer_lag_messages",
+        kind="gauge",
+        help="Messages that a group has not reported as consumed",
+        scope=NODE,
+        labels=_TOPIC_AND_GROUP,
+        read=lambda snapshot: _lags(snapshot, "lag"),
+    ),
+    Metric(
+        name="rocketmq_consumer_inflight_messages",
+        kind="gauge",
+        help="Of these, messages that were fetched",
+        scope=NODE,
+        labels=_TOPIC_AND_GROUP,
+        read=lambda snapshot: _lags(snapshot, "inflight"),
+    ),
+    Metric(
+        name="rocketmq_consumer_ready_messages",
+        kind="gauge",
+        help="Of these, messages that were not fetched",
+        scope=NODE,
+        labels=_TOPIC_AND_GROUP,
+        read=lambda snapshot: _lags(snapshot, "ready"),
+    ),
+    Metric(
+        name="rocketmq_consumer_lag_latency_milliseconds",
+        kind="gauge",
+        help="Age of the oldest message that a group has not consumed; absent while that message is not in memory",
+        scope=NODE,
+        labels=_TOPIC_AND_GROUP,
+        read=lambda snapshot: _lags(snapshot, "latency"),
+    ),
+    Metric(
+        name="rocketmq_producer_connections",
+        kind="gauge",
+        help="Connections of producers, once for each of their groups",
+        scope=NODE,
+        labels=("language", "version", "protocol_type"),
+        read=_producers,
+    ),
+    Metric(
+        name="rocketmq_consumer_connections",
+        kind="gauge",
+        help="Connections of consumers",
+        scope=NODE,
+        labels=("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
+        read=_consumers,
+    ),
+    Metric(
+        name="rocketmq_processor_watermark",
+        kind="gauge",
+        help="Requests that wait: async_put for slaves or disk, pull for messages, send until their handlers are done",
+        scope=NODE,
+        labels=("processor",),
+        read=_watermarks,
+    ),
+    Metric(
+        name="rocketmq_broker_permission",
+        kind="gauge",
+        help="brokerPermission: 4 read + 2 write",
+        scope=NODE,
+        read=one(lambda snapshot: snapshot.permission),
+    ),
+    Metric(
+        name="rocketmq_topic_number",
+        kind="gauge",
+        help="Topics that are configured here",
+        scope=NODE,
+        read=one(lambda snapshot: snapshot.topics),
+    ),
+    Metric(
+        name="rocketmq_consumer_group_number",
+        kind="gauge",
+        help="Consumer groups that are configured here",
+        scope=NODE,
+        read=one(lambda snapshot: snapshot.groups),
+    ),
+)

@@ -1,0 +1,114 @@
+"""What a broker tells of itself for metrics, without a network."""
+
+import pytest
+import trio
+
+from cluster.broker.subscription_group import SubscriptionGroupConfig
+from cluster.metrics import broker_snapshot, expose
+from store.config import BrokerRole
+from tests.cluster.broker.helpers import make_broker, opened, put
+
+TEXT = "text/plain"
+
+
+def samples(broker, name: str) -> dict[str, float]:
+    """The samples of a family by their labels, as they are scraped."""
+    body, _ = expose(broker_snapshot(broker), TEXT)
+    lines = [line for line in body.decode().splitlines() if line.startswith((f"{name}{{", f"{name} "))]
+    return {line.removeprefix(name).rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def of(broker, name: str, **labels: str) -> list[float]:
+    wanted = [f'{key}="{value}"' for key, value in labels.items()]
+    return [value for key, value in samples(broker, name).items() if all(each in key for each in wanted)]
+
+
+async def test_messages_are_counted_by_topic(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        assert samples(broker, "rocketmq_messages_in_total") == {}
+        for number in range(5):
+            put(broker, "T1", queue_id=number % 2)
+        put(broker, "SELF_TEST_TOPIC")
+        node = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
+        assert of(broker, "rocketmq_messages_in_total", **node, topic="T1", is_system="false") == [5]
+        assert of(broker, "rocketmq_messages_in_total", **node, topic="SELF_TEST_TOPIC", is_system="true") == [1]
+        (size,) = of(broker, "rocketmq_throughput_in_total", topic="T1")
+        assert size == pytest.approx(broker.store.max_offset * 5 / 6, rel=0.05)
+
+
+async def test_a_slave_counts_no_messages_as_its_own(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        put(client.broker)
+    async with opened(make_broker(tmp_path, role=BrokerRole.SLAVE)) as client:
+        assert samples(client.broker, "rocketmq_messages_in_total") == {}
+        assert of(client.broker, "rocketmq_ha_role_info", role="slave") == [1]
+        assert of(client.broker, "rocketmq_ha_role_info", role="master") == [0]
+        assert of(client.broker, "rocketmq_ha_replica_state", state="without master") == [1]
+
+
+async def test_lag_of_a_group_is_what_it_did_not_consume(tmp_path):
+    """Fetched messages are in flight until they are reported; the age is that of the oldest one."""
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        for number in range(10):
+            put(broker, "T1", queue_id=number % 2)
+        broker.offsets.commit("G1", "T1", 0, 2)
+        broker.offsets.commit("G1", "T1", 1, 5)
+        assert of(broker, "rocketmq_consumer_lag_messages", consumer_group="G1") == [3]
+        assert of(broker, "rocketmq_consumer_ready_messages", consumer_group="G1") == [3]
+        broker.stats.group_get("G1", "T1", 0, 2, 200, 0, 4)
+        assert of(broker, "rocketmq_consumer_inflight_messages", consumer_group="G1") == [2]
+        assert of(broker, "rocketmq_consumer_ready_messages", consumer_group="G1") == [1]
+        (age,) = of(broker, "rocketmq_consumer_lag_latency_milliseconds", consumer_group="G1")
+        assert 0 <= age < 60_000
+        broker.offsets.commit("G1", "T1", 0, 5)
+        assert of(broker, "rocketmq_consumer_lag_latency_milliseconds", consumer_group="G1") == [0]
+        assert of(broker, "rocketmq_messages_out_total", consumer_group="G1", topic="T1", is_retry="false") == [2]
+
+
+async def test_the_age_of_the_oldest_waiting_message_grows(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        put(broker, "T1")
+        broker.offsets.commit("G1", "T1", 0, 0)
+        (before,) = of(broker, "rocketmq_consumer_lag_latency_milliseconds")
+        await trio.sleep(0.1)
+        (after,) = of(broker, "rocketmq_consumer_lag_latency_milliseconds")
+        assert 80 <= after - before < 30_000
+        assert of(broker, "rocketmq_storage_message_reserve_time_milliseconds")[0] >= after
+
+
+async def test_dead_letters_are_counted_for_the_topic_they_came_from(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        result = put(broker, "T1")
+        broker.groups.update(SubscriptionGroupConfig(name="G1", retry_times_max=0))
+        client.ask(36, offset=result.phy_offset, group="G1", delayLevel=0)
+        assert of(broker, "rocketmq_send_to_dlq_messages_total", topic="T1", consumer_group="G1") == [1]
+
+
+async def test_a_disk_that_took_nothing_shows(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        assert of(client.broker, "rocketmq_storage_readonly") == [0]
+        client.broker.store.fail("a test")
+        assert of(client.broker, "rocketmq_storage_readonly") == [1]
+
+
+async def test_the_points_of_a_log(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        end = put(broker).end_offset
+        for point, offset in ("min", 0), ("written", end), ("flushed", 0), ("confirmed", end):
+            assert of(broker, "rocketmq_ha_offset_bytes", point=point, replica="broker-a-0") == [offset]
+        assert of(broker, "rocketmq_storage_flush_behind_bytes") == [end]
+
+
+async def test_openmetrics_when_asked_for(tmp_path):
+    """Prometheus asks so since 2.5; a browser does not."""
+    async with opened(make_broker(tmp_path)) as client:
+        asked = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
+        body, content_type = expose(broker_snapshot(client.broker), asked)
+        assert content_type.startswith("application/openmetrics-text")
+        assert body.endswith(b"# EOF\n")
+        assert expose(broker_snapshot(client.broker), "*/*")[1].startswith("text/plain")
