@@ -18,6 +18,7 @@ from attrs import frozen
 
 from cluster import rocketmq_keys
 from cluster.config_file import allowed_in_words, format_value, options_of
+from cluster.environment import variable_of
 from cluster.redaction import shown
 
 
@@ -33,6 +34,7 @@ class OptionExplained:
     allowed: str | None
     meaning: str
     change: str | None  # What a running broker takes; null: it is read at the start only.
+    variable: str  # The environment variable that sets it.
 
 
 class NoOptionError(Exception):
@@ -85,6 +87,7 @@ def all_options() -> Mapping[str, OptionExplained]:
                 else _members(option.wanted),
                 meaning=option.doc,
                 change=changeable(key),
+                variable=variable_of(key),
             )
     return found
 

@@ -1,6 +1,7 @@
 """Whose name the tools ask in: taken from the environment or a file, never from the command line, which others can read.
 
-    1 TWINLOG_ACCESS_KEY and TWINLOG_SECRET_KEY, TWINLOG_SECURITY_TOKEN if there is one
+    1 TWINLOG_ACCESS_KEY and TWINLOG_SECRET_KEY, TWINLOG_SECURITY_TOKEN if there is one; or the files that
+      TWINLOG_SECRET_KEY_FILE and its like name
     2 twinlog/credentials.yml in $XDG_CONFIG_HOME, else ~/.config
     3 conf/tools.yml in $ROCKETMQ_HOME, where mqadmin looks
 
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import NoneType
 
 from cluster.config_file import ConfigError
+from cluster.environment import secret_of
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.signing import Credentials, make_signer
 
@@ -27,13 +29,13 @@ def own_signer(environment: Mapping[str, str] = os.environ) -> Callable[[Remotin
 
 def find_credentials(environment: Mapping[str, str]) -> Credentials | None:
     """The first that there are. Raises ConfigError for half of them, OSError for a file that cannot be read."""
-    keys = environment.get(ACCESS), environment.get(SECRET)
+    keys = secret_of(environment, ACCESS), secret_of(environment, SECRET)
     if any(keys):
         if not (keys[0] and keys[1]):
             raise ConfigError(
                 f"{ACCESS if keys[0] else SECRET} is set without {SECRET if keys[0] else ACCESS}: set both"
             )
-        return Credentials(keys[0], keys[1], environment.get(TOKEN) or None)
+        return Credentials(keys[0], keys[1], secret_of(environment, TOKEN) or None)
     for path in credential_files(environment):
         if path.is_file():
             return read_credentials_file(path)

@@ -1,5 +1,6 @@
 """`twinlog config`: what brokers are told to be, how that differs, what it means, and changing it while they run."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -202,6 +203,7 @@ def explain(key: str, fmt: str) -> None:
         ("default", default_in_words(found)),
         ("allowed", found.allowed),
         ("of", {"both": "brokers and name servers"}.get(found.of, f"{found.of}s")),
+        ("variable", _variable(found)),
         ("change", f"while it runs: {found.change}" if found.change else "in its file; it is read at the start only"),
     ]
     if fmt == "tsv":
@@ -213,6 +215,14 @@ def explain(key: str, fmt: str) -> None:
             click.echo(f"  {name:<8} {text}")
     if found.change:
         click.echo(f"  {'':<8} twinlog config set MEMBER {found.key}=VALUE")
+
+
+def _variable(found: "OptionExplained") -> str:
+    """Its name; and its value, where it is set for whatever is started here."""
+    from cluster.redaction import shown
+
+    value = os.environ.get(found.variable, "")
+    return f"{found.variable}={shown(found.key, value)}, set here" if value else found.variable
 
 
 def _explain(key: str) -> "OptionExplained":

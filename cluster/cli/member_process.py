@@ -14,6 +14,8 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
+from cluster.environment import without_options
+
 LAST_LINES = 8
 
 
@@ -50,7 +52,7 @@ class MemberProcess:
                 stdout=log,
                 stderr=log,
                 process_group=0,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**without_options(os.environ), "PYTHONUNBUFFERED": "1"},  # Its file says all.
             )
 
     async def wait(self) -> Exit:

@@ -56,8 +56,9 @@ def broker(
 ) -> None:
     """Run a broker: a master, or a slave that follows one.
 
-    Takes RocketMQ's broker.conf as it is. Prints one line `ready broker=NAME address=HOST:PORT` when it serves and is
-    registered. SIGTERM and Ctrl-C end it cleanly, a second one at once.
+    Takes RocketMQ's broker.conf as it is; a variable such as TWINLOG_BROKER_NAME is above it, an option above both. Prints
+    one line `ready broker=NAME address=HOST:PORT` when it serves and is registered. SIGTERM and Ctrl-C end it cleanly, a
+    second one at once.
     """
     from cluster.cli.settings import load_broker
 
@@ -122,7 +123,8 @@ def up(
     if overrides:
         from cluster.cli.settings import load_broker
 
-        load_broker(None, overrides, namesrv=None)  # What is wrong is told once, and before anything runs.
+        load_broker(None, overrides, namesrv=None, environment={})  # What is wrong is told once, and first.
+    _note_variables()
     settings = [setting_of(each) for each in overrides]
     directory = (directory or default_directory()).absolute()
     try:
@@ -132,6 +134,13 @@ def up(
     from cluster.cli.supervisor import supervise
 
     supervise(plan, [(each.key, each.value) for each in settings])
+
+
+def _note_variables() -> None:
+    from cluster.environment import without_options
+
+    if ignored := sorted(os.environ.keys() - without_options(os.environ).keys()):
+        click.echo(f"note: `up` does not read {', '.join(ignored)}; say it with --set KEY=VALUE", err=True)
 
 
 def default_directory() -> Path:

@@ -1,22 +1,26 @@
 """The configuration of one process: its file, its options, its environment; what is odd is told on stderr.
 
-Precedence: --set, then options, then the file, then NAMESRV_ADDR (as RocketMQ's brokers read it), then defaults.
+Precedence: --set, then options, then TWINLOG_* variables, then the file, then NAMESRV_ADDR (as RocketMQ's brokers read it),
+then defaults.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from cluster import rocketmq_keys
 from cluster.cli.errors import USAGE, CliError
-from cluster.config_file import ConfigError, Configuration, Setting, configure, setting_of, settings_of
+from cluster.config_file import ConfigError, Configuration, Setting, configure, options_of, setting_of, settings_of
+from cluster.environment import PREFIX, FromEnvironment, read_environment
 from cluster.redaction import is_secret
 from cluster.tls_file import file_settings
 
 
-def load_broker(config: Path | None, overrides: Sequence[str], *, namesrv: str | None) -> Configuration:
+def load_broker(
+    config: Path | None, overrides: Sequence[str], *, namesrv: str | None, environment: Mapping[str, str] = os.environ
+) -> Configuration:
     """Raises CliError, exit status 2, for a value that cannot be."""
     from cluster.broker.config import BrokerConfig
     from cluster.broker.security.config import AclConfig
@@ -27,15 +31,17 @@ def load_broker(config: Path | None, overrides: Sequence[str], *, namesrv: str |
     from store.config import StoreConfig
 
     first, last = [], []
-    if address := os.environ.get("NAMESRV_ADDR"):
+    if address := environment.get("NAMESRV_ADDR"):
         first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
     if namesrv is not None:
         last.append(Setting("namesrvAddr", namesrv, "--namesrv"))
     classes = (BrokerConfig, StoreConfig, HAConfig, ServerConfig, AclConfig, TlsConfig, HttpConfig)
-    return _load(classes, config, first, last, overrides, rocketmq_keys.BROKER_FILE)
+    return _load(classes, config, first, last, overrides, rocketmq_keys.BROKER_FILE, environment)
 
 
-def load_namesrv(config: Path | None, overrides: Sequence[str], *, port: int | None) -> Configuration:
+def load_namesrv(
+    config: Path | None, overrides: Sequence[str], *, port: int | None, environment: Mapping[str, str] = os.environ
+) -> Configuration:
     """Raises CliError, exit status 2, for a value that cannot be."""
     from cluster.http.config import HttpConfig
     from cluster.namesrv.config import NamesrvConfig
@@ -44,7 +50,7 @@ def load_namesrv(config: Path | None, overrides: Sequence[str], *, port: int | N
 
     last = [] if port is None else [Setting("listenPort", str(port), "--port")]
     classes = (NamesrvConfig, ServerConfig, TlsConfig, HttpConfig)
-    return _load(classes, config, [], last, overrides, rocketmq_keys.NAMESRV_FILE)
+    return _load(classes, config, [], last, overrides, rocketmq_keys.NAMESRV_FILE, environment)
 
 
 def _load(
@@ -54,10 +60,12 @@ def _load(
     last: Sequence[Setting],
     overrides: Sequence[str],
     also_known: frozenset[str],
+    environment: Mapping[str, str],
 ) -> Configuration:
     from_file = settings_of(_read(config), str(config)) if config else []
     try:
-        told = [*last, *map(setting_of, overrides)]
+        variables = _variables(environment, {*options_of(classes), *also_known})
+        told = [*variables.settings, *last, *map(setting_of, overrides)]
         settings = [*first, *from_file, *file_settings([*from_file, *told]), *told]
         configuration = configure(classes, settings, also_known=also_known, properties=_properties())
     except ConfigError as error:
@@ -67,11 +75,21 @@ def _load(
         click.echo(
             f"warning: --set {key}=...: others on this machine see what is on a command line; use a file", err=True
         )
-    for sentence in configuration.unknown:
+    for sentence in (*variables.unknown, *configuration.unknown):
         click.echo(f"warning: {sentence}", err=True)
     if configuration.without_effect:
         click.echo(f"note: without effect here: {', '.join(configuration.without_effect)}", err=True)
     return configuration
+
+
+def _variables(environment: Mapping[str, str], keys: Collection[str]) -> FromEnvironment:
+    """Brokers and name servers may share their variables: none warns of what is meant for the other."""
+    if not any(name.startswith(PREFIX) for name in environment):
+        return FromEnvironment((), ())
+    from cluster.config_options import all_options
+
+    elsewhere = {*all_options(), *rocketmq_keys.BROKER_FILE, *rocketmq_keys.NAMESRV_FILE} - {*keys}
+    return read_environment(environment, keys, elsewhere)
 
 
 def _properties() -> dict[str, str]:
