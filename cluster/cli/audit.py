@@ -28,6 +28,7 @@ INSTALL = (
         "twinlog audit s3://backup/broker-a /data/broker-a-0 -o json | jq '.findings[] | {cls, member, offset}'",
         "twinlog audit --live broker-a-0 broker-a-1",
         "twinlog audit --live 10.0.0.1:10911 10.0.0.2:10911 --out audit-report",
+        "twinlog audit --live broker-a-0 broker-a-1 --metrics /var/lib/twinlog/audit.prom",
     ),
 )
 @click.argument("members", nargs=-1, metavar="MASTER SLAVE...", type=click.Path())
@@ -41,6 +42,13 @@ INSTALL = (
     help="Write report.html, report.json and findings.parquet there.",
 )
 @click.option(
+    "--metrics",
+    "metrics",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write when this was and what was found there, for Prometheus: see auditMetricsFile.",
+)
+@click.option(
     "--log-only", is_flag=True, help="Leave out queues, index, topics, groups and offsets: reads the logs once only."
 )
 @click.option("--spark-master", metavar="URL", help="Where Spark runs.  [default: here, on all cores]")
@@ -50,6 +58,7 @@ def audit(
     live: bool,
     namesrv: str,
     out: Path | None,
+    metrics: Path | None,
     log_only: bool,
     spark_master: str | None,
     fmt: str,
@@ -73,10 +82,14 @@ def audit(
         )
     if out is not None:
         _make(out)
+    if metrics is not None:
+        _make(metrics.parent)
     report = _audit_live(members, namesrv) if live else _audit_stores(members, spark_master, log_only=log_only)
     _print(report, fmt)
     if out is not None:
         _write(report, out)
+    if metrics is not None:
+        _write_metrics(report, metrics)
 
     from cluster.cli.audit_view import EXIT_STATUS
 
@@ -153,6 +166,20 @@ def _write(report: "AuditReport", out: Path) -> None:
         click.echo(f"note: no findings.parquet: pyarrow is not installed. {INSTALL}", err=True)
     if sys.stderr.isatty():
         click.echo(f"written: {', '.join(map(str, written))}", err=True)
+
+
+def _write_metrics(report: "AuditReport", path: Path) -> None:
+    """An audit that was not complete proves nothing: the file stays as it was, and gets old, which somebody will be told."""
+    from cluster.metrics.audit_file import of_report, write
+    from cluster.pipeline.report import AuditVerdict
+
+    if report.verdict is AuditVerdict.INCOMPLETE:
+        click.echo(f"note: {path} is left as it was: the audit was not complete.", err=True)
+        return
+    try:
+        write(path, of_report(report))
+    except OSError as error:
+        raise CliError(f"The metrics cannot be written to {path}.", sentence(error), exit_code=PARTIAL) from error
 
 
 def _print(report: "AuditReport", fmt: str) -> None:

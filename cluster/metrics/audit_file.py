@@ -5,8 +5,13 @@ collector would. It is read in the thread of HTTP, never in a broker's loop, and
 """
 
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cluster.pipeline.report import AuditReport
 
 LAST_RUN = "rocketmq_audit_last_run_timestamp_seconds"
 DIVERGENT = "rocketmq_audit_divergent_records"
@@ -23,6 +28,14 @@ def text(group: str, pair: str, *, ended: float, divergent: int) -> str:
         f"# HELP {DIVERGENT} Things that it found not to be as they should be\n# TYPE {DIVERGENT} gauge\n"
         f"{DIVERGENT}{labels} {divergent}\n"
     )
+
+
+def of_report(report: "AuditReport") -> str:
+    """The file of an audit that ends now. A pair is all members, the master first; the group is what their names begin with."""
+    members = [member.name for member in report.members]
+    groups = {name.rpartition("-")[0] for name in members}
+    wrong = sum(count for cls, count in report.totals.items() if cls not in ("lag", "unreadable"))
+    return text(groups.pop() if len(groups) == 1 else "", "/".join(members), ended=time.time(), divergent=wrong)
 
 
 def write(path: Path, content: str) -> None:

@@ -172,3 +172,16 @@ async def test_usage(cluster):
     ):
         result = await cluster.twinlog("audit", *arguments, ok=False)
         assert (result.exit_code, words in result.output) == (2, True), result.output
+
+
+async def test_metrics_of_an_audit(cluster, tmp_path):
+    """A broker and node_exporter read them; what was found is told apart from lag."""
+    await send(cluster, *(b"%d" % number * 20_000 for number in range(3)))
+    await level(cluster)
+    path = tmp_path / "made" / "audit.prom"
+    await audited(cluster, "--metrics", str(path))
+    labels = '{group="broker-a",pair="broker-a-0/broker-a-1"}'
+    assert f"rocketmq_audit_divergent_records{labels} 0" in path.read_text().splitlines()
+    change(cluster.slave, 13_000)
+    await audited(cluster, "--metrics", str(path), status=1)
+    assert f"rocketmq_audit_divergent_records{labels} 1" in path.read_text().splitlines()
