@@ -40,6 +40,7 @@ DEFAULT_LISTEN = "127.0.0.1:9877"
     metavar="NAME",
     help="A name with dots by which browsers may ask for it.",
 )
+@click.option("--listen-fd", type=int, hidden=True, help="Serve on this socket, which listens at --listen already.")
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="Stop when whoever started this ends.")
 def dashboard(
     namesrv: str,
@@ -47,6 +48,7 @@ def dashboard(
     token_file: Path | None,
     audit_directory: Path | None,
     allow_hosts: tuple[str, ...],
+    listen_fd: int | None,
     until_stdin_closes: bool,
 ) -> None:
     """Serve a page that answers within seconds: is my data safe, who is behind, by how much, until when.
@@ -74,6 +76,7 @@ def dashboard(
         audit_directory=audit_directory,
         allow_hosts=allow_hosts,
         context=chosen_context(),
+        listen_fd=listen_fd,
     )
     serve_dashboard(config, until_stdin_closes=until_stdin_closes)
 

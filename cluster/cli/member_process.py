@@ -39,6 +39,7 @@ class MemberProcess:
     name: str
     command: Sequence[str]
     log: Path
+    pass_fds: tuple[int, ...] = ()
     popen: subprocess.Popen[bytes] = field(init=False)
     _log_start: int = field(default=0, init=False)
 
@@ -52,8 +53,14 @@ class MemberProcess:
                 stdout=log,
                 stderr=log,
                 process_group=0,
+                pass_fds=self.pass_fds,
                 env={**without_options(os.environ), "PYTHONUNBUFFERED": "1"},  # Its file says all.
             )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and has not ended."""
+        return hasattr(self, "popen") and self.popen.poll() is None
 
     async def wait(self) -> Exit:
         """Until it has ended. Cancellation leaves it running."""

@@ -104,6 +104,7 @@ def _print_configuration(configuration: Any) -> None:
 @click.option("--async", "is_async", is_flag=True, help="Answer producers before a slave has the message.")
 @click.option("--port-base", type=int, metavar="N", help="Name server at N, broker k at N+11+10k.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="For the configuration of every broker.")
+@click.option("--no-dashboard", is_flag=True, help="Leave the page for browsers out.")
 def up(
     directory: Path | None,
     masters: int,
@@ -111,11 +112,12 @@ def up(
     is_async: bool,
     port_base: int | None,
     overrides: tuple[str, ...],
+    no_dashboard: bool,
 ) -> None:
-    """Run a name server, masters and slaves on this machine, each a process of its own.
+    """Run a name server, masters and slaves on this machine, each a process of its own, and a dashboard.
 
-    Prints one line `ready namesrv=HOST:PORT` when all are registered and the slaves follow. Ctrl-C stops them cleanly,
-    a second one at once; the data stays. A member that dies is started again.
+    Prints one line `ready namesrv=HOST:PORT dashboard=http://HOST:PORT` when all are registered and the slaves follow. Ctrl-C
+    stops them cleanly, a second one at once; the data stays. A member that dies is started again.
     """
     from cluster.cli.up_plan import PlanError, plan_up
     from cluster.config_file import setting_of
@@ -133,7 +135,7 @@ def up(
         raise CliError(str(error), exit_code=USAGE) from error
     from cluster.cli.supervisor import supervise
 
-    supervise(plan, [(each.key, each.value) for each in settings])
+    supervise(plan, [(each.key, each.value) for each in settings], with_dashboard=not no_dashboard)
 
 
 def _note_variables() -> None:

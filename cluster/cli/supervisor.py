@@ -18,6 +18,7 @@ from cluster.cli.errors import USAGE, CliError, innermost
 from cluster.cli.log import WARNING, set_up_log
 from cluster.cli.member_process import Exit, MemberProcess, program
 from cluster.cli.ports import busy_ports, in_use
+from cluster.cli.up_dashboard import DashboardKeeper, prepare_dashboard
 from cluster.cli.up_plan import BrokerPlan, UpPlan, broker_conf
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ STEADY_SECONDS = 60.0  # A child that ran for so long is restarted without delay
 SLOW_STOP_SECONDS = 5.0
 
 
-def supervise(plan: UpPlan, overrides: Sequence[tuple[str, str]]) -> None:
+def supervise(plan: UpPlan, overrides: Sequence[tuple[str, str]], *, with_dashboard: bool = True) -> None:
     """Run the plan until Ctrl-C or SIGTERM. Raises CliError when it cannot run."""
     with ExitStack() as stack:
         stack.enter_context(_lock(plan))
         _check_ports(plan)
-        supervisor = Supervisor(plan, overrides)
+        supervisor = Supervisor(plan, overrides, with_dashboard=with_dashboard)
         try:
             supervisor.start()
             supervisor.run()
@@ -76,10 +77,15 @@ def _check_ports(plan: UpPlan) -> None:
 class Supervisor:
     """The members as processes. `start`, then `run`."""
 
-    def __init__(self, plan: UpPlan, overrides: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, plan: UpPlan, overrides: Sequence[tuple[str, str]], *, with_dashboard: bool = True
+    ) -> None:
         self.plan = plan
         self._write_files(overrides)
         self.processes = {member.name: self._process(member.name) for member in plan.members}
+        self.dashboard = prepare_dashboard(plan, say) if with_dashboard else None
+        if self.dashboard is not None:
+            self.processes[self.dashboard.process.name] = self.dashboard.process
         self._stopping = False
         self._stop: trio.Event | None = None
         self._token: trio.lowlevel.TrioToken | None = None
@@ -103,8 +109,8 @@ class Supervisor:
         """Start all of them at once; from here on signals mean stop."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
-        for process in self.processes.values():
-            process.start()
+        for member in self.plan.members:
+            self.processes[member.name].start()  # The dashboard comes when they are ready: it would only hold them up.
 
     def run(self) -> None:
         """Watch them until a signal comes and all have stopped."""
@@ -116,9 +122,9 @@ class Supervisor:
                 self._stop.set()
             try:
                 async with trio.open_nursery() as nursery:
-                    for process in self.processes.values():
-                        nursery.start_soon(self._keep, process)
-                    nursery.start_soon(self._watch)
+                    for member in self.plan.members:
+                        nursery.start_soon(self._keep, self.processes[member.name])
+                    nursery.start_soon(self._watch, nursery)
                     await self._stop.wait()
                     nursery.cancel_scope.cancel()
             finally:
@@ -134,7 +140,7 @@ class Supervisor:
     def kill(self) -> None:
         """End whoever still runs."""
         for process in self.processes.values():
-            if hasattr(process, "popen") and process.popen.poll() is None:
+            if process.is_running:
                 process.kill()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
@@ -172,22 +178,26 @@ class Supervisor:
         for line in lines or ["(none)"]:
             say(f"  | {line}")
 
-    async def _watch(self) -> None:
+    async def _watch(self, nursery: "trio.Nursery") -> None:
         set_up_log(WARNING)
         from cluster.cli.up_view import watch
 
-        await watch(self.plan, say)
+        def start_dashboard() -> None:
+            if self.dashboard is not None:
+                nursery.start_soon(DashboardKeeper(self.dashboard, say).run)
+
+        await watch(self.plan, say, dashboard=self.dashboard, on_ready=start_dashboard)
 
     async def _stop_all(self) -> None:
         say("stopping; Ctrl-C again ends at once")
-        await self._stop_some([self.processes[broker.name] for broker in self.plan.brokers])
+        await self._stop_some([each for each in self.processes.values() if each.name != self.plan.namesrv.name])
         await self._stop_some([self.processes[self.plan.namesrv.name]])
         say("stopped")
 
     async def _stop_some(self, processes: Sequence[MemberProcess]) -> None:
         import trio
 
-        running = [process for process in processes if process.popen.poll() is None]
+        running = [process for process in processes if process.is_running]
         for process in running:
             process.terminate()
 

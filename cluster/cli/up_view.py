@@ -10,6 +10,7 @@ from typing import Any
 import trio
 
 from cluster.admin import Admin, open_admin
+from cluster.cli.up_dashboard import UpDashboard
 from cluster.cli.up_plan import BrokerPlan, UpPlan
 from cluster.members import Member, MemberList
 from cluster.remoting.errors import RemotingError
@@ -20,11 +21,17 @@ SLOW_START_SECONDS = 10.0
 Say = Callable[[str], None]
 
 
-async def watch(plan: UpPlan, say: Say) -> None:
+async def watch(
+    plan: UpPlan, say: Say, *, dashboard: UpDashboard | None = None, on_ready: Callable[[], None] = lambda: None
+) -> None:
     """Say when all are ready, then show how they are; until cancelled."""
     async with open_admin((plan.namesrv.address,), timeout_ms=1000) as admin:
         members = await _until_ready(plan, admin, say)
-        print(f"ready namesrv={plan.namesrv.address}", flush=True)
+        page = f" dashboard={dashboard.url}" if dashboard is not None else ""
+        print(f"ready namesrv={plan.namesrv.address}{page}", flush=True)
+        on_ready()
+        if dashboard is not None and dashboard.token_file:
+            say(f"role changes from {dashboard.url} need the token in {dashboard.token_file}")
         if sys.stderr.isatty():
             await _live(plan, admin, members)
         else:

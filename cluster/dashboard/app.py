@@ -1,5 +1,6 @@
 """The dashboard's process: pages and their stream, and the same /v1 and /events as on every member."""
 
+import socket
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -60,6 +61,7 @@ class DashboardConfig:
     audit_directory: Path | None = None
     allow_hosts: tuple[str, ...] = ()
     context: Context | None = None
+    listen_fd: int | None = None  # A socket that listens already, in place of host and port.
 
 
 async def run_dashboard(
@@ -84,7 +86,14 @@ async def run_dashboard(
 
 
 async def _serve(app: ASGIApp, config: DashboardConfig, limits: Limits, task_status: trio.TaskStatus[int]) -> None:
-    await serve(app, config.host, config.port, limits=limits, task_status=task_status)
+    listener = _inherited(config.listen_fd) if config.listen_fd is not None else None
+    await serve(app, config.host, config.port, listener=listener, limits=limits, task_status=task_status)
+
+
+def _inherited(listen_fd: int) -> socket.socket:
+    listener = socket.socket(fileno=listen_fd)
+    listener.setblocking(False)
+    return listener
 
 
 def opened(admin: Admin) -> OpenAdmin:

@@ -8,19 +8,19 @@ from cluster.consumption import LagReport
 from cluster.dashboard.bars import legend, offset_bars
 from cluster.dashboard.events import Event
 from cluster.dashboard.html import Markup, join, tag
-from cluster.dashboard.look import Look
+from cluster.dashboard.look import GroupLook, Look
 from cluster.dashboard.marks import definitions, mark
 from cluster.dashboard.picture import picture
 from cluster.dashboard.role_dialog import role_dialog
 from cluster.dashboard.tables import events_list, groups_table, issues_list, members_table
 from cluster.dashboard.verdict import Verdict, verdict_of
-from cluster.dashboard.words import clock, day_and_clock, seconds
+from cluster.dashboard.words import clock, day_and_clock, seconds, several
 
 CHARTS = (
-    ("lag_bytes", "Lag", "bytes that slaves have not acknowledged"),
-    ("lag_seconds", "Behind", "age of the oldest byte they have not acknowledged"),
-    ("ack", "Acknowledgement", "how long producers wait for slaves, p50 and p99 of a minute"),
-    ("rate", "Written", "bytes a second into the masters' logs"),
+    ("lag_bytes", "Lag", "not yet acknowledged by slaves"),
+    ("lag_seconds", "Behind", "age of the oldest such byte"),
+    ("ack", "Acknowledged in", "wait of producers, last minute"),
+    ("rate", "Written", "into the masters' logs"),
 )
 
 
@@ -42,7 +42,7 @@ def sections(state: PageState) -> dict[str, Markup]:
     return {
         "verdict": verdict_section(verdict_of(look), look),
         "issues": issues_list(look),
-        "picture": join([tag("figure", _caption(each.name, look), picture(each)) for each in look.groups]),
+        "picture": join([_group(each, look) for each in look.groups]),
         "members": members_table(look),
         "offsets": join([offset_bars(each) for each in look.groups], legend() if look.groups else None),
         "events": events_list(state.events),
@@ -51,8 +51,20 @@ def sections(state: PageState) -> dict[str, Markup]:
     }
 
 
-def _caption(name: str, look: Look) -> Markup | None:
-    return tag("figcaption", name) if len(look.groups) > 1 else None
+def _group(group: GroupLook, look: Look) -> Markup:
+    caption = tag("figcaption", group.name) if len(look.groups) > 1 else None
+    return join(tag("figure", caption, picture(group)), promises(group))
+
+
+def promises(group: GroupLook) -> Markup:
+    """What the group has agreed on, in a few lines."""
+    total = len(group.members)
+    policy = next((each.member.ack_policy for each in group.masters if each.member.ack_policy), None)
+    rows = [("Group", group.name), ("SEND_OK says", policy)]
+    if group.acks_needed is not None:
+        rows.append(("A message needs", f"{group.acks_needed} of {several(total, 'member', 'members')}"))
+        rows.append(("A failover needs", several(max(1, total - group.acks_needed + 1), "promise", "promises")))
+    return tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows if value], class_="facts")
 
 
 def verdict_section(verdict: Verdict, look: Look) -> Markup:

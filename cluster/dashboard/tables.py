@@ -19,7 +19,7 @@ MEMBER_COLUMNS = (
     ("Member", ""),
     ("Role", ""),
     ("State", ""),
-    ("Since", "number"),
+    ("For", "number"),
     ("Epoch", "number wide"),
     ("Written", "number wide"),
     ("Flushed", "number wide"),
@@ -97,7 +97,7 @@ def issues_list(look: Look) -> Markup:
     notes = [each for each in look.findings if each.level is Level.NOTE]
     parts = [tag("ul", [_issue(each, look) for each in issues], class_="issues")] if issues else []
     if not issues:
-        parts.append(tag("p", mark("ok"), "Nothing to mend.", class_="quiet"))
+        parts.append(tag("p", mark("ok"), "Nothing to mend.", class_="quiet nothing"))
     if look.notes:
         parts.append(tag("ul", [tag("li", mark("none"), each) for each in look.notes], class_="notes"))
     if notes:

@@ -61,7 +61,7 @@ class Up(Process):
         self.port_base = free_port(UP_OFFSETS)
         self.namesrv = f"{HOST}:{self.port_base}"
         self._slaves = slaves
-        command = [PROGRAM, "up", "--dir", str(root), "--port-base", str(self.port_base)]
+        command = [PROGRAM, "up", "--no-dashboard", "--dir", str(root), "--port-base", str(self.port_base)]
         command += ["--masters", str(masters), "--slaves", str(slaves)]
         command += [] if sync else ["--async"]
         for key, value in (settings or {}).items():

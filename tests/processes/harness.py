@@ -31,12 +31,17 @@ def free_port_base(brokers: int = 2) -> int:
 class Up:
     """`twinlog up` under test."""
 
-    def __init__(self, directory: Path, *arguments: str, port_base: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, *arguments: str, port_base: int | None = None, with_dashboard: bool = False
+    ) -> None:
         self.directory = directory
         self.port_base = port_base or free_port_base()
         self.namesrv = f"127.0.0.1:{self.port_base}"
         self.said = directory.with_suffix(".stderr")
         command = [PROGRAM, "up", "--dir", str(directory), "--port-base", str(self.port_base), *SMALL, *arguments]
+        command += [] if with_dashboard else ["--no-dashboard"]
+        self.dashboard = f"http://127.0.0.1:{self.port_base + 1}"
+        self._ready = f"ready namesrv={self.namesrv}{f' dashboard={self.dashboard}' if with_dashboard else ''}\n"
         self.began = time.monotonic()
         with self.said.open("wb") as stderr:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
@@ -45,7 +50,7 @@ class Up:
         """Seconds until the ready line."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line == f"ready namesrv={self.namesrv}\n", self.stderr
+        assert line == self._ready, self.stderr
         return time.monotonic() - self.began
 
     @property

@@ -46,7 +46,7 @@ class Terminal:
 
 def test_a_live_table_and_the_report_of_a_death(tmp_path):
     base = free_port_base()
-    terminal = Terminal("up", "--dir", str(tmp_path), "--port-base", str(base), *SMALL)
+    terminal = Terminal("up", "--dir", str(tmp_path), "--port-base", str(base), "--no-dashboard", *SMALL)
     try:
         terminal.wait_for(f"ready namesrv=127.0.0.1:{base}\r\n")
         terminal.wait_for("Ctrl-C stops")
