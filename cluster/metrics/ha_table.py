@@ -9,10 +9,11 @@ from cluster.metrics.snapshot import BrokerSnapshot, ReplicaNumbers
 from ha.statistics import ClientState
 
 ROLES = ("master", "slave", "none")
-STATES = (
-    "serving",
-    *(STATE_WORDS.get(state, state) for state in get_args(ClientState)),
-    *("starting", "holding"),
+# Two words of the program may be one for people.
+STATES = tuple(
+    dict.fromkeys(
+        ("serving", *(STATE_WORDS.get(state, state) for state in get_args(ClientState)), "starting", "holding")
+    )
 )
 
 
