@@ -15,6 +15,7 @@ from cluster.cli.consume import consume, tail
 from cluster.cli.context import context_group
 from cluster.cli.crosscheck import crosscheck
 from cluster.cli.dashboard import dashboard
+from cluster.cli.demo import demo
 from cluster.cli.errors import CliError
 from cluster.cli.group import group_group
 from cluster.cli.health import check, doctor, explain, wait
@@ -64,7 +65,7 @@ def cli() -> None:
     """A message broker, name server and replica that RocketMQ's clients, brokers and tools know how to talk to."""
 
 
-RUN = (up, namesrv, broker, dashboard)
+RUN = (up, demo, namesrv, broker, dashboard)
 LOOK = (list_members, explain, history, check, wait, doctor, crosscheck)
 ACT = (switchover, failover, pause, resume, rewind, reinit)
 DATA = (topic_group, group_group, lag, send, consume, tail, peek)

@@ -33,7 +33,7 @@ def supervise(plan: UpPlan, overrides: Sequence[tuple[str, str]], *, with_dashbo
     """Run the plan until Ctrl-C or SIGTERM. Raises CliError when it cannot run."""
     with ExitStack() as stack:
         stack.enter_context(_lock(plan))
-        _check_ports(plan)
+        check_ports(plan)
         supervisor = Supervisor(plan, overrides, with_dashboard=with_dashboard)
         try:
             supervisor.start()
@@ -68,7 +68,8 @@ def _lock(plan: UpPlan) -> IO[str]:
     return file
 
 
-def _check_ports(plan: UpPlan) -> None:
+def check_ports(plan: UpPlan) -> None:
+    """Raises CliError, with who has it, when a port of the plan is in use."""
     busy = busy_ports(port for member in plan.members for port in member.listens)
     if busy:
         raise CliError(*in_use(busy), "Stop it, or move all ports with --port-base N.")
@@ -77,9 +78,7 @@ def _check_ports(plan: UpPlan) -> None:
 class Supervisor:
     """The members as processes. `start`, then `run`."""
 
-    def __init__(
-        self, plan: UpPlan, overrides: Sequence[tuple[str, str]], *, with_dashboard: bool = True
-    ) -> None:
+    def __init__(self, plan: UpPlan, overrides: Sequence[tuple[str, str]], *, with_dashboard: bool = True) -> None:
         self.plan = plan
         self._write_files(overrides)
         self.processes = {member.name: self._process(member.name) for member in plan.members}
@@ -190,11 +189,12 @@ class Supervisor:
 
     async def _stop_all(self) -> None:
         say("stopping; Ctrl-C again ends at once")
-        await self._stop_some([each for each in self.processes.values() if each.name != self.plan.namesrv.name])
-        await self._stop_some([self.processes[self.plan.namesrv.name]])
+        await self.stop_some([each for each in self.processes.values() if each.name != self.plan.namesrv.name])
+        await self.stop_some([self.processes[self.plan.namesrv.name]])
         say("stopped")
 
-    async def _stop_some(self, processes: Sequence[MemberProcess]) -> None:
+    async def stop_some(self, processes: Sequence[MemberProcess]) -> None:
+        """Ask them to end, and wait until they have."""
         import trio
 
         running = [process for process in processes if process.is_running]

@@ -26,7 +26,7 @@ async def watch(
 ) -> None:
     """Say when all are ready, then show how they are; until cancelled."""
     async with open_admin((plan.namesrv.address,), timeout_ms=1000) as admin:
-        members = await _until_ready(plan, admin, say)
+        members = await until_ready(plan, admin, say)
         page = f" dashboard={dashboard.url}" if dashboard is not None else ""
         print(f"ready namesrv={plan.namesrv.address}{page}", flush=True)
         on_ready()
@@ -38,10 +38,11 @@ async def watch(
             await _lines(plan, admin, members, say)
 
 
-async def _until_ready(plan: UpPlan, admin: Admin, say: Say) -> MemberList:
+async def until_ready(plan: UpPlan, admin: Admin, say: Say) -> MemberList:
+    """Wait until all serve or follow; say who does not where that takes long."""
     slow_at = trio.current_time() + SLOW_START_SECONDS
     while True:
-        members = await _ask(plan, admin)
+        members = await ask(plan, admin)
         missing = not_ready(plan, members.members)
         if not missing:
             return members
@@ -51,7 +52,7 @@ async def _until_ready(plan: UpPlan, admin: Admin, say: Say) -> MemberList:
         await trio.sleep(STARTING_POLL_SECONDS)
 
 
-async def _ask(plan: UpPlan, admin: Admin) -> MemberList:
+async def ask(plan: UpPlan, admin: Admin) -> MemberList:
     """Every planned member, in the plan's order; one that is not registered is shown as such."""
     try:
         found = await admin.list_members()
@@ -65,7 +66,7 @@ async def _lines(plan: UpPlan, admin: Admin, before: MemberList, say: Say) -> No
         say(line_of(member))
     while True:
         await trio.sleep(POLL_SECONDS)
-        now = await _ask(plan, admin)
+        now = await ask(plan, admin)
         for line in changes(before.members, now.members):
             say(line)
         before = now
@@ -79,24 +80,28 @@ async def _live(plan: UpPlan, admin: Admin, members: MemberList) -> None:
         while True:
             live.update(_renderable(plan, members, live.console.width), refresh=True)
             await trio.sleep(POLL_SECONDS)
-            members = await _ask(plan, admin)
+            members = await ask(plan, admin)
 
 
 def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
     from rich.console import Group
     from rich.text import Text
 
-    from cluster.cli.look import member_columns
-    from cluster.cli.render import cells_of, fitting, rich_table
-
-    columns = [column for column in member_columns(members.members) if not column.wide]
-    cells = cells_of(columns, members.members)
-    kept = fitting(columns, cells, width)
-    table = rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
     footer = [Text(f"note: {note}", style="cyan") for note in members.notes]
     footer += [Text(f"issue: {issue}", style="yellow") for issue in members.issues]
     where = f"name server {plan.namesrv.address}  data {plan.directory}  Ctrl-C stops"
-    return Group(table, *footer, Text(where, style="dim"))
+    return Group(members_table(members.members, width), *footer, Text(where, style="dim"))
+
+
+def members_table(members: Sequence[Member], width: int) -> Any:
+    """As many columns as fit, for rich."""
+    from cluster.cli.look import member_columns
+    from cluster.cli.render import cells_of, fitting, rich_table
+
+    columns = [column for column in member_columns(members) if not column.wide]
+    cells = cells_of(columns, members)
+    kept = fitting(columns, cells, width)
+    return rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
 
 
 # ---- Pure parts
