@@ -7,7 +7,7 @@ written is the widest and faintest, flushed in it, confirmed the darkest.
 from attrs import frozen
 
 from cluster.dashboard.html import Markup, join, tag
-from cluster.dashboard.look import GroupLook, MemberLook
+from cluster.dashboard.look import GroupLook, Look, MemberLook
 from cluster.dashboard.words import count, size
 
 TAIL_BYTES_MIN = 64 << 10
@@ -35,6 +35,7 @@ def scales(group: GroupLook) -> tuple[Scale, Scale] | None:
     end = max(each.written_offset or 0 for each in members)
     start = min(each.min_offset or 0 for each in members)
     points = [p for m in members for p in (m.written_offset, m.flushed_offset, m.confirmed_offset) if p is not None]
+    points += [each.last_offset for each in group.members if each.last_offset is not None]
     points += [part.start for each in group.members for part in each.parted if not part.is_cut]
     tail = max(TAIL_BYTES_MIN, round((end - min(points)) * TAIL_PER_SPREAD))
     return Scale(start, end), Scale(max(start, end - tail), end)
@@ -61,10 +62,23 @@ def _row(each: MemberLook, whole: Scale, tail: Scale) -> Markup:
     member = each.member
     label = tag("span", member.name, class_="bar-name")
     if member.written_offset is None:
-        last = f"its log is not known: it {'does not answer' if each.mark == 'bad' else f'is {member.state}'}"
-        return tag("div", label, tag("span", last, class_="quiet bar-none"), class_="bar-row")
+        return tag("div", label, _last_word(each, tail), class_="bar-row")
     bars = tag("span", _overview(each, whole, tail), _detail(each, tail), class_="bar-both")
     return tag("div", label, bars, tag("span", count(member.written_offset), class_="bar-end"), class_="bar-row")
+
+
+def _last_word(each: MemberLook, tail: Scale) -> Markup:
+    """Where the log of who is silent ended when it was last heard."""
+    if each.last_offset is None:
+        return tag("span", "its log is not known", class_="quiet bar-none")
+    parts = (
+        tag("rect", x=0, y=0, width="100%", height=18, rx=2, class_="track"),
+        tag("rect", x=0, y=0, width=f"{tail.percent(each.last_offset)}%", height=18, class_="silent"),
+    )
+    words = f"{each.member.name} is silent; by its last word its log ended at {count(each.last_offset)}"
+    bar = tag("svg", parts, class_="bar detail", width="100%", height=18, role="img", aria_label=words)
+    end = tag("span", count(each.last_offset), tag("small", "its last word"), class_="bar-end quiet")
+    return join(tag("span", bar, class_="bar-both"), end)
 
 
 def _overview(each: MemberLook, whole: Scale, tail: Scale) -> Markup:
@@ -118,16 +132,20 @@ def described(each: MemberLook, tail: Scale) -> str:
     return ", ".join(words)
 
 
-def legend() -> Markup:
-    """What the bars mean, with the same shapes."""
+def legend(look: Look) -> Markup:
+    """What the bars mean, with the same shapes; those for trouble when there is some."""
+    parts = [part for each in look.members for part in each.parted]
+    shown = {"parted": any(not part.is_cut for part in parts), "kept": any(part.is_cut for part in parts)}
+    shown["silent"] = any(each.last_offset is not None for each in look.members)
     kinds = (
         ("confirmed", "confirmed: on as many members as promised"),
         ("flushed", "flushed: on its disk"),
         ("written", "written: in its log"),
         ("parted", "not its master's bytes"),
         ("kept", "cut, and kept aside"),
+        ("silent", "by its last word"),
     )
-    heights = {"confirmed": 4, "flushed": 8, "written": 12, "parted": 12, "kept": 12}
+    heights = {"confirmed": 4, "flushed": 8, "written": 12, "parted": 12, "kept": 12, "silent": 12}
     return tag(
         "ul",
         [
@@ -143,6 +161,7 @@ def legend() -> Markup:
                 join(text),
             )
             for name, text in kinds
+            if shown.get(name, True)
         ],
         class_="legend",
     )

@@ -49,6 +49,7 @@ class MemberLook:
     is_last_word: bool = (
         False  # The lag is since its last word: it may have less by now, if it is only cut off from here.
     )
+    last_offset: int | None = None  # Where its log ended by its last word, where that is all that is known.
     catch_up_seconds: float | None = None  # None: level, or no end in sight.
     is_growing: bool = False
     parted: tuple[Range, ...] = ()

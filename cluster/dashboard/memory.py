@@ -110,7 +110,7 @@ class Memory:
         ends = self._ends.get(group) or deque([(at, 0)])
         later = bisect_right([offset for _, offset in ends], end)  # The first that it never spoke of.
         since = ends[later][0] if lag and later < len(ends) else at
-        return evolve(look, lag_bytes=lag, lag_seconds=at - since, is_last_word=True)
+        return evolve(look, lag_bytes=lag, lag_seconds=at - since, is_last_word=True, last_offset=end)
 
     def _with_trends(self, group: GroupLook) -> GroupLook:
         return evolve(group, members=tuple(self._with_trend(each) for each in group.members))

@@ -44,7 +44,7 @@ def sections(state: PageState) -> dict[str, Markup]:
         "issues": issues_list(look),
         "picture": join([_group(each, look) for each in look.groups]),
         "members": members_table(look),
-        "offsets": join([offset_bars(each) for each in look.groups], legend() if look.groups else None),
+        "offsets": join([offset_bars(each) for each in look.groups], legend(look) if look.groups else None),
         "events": events_list(state.events),
         "groups": groups_table(state.lag),
         "audit": state.audit,

@@ -10,7 +10,7 @@ from cluster.dashboard.look import FOLLOWING, GroupLook, MemberLook
 from cluster.dashboard.verdict import is_behind
 from cluster.dashboard.words import several, size
 
-WIDTH, BOX, HEIGHT, TOP, STEP = 360, 162, 70, 108, 88
+WIDTH, BOX, HEIGHT, TOP, STEP = 360, 172, 70, 108, 88
 MIDDLE = WIDTH // 2
 
 
@@ -77,7 +77,7 @@ def _box(each: MemberLook, x: int, y: int) -> Markup:
 def _right(each: MemberLook) -> str:
     if each.member.role == "master" or each.lag_bytes is None:
         return ""
-    return f"{'≤ ' if each.is_last_word else ''}{size(each.lag_bytes)} behind" if each.lag_bytes else "level"
+    return f"{'≤ ' if each.is_last_word else ''}{size(each.lag_bytes)}" if each.lag_bytes else "level"
 
 
 def _nobody() -> Markup:

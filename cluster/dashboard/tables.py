@@ -64,7 +64,11 @@ def _member_row(each: MemberLook, now: float) -> list[object]:
     late = is_behind(each)
     most = "≤ " if each.is_last_word else ""
     return [
-        join(tag("span", member.name, class_="name"), tag("small", member.address)),
+        join(
+            tag("span", member.name, class_="name"),
+            tag("small", member.address),
+            tag("small", member.role, class_="narrow"),
+        ),
         member.role,
         tag("span", mark("warn" if late else each.mark), member.state, class_="state", title=member.reason),
         tag("span", f"{'> ' if each.was_so else ''}{since}", title=f"{'before ' * each.was_so}{clock(each.since)}"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from cluster.dashboard.look import FOLLOWING, PARTED, SILENT, GroupLook, Look, Mark, MemberLook
-from cluster.dashboard.words import about, clock, count, seconds, several, size
+from cluster.dashboard.words import about, count, seconds, several, size
 from cluster.finding import Level
 
 BEHIND_SECONDS, BEHIND_BYTES = 2.0, 16_000_000  # From here on a slave is behind; below it is under way.
@@ -174,15 +174,16 @@ def _someone_away(group: GroupLook, look: Look) -> Verdict | None:
     if not away:
         return None
     first, good = away[0], _good(group)
-    held = f"{several(len(good), 'slave holds', 'slaves hold')} what is acknowledged"
-    lacks = f", {size(first.lag_bytes)} behind" if first.lag_bytes else ""
+    held = f"{len(good)} of {several(len(group.slaves), 'slave', 'slaves')} {'holds' if len(good) == 1 else 'hold'} "
+    held += "every acknowledged message." if all(each.lag_bytes == 0 for each in good) else "what is acknowledged."
+    lacks = f", {'at most ' * first.is_last_word}{size(first.lag_bytes)} behind" if first.lag_bytes else ""
     who = "One slave is away" if len(away) == 1 else f"{len(away)} slaves are away"
     return Verdict(
         mark="warn",
-        headline=f"{who}: {first.member.name} {_state(first)}{lacks}; {held}",
+        headline=f"{who}: {first.member.name} {_state(first)}{lacks}",
         since=first.since,
         was_so=first.was_so,
-        details=_fixes(group, look),
+        details=(held, *_fixes(group, look)),
     )
 
 
@@ -253,8 +254,7 @@ def _within(slaves: "tuple[MemberLook, ...] | list[MemberLook]") -> str:
 
 
 def _state(each: MemberLook) -> str:
-    words = "does not answer" if each.member.state == "unreachable" else f"is {each.member.state}"
-    return words if each.was_so else f"{words} since {clock(each.since)}"
+    return "does not answer" if each.member.state == "unreachable" else f"is {each.member.state}"
 
 
 def _how_parted(each: MemberLook) -> str:

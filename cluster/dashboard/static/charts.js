@@ -58,9 +58,11 @@ class Chart {
   }
 
   lines(columns) {
-    return Object.entries(this.quantities).flatMap(([quantity, suffix]) =>
-      Object.entries(columns[quantity] ?? {}).map(([member, values]) => ({ name: member + suffix, values })),
-    );
+    return Object.entries(this.quantities).flatMap(([quantity, suffix]) => {
+      const members = Object.entries(columns[quantity] ?? {});
+      const named = (member) => (suffix && members.length === 1 ? suffix.trim() : member + suffix);
+      return members.map(([member, values]) => ({ name: named(member), values }));
+    });
   }
 
   show(columns) {
@@ -107,7 +109,7 @@ class Chart {
         })),
       ],
       axes: [
-        { ...axis, size: 24, space: 70, values: (_, times) => times.map(clock) },
+        { ...axis, size: 24, space: 80, values: clocks },
         { ...axis, size: 58, space: 34, values: (_, values) => values.map((value) => this.words(value)) },
       ],
       hooks: { drawClear: [(plot) => this.drawMarks(plot, colour)] },
@@ -140,6 +142,8 @@ class Chart {
   }
 }
 
-function clock(t) {
-  return new Date(t * 1000).toLocaleTimeString([], { hour12: false, hour: "2-digit", minute: "2-digit" });
+function clocks(plot, times) {
+  const { min, max } = plot.scales.x;
+  const parts = { hour12: false, hour: "2-digit", minute: "2-digit", ...(max - min < 240 && { second: "2-digit" }) };
+  return times.map((t) => new Date(t * 1000).toLocaleTimeString([], parts));
 }
