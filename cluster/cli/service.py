@@ -8,9 +8,10 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any, Protocol
 
 import trio
 
@@ -19,6 +20,7 @@ from cluster.cli.log import set_up_log
 from cluster.cli.ports import busy_ports, in_use
 from cluster.cli.up_plan import Port
 from cluster.config_file import Configuration
+from cluster.notify import Notifier
 from store.errors import StoreError
 
 CLEAN_STOP_SECONDS_MAX = 60  # After the parent's end nobody is left who could send a second signal.
@@ -29,7 +31,12 @@ _YOUNG_OBJECTS = (
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-SayReady = Callable[[str], None]
+class SayReady(Protocol):
+    """Prints the ready line; `describe` tells systemd from now on what the service does."""
+
+    def __call__(self, words: str, describe: Callable[[], str] | None = None) -> None: ...
+
+
 Service = Callable[[SayReady], Awaitable[None]]
 
 
@@ -101,7 +108,8 @@ def run_broker(
                 with trio.move_on_after(REGISTER_SECONDS_MAX):
                     await broker.registration.registered.wait()
             source.serves()
-            say_ready(f"broker={config.broker_name}-{broker.config.broker_id} address={broker.address}")
+            name = f"broker={config.broker_name}-{broker.config.broker_id}"
+            say_ready(f"{name} address={broker.address}", lambda: _in_a_line(source.read_node()))
 
     port = config.listen_port
     ports = (
@@ -119,10 +127,11 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
     Raises CliError for what a person can mend: a port in use, a store that is locked or broken, a full disk.
     """
     raise_file_limit()
-    stop = _Stop()
+    notifier = Notifier.from_environment()
+    stop = _Stop(notifier)
     is_ready = False
 
-    def say_ready(words: str) -> None:
+    def say_ready(words: str, describe: Callable[[], str] | None = None) -> None:
         nonlocal is_ready
         is_ready = True
         # What start-up made stays for good: without this each full collection looks at all of it, 20 ms at a time.
@@ -130,18 +139,24 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
         gc.freeze()
         gc.set_threshold(_YOUNG_OBJECTS)
         print(f"ready {words}", flush=True)
+        if notifier is not None:
+            notifier.ready(words, describe)
 
     for number in _STOP_SIGNALS:
         signal.signal(number, stop.on_signal)
 
     async def main() -> None:
         stop.arm(trio.lowlevel.current_trio_token())
-        with stop.scope:
-            async with trio.open_nursery() as nursery:
-                if until_stdin_closes:
-                    nursery.start_soon(stop.when_stdin_closes)
-                await service(say_ready)
-                nursery.cancel_scope.cancel()
+        async with trio.open_nursery() as beside:
+            if notifier is not None:
+                beside.start_soon(notifier.keep_alive)
+            with stop.scope:
+                async with trio.open_nursery() as nursery:
+                    if until_stdin_closes:
+                        nursery.start_soon(stop.when_stdin_closes)
+                    await service(say_ready)
+                    nursery.cancel_scope.cancel()
+            beside.cancel_scope.cancel()
 
     try:
         trio.run(main)
@@ -150,6 +165,13 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
         if told is None:
             raise
         raise told from group
+
+
+def _in_a_line(status: Mapping[str, Any]) -> str:
+    """What a broker does, for `systemctl status`."""
+    epoch = (status.get("epoch") or {}).get("epoch")
+    words = [str(status.get("role")), str(status.get("state")), f"epoch {epoch}" if epoch is not None else ""]
+    return ", ".join(word for word in words if word)
 
 
 def _told(
@@ -175,8 +197,9 @@ def _told(
 class _Stop:
     """Turns signals into a cancellation, and impatience into an end."""
 
-    def __init__(self) -> None:
+    def __init__(self, notifier: Notifier | None = None) -> None:
         self.scope = trio.CancelScope()
+        self._notifier = notifier
         self._asked = False
         self._token: trio.lowlevel.TrioToken | None = None
 
@@ -189,6 +212,8 @@ class _Stop:
         if self._asked:
             os._exit(128 + number)
         self._asked = True
+        if self._notifier is not None:
+            self._notifier.stopping()
         if self._token is not None:
             self._token.run_sync_soon(self.scope.cancel)
 

@@ -1,0 +1,76 @@
+"""Tells systemd how this process is, for units with Type=notify and WatchdogSec: one datagram for each thing that is said.
+
+    READY=1         it serves                    WATCHDOG=1   its event loop ticks; said three times in each WatchdogSec
+    STATUS=words    what it does, in a line      STOPPING=1   it was told to stop
+Sources: sd_notify(3), sd_watchdog_enabled(3).
+"""
+
+import os
+import socket
+from collections.abc import Callable, MutableMapping
+
+import structlog
+import trio
+from attrs import define, field
+
+log = structlog.get_logger(__name__)
+
+TICK_SECONDS_MAX = 10.0  # How old the status line may be.
+
+
+@define(eq=False)
+class Notifier:
+    """`address` as NOTIFY_SOCKET has it, `@name` for an abstract one; `watchdog_seconds` None: nobody waits for WATCHDOG=1."""
+
+    address: str
+    watchdog_seconds: float | None = None
+    describe: Callable[[], str] | None = None  # The status from now on; called in the loop.
+    _told: str = field(default="", init=False)
+    _failed: bool = field(default=False, init=False)
+
+    @classmethod
+    def from_environment(cls, environment: MutableMapping[str, str] = os.environ) -> "Notifier | None":
+        """None when nobody asked for it. Takes the variables away, so that no child speaks for this process."""
+        address = environment.pop("NOTIFY_SOCKET", "")
+        usec, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
+        if address[:1] not in ("/", "@"):
+            return None
+        is_watched = usec.isdigit() and int(usec) > 0 and pid in ("", str(os.getpid()))
+        return cls(address, int(usec) / 1e6 if is_watched else None)
+
+    def ready(self, words: str, describe: Callable[[], str] | None = None) -> None:
+        """It serves; `describe` tells what it does, whenever it is asked."""
+        self.describe = describe
+        self._told = words
+        self._say("READY=1", f"STATUS={words}")
+
+    def stopping(self) -> None:
+        """It was told to stop; the watchdog goes on until it has."""
+        self.describe = None
+        self._say("STOPPING=1", "STATUS=stopping")
+
+    async def keep_alive(self) -> None:
+        """Run it in the loop that is watched: it is silent for as long as that stands still."""
+        pause = min(TICK_SECONDS_MAX, (self.watchdog_seconds or 3 * TICK_SECONDS_MAX) / 3)
+        while True:
+            said = ["WATCHDOG=1"] if self.watchdog_seconds else []
+            if self.describe is not None and (words := self.describe()) != self._told:
+                self._told = words
+                said.append(f"STATUS={words}")
+            if said:
+                self._say(*said)
+            await trio.sleep(pause)
+
+    def _say(self, *lines: str) -> None:
+        """Never waits: a datagram that finds no room is lost, and the next one comes."""
+        path = "\0" + self.address[1:] if self.address.startswith("@") else self.address
+        text = "\n".join(line.replace("\n", " ") for line in lines)
+        try:
+            with socket.socket(
+                socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+            ) as sender:
+                sender.sendto(text.encode(), path)
+        except OSError as error:
+            if not self._failed:
+                log.warning("systemd does not hear this process", socket=self.address, error=str(error))
+            self._failed = True
