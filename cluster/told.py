@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cluster.steps import PartlyDoneError
 
 FAILED, USAGE, UNREACHABLE, REFUSED, TIMED_OUT, PARTIAL = range(1, 7)
+NOT_ALLOWED = "You may not do that."
 
 
 @frozen
@@ -85,7 +86,7 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> Told | None:
         return Told(f"{which} cannot be reached.", str(error), step, kind=UNREACHABLE)
     if isinstance(error, RequestError):
         if (refusal := access_refusal(error)) is not None:
-            return Told("You may not do that.", sentence(ValueError(refusal)), _CREDENTIALS, kind=REFUSED)
+            return Told(NOT_ALLOWED, sentence(ValueError(refusal)), _CREDENTIALS, kind=REFUSED)
         refused: dict[int, str] = {
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "Is what -n or NAMESRV_ADDR names a name server, not a broker?",
             ResponseCode.SUBSCRIPTION_PARSE_FAILED: "Is --sql as RocketMQ has it? For example: price > 10 AND city = 'Bonn'",

@@ -3,21 +3,46 @@
 import socket
 from collections.abc import Sequence
 
+import structlog
 import trio
+from attrs import frozen
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
+from cluster.documents import document
 from cluster.http.app import guarded_app
 from cluster.http.config import HttpConfig
 from cluster.http.errors import HttpError, json_response
 from cluster.http.events import Feed, events_route
-from cluster.http.kept_admin import KeptAdmin
-from cluster.http.routes import Endpoint
+from cluster.http.kept_admin import KeptAdmin, OpenAdmin
+from cluster.http.operations import Operations
+from cluster.http.probes import Probes
+from cluster.http.routes import Endpoint, endpoints
 from cluster.http.serve import Limits, serve
 from cluster.http.source import Source
-from cluster.http.tokens import Tokens
+from cluster.http.tokens import TokenFileError, Tokens
 from cluster.http.v1 import v1_routes
+from cluster.metrics import expose
+
+log = structlog.get_logger(__name__)
+
+
+@frozen(kw_only=True)
+class EndpointLine:
+    """One endpoint. `document`: what /v1/schema calls its answer; null: it has none."""
+
+    method: str
+    path: str
+    parameters: tuple[str, ...]
+    document: str | None
+    meaning: str
+
+
+@frozen
+class EndpointList:
+    """What this port answers."""
+
+    endpoints: tuple[EndpointLine, ...]
 
 
 async def run_member(
@@ -28,44 +53,49 @@ async def run_member(
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled; started() gives the port."""
-    admin = KeptAdmin(source.namesrv)
-    feed = Feed(admin.open, listeners_max=config.listeners_max)
-    routes = [
-        *own_routes(source),
-        *v1_routes(admin.open, Tokens(config.token_file)),
-        events_route(feed),
-    ]
+    tokens = Tokens(config.token_file, guards_bodies=not config.is_loopback or source.guards_bodies)
+    _look_at_tokens(tokens)
+    admin, operations = KeptAdmin(source.namesrv), Operations()
+    feed = Feed(admin.open, operations.running, config.listeners_max)
+    operations.tell = feed.tell
+    app = guarded_app(member_routes(source, admin.open, tokens, operations, feed), allow_hosts=config.allow_hosts)
     async with trio.open_nursery() as nursery:
         await nursery.start(admin.run)
         nursery.start_soon(feed.run)
         limits = Limits(connections_max=config.connections_max)
-        app = guarded_app(routes, allow_hosts=config.allow_hosts)
         port = await nursery.start(
             lambda task_status: serve(app, listener=listener, limits=limits, task_status=task_status)
         )
         task_status.started(port)
 
 
-def own_routes(source: Source) -> Sequence[BaseRoute]:
-    """What is of this process alone."""
+def member_routes(
+    source: Source, open_admin: OpenAdmin, tokens: Tokens, operations: Operations, feed: Feed
+) -> Sequence[Endpoint]:
+    """All endpoints of a member."""
+    found = endpoints(
+        [
+            *Probes(source, open_admin).routes(),
+            _metrics_route(source),
+            *v1_routes(open_admin, tokens, operations),
+            events_route(feed),
+        ]
+    )
+    return [*found, _index_route(found)]
 
-    async def livez(_request: Request) -> Response:
-        """200 while the process's event loop runs: it was seen within 5 s. No disk and no other process is asked."""
-        alive = source.is_alive
-        body = {
-            "schema": 1,
-            "live": alive,
-            "kind": source.kind,
-            "seconds_since_tick": round(source.seconds_since_tick, 3),
-        }
-        return json_response(body, 200 if alive else 503)
 
+def _look_at_tokens(tokens: Tokens) -> None:
+    if tokens.path is None:
+        return
+    try:
+        tokens.read()
+    except TokenFileError as error:
+        log.warning("changes over HTTP are refused until the token file is mended", why=str(error))
+
+
+def _metrics_route(source: Source) -> Endpoint:
     async def metrics(request: Request) -> Response:
-        """Metrics for Prometheus, as OpenMetrics when the Accept header asks for that."""
-        try:
-            from cluster.metrics import expose
-        except ImportError as error:
-            raise HttpError(status=503, what="There are no metrics yet.") from error
+        """Metrics for Prometheus, as OpenMetrics when the Accept header asks for that. While the loop stalls, the last ones."""
         answer = await source.snapshot()
         if answer.value is None:
             raise HttpError(
@@ -75,6 +105,39 @@ def own_routes(source: Source) -> Sequence[BaseRoute]:
                 next_step="Look at /livez.",
             )
         body, content_type = expose(answer.value, request.headers.get("accept", ""))
-        return Response(body, media_type=content_type)
+        return Response(with_stall(body, source.stalled_seconds, answer.age_seconds), media_type=content_type)
 
-    return [Endpoint("/livez", livez), Endpoint("/metrics", metrics)]
+    return Endpoint("/metrics", metrics)
+
+
+def with_stall(body: bytes, stalled_seconds: float, age_seconds: float) -> bytes:
+    """The exposition with what only this thread knows: how long the loop has stood still, and how old the rest is."""
+    lines = (
+        "# HELP twinlog_event_loop_stalled_seconds How long the event loop has stood still; 0 while it runs.\n"
+        "# TYPE twinlog_event_loop_stalled_seconds gauge\n"
+        f"twinlog_event_loop_stalled_seconds {stalled_seconds:.3f}\n"
+        "# HELP twinlog_snapshot_age_seconds Age of the other values: above 0 while the event loop stands still.\n"
+        "# TYPE twinlog_snapshot_age_seconds gauge\n"
+        f"twinlog_snapshot_age_seconds {age_seconds:.3f}\n"
+    ).encode()
+    end = b"# EOF\n"
+    return body[: -len(end)] + lines + end if body.endswith(end) else body + lines
+
+
+def _index_route(found: Sequence[Endpoint]) -> Endpoint:
+    lines = tuple(
+        EndpointLine(
+            method=each.method,
+            path=each.path,
+            parameters=tuple(parameter.name for parameter in each.parameters),
+            document=each.name if each.document is not None else None,
+            meaning=each.doc,
+        )
+        for each in found
+    )
+
+    async def index(_request: Request) -> Response:
+        """What there is at this port."""
+        return json_response(document(EndpointList(lines)))
+
+    return Endpoint("/", index, document=EndpointList)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from attrs import frozen
 from starlette.requests import Request
@@ -19,13 +20,31 @@ class Parameter:
     doc: str
 
 
+class Named(Protocol):
+    """A parameter, or a field of the body."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def doc(self) -> str: ...
+
+
 class Endpoint(Route):
-    """One path, with its handler for GET (and HEAD) or POST; OPTIONS tells which. The handler's docstring says what for."""
+    """One path, with its handler for GET (and HEAD) or POST; OPTIONS tells which. The handler's docstring says what for.
+
+    `parameters`: of the query, for POST of the body. `document`: the attrs class of what it answers with 200.
+    """
 
     def __init__(
-        self, path: str, handler: Handler, *, method: str = "GET", parameters: Sequence[Parameter] = (), body: str = ""
+        self,
+        path: str,
+        handler: Handler,
+        *,
+        method: str = "GET",
+        parameters: Sequence[Named] = (),
+        document: type | None = None,
     ) -> None:
-        self.method, self.parameters, self.body = method, tuple(parameters), body
+        self.method, self.parameters, self.document = method, tuple(parameters), document
         self.doc = inspect.getdoc(handler) or ""
         allow = ", ".join(("GET", "HEAD", "OPTIONS") if method == "GET" else (method, "OPTIONS"))
 

@@ -80,6 +80,7 @@ class Source:
     read_node: Callable[[], dict[str, Any]]
     read_snapshot: Callable[[], Any]
     namesrv: Callable[[], tuple[str, ...]]
+    guards_bodies: bool = False  # Who asks the service itself needs credentials: messages are not for everybody.
     clock: Callable[[], float] = time.monotonic
     ready: trio.Event = field(factory=trio.Event, init=False)  # The service has begun to serve.
     is_stopping: bool = field(default=False, init=False)

@@ -26,6 +26,7 @@ def source_of_broker(broker: "Broker") -> Source:
         read_node=partial(member_status, broker),
         read_snapshot=snapshot,
         namesrv=lambda: broker.config.name_servers,
+        guards_bodies=broker.acl is not None,
     )
 
 

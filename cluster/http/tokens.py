@@ -23,6 +23,7 @@ class Tokens:
     """The tokens of one port. `path` None: nobody may change anything."""
 
     path: Path | None = None
+    guards_bodies: bool = False  # Messages are shown only to who has a token.
     _seen: tuple[int, ...] = field(default=(), init=False)
     _tokens: tuple[bytes, ...] = field(default=(), init=False)
 
@@ -50,6 +51,11 @@ class Tokens:
         ]  # All of them: how long it takes tells nothing.
         if not any(matches):
             raise _unauthorized("The token is not one of ours.", "It stands on no line of the token file.")
+
+    def check_bodies(self, authorization: str | None) -> None:
+        """Raises HttpError when whoever asks may not see what is in messages."""
+        if self.guards_bodies:
+            self.check(authorization)
 
     def read(self) -> tuple[bytes, ...]:
         """The tokens as the file has them now. Raises TokenFileError."""

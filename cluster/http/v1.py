@@ -1,25 +1,205 @@
-"""/v1: what the command line prints with -o json, by the same functions."""
+"""/v1: what the command line prints with -o json, by the same functions; and role changes (changes.py)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
+import trio
+from attrs import frozen
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from cluster.admin import Admin
+from cluster.check_result import CheckResult
+from cluster.document_schema import schema_of
 from cluster.documents import document
+from cluster.explanation import Explanation
 from cluster.http.asking import asking
-from cluster.http.errors import json_response
+from cluster.http.changes import change_routes
+from cluster.http.errors import HttpError, json_response
 from cluster.http.kept_admin import OpenAdmin
-from cluster.http.routes import Endpoint
+from cluster.http.operations import Operations
+from cluster.http.query import Query
+from cluster.http.routes import Endpoint, Parameter, endpoints
 from cluster.http.tokens import Tokens
+from cluster.members import MemberList, NoMemberError
+from cluster.message_view import PeekedMessage
+from cluster.role_history import History
+
+MESSAGES_MAX = 32
+PEEKS_MAX = 4  # At a time: each may hold that many large messages.
+READS_MAX = 16
+
+Ask = Callable[[Admin, Request, Query], Awaitable[Any]]
 
 
-def v1_routes(open_admin: OpenAdmin, tokens: Tokens) -> Sequence[BaseRoute]:
-    """All of /v1. `open_admin` gives an Admin for the time of a request."""
+@frozen
+class PeekedMessages:
+    """Messages that were looked at; `twinlog peek -o json` prints each on a line of its own."""
 
-    async def cluster(request: Request) -> Response:
-        """Every member: its role, what it does, how far it is behind. As `twinlog list`."""
-        async with asking(open_admin) as admin:
-            return json_response(document(await admin.list_members()))
+    messages: tuple[PeekedMessage, ...]
 
-    return [Endpoint("/v1/cluster", cluster)]
+
+def v1_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations | None = None) -> Sequence[BaseRoute]:
+    """All of /v1. `open_admin` gives an Admin for the time of a request; `operations` are those that /events tells of."""
+    reads = trio.CapacityLimiter(READS_MAX)
+    peeks = trio.CapacityLimiter(PEEKS_MAX)
+
+    def read(path: str, answer: type, ask: Ask, *parameters: tuple[str, str]) -> Endpoint:
+        known = tuple(Parameter(name=name, doc=doc) for name, doc in parameters)
+
+        async def handler(request: Request) -> Response:
+            query = Query.of(request, known)
+            async with reads, asking(open_admin) as admin:
+                return json_response(document(await ask(admin, request, query)))
+
+        handler.__doc__, handler.__name__ = ask.__doc__, ask.__name__
+        return Endpoint(path, handler, parameters=known, document=answer)
+
+    async def messages(admin: Admin, request: Request, query: Query) -> PeekedMessages:
+        """Messages of a topic and who has consumed them, the newest or those at a place or with a key. As `twinlog peek`."""
+        tokens.check_bodies(request.headers.get("authorization"))
+        async with peeks:
+            return PeekedMessages(await _peek(admin, request.path_params["topic"], query))
+
+    routes: list[Endpoint] = [
+        read("/v1/cluster", MemberList, cluster),
+        read("/v1/check", CheckResult, check, *_LIMITS),
+        read("/v1/history", History, history, ("group", "the broker group, where there are several")),
+        read("/v1/explain/{member}", Explanation, explain),
+        *_of_data(read),
+        read("/v1/topics/{topic}/messages", PeekedMessages, messages, *_PLACE),
+        *change_routes(open_admin, tokens, operations or Operations()),
+    ]
+    return [*routes, _schema_route(routes)]
+
+
+def _of_data(read: Callable[..., Endpoint]) -> list[Endpoint]:
+    from cluster.consumption import LagReport
+    from cluster.group_views import GroupDetail, GroupList
+    from cluster.topic_views import TopicDetail, TopicList
+
+    return [
+        read("/v1/topics", TopicList, topics, ("all", "true: also those that brokers make for themselves")),
+        read("/v1/topics/{topic}", TopicDetail, topic),
+        read("/v1/groups", GroupList, groups, ("all", "true: also those that brokers make for themselves")),
+        read("/v1/groups/{group}", GroupDetail, group),
+        read("/v1/lag", LagReport, lag, ("group", "one consumer group, with its queues")),
+    ]
+
+
+# Each answers one path.
+
+
+async def cluster(admin: Admin, _request: Request, _query: Query) -> Any:
+    """Every member: its role, what it does, how far it is behind. As `twinlog list`."""
+    return await admin.list_members()
+
+
+async def check(admin: Admin, _request: Request, query: Query) -> Any:
+    """What a monitoring system should know, judged by these limits. As `twinlog check`."""
+    from cluster.health_member import Limits
+
+    return await admin.check(
+        Limits(
+            warning_bytes=query.size("warn_lag"),
+            critical_bytes=query.size("crit_lag"),
+            warning_seconds=query.seconds("warn_behind"),
+            critical_seconds=query.seconds("crit_behind"),
+        )
+    )
+
+
+_LIMITS = (
+    ("warn_lag", "a slave so far behind is a warning, such as 16MB"),
+    ("crit_lag", "the same, critical"),
+    ("warn_behind", "the same in seconds"),
+    ("crit_behind", "the same in seconds, critical"),
+)
+
+
+async def history(admin: Admin, _request: Request, query: Query) -> Any:
+    """Who was the master of a group, since when, and why. As `twinlog history`."""
+    return await admin.history(query.text("group"))
+
+
+async def explain(admin: Admin, request: Request, _query: Query) -> Any:
+    """What a member is, does and waits for, in sentences. As `twinlog explain`."""
+    name = request.path_params["member"]
+    found = await admin.explain(name)
+    if found is None:
+        raise NoMemberError(name)
+    return found
+
+
+async def topics(admin: Admin, _request: Request, query: Query) -> Any:
+    """Each topic: queues and messages. As `twinlog topic list`."""
+    from cluster.topic_views import TopicList
+
+    return TopicList(await admin.topics.summaries(all_topics=query.flag("all")))
+
+
+async def topic(admin: Admin, request: Request, _query: Query) -> Any:
+    """One topic: each queue with its offsets, and who reads it. As `twinlog topic show`."""
+    return await admin.topics.show(request.path_params["topic"])
+
+
+async def groups(admin: Admin, _request: Request, query: Query) -> Any:
+    """Each consumer group: clients and lag. As `twinlog group list`."""
+    return await admin.groups.summaries(all_groups=query.flag("all"))
+
+
+async def group(admin: Admin, request: Request, _query: Query) -> Any:
+    """One consumer group: clients, settings, lag. As `twinlog group show`."""
+    return await admin.groups.show(request.path_params["group"])
+
+
+async def lag(admin: Admin, _request: Request, query: Query) -> Any:
+    """What consumer groups have not read yet, by topic. As `twinlog lag`."""
+    return await admin.groups.lag(query.text("group"))
+
+
+_PLACE = (
+    ("queue", "with offset: of this queue"),
+    ("offset", "from this one on"),
+    ("broker", "with offset: of this broker group"),
+    ("key", "messages with this among their keys"),
+    ("count", f"so many, 1 to {MESSAGES_MAX}"),
+)
+
+
+async def _peek(admin: Admin, name: str, query: Query) -> tuple[PeekedMessage, ...]:
+    queue, offset = query.number("queue", 0, 1 << 31), query.number("offset", 0, (1 << 63) - 1)
+    count, key = query.number("count", 1, MESSAGES_MAX) or 1, query.text("key")
+    if (queue is None) != (offset is None) or (key is not None and queue is not None):
+        raise HttpError(
+            status=400,
+            what="That is no place of messages.",
+            why="queue and offset belong together, and key stands alone.",
+            next_step="Give queue and offset, or key, or neither for the newest.",
+        )
+    if key is not None:
+        found = await admin.messages.by_key(name, key, count)
+    elif queue is not None and offset is not None:
+        found = await admin.messages.at(name, queue, offset, count, broker=query.text("broker"))
+    else:
+        found = await admin.messages.newest(name, count)
+    return await admin.messages.with_readers(found)
+
+
+def _schema_route(routes: Sequence[BaseRoute]) -> Endpoint:
+    documents = {each.name: each.document for each in endpoints(routes) if each.document is not None}
+
+    async def schema(request: Request) -> Response:
+        """The JSON Schema of an answer, by the name that the list of endpoints gives it."""
+        found = documents.get(request.path_params["document"])
+        if found is None:
+            raise HttpError(
+                status=404,
+                what=f"There is no answer {request.path_params['document'][:80]!r}.",
+                why=f"There are: {', '.join(sorted(documents))}.",
+                next_step="Ask for one of these.",
+            )
+        return json_response(schema_of(found))
+
+    return Endpoint("/v1/schema/{document}", schema)

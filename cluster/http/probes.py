@@ -1,0 +1,173 @@
+"""/livez, /readyz and the role checks of load balancers: 200 or 503, and one word for why in the body."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+import trio
+from attrs import define, evolve, field, frozen
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster.documents import document
+from cluster.http import health
+from cluster.http.errors import HttpError, json_response
+from cluster.http.health import Mode, Node
+from cluster.http.kept_admin import OpenAdmin
+from cluster.http.query import Query
+from cluster.http.routes import Endpoint, Parameter
+from cluster.http.source import Source
+from cluster.remoting.errors import RemotingError
+
+READY_LAG_BYTES = 16_000_000
+MASTER_SECONDS_MAX, MASTER_SECONDS_KEPT = 2.0, 0.5
+
+LAG = Parameter(name="lag", doc="a slave may be so far behind, such as 16MB or 1GiB")
+MODE = Parameter(name="mode", doc="written or flushed: what of its log counts; written unless given")
+
+
+@frozen(kw_only=True)
+class Live:
+    """Whether the process's event loop runs."""
+
+    live: bool
+    kind: str
+    seconds_since_tick: float
+
+
+@define(eq=False)
+class Probes:
+    """The checks of one process."""
+
+    source: Source
+    open_admin: OpenAdmin
+    _master: tuple[str, float, dict[str, Any] | None] = field(default=("", 0.0, None), init=False)
+    _turn: trio.Lock = field(factory=trio.Lock, init=False)
+
+    def routes(self) -> Sequence[Endpoint]:
+        """Their endpoints."""
+        return [
+            Endpoint("/livez", self.livez, document=Live),
+            self._route("readyz", self.why_not_ready, (LAG, MODE)),
+            self._route("master", self.why_no_master, ()),
+            self._route("slave", self.why_no_slave, (LAG, MODE)),
+            self._route("sync", self.why_not_sync, ()),
+            self._route("async", self.why_not_async, (LAG, MODE)),
+        ]
+
+    async def livez(self, _request: Request) -> Response:
+        """200 while the process's event loop runs: it was seen within 5 s. No disk and no other process is asked."""
+        alive = self.source.is_alive
+        body = Live(live=alive, kind=self.source.kind, seconds_since_tick=round(self.source.seconds_since_tick, 3))
+        return json_response(document(body), 200 if alive else 503)
+
+    def _route(
+        self,
+        name: str,
+        check: "Callable[[Node, dict[str, Any], Query], Awaitable[Node]]",
+        parameters: tuple[Parameter, ...],
+    ) -> Endpoint:
+        async def handler(request: Request) -> Response:
+            query = Query.of(request, parameters)
+            answer = await self.source.node()
+            if answer.value is None:
+                raise HttpError(
+                    status=503,
+                    what="This process has said nothing yet.",
+                    why="Its event loop stands still." if not self.source.is_alive else "It is starting.",
+                    next_step="Ask again; /livez tells whether it lives.",
+                )
+            node = health.node_of(self.source.kind, answer.value)
+            if (why := self._why_nothing_holds()) is not None:
+                node = health.refused(node, why)
+            else:
+                node = await check(node, answer.value, query)
+            return json_response(document(node), 200 if node.ok else 503)
+
+        handler.__name__, handler.__doc__ = name, check.__doc__
+        return Endpoint(f"/{name}", handler, parameters=parameters, document=Node)
+
+    def _why_nothing_holds(self) -> str | None:
+        source = self.source
+        if source.is_stopping:
+            return "it is stopping"
+        if not source.ready.is_set():
+            return "it is starting"
+        return f"its event loop has stood still for {source.stalled_seconds:.1f} s" if source.stalled_seconds else None
+
+    async def why_not_ready(self, node: Node, said: dict[str, Any], query: Query) -> Node:
+        """200 for a master or name server that serves, and a slave that follows and is at most 16MB behind."""
+        limit, mode = query.size("lag"), _mode(query)
+        if node.role != "slave":
+            return health.refused(node, health.not_serving(node, said))
+        return await self._following(node, said, READY_LAG_BYTES if limit is None else limit, mode)
+
+    async def why_no_master(self, node: Node, said: dict[str, Any], _query: Query) -> Node:
+        """200 for a master that serves."""
+        why = health.not_serving(node, said) if node.kind == "broker" else "its role is namesrv"
+        return health.refused(node, why)
+
+    async def why_no_slave(self, node: Node, said: dict[str, Any], query: Query) -> Node:
+        """200 for a slave that follows its master, no further behind than `lag`."""
+        return await self._following(node, said, query.size("lag"), _mode(query))
+
+    async def why_not_sync(self, node: Node, said: dict[str, Any], _query: Query) -> Node:
+        """200 for a slave whose acknowledgements count for producers: it follows, and is in sync by its master's word."""
+        return await self._synchronous(node, said, wanted=True)
+
+    async def why_not_async(self, node: Node, said: dict[str, Any], query: Query) -> Node:
+        """200 for a slave that follows, and whose acknowledgements do not count for producers."""
+        found = await self._synchronous(node, said, wanted=False)
+        limit, mode = query.size("lag"), _mode(query)
+        return found if not found.ok or limit is None else await self._following(found, said, limit, mode)
+
+    async def _synchronous(self, node: Node, said: dict[str, Any], *, wanted: bool) -> Node:
+        if (why := health.not_following(node, said)) is not None:
+            return health.refused(node, why)
+        master = await self._ask_master(said)
+        if master is None:
+            return health.refused(node, "its master does not tell whose acknowledgements count")
+        if health.is_counted(said, master) is wanted:
+            return health.refused(node, None)
+        return health.refused(node, f"its acknowledgements {'do not count' if wanted else 'count'} for producers")
+
+    async def _following(self, node: Node, said: dict[str, Any], limit: int | None, mode: Mode) -> Node:
+        if (why := health.not_following(node, said)) is not None:
+            return health.refused(node, why)
+        master = await self._ask_master(said)
+        if master is None:
+            return health.refused(node, None if limit is None else "its master does not tell how far its log goes")
+        lag = health.lag_of(said, int(master["maxOffset"]), mode)
+        node = evolve(node, lag_bytes=lag)
+        too_far = limit is not None and lag > limit
+        return health.refused(node, f"it is {lag} bytes behind, more than {limit}" if too_far else None)
+
+    async def _ask_master(self, said: dict[str, Any]) -> dict[str, Any] | None:
+        """The master's status, at most half a second old; None: it does not answer. RocketMQ's tells the end of its log only."""
+        address = (said.get("master") or {}).get("address")
+        if not address:
+            return None
+        async with self._turn:
+            known, at, status = self._master
+            if known == address and trio.current_time() - at < MASTER_SECONDS_KEPT:
+                return status
+            status = None
+            with trio.move_on_after(MASTER_SECONDS_MAX):
+                status = await self._asked(address)
+            self._master = (address, trio.current_time(), status)
+            return status
+
+    async def _asked(self, address: str) -> dict[str, Any] | None:
+        try:
+            async with self.open_admin() as admin:
+                status = await admin.api.member_status(address)
+                if status is None:
+                    info = await admin.api.runtime_info(address)
+                    end = info.get("commitLogMaxOffset", "")
+                    status = {"maxOffset": int(end)} if end.isdigit() else None
+                return status
+        except (RemotingError, HttpError):
+            return None
+
+
+def _mode(query: Query) -> Mode:
+    return cast(Mode, query.choice("mode", ("written", "flushed")) or "written")
