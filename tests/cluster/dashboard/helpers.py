@@ -1,0 +1,93 @@
+"""Clusters for the dashboard's tests: facts as members tell them, and the looks that come of them."""
+
+from attrs import evolve
+
+from cluster.dashboard.look import GroupLook, Look, MemberLook, Range
+from cluster.facts import ClusterFacts, MemberFacts
+from cluster.health import examine
+from cluster.members import Member
+
+MB = 1_000_000
+END = 40 * MB
+POLICY = "in the master's memory and held by one slave (3 of 3 in sync)"
+
+
+def member(number: int = 0, **changes) -> Member:
+    """broker-a-0 is a master that serves, the others are slaves that stream and are level."""
+    made = Member(
+        name=f"broker-a-{number}",
+        cluster="DefaultCluster",
+        group="broker-a",
+        broker_id=number,
+        address=f"127.0.0.1:{10911 + 10 * number}",
+        role="slave" if number else "master",
+        state="streaming" if number else "serving",
+        ack_policy="takes no messages" if number else POLICY,
+        min_offset=0,
+        written_offset=END,
+        flushed_offset=END,
+        confirmed_offset=END,
+        lag_bytes=0 if number else None,
+        lag_seconds=0.0 if number else None,
+        rate_bytes_per_second=0,
+        epoch=3,
+    )
+    return evolve(made, **changes)
+
+
+def silent(number: int) -> Member:
+    """Of one that does not answer, nothing is known but its place."""
+    return Member(
+        name=f"broker-a-{number}",
+        cluster="DefaultCluster",
+        group="broker-a",
+        broker_id=number,
+        address=f"127.0.0.1:{10911 + 10 * number}",
+        role="slave" if number else "master",
+        state="unreachable",
+        reason="no answer within 2000 ms",
+    )
+
+
+def facts(*members: Member, status: dict | None = None) -> ClusterFacts:
+    """What they say; `status` of members by name beyond what a Member holds."""
+    told = [
+        MemberFacts(
+            member=each,
+            status={**({"maxOffset": 1} if each.state != "unreachable" else {}), **(status or {}).get(each.name, {})},
+        )
+        for each in members
+    ]
+    return ClusterFacts(groups=(), members=tuple(told))
+
+
+def look_of(*members: Member, at: float = 1000.0, acks_needed: int | None = 2, **changes) -> Look:
+    """A look at one group. Lags are as the members have them; `since` was a minute ago."""
+    looks = tuple(
+        MemberLook(member=each, since=at - 60, lag_bytes=each.lag_bytes, lag_seconds=each.lag_seconds)
+        for each in members
+    )
+    found = tuple(each for each in examine(facts(*members)) if each.cause != "no broker")
+    return evolve(
+        Look(
+            at=at,
+            groups=(GroupLook(name="broker-a", members=looks, acks_needed=acks_needed),),
+            findings=found,
+            namesrv=("127.0.0.1:9876",),
+        ),
+        **changes,
+    )
+
+
+def with_member(look: Look, name: str, **changes) -> Look:
+    """The look, with one member's otherwise."""
+    groups = tuple(
+        evolve(group, members=tuple(evolve(m, **changes) if m.member.name == name else m for m in group.members))
+        for group in look.groups
+    )
+    return evolve(look, groups=groups)
+
+
+def parted(number: int, start: int) -> tuple[Member, tuple[Range, ...]]:
+    """A slave whose bytes are not its master's from `start` on."""
+    return member(number, state="diverged", lag_bytes=None, lag_seconds=None), (Range(start, END, is_cut=False),)

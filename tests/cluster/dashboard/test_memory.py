@@ -1,0 +1,91 @@
+"""What is remembered from one look to the next."""
+
+from cluster.dashboard.events import merged, of_history
+from cluster.dashboard.look import Range
+from cluster.dashboard.memory import Memory
+from cluster.role_history import History, Reign
+from tests.cluster.dashboard.helpers import END, MB, facts, member, silent
+
+
+def take(memory, *members, at, **more):
+    return memory.take(facts(*members, **more), (), ("n:1",), at)
+
+
+def of(look, name):
+    return next(each for each in look.members if each.member.name == name)
+
+
+def test_since_when():
+    memory = Memory()
+    first = take(memory, member(), member(1), at=10.0)
+    assert of(first, "broker-a-1").was_so
+    changed = take(memory, member(), member(1, state="connecting"), at=20.0)
+    later = take(memory, member(), member(1, state="connecting"), at=30.0)
+    assert of(later, "broker-a-1").since == of(changed, "broker-a-1").since == 20.0
+    assert not of(later, "broker-a-1").was_so
+
+
+def test_the_lag_of_who_is_silent_grows_from_its_last_word():
+    memory = Memory()
+    take(memory, member(), member(1), at=10.0)
+    take(memory, member(written_offset=END + MB), silent(1), at=11.0)
+    look = take(memory, member(written_offset=END + 3 * MB), silent(1), at=15.0)
+    found = of(look, "broker-a-1")
+    assert (found.lag_bytes, found.lag_seconds, found.is_last_word) == (3 * MB, 4.0, True)
+    assert found.last_offset == END
+
+
+def test_who_is_silent_while_nothing_is_written_lacks_nothing():
+    memory = Memory()
+    take(memory, member(), member(1), at=10.0)
+    assert of(take(memory, member(), silent(1), at=99.0), "broker-a-1").lag_bytes == 0
+
+
+def test_catching_up_is_seen_in_the_samples():
+    memory = Memory()
+    for t in range(6):
+        slave = member(1, state="catching up", lag_bytes=10 * MB - t * MB, lag_seconds=3.0)
+        look = take(memory, member(), slave, at=float(t))
+    assert round(of(look, "broker-a-1").catch_up_seconds or 0) == 5
+
+
+def test_ranges_that_part_and_that_were_cut():
+    finding = {"kind": "diverged", "offset": 700, "text": "..."}
+    status = {"master": {"finding": finding}, "divergent": [{"first": 100, "size": 50, "path": "p"}]}
+    slave = member(1, state="diverged", written_offset=1000)
+    look = take(Memory(), member(), slave, at=1.0, status={"broker-a-1": status})
+    assert of(look, "broker-a-1").parted == (Range(100, 150, is_cut=True), Range(700, 1000, is_cut=False))
+
+
+def test_a_fault_of_asking_keeps_the_last_look():
+    memory = Memory()
+    take(memory, member(), member(1), at=1.0)
+    look = memory.fail("no name server answers", ("n:1",), 5.0)
+    assert (look.problem, look.at, len(look.members)) == ("no name server answers", 5.0, 2)
+    assert memory.events[0].kind == "problem"
+
+
+def test_events_of_a_failover():
+    memory = Memory()
+    take(memory, member(), member(1), at=1.0)
+    take(memory, silent(0), member(1), at=2.0)
+    take(memory, silent(0), member(1, role="master", state="serving", epoch=4), at=3.0)
+    told = [(each.at, each.kind, each.subject) for each in memory.events]
+    assert (2.0, "state", "broker-a-0") in told
+    assert (3.0, "role", "broker-a-1") in told
+    assert [each.at for each in memory.events] == sorted((each.at for each in memory.events), reverse=True)
+
+
+def test_a_role_change_that_was_seen_is_not_told_again_from_the_history():
+    memory = Memory()
+    take(memory, member(), member(1), at=100.0)
+    take(memory, member(role="slave", state="streaming"), member(1, role="master", state="serving", epoch=4), at=103.0)
+    reign = {"epoch": 4, "start_offset": 0, "old": "broker-a-0", "new": "broker-a-1", "reason": "", "lost_bytes": 0}
+    told = of_history(
+        History(group="broker-a", told_by="broker-a-1", reigns=(Reign(kind="switchover", at_ms=102_000, **reign),))
+    )
+    assert len(merged(memory.events, told)) == len(memory.events)
+    old = of_history(
+        History(group="broker-a", told_by="broker-a-1", reigns=(Reign(kind="failover", at_ms=5_000, **reign),))
+    )
+    assert merged(memory.events, old)[-1].text == "became the master in epoch 4 (failover)"

@@ -1,0 +1,109 @@
+"""The first line of the page."""
+
+import pytest
+from attrs import evolve
+
+from cluster.dashboard.look import Look
+from cluster.dashboard.verdict import verdict_of
+from tests.cluster.dashboard.helpers import END, MB, look_of, member, parted, silent, with_member
+
+
+def test_all_is_well():
+    verdict = verdict_of(look_of(member(), member(1), member(2)))
+    assert (verdict.mark, verdict.headline) == ("ok", "All data is safe: 2 of 2 slaves hold every acknowledged message")
+
+
+def test_what_is_always_under_way_does_not_make_a_slave_late():
+    """Under load the last bytes of a moment are not acknowledged yet: safe, but `every` would be a lie."""
+    verdict = verdict_of(look_of(member(), member(1, lag_bytes=3_000, lag_seconds=0.2), member(2)))
+    assert (verdict.mark, verdict.headline) == ("ok", "All data is safe: 2 of 2 slaves follow within 0.2 s")
+
+
+def test_a_slave_is_behind_with_the_end_of_it():
+    look = look_of(member(), member(1), member(2, state="catching up", lag_bytes=34 * MB, lag_seconds=12.0))
+    verdict = verdict_of(with_member(look, "broker-a-2", catch_up_seconds=41.0))
+    assert verdict.mark == "warn"
+    assert verdict.headline == "One slave is behind: broker-a-2 by 34.0 MB, 12 s; caught up in about 40 s"
+    assert verdict.since == pytest.approx(988.0)
+
+
+def test_a_slave_that_falls_further_behind_says_so():
+    look = look_of(member(), member(1), member(2, lag_bytes=34 * MB, lag_seconds=12.0))
+    verdict = verdict_of(with_member(look, "broker-a-2", is_growing=True))
+    assert verdict.headline.endswith("; and it falls further behind")
+
+
+def test_a_slave_that_is_silent_leaves_the_data_safe_with_the_other():
+    look = look_of(member(), member(1), silent(2))
+    look = with_member(look, "broker-a-2", lag_bytes=3 * MB, lag_seconds=9.0, is_last_word=True)
+    verdict = verdict_of(look)
+    assert verdict.mark == "warn"
+    assert verdict.headline == "One slave is away: broker-a-2 does not answer, at most 3.0 MB behind"
+    assert "1 of 2 slaves holds every acknowledged message." in verdict.details
+
+
+def test_no_slave_left_is_not_safe():
+    verdict = verdict_of(look_of(member(), silent(1)))
+    assert verdict.mark == "bad"
+    assert verdict.headline.startswith("NOT SAFE: new messages are on one member only: broker-a-1 does not answer")
+
+
+def test_a_dead_master_whose_slaves_hold_everything():
+    verdict = verdict_of(look_of(silent(0), member(1), member(2)))
+    assert verdict.mark == "bad"
+    assert verdict.headline == "NO MASTER: broker-a takes no messages: broker-a-0 does not answer"
+    assert "nothing is lost so far" in verdict.details[0]
+    assert "failover --candidate broker-a-1" in verdict.details[1]
+
+
+def test_a_dead_master_that_acknowledged_alone_is_not_safe():
+    verdict = verdict_of(look_of(silent(0), member(1), acks_needed=1))
+    assert verdict.headline.startswith("NOT SAFE: broker-a has no master")
+
+
+def test_a_slave_that_has_parted():
+    slave, ranges = parted(2, END - 4096)
+    look = with_member(look_of(member(), member(1), slave), "broker-a-2", parted=ranges)
+    verdict = verdict_of(look)
+    assert verdict.mark == "bad"
+    assert "broker-a-2 holds other bytes than its master from byte 39\u202f995\u202f904 on" in verdict.headline
+    assert verdict.headline.startswith("One slave is no copy")
+
+
+def test_the_only_slave_has_parted():
+    slave, ranges = parted(1, 0)
+    verdict = verdict_of(with_member(look_of(member(), slave), "broker-a-1", parted=ranges))
+    assert verdict.headline.startswith("NOT SAFE: broker-a-1 holds other bytes")
+
+
+def test_two_masters():
+    verdict = verdict_of(look_of(member(), member(1, role="master", state="serving")))
+    assert verdict.headline == "NOT SAFE: broker-a has 2 masters, broker-a-0 and broker-a-1"
+
+
+def test_no_slave_at_all_is_one_copy():
+    assert verdict_of(look_of(member())).headline == "One copy only: broker-a has no slave"
+
+
+def test_nobody_could_be_asked():
+    verdict = verdict_of(evolve(look_of(member(), member(1)), problem="no name server answers"))
+    assert (verdict.mark, verdict.headline) == ("bad", "Not known: no name server answers")
+
+
+def test_an_empty_cluster():
+    assert verdict_of(Look(at=0.0)).headline.startswith("Nobody here yet")
+
+
+def test_a_slave_of_rocketmq_is_not_called_safe():
+    verdict = verdict_of(look_of(member(), member(1, state="answering", confirmed_offset=None)))
+    assert verdict.mark == "none"
+
+
+def test_the_worst_of_several_groups_speaks():
+    fine = look_of(member(), member(1)).groups[0]
+    late = look_of(member(), member(1, lag_bytes=20 * MB, lag_seconds=3.0)).groups[0]
+    verdict = verdict_of(Look(at=1000.0, groups=(fine, evolve(late, name="broker-b"))))
+    assert verdict.headline.startswith("One slave is behind")
+    assert "1 of 2 groups are fine" in verdict.details
+    both = verdict_of(Look(at=1000.0, groups=(fine, evolve(fine, name="broker-b"))))
+    assert both.headline == "All data is safe: 2 of 2 slaves of 2 groups hold every acknowledged message"
