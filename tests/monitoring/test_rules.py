@@ -1,0 +1,45 @@
+"""The alert rules as files: sound, tested, and each explained to whoever is woken by it."""
+
+import re
+
+import pytest
+import yaml
+
+from cluster.metrics.table import METRICS
+from tests.monitoring.prometheus import DEPLOY, ROOT, promtool
+
+RULES = [rule for group in yaml.safe_load((DEPLOY / "rules.yml").read_text())["groups"] for rule in group["rules"]]
+ALERTS = [rule["alert"] for rule in RULES]
+PAGE = (ROOT / "docs/operating/monitoring.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["prometheus.yml", "local.yml"])
+def test_promtool_accepts_the_configuration(name):
+    assert f"{len(RULES)} rules found" in promtool("check", "config", DEPLOY / name)
+
+
+def test_promtool_tests_the_rules():
+    assert "SUCCESS" in promtool("test", "rules", DEPLOY / "rules_test.yml")
+
+
+def test_each_alert_is_seen_to_fire_and_to_be_silent():
+    cases = yaml.safe_load((DEPLOY / "rules_test.yml").read_text())["tests"]
+    fires, silent = set(), set()
+    for case in [each for test in cases for each in test["alert_rule_test"]]:
+        (fires if case.get("exp_alerts") else silent).add(case["alertname"])
+    assert fires == silent == set(ALERTS)
+
+
+def test_each_alert_has_its_place_in_the_docs():
+    """What it means, and what to do; and the page tells of none that there is not."""
+    assert sorted(re.findall(r"^### (Twinlog\w+)$", PAGE, re.MULTILINE)) == sorted(ALERTS)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=ALERTS)
+def test_rules_are_made_of_metrics_that_there_are(rule):
+    used = set(re.findall(r"\b(?:rocketmq|twinlog|process)_\w+", rule["expr"]))
+    known = {metric.name for metric in METRICS}
+    assert used <= known
+    assert used or rule["expr"].startswith("up")
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert {"summary", "description"} == rule["annotations"].keys()

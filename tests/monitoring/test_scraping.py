@@ -1,0 +1,87 @@
+"""Debian's Prometheus scrapes a running cluster: everything that the reference names is there, and it moves."""
+
+import signal
+
+import pytest
+import yaml
+
+from cluster.metrics.table import METRICS
+from tests.monitoring.conftest import SLAVES, TOPIC
+from tests.monitoring.prometheus import DEPLOY
+from tests.processes.harness import until
+
+
+def test_all_members_are_scraped_without_error(watched):
+    def scraped() -> bool:
+        targets = watched.prometheus.get("targets")["activeTargets"]
+        return len(targets) == 2 + SLAVES and all(each["health"] == "up" and not each["lastError"] for each in targets)
+
+    until(scraped, "all targets are up")
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_every_metric_of_the_reference_is_scraped_with_type_and_help(watched, metric):
+    name = f"{metric.name}_count" if metric.kind == "histogram" else metric.name
+    until(lambda: watched.prometheus.query(f"count({name})"), f"a sample of {name}")
+    known = watched.prometheus.get("metadata", metric=metric.name)
+    (found,) = (
+        known.get(metric.name)
+        or watched.prometheus.get("metadata", metric=metric.name.removesuffix("_total"))[
+            metric.name.removesuffix("_total")
+        ]
+    )
+    assert found["type"] == metric.kind
+    assert found["help"] == metric.help or metric.read is None
+
+
+def test_the_rules_are_loaded_and_evaluated(watched):
+    written = [
+        each["alert"]
+        for group in yaml.safe_load((DEPLOY / "rules.yml").read_text())["groups"]
+        for each in group["rules"]
+    ]
+
+    def healthy() -> bool:
+        rules = [rule for group in watched.prometheus.get("rules")["groups"] for rule in group["rules"]]
+        return [rule["name"] for rule in rules] == written and {rule["health"] for rule in rules} == {"ok"}
+
+    until(healthy, "all rules are evaluated")
+
+
+def test_one_master_serves_and_all_agree_on_the_epoch(watched):
+    ask = watched.prometheus
+    ask.until('sum(rocketmq_ha_role_info{role="master"})', 1)
+    ask.until('sum(rocketmq_ha_role_info{role="slave"})', SLAVES)
+    ask.until('count(count by (epoch) (count_values("epoch", rocketmq_ha_epoch)))', 1)
+    ask.until("sum by (group) (rocketmq_ha_in_sync_members)", 1 + SLAVES)
+
+
+def test_messages_are_counted_where_producers_sent_them(watched):
+    ask = watched.prometheus
+    ask.until(f'sum(rocketmq_messages_in_total{{topic="{TOPIC}"}})', 250)
+    ask.until(f'sum(rocketmq_consumer_lag_messages{{topic="{TOPIC}"}})', 150)
+    ask.until(f'sum(rocketmq_send_to_dlq_messages_total{{topic="{TOPIC}"}})', 1)
+
+
+@pytest.mark.timeout(120)
+def test_lag_rises_while_a_slave_stands_still_and_falls_after(watched):
+    """Also after its master has given the connection up: whoever is gone still lags."""
+    ask, replica = watched.prometheus, '{replica="broker-a-2"}'
+    ask.until(f"rocketmq_ha_replica_lag_bytes{replica}", 0)
+    slave = watched.up.member("broker-a-2")
+    slave.send_signal(signal.SIGSTOP)
+    try:
+        watched.up.twinlog("send", TOPIC, "unseen", "--count", "20")
+        until(lambda: (ask.value(f"rocketmq_ha_replica_lag_bytes{replica}") or 0) > 0, "bytes of lag")
+        until(lambda: (ask.value(f"rocketmq_ha_replica_lag_seconds{replica}") or 0) > 2, "seconds of lag")
+        until(lambda: 10 <= (ask.value(f"rocketmq_ha_replica_lag_messages{replica}") or 0) <= 40, "messages of lag")
+        ask.until('sum(up{service="broker"})', SLAVES)
+    finally:
+        slave.send_signal(signal.SIGCONT)
+    ask.until(f"rocketmq_ha_replica_lag_bytes{replica}", 0)
+    ask.until(f"rocketmq_ha_replica_connected{replica}", 1)
+
+
+def test_what_a_scrape_costs_the_loop_is_little(watched):
+    """A bound with room for a busy machine; docs/operating/monitoring.md has the measured numbers."""
+    assert max(watched.prometheus.query("min_over_time(twinlog_snapshot_seconds[1m])").values()) < 0.02
