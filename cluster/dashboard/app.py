@@ -20,13 +20,16 @@ from cluster.dashboard.html import Markup
 from cluster.dashboard.live import live_route
 from cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form, problem
 from cluster.dashboard.page import document
+from cluster.dashboard.role_routes import role_routes
 from cluster.dashboard.watcher import Watcher
 from cluster.http.app import guarded_app
 from cluster.http.asking import asking
+from cluster.http.config import HttpConfig
 from cluster.http.errors import HttpError, json_response
 from cluster.http.events import Feed, events_route
 from cluster.http.guard import HEADERS
 from cluster.http.kept_admin import OpenAdmin
+from cluster.http.operations import Operations
 from cluster.http.routes import Endpoint
 from cluster.http.serve import Limits, serve
 from cluster.http.tokens import Tokens
@@ -76,8 +79,7 @@ async def run_dashboard(
         watcher = Watcher(
             opened(looking), config.namesrv, config.audit_directory, can_change=config.token_file is not None
         )
-        feed = Feed(opened(admin))
-        app = application(watcher, opened(admin), feed, Tokens(config.token_file), config.allow_hosts)
+        app, feed = application(watcher, opened(admin), _tokens(config), config.allow_hosts)
         limits = Limits()
         port = await nursery.start(lambda task_status: _serve(app, config, limits, task_status))
         nursery.start_soon(watcher.run)
@@ -106,15 +108,28 @@ def opened(admin: Admin) -> OpenAdmin:
     return open_it
 
 
+def _tokens(config: DashboardConfig) -> Tokens:
+    """As on every member: whoever is not on this machine sees what is in messages with a token only."""
+    return Tokens(config.token_file, guards_bodies=not HttpConfig(bind_address=config.host).is_loopback)
+
+
 def application(
-    watcher: Watcher, open_it: OpenAdmin, feed: Feed, tokens: Tokens, allow_hosts: tuple[str, ...] = ()
-) -> ASGIApp:
-    """Pages, stream, static files, and the shared routes."""
-    routes = [*page_routes(watcher, open_it), *v1_routes(open_it, tokens), events_route(feed)]
-    return evolve(guarded_app(routes, allow_hosts=allow_hosts), headers=PAGE_HEADERS)
+    watcher: Watcher, open_it: OpenAdmin, tokens: Tokens, allow_hosts: tuple[str, ...] = ()
+) -> tuple[ASGIApp, Feed]:
+    """Pages, stream, static files, and the shared routes; the feed's run() has to run beside it."""
+    operations = Operations()
+    feed = Feed(open_it, operations.running)
+    operations.tell = feed.tell
+    routes = [
+        *page_routes(watcher, open_it, tokens),
+        *role_routes(watcher, open_it, operations),
+        *v1_routes(open_it, tokens, operations),
+        events_route(feed),
+    ]
+    return evolve(guarded_app(routes, allow_hosts=allow_hosts), headers=PAGE_HEADERS), feed
 
 
-def page_routes(watcher: Watcher, open_it: OpenAdmin) -> Sequence[BaseRoute]:
+def page_routes(watcher: Watcher, open_it: OpenAdmin, tokens: Tokens) -> Sequence[BaseRoute]:
     """What only the dashboard has."""
 
     async def found(request: Request) -> Markup:
@@ -124,7 +139,12 @@ def page_routes(watcher: Watcher, open_it: OpenAdmin) -> Sequence[BaseRoute]:
                 return problem(
                     "Name a topic to see its newest messages. Nothing is consumed, and nobody's place moves."
                 )
+            tokens.check_bodies(request.headers.get("authorization"))
             return await look_at(open_it, question)
+        except HttpError as error:
+            return problem(
+                f"{error.what} Messages are shown without a token on 127.0.0.1 only: twinlog peek shows them."
+            )
         except QuestionError as error:
             return problem(str(error))
 

@@ -101,16 +101,17 @@ class Memory:
             lag_seconds=member.lag_seconds,
             parted=known.parted,
         )
-        if is_silent and member.role == "slave" and known.end_offset is not None and master is not None:
-            return self._by_last_word(look, group, known.end_offset, master, at)
-        return look
+        if not is_silent or known.end_offset is None:
+            return look
+        look = evolve(look, last_offset=known.end_offset)
+        return self._by_last_word(look, group, known.end_offset, master, at) if master is not None else look
 
     def _by_last_word(self, look: MemberLook, group: str, end: int, master: Member, at: float) -> MemberLook:
         lag = max(0, (master.written_offset or 0) - end)
         ends = self._ends.get(group) or deque([(at, 0)])
         later = bisect_right([offset for _, offset in ends], end)  # The first that it never spoke of.
         since = ends[later][0] if lag and later < len(ends) else at
-        return evolve(look, lag_bytes=lag, lag_seconds=at - since, is_last_word=True, last_offset=end)
+        return evolve(look, lag_bytes=lag, lag_seconds=at - since, is_last_word=True)
 
     def _with_trends(self, group: GroupLook) -> GroupLook:
         return evolve(group, members=tuple(self._with_trend(each) for each in group.members))

@@ -90,6 +90,8 @@ def _level_in(each: MemberLook) -> str:
         return UNKNOWN
     if each.member.state not in FOLLOWING:
         return "not now"
+    if each.lag_bytes is None:
+        return UNKNOWN
     if not is_behind(each):
         return "level"
     return end_of(each).removeprefix("caught up in ").removeprefix("and it ").removeprefix("it ")
@@ -138,7 +140,7 @@ def groups_table(report: LagReport | None) -> Markup:
     """How far consumers are."""
     columns = (("Group", ""), ("Topic", ""), ("Lag", "number"), ("Behind", "number"), ("State", ""))
     rows = sorted(report.topics, key=lambda each: -(each.lag_messages or 0)) if report else []
-    empty = "No consumer group has a place in any topic." if report else "Not asked yet."
+    empty = "No consumer group has a place in any topic." if report and not report.silent else "Not told."
     drawn = table("Consumer groups", columns, [_group_row(each) for each in rows], empty)
     silent = [
         tag("p", f"{each} does not tell everything.", class_="quiet") for each in (report.silent if report else ())

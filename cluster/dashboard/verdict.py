@@ -4,8 +4,6 @@ Safe means: every message that was acknowledged is held by as many members as pr
 a master takes new ones. The worst group speaks; what else is to say follows in `details`.
 """
 
-from collections.abc import Iterator
-
 from attrs import frozen
 
 from cluster.dashboard.look import FOLLOWING, PARTED, SILENT, GroupLook, Look, Mark, MemberLook
@@ -109,7 +107,7 @@ def _no_master(group: GroupLook, _look: Look) -> Verdict | None:
         headline=headline,
         since=gone.since if gone else None,
         was_so=gone.was_so if gone else False,
-        details=(held, *_fixes(group, _look)),
+        details=(held,),
     )
 
 
@@ -126,7 +124,7 @@ def _parted(group: GroupLook, look: Look) -> Verdict | None:
         headline=f"{'NOT SAFE' if not good else 'One slave is no copy'}: {what}{more}",
         since=first.since,
         was_so=first.was_so,
-        details=(held, *_fixes(group, look)),
+        details=(held,),
     )
 
 
@@ -165,7 +163,6 @@ def _too_few_copies(group: GroupLook, look: Look) -> Verdict | None:
         headline=f"NOT SAFE: new messages are on one member only: {worst.member.name} {_state(worst)}{behind}",
         since=worst.since,
         was_so=worst.was_so,
-        details=_fixes(group, look),
     )
 
 
@@ -183,7 +180,7 @@ def _someone_away(group: GroupLook, look: Look) -> Verdict | None:
         headline=f"{who}: {first.member.name} {_state(first)}{lacks}",
         since=first.since,
         was_so=first.was_so,
-        details=(held, *_fixes(group, look)),
+        details=(held,),
     )
 
 
@@ -268,15 +265,3 @@ def _how_parted(each: MemberLook) -> str:
 
 def _names(members: list[MemberLook]) -> str:
     return " and ".join(each.member.name for each in members) if len(members) < 3 else f"{len(members)} slaves"
-
-
-def _fixes(group: GroupLook, look: Look) -> tuple[str, ...]:
-    return tuple(_first_fixes(group, look))[:1]
-
-
-def _first_fixes(group: GroupLook, look: Look) -> Iterator[str]:
-    """The first step that a finding of this group names."""
-    names = {group.name, *(each.member.name for each in group.members)}
-    for each in look.findings:
-        if each.subject in names and each.fix and each.level is not Level.NOTE:
-            yield f"{each.fix[0].upper()}{each.fix[1:]}"

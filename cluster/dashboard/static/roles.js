@@ -1,51 +1,80 @@
 // The dialog for role changes. The token is in its field only: it is sent with the change, and gone when the dialog closes.
-import { follow, steps } from "./operation.js";
+import { morph } from "./morph.js";
+
+const POLL_MS = 300;
 
 export function roles() {
   const get = (id) => document.getElementById(id);
   const dialog = get("roles");
   const answer = get("role-answer");
-  const runForm = get("role-run-form");
+  const runForm = get("role-run-form"); // Not there when the dashboard is read-only.
   let groups = {};
   let planned = null;
 
-  const ask = () => ({
-    group: get("role-group").value,
-    candidate: get("role-candidate").value || null,
-    reason: get("role-reason").value,
-  });
-  const forgetPlan = () => {
+  const verb = () => get("role-verb").value;
+  const say = (words) => (answer.textContent = words);
+  const offer = (isOffered) => runForm && (runForm.hidden = !isOffered);
+
+  function forgetPlan() {
     planned = null;
     answer.replaceChildren();
-    if (runForm) runForm.hidden = true;
-  };
-  const say = (words, kind = "") => answer.append(Object.assign(document.createElement("p"), { textContent: words, className: kind }));
+    offer(false);
+  }
 
   function fillCandidates() {
-    const verb = get("role-verb").value;
-    const slaves = (groups[get("role-group").value] ?? []).filter(([, role]) => role === "slave");
-    const options = slaves.map(([name, , state]) => new Option(`${name}, ${state}`, name));
-    if (verb === "switchover") options.unshift(new Option("the best slave", ""));
+    const members = groups[get("role-group").value] ?? [];
+    const options = members.filter(([, role]) => role === "slave").map(([name, , state]) => new Option(`${name}, ${state}`, name));
+    if (verb() === "switchover") options.unshift(new Option("the best slave", ""));
     get("role-candidate").replaceChildren(...options);
   }
 
-  async function post(body, headers = {}) {
-    const verb = get("role-verb").value;
-    const response = await fetch(`/v1/${verb}`, {
-      method: "POST",
-      headers: { "content-type": "application/json", ...headers },
-      body: JSON.stringify(body),
-    });
-    const told = await response.json().catch(() => ({ error: `The dashboard answered ${response.status}.` }));
-    if (!response.ok) throw told;
-    return told;
+  async function post(path, body, headers = {}) {
+    return fetch(path, { method: "POST", headers: { "content-type": "application/json", ...headers }, body: JSON.stringify(body) });
   }
 
-  function refuse(told) {
-    answer.replaceChildren();
-    say(told.error ?? String(told), "refused");
-    for (const words of [told.why, told.next]) if (words) String(words).split("\n").forEach((line) => say(line));
+  async function preview() {
+    forgetPlan();
+    say("Asking all members…");
+    const body = { group: get("role-group").value, candidate: get("role-candidate").value, reason: get("role-reason").value };
+    const response = await post("/plan", { ...body, verb: verb() });
+    morph(answer, await response.text());
+    if (!response.ok) return;
+    planned = body.candidate ? body : { group: body.group, reason: body.reason };
+    offer(true);
   }
+
+  async function run() {
+    const headers = { authorization: `Bearer ${get("role-token").value}`, "idempotency-key": key() };
+    offer(false);
+    const response = await post(`/v1/${verb()}`, planned, headers);
+    const told = await response.json();
+    if (!response.ok) {
+      answer.replaceChildren(...[told.error, told.why, told.next].filter(Boolean).map(paragraph));
+      offer(response.status === 401); // Another token may do.
+      return;
+    }
+    await follow(told.operation);
+  }
+
+  async function follow(operation) {
+    for (;;) {
+      const response = await fetch(`/changes/${operation}`);
+      const told = await response.json();
+      if (!response.ok) return say(told.error);
+      morph(answer, told.html);
+      if (told.state !== "running") return;
+      await new Promise((done) => setTimeout(done, POLL_MS));
+    }
+  }
+
+  const guarded = (work) => async (event) => {
+    event.preventDefault();
+    try {
+      await work();
+    } catch {
+      say("The dashboard does not answer. What was begun goes on.");
+    }
+  };
 
   get("open-roles").addEventListener("click", () => {
     forgetPlan();
@@ -53,54 +82,28 @@ export function roles() {
     dialog.showModal();
   });
   get("role-close").addEventListener("click", () => dialog.close());
-  dialog.addEventListener("close", () => {
-    if (get("role-token")) get("role-token").value = get("role-typed").value = "";
-  });
+  dialog.addEventListener("close", () => runForm?.reset());
   for (const id of ["role-group", "role-verb"]) get(id).addEventListener("change", () => (fillCandidates(), forgetPlan()));
-  get("role-candidate").addEventListener("change", forgetPlan);
-
-  get("role-form").addEventListener("submit", async (event) => {
-    event.preventDefault();
-    forgetPlan();
-    say("Asking all members…", "quiet");
-    try {
-      const body = ask();
-      const plan = await post({ ...body, dryRun: true }, authorization());
-      answer.replaceChildren();
-      say("This is what would be done. Nothing has been changed yet.");
-      answer.append(steps(plan.steps));
-      planned = body;
-      if (runForm) runForm.hidden = false;
-    } catch (told) {
-      refuse(told);
-    }
-  });
-
-  const authorization = () => (get("role-token")?.value ? { authorization: `Bearer ${get("role-token").value}` } : {});
-
-  runForm?.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    if (get("role-typed").value !== planned.group) {
-      get("role-typed").setCustomValidity(`Type ${planned.group}`);
-      get("role-typed").reportValidity();
-      return;
-    }
-    const headers = { ...authorization(), "idempotency-key": crypto.randomUUID?.() ?? String(Math.random()).slice(2) };
-    runForm.hidden = true;
-    try {
-      const begun = await post(planned, headers);
-      await follow(begun.operation, headers.authorization, answer);
-    } catch (told) {
-      refuse(told);
-      runForm.hidden = false;
-    }
-    get("role-typed").value = "";
-  });
+  for (const id of ["role-candidate", "role-reason"]) get(id).addEventListener("input", forgetPlan);
+  get("role-form").addEventListener("submit", guarded(preview));
   get("role-typed")?.addEventListener("input", (event) => event.target.setCustomValidity(""));
+  runForm?.addEventListener(
+    "submit",
+    guarded(async () => {
+      const typed = get("role-typed");
+      if (typed.value === planned.group) return run();
+      typed.setCustomValidity(`Type ${planned.group}`);
+      typed.reportValidity();
+    }),
+  );
 
-  return {
-    members(now) {
-      groups = now;
-    },
-  };
+  return { members: (now) => (groups = now) };
+}
+
+function paragraph(text, i) {
+  return Object.assign(document.createElement("p"), { textContent: text, className: i ? "" : "refused" });
+}
+
+function key() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
