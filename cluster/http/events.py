@@ -7,7 +7,7 @@
 A listener that does not keep up is dropped; it comes back by itself, and hears the whole again.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,12 +15,13 @@ import structlog
 import trio
 from attrs import define, field
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from cluster.documents import document, dumps
 from cluster.http.errors import HttpError
 from cluster.http.kept_admin import OpenAdmin
 from cluster.http.routes import Endpoint
+from cluster.http.stream import EventStream, Write
 from cluster.members import MemberList
 from cluster.remoting.errors import RemotingError
 
@@ -143,27 +144,24 @@ class Feed:
             receive.close()
 
 
-async def _texts(feed: Feed) -> AsyncIterator[bytes]:
-    with feed.listening() as channel:
-        while True:
-            text = b": still here\n\n"
-            with trio.move_on_after(HEARTBEAT_SECONDS):
-                try:
-                    text = await channel.receive()
-                except trio.EndOfChannel:
-                    return
-            yield text
-
-
 def events_route(feed: Feed) -> Endpoint:
     """GET /events."""
 
-    async def events(request: Request) -> Response:
+    async def write_events(write: Write) -> None:
+        with feed.listening() as channel:
+            while True:
+                text = b": still here\n\n"
+                with trio.move_on_after(HEARTBEAT_SECONDS):
+                    try:
+                        text = await channel.receive()
+                    except trio.EndOfChannel:
+                        return
+                await write(text)
+
+    async def events(_request: Request) -> Response:
         """What changes in the cluster, as server-sent events: `cluster`, `history` and `operation`."""
-        if request.method == "HEAD":
-            return Response(media_type="text/event-stream")
         if feed.is_full:
             raise feed.full()
-        return StreamingResponse(_texts(feed), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return EventStream(write_events)
 
     return Endpoint("/events", events)

@@ -155,14 +155,21 @@ class Operations:
         return operation
 
     async def settled(self, operation: Operation) -> Operation:
-        """The operation once it got going, or a moment has passed. Raises HttpError when it was refused before it did anything."""
+        """The operation once it got going, or a moment later. Raises HttpError when it was refused at once, and forgets it."""
         if (found := self._settled.get(operation.operation)) is not None:
             with trio.move_on_after(SETTLE_SECONDS_MAX):
                 await found[0].wait()
             self._settled.pop(operation.operation, None)
             for error in found[1]:
+                self._forget(operation.operation)
                 raise error
         return self._kept.get(operation.operation, operation)
+
+    def _forget(self, name: str) -> None:
+        del self._kept[name]
+        for key, (_, kept) in list(self._by_key.items()):
+            if kept == name:
+                del self._by_key[key]
 
     def finished(self, verb: Verb, group: str, reason: str, key: tuple[str | None, bytes] = (None, b"")) -> Operation:
         """Note one that is done already."""

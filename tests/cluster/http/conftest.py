@@ -1,0 +1,59 @@
+"""HTTP of a member in this process, over a cluster that is faked."""
+
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from cluster.admin import Admin
+from cluster.http.app import guarded_app
+from cluster.http.events import Feed
+from cluster.http.member import member_routes
+from cluster.http.operations import Operations
+from cluster.http.source import Source
+from cluster.http.tokens import Tokens
+from tests.cluster.fake_cluster import FakeCluster
+from tests.cluster.http.test_health import MASTER
+
+TOKEN = "0123456789abcdef"
+AUTHORIZED = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+
+
+class Member:
+    """Its routes, without a port. `said`: what the broker says of itself; None: nothing."""
+
+    def __init__(self, tmp_path, cluster: FakeCluster) -> None:
+        token_file = tmp_path / "token"
+        token_file.write_text(TOKEN)
+        token_file.chmod(0o600)
+        self.said = dict(MASTER)
+        self.source = Source(
+            kind="broker", read_node=lambda: self.said, read_snapshot=lambda: None, namesrv=lambda: ("127.0.0.1:9876",)
+        )
+        self.source.serves()
+        admin = Admin(cluster.api)
+
+        @asynccontextmanager
+        async def open_admin():
+            yield admin
+
+        self.open_admin = open_admin
+        self.tokens, self.operations = Tokens(token_file), Operations()
+        self.feed = Feed(open_admin, self.operations.running)
+        self.operations.tell = self.feed.tell
+        self.routes = member_routes(self.source, open_admin, self.tokens, self.operations, self.feed)
+        self.app = guarded_app(self.routes)
+
+    def client(self) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
+        return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:10914")
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+async def member(tmp_path, fake) -> Member:
+    return Member(tmp_path, fake)

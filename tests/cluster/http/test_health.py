@@ -1,0 +1,74 @@
+"""What load balancers are told, by what members say of themselves."""
+
+import pytest
+
+from cluster.http.health import is_counted, lag_of, node_of, not_following, not_serving
+
+MASTER = {
+    "name": "broker-a-0",
+    "cluster": "C",
+    "group": "broker-a",
+    "brokerId": 0,
+    "address": "127.0.0.1:1",
+    "role": "SYNC_MASTER",
+    "state": "serving",
+    "maxOffset": 1000,
+    "flushedOffset": 900,
+    "slaves": [{"address": "127.0.0.1:555", "ackOffset": 900, "counted": True, "inSync": True}],
+}
+SLAVE = {
+    **MASTER,
+    "name": "broker-a-1",
+    "brokerId": 1,
+    "address": "127.0.0.1:2",
+    "role": "SLAVE",
+    "state": "streaming",
+    "maxOffset": 900,
+    "flushedOffset": 400,
+    "slaves": [],
+    "master": {"address": "127.0.0.1:1", "localAddress": "127.0.0.1:555"},
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "serves"),
+    [
+        (MASTER, True),
+        ({**MASTER, "roleState": "serving"}, True),
+        ({**MASTER, "roleState": "holding"}, True),
+        ({**MASTER, "roleState": "fenced", "roleWhy": "another one was chosen"}, False),
+        ({**MASTER, "roleState": "starting"}, False),
+        ({**MASTER, "state": "failed", "whyNotWritable": "the disk is full"}, False),
+        (SLAVE, False),
+    ],
+)
+def test_a_master_serves_unless_it_is_kept_from_it(said, serves):
+    why = not_serving(node_of("broker", said), said)
+    assert (why is None) is serves, why
+
+
+@pytest.mark.parametrize(
+    ("state", "follows"), [("streaming", True), ("retrying", False), ("diverged", False), ("idle", False)]
+)
+def test_a_slave_follows_while_it_streams(state, follows):
+    said = {**SLAVE, "state": state}
+    assert (not_following(node_of("broker", said), said) is None) is follows
+
+
+def test_lag_is_what_the_masters_log_has_and_the_own_has_not_or_not_on_its_disk():
+    assert [lag_of(SLAVE, 1000, mode) for mode in ("written", "flushed")] == [100, 600]
+    assert lag_of(SLAVE, 800, "written") == 0
+
+
+def test_a_slave_counts_by_its_masters_word():
+    assert is_counted(SLAVE, MASTER)
+    for field in ("counted", "inSync"):
+        (connection,) = MASTER["slaves"]
+        assert not is_counted(SLAVE, {**MASTER, "slaves": [{**connection, field: False}]})
+    assert not is_counted(SLAVE, {"maxOffset": 1000})
+
+
+def test_a_name_server_serves():
+    node = node_of("namesrv", {"name": "namesrv", "state": "serving"})
+    assert not_serving(node, {}) is None
+    assert not_following(node, {}) == "its role is namesrv"
