@@ -15,6 +15,7 @@ from cluster.http.errors import HttpError
 
 log = structlog.get_logger(__name__)
 
+HEADER_BYTES_MAX = 16 * 1024
 BODY_BYTES_MAX = 64 * 1024
 BODY_SECONDS_MAX = 5.0
 LINGER_SECONDS = 1.0  # So that whoever still sends can read why it was refused.
@@ -107,6 +108,13 @@ class Guard:
                 why=f"This port answers {REQUESTS_MAX} at a time.",
                 next_step="Ask again in a moment.",
                 headers={"retry-after": "1"},
+            )
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES_MAX:
+            raise HttpError(
+                status=431,
+                what="The request's header is too long.",
+                why=f"It may have {HEADER_BYTES_MAX} bytes.",
+                next_step="Send less.",
             )
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         for host in hosts:  # None with HTTP/1.0, as load balancers check; no browser speaks that.

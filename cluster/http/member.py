@@ -124,20 +124,21 @@ def with_stall(body: bytes, stalled_seconds: float, age_seconds: float) -> bytes
     return body[: -len(end)] + lines + end if body.endswith(end) else body + lines
 
 
-def _index_route(found: Sequence[Endpoint]) -> Endpoint:
-    lines = tuple(
-        EndpointLine(
-            method=each.method,
-            path=each.path,
-            parameters=tuple(parameter.name for parameter in each.parameters),
-            document=each.name if each.document is not None else None,
-            meaning=each.doc,
-        )
-        for each in found
-    )
-
+def _index_route(others: Sequence[Endpoint]) -> Endpoint:
     async def index(_request: Request) -> Response:
         """What there is at this port."""
-        return json_response(document(EndpointList(lines)))
+        return json_response(document(EndpointList(tuple(line_of(each) for each in (route, *others)))))
 
-    return Endpoint("/", index, document=EndpointList)
+    route = Endpoint("/", index, document=EndpointList)
+    return route
+
+
+def line_of(endpoint: Endpoint) -> EndpointLine:
+    """An endpoint in words."""
+    return EndpointLine(
+        method=endpoint.method,
+        path=endpoint.path,
+        parameters=tuple(parameter.name for parameter in endpoint.parameters),
+        document=endpoint.name if endpoint.document is not None else None,
+        meaning=endpoint.doc,
+    )

@@ -154,7 +154,7 @@ def _value(field: Field, value: Any) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if field.kind is float and is_number and field.least <= value <= field.most:
         return float(value)
-    if field.name == "accept_data_loss" and (value == "unknown" or _is_size(value)):
+    if field.kind is object and (value == "unknown" or _is_size(value)):
         return value
     raise wrong(field.name, value, field.doc)
 

@@ -15,13 +15,12 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ASGIFramework, ConnectionState
 from hypercorn.utils import wrap_app
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cluster.http.guard import HEADER_BYTES_MAX
 from cluster.remoting.server import open_listener
 
 log = structlog.get_logger(__name__)
-
-HEADER_BYTES_MAX = 16 * 1024
 
 
 @frozen(kw_only=True)
@@ -69,10 +68,15 @@ def _hypercorn_config(limits: Limits) -> Config:
 
 @define(eq=False)
 class _Stream:
-    """What hypercorn needs of a stream, and an end to the wait for a peer that takes nothing."""
+    """What hypercorn needs of a stream, and an end to the wait for a peer that takes nothing, or asks nothing.
+
+    Hypercorn stops its own idle timer once a header is there, also of HTTP/2 or a web socket, of which nothing more may come.
+    """
 
     stream: trio.SocketStream
-    send_seconds_max: float
+    limits: Limits
+    _requests: int = field(default=0, init=False)
+    _idle_since: float = field(factory=trio.current_time, init=False)
 
     @property
     def socket(self) -> trio.socket.SocketType:
@@ -82,7 +86,7 @@ class _Stream:
         return await self.stream.receive_some(size_max)
 
     async def send_all(self, data: bytes) -> None:
-        with trio.move_on_after(self.send_seconds_max) as scope:
+        with trio.move_on_after(self.limits.send_seconds_max) as scope:
             await self.stream.send_all(data)
         if scope.cancelled_caught:
             self.close()
@@ -98,6 +102,28 @@ class _Stream:
         """At once; whoever waits for the stream hears of it."""
         self.stream.socket.close()
 
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """The application, so that its requests on this connection are known."""
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            self._requests += 1
+            try:
+                await app(scope, receive, send)
+            finally:
+                self._requests -= 1
+                self._idle_since = trio.current_time()
+
+        return counted
+
+    async def close_when_idle(self) -> None:
+        """A connection without a request for twice the idle time, whatever hypercorn waits for."""
+        seconds = self.limits.idle_seconds_max
+        while True:
+            await trio.sleep(seconds)
+            if not self._requests and trio.current_time() - self._idle_since >= 2 * seconds:
+                self.close()
+                return
+
 
 @define(eq=False)
 class _Server:
@@ -112,16 +138,19 @@ class _Server:
         return _hypercorn_config(self.limits)
 
     async def connection(self, accepted: trio.SocketStream) -> None:
-        stream = _Stream(accepted, self.limits.send_seconds_max)
+        stream = _Stream(accepted, self.limits)
         if len(self._streams) >= self.limits.connections_max:
             stream.close()
             return
         self._streams.add(stream)
         try:
-            app = wrap_app(cast(ASGIFramework, self.app), 0, "asgi")
+            app = wrap_app(cast(ASGIFramework, stream.around(self.app)), 0, "asgi")
             # The application may close a connection that it has given up; hypercorn copies this into each request's scope.
             state = ConnectionState({"close": stream.close})
-            await TCPServer(app, self._config, self._context, cast(Any, state), cast(Any, stream))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stream.close_when_idle)
+                await TCPServer(app, self._config, self._context, cast(Any, state), cast(Any, stream))
+                nursery.cancel_scope.cancel()
         except Exception:
             log.exception("HTTP connection failed")
         finally:

@@ -1,6 +1,6 @@
 """An answer that goes on until its reader leaves, such as server-sent events.
 
-No async generator: one that is cancelled between two pieces is closed when the garbage collector finds it, with all that it holds.
+No async generator: one that is cancelled between two pieces is closed when the garbage collector finds it, with what it holds.
 """
 
 from collections.abc import Awaitable, Callable

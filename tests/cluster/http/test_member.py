@@ -19,7 +19,6 @@ READS = [
     "/v1/cluster",
     "/v1/check",
     "/v1/explain/a-0",
-    "/v1/topics",
     "/v1/topics/T",
     "/v1/groups",
     "/v1/groups/G",
@@ -49,7 +48,7 @@ async def test_an_answer_is_what_its_schema_says(member, path):
         (line,) = [each for each in index if each["path"] == endpoint.path and each["method"] == "GET"]
         told = await http.get(f"/v1/schema/{line['document']}")
     assert answer.headers["content-type"] == "application/json"
-    assert head.status_code == answer.status_code
+    assert head.status_code == answer.status_code in (200, 503)
     if path.startswith("/v1"):
         assert told.json() == schema_of(endpoint.document)
     jsonschema.validate(answer.json(), schema_of(endpoint.document))

@@ -1,0 +1,150 @@
+"""/events: what is told, to whom, and that nobody is asked while nobody listens."""
+
+import orjson
+import pytest
+import trio
+
+from cluster.http import events as module
+from cluster.http.events import Feed
+from tests.cluster.fake_cluster import A_AND_SLAVE, NAMESRV, A
+
+
+def parsed(text: bytes) -> tuple[str, dict]:
+    fields = dict(line.split(": ", 1) for line in text.decode().splitlines())
+    return fields["event"], orjson.loads(fields["data"])
+
+
+async def next_of(channel, kind: str) -> dict:
+    with trio.fail_after(60):
+        while True:
+            text = await channel.receive()
+            if text.startswith(b"retry"):
+                continue
+            event, data = parsed(text)
+            if event == kind:
+                return data
+
+
+async def test_who_comes_hears_the_cluster_and_then_what_changes(member, fake, nursery, autojump_clock):
+    nursery.start_soon(member.feed.run)
+    with member.feed.listening() as first:
+        before = await next_of(first, "cluster")
+        assert [each["name"] for each in before["members"]] == ["a-0", "b-0"]
+        with member.feed.listening() as second:
+            assert await next_of(second, "cluster") == before
+            fake.groups = A_AND_SLAVE
+            after = [await next_of(channel, "cluster") for channel in (first, second)]
+    assert after[0] == after[1]
+    assert [each["name"] for each in after[0]["members"]] == ["a-0", "b-1"]
+
+
+async def test_without_a_change_nothing_is_told(member, nursery, autojump_clock):
+    nursery.start_soon(member.feed.run)
+    with member.feed.listening() as channel:
+        await next_of(channel, "cluster")
+        await trio.sleep(60)
+        with pytest.raises(trio.WouldBlock):
+            channel.receive_nowait()
+
+
+async def test_nobody_is_asked_while_nobody_listens(member, fake, nursery, autojump_clock, monkeypatch):
+    asked = []
+    request = fake.request
+
+    async def counting(address, command, **more):
+        asked.append(address)
+        return await request(address, command, **more)
+
+    monkeypatch.setattr(type(fake), "request", lambda _self, *arguments, **more: counting(*arguments, **more))
+    nursery.start_soon(member.feed.run)
+    await trio.sleep(60)
+    assert asked == []
+    with member.feed.listening() as channel:
+        await next_of(channel, "cluster")
+        await trio.sleep(10)
+    assert asked.count(NAMESRV) in range(9, 13)  # Once a second.
+    asked.clear()
+    await trio.sleep(60)
+    assert len(asked) <= 3  # One look that was under way.
+
+
+async def test_many_listeners_cost_one_question(member, fake, nursery, autojump_clock, monkeypatch):
+    asked = []
+    request = fake.request
+
+    async def counting(address, command, **more):
+        asked.append(address)
+        return await request(address, command, **more)
+
+    monkeypatch.setattr(type(fake), "request", lambda _self, *arguments, **more: counting(*arguments, **more))
+    nursery.start_soon(member.feed.run)
+
+    async def listen():
+        with member.feed.listening():
+            await trio.sleep(10.5)
+
+    async with trio.open_nursery() as listening:
+        for _ in range(50):
+            listening.start_soon(listen)
+    assert asked.count(NAMESRV) < 15
+
+
+async def test_a_name_server_that_is_gone_is_news_too(member, fake, nursery, autojump_clock):
+    nursery.start_soon(member.feed.run)
+    with member.feed.listening() as channel:
+        await next_of(channel, "cluster")
+        fake.answers = {(NAMESRV, 106): None}
+        gone = await next_of(channel, "cluster")
+        assert (gone["members"], "no name server answers" in gone["issues"][0]) == ([], True)
+        fake.answers = {(A, 20001): None}
+        assert (await next_of(channel, "cluster"))["members"]
+
+
+async def test_who_does_not_keep_up_is_dropped_and_others_are_not(autojump_clock):
+    feed = Feed(open_admin=lambda: None)
+    with feed.listening() as slow, feed.listening() as quick:
+        for number in range(module.BACKLOG_MAX * 2):
+            feed.tell("operation", b"%d" % number)
+            while quick.statistics().current_buffer_used:
+                await quick.receive()
+        with trio.fail_after(5), pytest.raises(trio.EndOfChannel):
+            while True:
+                await slow.receive()
+        feed.tell("operation", b"last")
+        assert b"last" in await quick.receive()
+
+
+async def test_so_many_may_listen(member):
+    member.feed.listeners_max = 1
+    with member.feed.listening():
+        async with member.client() as http:
+            assert (await http.get("/events")).status_code == 503
+
+
+async def test_a_reader_that_leaves_is_forgotten_at_once(member, autojump_clock):
+    """And one that stays hears a sign of life while nothing happens."""
+    told: list[bytes] = []
+    leaves = trio.Event()
+
+    async def receive():
+        if not told:
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        told.append(message.get("body", b""))
+        if b": still here\n\n" in told:
+            leaves.set()
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/events",
+        "headers": [(b"host", b"localhost")],
+        "query_string": b"",
+    }
+    with trio.fail_after(60):
+        await member.app(scope, receive, send)
+    assert told[1].startswith(b"retry: ")
+    assert not member.feed._listeners
