@@ -9,6 +9,7 @@ import structlog
 import tenacity
 import trio
 from attrs import define, field
+from structlog.contextvars import bound_contextvars
 
 from ha import finding
 from ha.config import HAConfig
@@ -161,7 +162,7 @@ class HAClient:
         wait_max = self.config.reconnect_wait_max_ms / 1000
         while True:  # Each connection that got something starts the count of failures anew.
             async for attempt in _reconnects(wait_max, lambda: self._state):
-                with attempt:
+                with attempt, bound_contextvars(peer=address):
                     await self._follow(address)
 
     async def _follow(self, address: str) -> None:
@@ -198,7 +199,7 @@ class HAClient:
             if state != "resyncing" and not following.has_got_over(self._state):
                 return
             if state == "streaming":
-                log.info("replication goes on", master=following.address, max_offset=self.store.max_offset)
+                log.info("replication goes on", peer=following.address, max_offset=self.store.max_offset)
                 self._told = None
         if state == "streaming":
             self._finding = None
@@ -225,7 +226,7 @@ class HAClient:
         self.ends[self._state] += 1
         if about != self._told:
             self.divergences += self._state in ("ahead", "diverged")
-            log.warning("replication interrupted", master=address, max_offset=max_offset, why=text, state=self._state)
+            log.warning("replication interrupted", peer=address, max_offset=max_offset, why=text, state=self._state)
         self.last_error, self._told = text, about
 
     @property

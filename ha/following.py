@@ -179,7 +179,7 @@ class Following:
         self.memory.unfit = self.memory.proven = None
         log.warning(
             event,
-            master=self.address,
+            peer=self.address,
             ended_at=before,
             ends_at=self.store.max_offset,
             kept_in=str(self.store.config.root.expanduser() / "twinlog" / "divergent"),

@@ -242,9 +242,9 @@ class GroupTransferService:
             self._alone_since = 0
         suspended = self._in_sync.suspended
         for address in suspended - self._suspended:
-            log.warning("slave suspended: producers do not wait for it until it holds the whole log", slave=address)
+            log.warning("slave suspended: producers do not wait for it until it holds the whole log", peer=address)
         for address in self._suspended - suspended:
-            log.info("slave no longer suspended", slave=address)
+            log.info("slave no longer suspended", peer=address)
         self._suspended = suspended
         self._decide(self._end, trio.current_time())
         self._find_confirmed()

@@ -68,7 +68,7 @@ class Reception:
         for connection in list(self.connections):
             if connection not in self._leaving and not self.admission.admits(connection.ip):
                 self._end(connection)
-                self.note("slave is registered no longer, its connection is closed", slave=connection.address)
+                self.note("slave is registered no longer, its connection is closed", peer=connection.address)
         self.lobby.members_changed()
 
     def recount(self) -> None:
@@ -90,7 +90,7 @@ class Reception:
         )
         if of_this_ip > self.transfer.registered_with(connection.ip):
             self.ask_members()  # It may be one that has only just registered.
-        self.note("slave connected", slave=connection.address, request_offset=connection.request_offset)
+        self.note("slave connected", peer=connection.address, request_offset=connection.request_offset)
 
     def gone(self, connection: HAConnection) -> None:
         """Forget a connection that has ended."""
@@ -101,7 +101,7 @@ class Reception:
     def refused(self, address: str, ip: str, cause: Cause, why: str) -> None:
         """Count a refusal, and say so once for each IP and cause."""
         if self.refusals.note(ip, cause, why, trio.current_time()):
-            self.note("slave refused", always=self.admission.admits(ip), slave=address, cause=cause, why=why)
+            self.note("slave refused", always=self.admission.admits(ip), peer=address, cause=cause, why=why)
 
     def note(self, event: str, *, always: bool = True, **details: object) -> None:
         """Log a line; without `always` only now and then."""

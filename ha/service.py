@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable
 import structlog
 import trio
 from attrs import define, field
+from structlog.contextvars import bound_contextvars
 
 from ha.absence import AbsenceService
 from ha.accept import AcceptSocketService
@@ -169,7 +170,7 @@ class HAService:
         role = self.store.config.broker_role
         if role is not BrokerRole.SLAVE:
             for warning in configured_warnings(self.config.ack_rule, synchronous=role is BrokerRole.SYNC_MASTER):
-                log.warning(warning)
+                log.warning("SEND_OK may mean less here than producers expect", why=warning)
 
     def set_master(self, address: str | None) -> None:
         """Follow the master whose HA port is at `address`, HOST:PORT; None: follow nobody. The present connection is
@@ -241,7 +242,7 @@ class HAService:
 
     async def _serve(self, connection: HAConnection) -> None:
         try:
-            with self._connections[connection]:
+            with self._connections[connection], bound_contextvars(peer=connection.address):
                 if self._fenced is not None:
                     await connection.transport.aclose()
                     raise HARefusedError("fenced", self._fenced)
@@ -266,7 +267,7 @@ class HAService:
     def _log_end(self, connection: HAConnection, event: str, **details: object) -> None:
         is_slave = connection.request_offset != NO_REQUEST_YET
         self.reception.note(
-            event, always=is_slave, slave=connection.address, ack_offset=connection.ack_offset, **details
+            event, always=is_slave, peer=connection.address, ack_offset=connection.ack_offset, **details
         )
 
     async def _stamp_task(self) -> None:

@@ -57,7 +57,8 @@ class KnownDamage:
             self._units.add(key)
         if self._may_tell():
             log.error(
-                "a wrong unit in a consume queue; its message is " + ("served" if served else "not served"),
+                "a wrong unit in a consume queue",
+                message="served" if served else "not served",
                 topic=topic,
                 queue_id=queue_id,
                 queue_offset=queue_offset,

@@ -182,7 +182,6 @@ class RetentionService:
             self._said_floor = floor
             log.warning("old commit log files stay: they are still needed", files=wanted - allowed, from_offset=floor)
         if allowed:
-            what = "commit log file deleted, whatever its age" if forced else "commit log file deleted"
             for file in self.log.files.files[:allowed]:
                 if file.start + file.size > self._floor(
                     with_wish=with_wish
@@ -193,7 +192,14 @@ class RetentionService:
                 await self._sync(file.path.parent)  # Before the next one goes, which may lie in another directory.
                 self._tell()
                 age = (self.now_s() - ages.pop(0).modified_s) / 3600
-                log.info(what, file=file.path.name, age_hours=round(age, 1), fileReservedTime=hours, why=why)
+                log.info(
+                    "commit log file deleted",
+                    file=file.path.name,
+                    age_hours=round(age, 1),
+                    fileReservedTime=hours,
+                    whatever_age=forced,
+                    why=why,
+                )
                 await trio.sleep(self.config.delete_commit_log_files_interval_ms / 1000)
 
     def _floor(self, *, with_wish: bool) -> int:

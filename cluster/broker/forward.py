@@ -89,9 +89,7 @@ class _Link:
             with trio.fail_after(CONNECT_SECONDS_MAX):
                 stream = await self.connect(self.address)
         except (OSError, ValueError, trio.TooSlowError) as error:
-            log.warning(
-                "the master cannot be reached, requests for it are refused", master=self.address, why=str(error)
-            )
+            log.warning("the master cannot be reached, requests for it are refused", peer=self.address, why=str(error))
             return f"the master {self.address} cannot be reached"
         try:
             async with stream, trio.open_nursery() as nursery:
@@ -100,7 +98,7 @@ class _Link:
                 await self._read(stream)
                 nursery.cancel_scope.cancel()
         except* (trio.BrokenResourceError, RemotingError) as group:
-            log.warning("the connection to the master was lost", master=self.address, why=str(group.exceptions[0]))
+            log.warning("the connection to the master was lost", peer=self.address, why=str(group.exceptions[0]))
         return f"the connection to the master {self.address} was lost"
 
     async def _write(self, stream: trio.abc.Stream) -> None:

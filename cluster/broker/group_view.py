@@ -37,7 +37,7 @@ def under_saved_role(
         return config.for_role(store_config.broker_role), store_config, ha_config
     before = (store_config.broker_role.value, config.broker_id)
     if before != (state.role.value, state.broker_id):
-        log.info("the store's role wins", role=state.role.value, id=state.broker_id, configured=before)
+        log.info("the store's role wins", kept_role=state.role.value, kept_id=state.broker_id, configured=before)
     return (
         attrs.evolve(config, broker_id=state.broker_id),
         attrs.evolve(store_config, broker_role=state.role),

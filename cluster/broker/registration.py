@@ -167,7 +167,7 @@ class RegistrationService:
             try:
                 await self._call(name_server, header, timeout_ms=UNREGISTER_MS_MAX)
             except RemotingError as error:
-                log.debug("not unregistered", name_server=name_server, error=str(error))
+                log.debug("not unregistered", peer=name_server, error=str(error))
 
         async with trio.open_nursery() as nursery:
             for name_server in self._changes:
@@ -257,7 +257,7 @@ class RegistrationService:
             return False
         self._failing.discard(name_server)
         if not self.registered.is_set():
-            log.info("registered", name_server=name_server, address=self.address, ha_address=self.ha_address)
+            log.info("registered", peer=name_server, address=self.address, ha_address=self.ha_address)
         self.registered.set()
         return True
 
@@ -276,7 +276,7 @@ class RegistrationService:
         known = (self._masters.get(name_server) for name_server in self._changes)
         master = next((each for each in known if each and each.address), Master(None, None))
         if master != self.master:
-            log.info("the master is another one", master=master.address, ha=master.ha_address)
+            log.info("the master is another one", peer=master.address, ha_address=master.ha_address)
             self.master = master
             self.master_changed(master)
 
@@ -345,4 +345,4 @@ class RegistrationService:
     def _failed(self, name_server: str, what: str, error: Exception) -> None:
         if name_server not in self._failing:
             self._failing.add(name_server)
-            log.warning(what, name_server=name_server, error=str(error))
+            log.warning(what, peer=name_server, error=str(error))

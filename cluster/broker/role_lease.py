@@ -288,7 +288,7 @@ class LeaseRounds:
             return None
         for member in group.members:
             if member.address not in self._listed:
-                log.warning("haMembers does not name a member: it belongs to the group no more", member=member.address)
+                log.warning("haMembers does not name a member: it belongs to the group no more", peer=member.address)
                 return without(group, member.address)
         return None
 
@@ -313,7 +313,7 @@ class LeaseRounds:
                 continue
             record = joined(group, member.me(), slave, self.need, member.store.config.broker_role)
             if record is not group:
-                log.info("the group has another member", member=address, votes=slave.votes)
+                log.info("the group has another member", peer=address, votes=slave.votes)
                 return record
         return self._with_other_need(group) if group is not None else None
 

@@ -136,7 +136,7 @@ async def _alone(
                 raise RoleRefusedError((f"{member.address} does not follow {master.address} any more",))
             await member.ha.leave_master()
             await repair()
-            log.warning("this log was cut by a person", ends_at=member.store.max_offset, master=master.address)
+            log.warning("this log was cut by a person", ends_at=member.store.max_offset, peer=master.address)
     finally:
         if member.master is not None and member.master.id == master.id:
             await rules.follow(master)  # As a slave that knows nothing of it yet: leave_master() forgot it.

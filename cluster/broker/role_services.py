@@ -196,7 +196,7 @@ class RoleServices:
     def _follow(self, master: Master) -> None:
         broker = self.broker
         if master.address is not None and master != self.master:
-            log.info("the master is another one", master=master.address, ha=master.ha_address)
+            log.info("the master is another one", peer=master.address, ha_address=master.ha_address)
         self.master = master
         broker.slave_sync.set_master(master.address)
         broker.ha.set_master(master.ha_address)
@@ -228,7 +228,7 @@ class RoleServices:
             try:
                 told = read_offsets(await all_consumer_offsets(broker.remoting, address, timeout_ms=PULL_OFFSETS_MS))
             except (RemotingError, ValueError, TypeError, AttributeError) as error:
-                log.warning("consumer offsets could not be taken from a member", member=address, error=str(error))
+                log.warning("consumer offsets could not be taken from a member", peer=address, error=str(error))
             else:
                 broker.offsets.raise_to(told)
 

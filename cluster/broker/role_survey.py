@@ -50,7 +50,7 @@ class Survey:
                 answers[address] = await self.ask(address, ask)
                 self.heard.add(address)
             except HAPeerError as error:
-                log.info("a member gives no answer", member=address, why=str(error))
+                log.info("a member gives no answer", peer=address, why=str(error))
 
         voters = self.group.voters if self.group is not None else frozenset()
         asked = (voters | {self.member.address}) - but

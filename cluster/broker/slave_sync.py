@@ -100,7 +100,7 @@ class SlaveSynchronize:
                 await step(address)
             except (RemotingError, LookupError, ValueError, TypeError, AttributeError, OverflowError, OSError) as error:
                 if name not in self._failing:
-                    log.warning("could not copy from the master", what=name, master=address, error=str(error))
+                    log.warning("could not copy from the master", what=name, peer=address, error=str(error))
                     self._failing.add(name)
             else:
                 self._failing.discard(name)

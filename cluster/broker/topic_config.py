@@ -129,7 +129,7 @@ class TopicConfigManager:
             config = TopicConfig(topic, 1, 1, sys_flag=UNIT_SUBSCRIPTION if unit_mode else 0)
         if config is None:
             return None
-        log.info("topic created by a message", topic=topic, queues=config.write_queues, client=connection_address)
+        log.info("topic created by a message", topic=topic, queues=config.write_queues, peer=connection_address)
         return self.update(config)
 
     def _inherit(self, topic: str, default_topic: str, client_queues: int, unit_mode: bool) -> TopicConfig | None:

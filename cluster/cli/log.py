@@ -1,8 +1,15 @@
-"""The log of a process: to stderr, one line for each event."""
+"""The log of a process: to stderr, one line for each event, for people or for machines.
+
+A service writes JSON where nobody watches (stderr is no terminal): a log collector reads it then. TWINLOG_LOG=json or console
+decides otherwise. Events are sentences that stay the same, values are fields. docs/operating/logs.md lists both.
+"""
 
 import os
 import sys
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
+
+from cluster.cli.errors import USAGE, CliError
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
@@ -29,21 +36,47 @@ class _Stderr:
     log = debug = info = warn = warning = error = critical = exception = fatal = msg
 
 
-def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
-    """Log for people or, with TWINLOG_LOG=json, for machines. Call it before importing what logs.
+Event = MutableMapping[str, Any]
+FIRST_FIELDS = ("timestamp", "level", "event", "member", "role", "epoch", "peer")  # In this order, of a JSON line.
+_about: Callable[[], Mapping[str, Any]] = dict
 
-    `for_good`: nothing changes this later, so that each logger is put together once.
+
+def speak_for(about: Callable[[], Mapping[str, Any]]) -> None:
+    """Put what `about` returns on each line from now on. It is asked for each line: a role changes while its tasks run on.
+
+    Any thread may ask; it must be cheap and raise nothing.
+    """
+    global _about
+    _about = about
+
+
+def _add_about(_logger: object, _method: str, event: Event) -> Event:
+    for name, value in _about().items():
+        event.setdefault(name, value)
+    return event
+
+
+def _in_order(_logger: object, _method: str, event: Event) -> Event:
+    first = {name: event.pop(name) for name in FIRST_FIELDS if name in event}
+    return {**first, **event}
+
+
+def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
+    """Log for people or for machines. Call it before importing what logs. Raises CliError for a TWINLOG_LOG that is neither.
+
+    `for_good`: a service, and nothing changes this later, so that each logger is put together once. Commands talk to people.
     """
     from cluster.redaction import redact_event
 
     structlog = import_structlog()
-    as_json = os.environ.get("TWINLOG_LOG") == "json"
+    as_json = is_json(os.environ.get("TWINLOG_LOG", ""), of_service=for_good, on_terminal=sys.stderr.isatty())
     colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
+            _add_about,
             redact_event,
             *(_json_end(structlog) if as_json else (_console_end(structlog, colours=colours),)),
         ],
@@ -53,6 +86,13 @@ def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
     )
 
 
+def is_json(chosen: str, *, of_service: bool, on_terminal: bool) -> bool:
+    """What TWINLOG_LOG says, else what suits. Raises CliError, exit status 2."""
+    if chosen not in ("", "json", "console"):
+        raise CliError(f"TWINLOG_LOG={chosen} is no form of a log.", "Allowed are json and console.", exit_code=USAGE)
+    return chosen == "json" or (not chosen and of_service and not on_terminal)
+
+
 def _console_end(structlog: Any, *, colours: bool) -> Any:
     """Tracebacks without the values of variables: a broker's parts hold each other, and printing them takes minutes."""
     plain = structlog.dev.plain_traceback
@@ -60,4 +100,4 @@ def _console_end(structlog: Any, *, colours: bool) -> Any:
 
 
 def _json_end(structlog: Any) -> tuple[Any, ...]:
-    return (structlog.processors.format_exc_info, structlog.processors.JSONRenderer())
+    return (structlog.processors.format_exc_info, _in_order, structlog.processors.JSONRenderer())

@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 from cluster.environment import without_options
 
 LAST_LINES = 8
+_OUTPUT = {"PYTHONUNBUFFERED": "1"}  # TWINLOG_LOG: a person reads these files, and their last lines when a member died.
 
 
 @frozen
@@ -54,7 +55,7 @@ class MemberProcess:
                 stderr=log,
                 process_group=0,
                 pass_fds=self.pass_fds,
-                env={**without_options(os.environ), "PYTHONUNBUFFERED": "1"},  # Its file says all.
+                env={**without_options(os.environ), **_OUTPUT, "TWINLOG_LOG": os.environ.get("TWINLOG_LOG", "console")},
             )
 
     @property

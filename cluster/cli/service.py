@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import trio
 
 from cluster.cli.errors import CliError, innermost
-from cluster.cli.log import set_up_log
+from cluster.cli.log import set_up_log, speak_for
 from cluster.cli.ports import busy_ports, in_use
 from cluster.cli.up_plan import Port
 from cluster.config_file import Configuration
@@ -58,6 +58,7 @@ def run_namesrv(
 
     async def serve(say_ready: SayReady) -> None:
         namesrv = NameServer(config, server_config, config_file, configuration.of(TlsConfig))
+        speak_for(lambda: {"member": f"namesrv-{config.listen_port}"})
         source = source_of_namesrv(namesrv)
         async with http_beside(source, http, http_port), trio.open_nursery() as nursery:
             port = await nursery.start(namesrv.run)
@@ -78,6 +79,7 @@ def run_broker(
     set_up_log(for_good=True)
     from cluster.broker.broker import Broker
     from cluster.broker.config import BrokerConfig
+    from cluster.broker.log_fields import log_fields
     from cluster.broker.security.config import AclConfig
     from cluster.http.beside import http_beside
     from cluster.http.config import HttpConfig
@@ -101,6 +103,7 @@ def run_broker(
             tls_config=configuration.of(TlsConfig),
             config_file=config_file,
         )
+        speak_for(lambda: log_fields(broker))
         source = source_of_broker(broker)
         async with http_beside(source, http, http_port), trio.open_nursery() as nursery:
             await nursery.start(broker.run)

@@ -149,7 +149,7 @@ class Client(Service):
         try:
             await self.api.unregister(address, self.client_id, producer=producer, consumer=consumer)
         except RemotingError as error:
-            log.info("a broker was not told that a group leaves", address=address, error=str(error))
+            log.info("a broker was not told that a group leaves", peer=address, error=str(error))
 
     async def beat(self) -> None:
         """Heartbeats to every known broker; slaves only get those of consumers."""
@@ -171,7 +171,7 @@ class Client(Service):
             await self.api.heartbeat(address, body)
         except RemotingError as error:
             self._told.pop(address, None)
-            log.info("a heartbeat has failed", address=address, error=str(error))
+            log.info("a heartbeat has failed", peer=address, error=str(error))
         else:
             self._told[address] = self.remoting.connection_of(address), generation
 

@@ -92,7 +92,7 @@ class Requester:
         properties = parse_properties(ext.get("properties", ""))
         question = self._questions.get(properties.get(CORRELATION_ID, ""))
         if question is None:
-            log.info("a reply came that nobody waits for any more", address=address)
+            log.info("a reply came that nobody waits for any more", peer=address)
         else:
             try:
                 body = decompress(bytes(request.body), int(ext.get("sysFlag", 0)))

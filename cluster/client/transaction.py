@@ -148,7 +148,7 @@ class TransactionProducer:
         try:
             record = decode_message(bytes(request.body))
         except StoreError as error:
-            log.warning("a broker asks about a transaction with what is no message", address=address, error=str(error))
+            log.warning("a broker asks about a transaction with what is no message", peer=address, error=str(error))
             return None
         if record.properties.get("PGROUP") == self.group:
             message = as_received(
@@ -172,4 +172,4 @@ class TransactionProducer:
         try:
             await self.client.api.end_transaction(address, ext, remark=remark)
         except (RemotingError, trio.BrokenResourceError) as error:
-            log.warning("the answer about a transaction did not reach its broker", address=address, error=str(error))
+            log.warning("the answer about a transaction did not reach its broker", peer=address, error=str(error))

@@ -77,7 +77,7 @@ class NameServer:
                 await self.controller.config_changed.wait()
             timeout = self.controller.config.broker_not_active_timeout_ms / 1000
             for address, connection in self.routes.expire(trio.current_time(), timeout).items():
-                log.warning("broker dropped: it has gone silent", address=address)
+                log.warning("broker dropped: it has gone silent", peer=address)
                 if isinstance(connection, Connection):
                     connection.close()
 
@@ -85,4 +85,4 @@ class NameServer:
         if trio.current_effective_deadline() == -math.inf:
             return  # Not the broker goes, we do.
         for address in self.routes.drop(connection):
-            log.warning("broker dropped: its connection was closed", address=address)
+            log.warning("broker dropped: its connection was closed", peer=address)

@@ -104,7 +104,7 @@ class _Connection:
             reason = f"the connection was lost: {group.exceptions[0].__cause__ or group.exceptions[0]}"
         except* RemotingProtocolError as group:
             reason = f"the server broke the protocol: {group.exceptions[0]}"
-            log.warning("a server broke the protocol", address=self.address, error=str(group.exceptions[0]))
+            log.warning("a server broke the protocol", peer=self.address, error=str(group.exceptions[0]))
         finally:
             self._end(reason)
 
@@ -139,7 +139,7 @@ class _Connection:
             return
         self._asked_in_vain = min(self._asked_in_vain, asked)
         if trio.current_time() >= self._asked_in_vain + SILENCE_MS / 1000:
-            log.info("a connection that brings nothing any more is given up", address=self.address)
+            log.info("a connection that brings nothing any more is given up", peer=self.address)
             self.scope.cancel()
 
     async def send(self, command: RemotingCommand) -> None:
@@ -198,7 +198,7 @@ class _Connection:
             answer = self.on_request(request) if self.on_request else _not_supported(request)
             frame = encode(answer) if answer else b""
         except Exception as error:  # A handler's fault must not end the connection.
-            log.exception("a request of the server failed", address=self.address, code=request.code)
+            log.exception("a request of the server failed", peer=self.address, code=request.code)
             remark = f"{type(error).__name__}: {error}"
             frame = encode(RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark=remark))
         if frame and not request.is_oneway and self._outbox_size <= OUTBOX_SIZE_MAX:

@@ -195,7 +195,7 @@ async def test_a_slave_that_hangs_is_suspended_and_then_nobody_waits_for_it(auto
     assert [status for _, status in sink.refused] == [TIMEOUT] * 3 + [NOT_AVAILABLE] * 3
     assert "suspended: it missed 3 deadlines in a row" in sink.reasons[-1]
     assert "the slaves that are there are suspended" in sink.reasons[-1]
-    assert [entry["slave"] for entry in logs if "slave suspended" in entry["event"]] == ["10.0.0.1:5000"]
+    assert [entry["peer"] for entry in logs if "slave suspended" in entry["event"]] == ["10.0.0.1:5000"]
     transfer.acknowledge(slave, 6)
     assert not transfer.slaves[0].suspended
     transfer.wait(7, sink, b"frame")

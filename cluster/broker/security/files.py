@@ -85,7 +85,7 @@ class AclFiles:
 
     def _say_broken(self, path: Path, why: str) -> None:
         kept = "the rules it had stay in force" if path in self._good else "it is passed over"
-        log.error(f"a file with rules of access cannot be used, {kept}", file=str(path), why=why)
+        log.error("a file with rules of access cannot be used", file=str(path), why=why, instead=kept)
 
     def _parse(self, path: Path, data: bytes) -> AclFile:
         return read_document(path, parse_yaml(path, data), self.now_ms())
