@@ -9,6 +9,7 @@ from cluster.dashboard.look import PARTED, SILENT, Look, Mark, MemberLook
 from cluster.role_history import History
 
 EVENTS_MAX = 200
+REASON_LENGTH_MAX = 120
 Kind = Literal["role", "state", "divergence", "member", "problem"]
 
 
@@ -54,11 +55,17 @@ def _of_member(at: float, before: MemberLook, now: MemberLook) -> list[Event]:
         epoch = f", in epoch {member.epoch}" if member.epoch else ""
         found.append(Event(at, "role", now.mark, member.name, what + epoch))
     if old.state != member.state:
-        why = f" ({member.reason})" if member.reason and now.mark != "ok" else ""
+        why = f" ({_short(member.reason)})" if member.reason and now.mark != "ok" else ""
         kind: Kind = "divergence" if member.state in PARTED else "state"
         words = "does not answer" if member.state == SILENT[0] else f"is {member.state}"
         found.append(Event(at, kind, now.mark, member.name, f"{words}, was {old.state}{why}"))
     return found
+
+
+def _short(reason: str) -> str:
+    """Its first part: the issues have it whole."""
+    first = reason.partition("; ")[0].partition(". ")[0]
+    return first if len(first) <= REASON_LENGTH_MAX else f"{first[:REASON_LENGTH_MAX]}…"
 
 
 def of_history(history: History) -> list[Event]:

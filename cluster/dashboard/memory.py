@@ -11,7 +11,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from cluster.dashboard.events import Event, changes, merged
-from cluster.dashboard.look import FOLLOWING, SILENT, GroupLook, Look, MemberLook, Range
+from cluster.dashboard.look import FOLLOWING, PARTED, SILENT, GroupLook, Look, MemberLook, Range
 from cluster.dashboard.series import SECONDS_KEPT, Sample, Series, catch_up_seconds, is_growing
 from cluster.facts import ClusterFacts, MemberFacts
 from cluster.finding import Finding
@@ -46,7 +46,8 @@ class Memory:
         """The facts of a moment, with what was before."""
         groups = tuple(self._group(facts, name, at) for name in facts.group_names)
         notes = notes_of(facts.members)
-        look = Look(at=at, groups=groups, findings=findings, notes=notes, namesrv=namesrv)
+        gone = () if groups or self.last is None else self.last.gone or tuple(m.member.name for m in self.last.members)
+        look = Look(at=at, groups=groups, findings=findings, notes=notes, namesrv=namesrv, gone=gone)
         self.series.add(sample_of(look))
         return self._took(evolve(look, groups=tuple(self._with_trends(group) for group in groups)))
 
@@ -97,8 +98,8 @@ class Memory:
             since=known.since,
             was_so=known.was_so,
             heard_at=known.heard_at,
-            lag_bytes=member.lag_bytes,
-            lag_seconds=member.lag_seconds,
+            lag_bytes=None if member.state in PARTED else member.lag_bytes,
+            lag_seconds=None if member.state in PARTED else member.lag_seconds,
             parted=known.parted,
         )
         if not is_silent or known.end_offset is None:

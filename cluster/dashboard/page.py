@@ -45,7 +45,7 @@ def sections(state: PageState) -> dict[str, Markup]:
         "picture": join([_group(each, look) for each in look.groups]),
         "members": members_table(look),
         "offsets": join([offset_bars(each) for each in look.groups], legend(look) if look.groups else None),
-        "events": events_list(state.events),
+        "events": events_list(state.events, look),
         "groups": groups_table(state.lag),
         "audit": state.audit,
     }

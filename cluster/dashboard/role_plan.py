@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from cluster.broker.role_messages import ChangeResult, StepState
 from cluster.dashboard.html import Markup, join, tag
 from cluster.dashboard.marks import mark
+from cluster.dashboard.tables import named
 from cluster.dashboard.words import latency
 from cluster.http.errors import HttpError
 from cluster.http.operations import Operation
@@ -73,10 +74,3 @@ def _steps(steps: Iterable[StepState], names: Names) -> Markup:
         ],
         class_="plan",
     )
-
-
-def named(text: str, names: Names) -> str:
-    """The text with members' names for their addresses."""
-    for address, name in names.items():
-        text = text.replace(address, name)
-    return text

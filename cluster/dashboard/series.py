@@ -74,8 +74,9 @@ def slope(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def catch_up_seconds(points: Sequence[tuple[float, float]]) -> float | None:
-    """How long until the lag is 0, if it goes on falling as in these points; None: level, or no end in sight."""
-    change = slope(points)
+    """How long until the lag is 0, if it goes on falling as since its peak; None: level, or no end in sight."""
+    peak = max(range(len(points)), key=lambda i: (points[i][1], i), default=0)
+    change = slope(points[peak:])
     if change is None or points[-1][1] <= 0 or change >= 0:
         return None
     left = points[-1][1] / -change
@@ -83,8 +84,8 @@ def catch_up_seconds(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def is_growing(points: Sequence[tuple[float, float]]) -> bool:
-    """Whether the lag grows, by more than noise: a tenth over the stretch."""
+    """Whether the lag is at its peak and grows, by more than noise: a tenth over the stretch."""
     change = slope(points)
-    if change is None or points[-1][1] <= 0:
+    if change is None or not 0 < max(value for _, value in points) <= points[-1][1] * 1.01:
         return False
     return change * (points[-1][0] - points[0][0]) > 0.1 * max(points[-1][1], 1.0)

@@ -1,6 +1,6 @@
 """The tables and lists of the page: members, issues, events, consumer groups, topics' last audit. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cluster.consumption import LagReport, TopicLag
 from cluster.dashboard.commands import command_of
@@ -114,7 +114,8 @@ def issues_list(look: Look) -> Markup:
 
 def _issue(each: Finding, look: Look) -> Markup:
     fix = tag("span", f"{each.fix[0].upper()}{each.fix[1:]}", class_="fix") if each.fix else None
-    text = tag("span", tag("span", f"{each.what.rstrip('.')}."), fix, class_="issue-text")
+    names = {known.member.address: known.member.name for known in look.members}
+    text = tag("span", tag("span", f"{named(each.what, names).rstrip('.')}."), fix, class_="issue-text")
     return tag("li", mark(LEVEL_MARKS[each.level], label=True), text, command(command_of(each, look)))
 
 
@@ -124,16 +125,26 @@ def command(text: str) -> Markup:
     return tag("span", tag("code", text), button, class_="command")
 
 
-def events_list(events: Sequence[Event]) -> Markup:
+def named(text: str, names: Mapping[str, str]) -> str:
+    """The text with members' names for their addresses."""
+    for address, name in names.items():
+        text = text.replace(address, name)
+    return text
+
+
+def events_list(events: Sequence[Event], look: Look) -> Markup:
     """The newest first."""
+    names = {each.member.address: each.member.name for each in look.members}
     if not events:
         return tag("p", "Nothing has changed since the dashboard began to look.", class_="quiet")
-    return tag("ol", [_event(each) for each in events[:EVENTS_SHOWN]], class_="events")
+    return tag("ol", [_event(each, names) for each in events[:EVENTS_SHOWN]], class_="events")
 
 
-def _event(each: Event) -> Markup:
+def _event(each: Event, names: Mapping[str, str]) -> Markup:
     time = tag("time", clock(each.at), datetime=day_and_clock(each.at).replace(" ", "T"), title=day_and_clock(each.at))
-    return tag("li", time, mark(each.mark, label=True), tag("span", tag("b", each.subject), " ", each.text))
+    return tag(
+        "li", time, mark(each.mark, label=True), tag("span", tag("b", each.subject), " ", named(each.text, names))
+    )
 
 
 def groups_table(report: LagReport | None) -> Markup:

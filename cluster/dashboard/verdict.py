@@ -33,6 +33,9 @@ def verdict_of(look: Look) -> Verdict:
             headline=f"Not known: {look.problem}",
             details=("What is below is of the last time that the name server answered.",) if look.groups else (),
         )
+    if look.gone:
+        names = ", ".join(look.gone[:5]) + (" and more" if len(look.gone) > 5 else "")
+        return Verdict(mark="bad", headline=f"NOT RUNNING: no broker is registered any more; there were {names}")
     if not look.groups:
         return Verdict(
             mark="warn", headline="Nobody here yet: no broker is registered", details=("Start one with: twinlog up",)
@@ -118,7 +121,7 @@ def _parted(group: GroupLook, look: Look) -> Verdict | None:
     first, good = parted[0], _good(group)
     what = f"{first.member.name} {_how_parted(first)}"
     more = f", and {several(len(parted) - 1, 'more', 'more')}" if len(parted) > 1 else ""
-    held = f"{len(good)} of {several(len(group.slaves), 'slave holds', 'slaves hold')} what is acknowledged."
+    held = f"{_of(len(good), group)} {'holds' if len(good) == 1 else 'hold'} what is acknowledged."
     return Verdict(
         mark="bad",
         headline=f"{'NOT SAFE' if not good else 'One slave is no copy'}: {what}{more}",
@@ -171,7 +174,7 @@ def _someone_away(group: GroupLook, look: Look) -> Verdict | None:
     if not away:
         return None
     first, good = away[0], _good(group)
-    held = f"{len(good)} of {several(len(group.slaves), 'slave', 'slaves')} {'holds' if len(good) == 1 else 'hold'} "
+    held = f"{_of(len(good), group)} {'holds' if len(good) == 1 else 'hold'} "
     held += "every acknowledged message." if all(each.lag_bytes == 0 for each in good) else "what is acknowledged."
     lacks = f", {'at most ' * first.is_last_word}{size(first.lag_bytes)} behind" if first.lag_bytes else ""
     who = "One slave is away" if len(away) == 1 else f"{len(away)} slaves are away"
@@ -193,7 +196,7 @@ def _behind(group: GroupLook, _look: Look) -> Verdict | None:
     parts += [seconds(first.lag_seconds)] if first.lag_seconds is not None else []
     who = "One slave is behind" if len(behind) == 1 else f"{len(behind)} slaves are behind, most"
     level = len(group.slaves) - len(behind)
-    held = f"{level} of {several(len(group.slaves), 'slave is', 'slaves are')} level with the master."
+    held = f"{_of(level, group)} {'is' if level == 1 else 'are'} level with the master."
     since = max(0.0, _look.at - first.lag_seconds) if first.lag_seconds is not None else None
     headline = f"{who}: {first.member.name} by {', '.join(parts)}; {end_of(first)}"
     return Verdict(mark="warn", headline=headline, since=since, details=(held, *_promise(group)))
@@ -248,6 +251,10 @@ def _within(slaves: "tuple[MemberLook, ...] | list[MemberLook]") -> str:
     if known:
         return seconds(max(0.1, *known)) if len(known) > 1 else seconds(max(0.1, known[0]))
     return size(max((each.lag_bytes or 0 for each in slaves), default=0))
+
+
+def _of(number: int, group: GroupLook) -> str:
+    return f"{number} of {several(len(group.slaves), 'slave', 'slaves')}"
 
 
 def _state(each: MemberLook) -> str:

@@ -61,7 +61,8 @@ class Chart {
     return Object.entries(this.quantities).flatMap(([quantity, suffix]) => {
       const members = Object.entries(columns[quantity] ?? {});
       const named = (member) => (suffix && members.length === 1 ? suffix.trim() : member + suffix);
-      return members.map(([member, values]) => ({ name: named(member), values }));
+      const known = members.filter(([, values]) => values.some((value) => value !== null));
+      return known.map(([member, values]) => ({ name: named(member), values }));
     });
   }
 
@@ -77,12 +78,13 @@ class Chart {
   }
 
   tell(lines) {
-    const keys = lines.map((each, i) => {
+    const keys = lines.flatMap((each, i) => {
+      const value = each.values.at(-1);
+      if (value == null && lines.length > 2) return []; // Who was a slave, or the master, some time ago.
       const key = document.createElement("span");
       key.className = `key s${(i % 6) + 1}`;
-      const value = each.values.at(-1);
       key.textContent = `${each.name} ${value == null ? "–" : this.words(value)}`;
-      return key;
+      return [key];
     });
     if (!keys.length) keys.push("not told");
     this.now.replaceChildren(...keys);

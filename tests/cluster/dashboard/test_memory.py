@@ -3,6 +3,7 @@
 from cluster.dashboard.events import merged, of_history
 from cluster.dashboard.look import Range
 from cluster.dashboard.memory import Memory
+from cluster.dashboard.verdict import verdict_of
 from cluster.role_history import History, Reign
 from tests.cluster.dashboard.helpers import END, MB, facts, member, silent
 
@@ -89,3 +90,20 @@ def test_a_role_change_that_was_seen_is_not_told_again_from_the_history():
         History(group="broker-a", told_by="broker-a-1", reigns=(Reign(kind="failover", at_ms=5_000, **reign),))
     )
     assert merged(memory.events, old)[-1].text == "became the master in epoch 4 (failover)"
+
+
+def test_who_does_not_fit_has_no_lag():
+    """A diverged slave is level by numbers alone."""
+    slave = member(1, state="diverged", lag_bytes=0, lag_seconds=0.0)
+    assert of(take(Memory(), member(), slave, at=1.0), "broker-a-1").lag_bytes is None
+
+
+def test_a_cluster_that_is_gone_is_not_a_new_one():
+    memory = Memory()
+    take(memory, member(), member(1), at=1.0)
+    take(memory, at=2.0)
+    look = take(memory, at=3.0)
+    assert look.gone == ("broker-a-0", "broker-a-1")
+    assert (
+        verdict_of(look).headline == "NOT RUNNING: no broker is registered any more; there were broker-a-0, broker-a-1"
+    )

@@ -65,3 +65,11 @@ def test_a_gap_ends_the_stretch_that_is_looked_at():
     for at, value in ((1.0, 9), (2.0, None), (3.0, 7), (4.0, 6)):
         series.add(sample(at, a=value))
     assert series.recent("lag_bytes", "a") == [(3.0, 7), (4.0, 6)]
+
+
+def test_what_was_before_the_peak_does_not_spoil_the_estimate():
+    """A slave that stood still and follows again: its lag rose until a moment ago."""
+    rising = [(float(t), 1000.0 * t) for t in range(10)]
+    falling = [(10.0 + t, 9000.0 - 1000.0 * t) for t in range(1, 5)]
+    assert catch_up_seconds(rising + falling) == pytest.approx(5.0, rel=0.3)
+    assert not is_growing(rising + falling)
