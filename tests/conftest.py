@@ -25,6 +25,7 @@ from store import disk_space
 NEED_JAVA = {
     Path(__file__).parent / name for name in ("interop", "handover", "pairs", "clients", "peer_suite", "mqadmin")
 }
+NEEDS_DOCKER = Path(__file__).parent / "docker"  # And Java's client.
 NEEDS_JVM = Path(__file__).parent / "spark"  # No compiler and no Maven.
 
 # Seconds of one example say nothing on a busy machine; pytest's own time limit catches what hangs.
@@ -67,6 +68,17 @@ def missing_jvm() -> str:
     return ""
 
 
+@cache
+def missing_docker() -> str:
+    """The same for containers."""
+    missing = [tool for tool in ("docker", "docker-compose", "go") if shutil.which(tool) is None]
+    if missing:
+        return f"needs {', '.join(missing)}: apt install docker.io docker-compose golang-go"
+    if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
+        return "needs a Docker daemon: scripts/with-docker scripts/test docker"
+    return missing_java_tools()
+
+
 def is_older_than_17(tool: str, version: str) -> bool:
     said = subprocess.run([tool, "-version"], capture_output=True, text=True, check=False)
     found = re.search(version, said.stdout + said.stderr)
@@ -92,6 +104,8 @@ def missing_for(item: pytest.Item) -> str:
     """Say what a test needs and this machine lacks; empty: nothing."""
     if item.get_closest_marker("root") and os.geteuid() != 0:
         return "needs the super-user"
+    if NEEDS_DOCKER in item.path.parents:
+        return missing_docker()
     if NEEDS_JVM in item.path.parents:
         return missing_jvm()
     return missing_java_tools() if NEED_JAVA & set(item.path.parents) else ""

@@ -1,0 +1,91 @@
+"""The compose file under test: a project of its own on a real daemon, asked by Docker's SDK and docker-compose."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import docker
+import trio
+from attrs import field, frozen
+from docker.models.containers import Container
+
+ROOT = Path(__file__).parents[2]
+QUICK = Path(__file__).with_name("quick.yml")
+IMAGE = "twinlog:dev"
+NAMESRV = "127.0.0.1:9876"
+BROKERS = ("broker-a-0", "broker-a-1", "broker-a-2")
+SERVICES = (*BROKERS, "namesrv", "dashboard", "network")
+SECONDS_MAX = 60.0
+
+
+def client() -> docker.DockerClient:
+    """The daemon that DOCKER_HOST names, or this machine's."""
+    return docker.from_env(timeout=60)
+
+
+@frozen
+class Compose:
+    """The cluster of docker-compose.yml as a project of that name; its network is 198.51.100.0/24."""
+
+    project: str
+    daemon: docker.DockerClient = field(factory=client)
+
+    def __call__(self, *arguments: str, check: bool = True) -> str:
+        """docker-compose's stdout. Its words are in the error when it fails."""
+        environment = {**os.environ, "TWINLOG_SUBNET": "198.51.100.0/24", "TWINLOG_IMAGE": IMAGE}
+        files = ("-f", str(ROOT / "docker-compose.yml"), "-f", str(QUICK))
+        command = ["docker-compose", "-p", self.project, *files, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120)
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def container(self, service: str) -> Container:
+        return self.daemon.containers.get(f"{self.project}_{service}_1")
+
+    def health(self, service: str) -> str:
+        """healthy, unhealthy or starting; or what the container is when it does not run."""
+        state = self.container(service).attrs["State"]
+        return state["Health"]["Status"] if state["Running"] and "Health" in state else state["Status"]
+
+    def twinlog(self, service: str, *arguments: str, status: int = 0) -> str:
+        """What the command says inside of a container; it has to end with that status."""
+        code, output = self.container(service).exec_run(["twinlog", *arguments], demux=True)
+        assert code == status, f"{arguments}: {code}, {output}"
+        return (output[0] or b"").decode()
+
+    def signal_inside(self, service: str, name: str) -> None:
+        """A signal for the process itself, not for the init above it."""
+        script = f"kill -{name} $(cat /proc/1/task/1/children)"
+        code, output = self.container(service).exec_run(["sh", "-c", script])
+        assert code == 0, output
+
+    def log(self, service: str) -> str:
+        return self.container(service).logs(tail=30).decode(errors="replace")
+
+    def what_is_left(self) -> dict[str, Sequence[Any]]:
+        """Containers, networks and volumes of the project."""
+        mine: Any = {"label": f"com.docker.compose.project={self.project}"}
+        return {
+            "containers": self.daemon.containers.list(all=True, filters=mine),
+            "networks": self.daemon.networks.list(filters=mine),
+            "volumes": self.daemon.volumes.list(filters=mine),
+        }
+
+
+async def until(condition: Callable[[], Any], what: str, seconds_max: float = SECONDS_MAX) -> float:
+    """Wait for what containers do; how long it took. The condition runs in a thread, as all that asks Docker does."""
+    began = time.monotonic()
+    while not await trio.to_thread.run_sync(condition):
+        assert time.monotonic() - began < seconds_max, f"not within {seconds_max} s: {what}"
+        await trio.sleep(0.2)
+    return time.monotonic() - began
+
+
+async def until_healthy(compose: Compose, *services: str) -> float:
+    def are_healthy() -> bool:
+        return all(compose.health(service) == "healthy" for service in services)
+
+    return await until(are_healthy, f"{', '.join(services)} healthy")

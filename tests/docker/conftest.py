@@ -1,0 +1,44 @@
+"""The image, built once, and a cluster of containers that the tests of a module share."""
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docker.compose import IMAGE, ROOT, Compose, client
+
+TIME_LIMIT_S = 180
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if ROOT / "tests" / "docker" in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIME_LIMIT_S))
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    """twinlog:dev of this checkout."""
+    done = subprocess.run([ROOT / "scripts" / "image"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    print(done.stdout)
+    return IMAGE
+
+
+@pytest.fixture(scope="session")
+def daemon():
+    found = client()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def compose(image: str) -> Iterator[Compose]:
+    """A project, not yet up; what is left of it goes at the end, whatever happened."""
+    project = Compose(f"twinlog-test-{uuid.uuid4().hex[:8]}")
+    try:
+        yield project
+    finally:
+        project("down", "--volumes", "--timeout", "5", check=False)
+        project.daemon.close()

@@ -1,0 +1,209 @@
+"""The cluster of docker-compose.yml in real containers: clients outside, a switchover, a killed master, its way back.
+
+One story, because a cluster of containers takes its time to start; each test goes on where the one before it ended.
+"""
+
+import hashlib
+import json
+import urllib.request
+from functools import partial
+
+import pytest
+import trio
+
+from tests.docker.compose import BROKERS, NAMESRV, SERVICES, Compose, until, until_healthy
+from tests.interop.java_client import JavaClient, Sent, body
+from tests.processes.harness import twinlog
+
+TOPIC, SEED = "Orders", "docker"
+in_thread = trio.to_thread.run_sync
+
+
+class Ledger:
+    """What producers were told, by number of the message."""
+
+    def __init__(self) -> None:
+        self.acknowledged: set[int] = set()
+        self.next = 0
+
+    def note(self, sent: list[Sent]) -> None:
+        self.acknowledged |= {each.number for each in sent if each.ok}
+
+
+@pytest.fixture(scope="module")
+def ledger():
+    return Ledger()
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory):
+    with JavaClient(tmp_path_factory.mktemp("java")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def producer(java, compose):
+    return java.producer("docker-producers", NAMESRV, retries=3)
+
+
+def members(compose: Compose, via: str) -> dict[str, dict]:
+    found = json.loads(compose.twinlog(via, "list", "-o", "json"))
+    return {each["name"]: each for each in found["members"]}
+
+
+def roles(compose: Compose, via: str) -> dict[str, tuple[str, str]]:
+    return {name: (each["role"], each["state"]) for name, each in members(compose, via).items()}
+
+
+def send(producer, ledger: Ledger, count: int) -> list[Sent]:
+    sent = producer.send(TOPIC, count, first=ledger.next, seed=SEED)
+    ledger.next += count
+    ledger.note(sent)
+    return sent
+
+
+async def test_one_command_brings_it_up_healthy(compose):
+    await in_thread(partial(compose, "up", "-d"))
+    seconds = await until_healthy(compose, *(name for name in SERVICES if name != "network"))
+    print(f"healthy {seconds:.0f} s after `up` had returned")
+    assert await in_thread(roles, compose, "broker-a-0") == {
+        "broker-a-0": ("master", "serving"),
+        "broker-a-1": ("slave", "streaming"),
+        "broker-a-2": ("slave", "streaming"),
+    }
+
+
+async def test_its_network_is_the_one_that_was_asked_for(compose):
+    (network,) = compose.what_is_left()["networks"]
+    assert network.attrs["IPAM"]["Config"][0]["Subnet"] == "198.51.100.0/24"
+
+
+async def test_a_java_client_outside_produces_through_loopback(compose, producer, ledger):
+    sent = await in_thread(send, producer, ledger, 100)
+    assert all(each.ok for each in sent)
+
+
+async def test_the_command_line_outside_does_too(compose):
+    sent = await in_thread(partial(twinlog, "send", "Greetings", "hello", "--count", "20", namesrv=NAMESRV))
+    assert sent.count("SEND_OK") == 20
+    assert (await in_thread(partial(twinlog, "consume", "Greetings", namesrv=NAMESRV))).count("hello") == 20
+
+
+async def test_the_dashboard_answers_on_loopback(compose):
+    def read() -> str:
+        with urllib.request.urlopen("http://127.0.0.1:9877/", timeout=10) as answer:
+            return answer.read().decode()
+
+    page = await in_thread(read)
+    assert all(name in page for name in BROKERS)
+
+
+async def test_prometheus_would_reach_every_members_metrics(compose, daemon, image):
+    """From a container of its own, by the name of the network's container."""
+    script = (
+        "import urllib.request as u\n"
+        "for port in (10914, 10924, 10934, 9878): print(len(u.urlopen(f'http://network:{port}/metrics').read()))"
+    )
+    run = partial(daemon.containers.run, entrypoint="python3", network=f"{compose.project}_default", remove=True)
+    sizes = (await in_thread(run, image, ["-c", script])).split()
+    assert len(sizes) == 4
+    assert all(int(size) > 500 for size in sizes)
+
+
+async def test_switchover_by_the_command_line_in_a_container(compose, producer, ledger):
+    await in_thread(compose.twinlog, "broker-a-0", "switchover", "--candidate", "broker-a-1", "--yes")
+    assert (await in_thread(roles, compose, "broker-a-2"))["broker-a-1"] == ("master", "serving")
+    sent = await in_thread(send, producer, ledger, 100)
+    assert all(each.ok for each in sent)
+    await until_healthy(compose, *BROKERS)
+
+
+async def test_a_slave_that_stands_still_is_unhealthy(compose):
+    await in_thread(compose.signal_inside, "broker-a-2", "STOP")
+    await until(lambda: compose.health("broker-a-2") == "unhealthy", "the frozen slave is unhealthy")
+    assert compose.health("broker-a-0") == "healthy"
+    await in_thread(compose.signal_inside, "broker-a-2", "CONT")
+    await until_healthy(compose, *BROKERS)
+
+
+async def test_a_killed_master_costs_nothing_that_was_acknowledged(compose, java, producer, ledger):
+    """Its slaves are killed before, so that it holds messages that no producer was promised; they follow nobody then."""
+    job = producer.start_sending(TOPIC, 1000, first=ledger.next, seed=SEED, pause_ms=20)
+    await in_thread(partial(job.wait_answered, 50))
+    for slave in ("broker-a-0", "broker-a-2"):
+        await in_thread(compose.container(slave).kill)
+    before = await in_thread(written, compose, "broker-a-1")
+    await until(lambda: written(compose, "broker-a-1") > before, "bytes that only the master has")
+    await in_thread(compose.container("broker-a-1").kill)
+    for slave in ("broker-a-0", "broker-a-2"):
+        await in_thread(compose.container(slave).start)
+    await until(
+        lambda: compose.health("broker-a-0") == compose.health("broker-a-2") == "unhealthy", "who follows nobody"
+    )
+    ledger.note((await in_thread(partial(job.finish, stop=True))).sent)
+    ledger.next += 1000
+    failover = ("failover", "--candidate", "broker-a-0", "--yes")
+    await in_thread(
+        partial(compose.twinlog, "broker-a-0", *failover, status=6)
+    )  # In part: the dead one does not follow.
+    await until_healthy(compose, "broker-a-0", "broker-a-2")
+    # One that has just started: Java's client looks for a new master every 30 s only.
+    sent = await in_thread(send, java.producer("docker-producers-2", NAMESRV, retries=3), ledger, 50)
+    assert all(each.ok for each in sent)
+
+
+def written(compose: Compose, name: str) -> int:
+    """The log's end, by the member's own HTTP."""
+    port = 10914 + 10 * int(name[-1])
+    _, output = compose.container(name).exec_run(["twinlog-probe", str(port), "/readyz"])
+    return json.loads(output)["written_offset"]
+
+
+async def test_the_old_master_comes_back_without_what_nobody_was_promised(compose):
+    container = compose.container("broker-a-1")
+    await in_thread(container.start)
+    await until_healthy(compose, *BROKERS)
+    found = await in_thread(members, compose, "broker-a-0")
+    assert {each["epoch"] for each in found.values()} == {2}
+    assert len({each["written_offset"] for each in found.values()}) == 1
+    assert (found["broker-a-1"]["role"], found["broker-a-1"]["state"]) == ("slave", "streaming")
+    kept = container.exec_run(["ls", "/var/lib/twinlog/broker-a-1/twinlog/divergent"])
+    assert kept.exit_code == 0
+    assert kept.output.strip()
+
+
+async def test_every_acknowledged_message_is_read_by_a_java_client(compose, java, ledger):
+    assert len(ledger.acknowledged) >= 300
+    consumer = java.consumer("docker-readers", NAMESRV, TOPIC)
+    bodies = {digest(number): number for number in range(ledger.next)}
+    got = await in_thread(partial(consumer.consumed, len(ledger.acknowledged), timeout_s=30))
+    numbers = {bodies.get(each.body_sha1) for each in got}
+    print(f"acknowledged {len(ledger.acknowledged)}, found {len(ledger.acknowledged & numbers)}")
+    assert ledger.acknowledged <= numbers
+    consumer.shutdown()
+
+
+def digest(number: int) -> str:
+    return hashlib.sha1(body(SEED, number, 100)).hexdigest()
+
+
+async def test_all_replicas_are_the_same_bytes(compose):
+    await in_thread(compose.twinlog, "broker-a-0", "crosscheck")
+
+
+async def test_a_stop_is_clean_and_quick_and_the_data_stays(compose):
+    began = trio.current_time()
+    await in_thread(partial(compose, "stop"))
+    seconds = trio.current_time() - began
+    print(f"stopped in {seconds:.1f} s")
+    assert seconds < 20
+    assert [compose.container(name).attrs["State"]["ExitCode"] for name in BROKERS] == [0, 0, 0]
+    await in_thread(partial(compose, "up", "-d"))
+    await until_healthy(compose, *BROKERS)
+    again = await in_thread(partial(twinlog, "consume", "Greetings", "--group", "again", namesrv=NAMESRV))
+    assert again.count("hello") == 20
+
+
+async def test_down_leaves_nothing(compose):
+    await in_thread(partial(compose, "down", "--volumes"))
+    assert compose.what_is_left() == {"containers": [], "networks": [], "volumes": []}

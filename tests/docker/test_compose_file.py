@@ -1,0 +1,86 @@
+"""docker-compose.yml as a file: right for Compose 1.29 and v2, and no door that nobody meant to open."""
+
+import json
+import re
+import subprocess
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.docker import compose_schema
+from tests.docker.compose import BROKERS, ROOT, SERVICES
+
+TEXT = (ROOT / "docker-compose.yml").read_text()
+
+
+def interpolated(text: str) -> str:
+    """As Compose does it where no variable is set."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
+FILE = yaml.safe_load(interpolated(TEXT))
+OURS = {name: FILE["services"][name] for name in SERVICES}
+
+
+@pytest.mark.parametrize("schema", [compose_schema.fetched, lambda: compose_schema.OF_DEBIAN], ids=["v2", "1.29"])
+def test_it_is_what_the_schema_allows(schema):
+    jsonschema.validate(FILE, compose_schema.load(schema()))
+
+
+def test_the_schema_finds_a_slip():
+    wrong = {**FILE, "services": {"namesrv": {"image": "x", "helthcheck": {}}}}
+    with pytest.raises(jsonschema.ValidationError, match="helthcheck"):
+        jsonschema.validate(wrong, compose_schema.load(compose_schema.fetched()))
+
+
+def test_nothing_in_it_is_newer_than_compose_1():
+    """Which knows no start_interval, and takes a file without `version:` since 1.27."""
+    command = ["docker-compose", "-f", str(ROOT / "docker-compose.yml"), "config", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ports_are_published_on_loopback_only():
+    ports = [port for service in FILE["services"].values() for port in service.get("ports", ())]
+    assert len(ports) >= 8
+    assert all(re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port) for port in ports)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_has_no_rights(name):
+    service = OURS[name]
+    assert service["read_only"] is True
+    assert service["init"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in service
+
+
+@pytest.mark.parametrize("name", [*BROKERS, "namesrv", "dashboard"])
+def test_every_member_has_a_check_and_time_to_stop(name):
+    assert OURS[name]["healthcheck"]["test"][:2] == ["CMD", "twinlog-probe"]
+    assert OURS[name]["stop_grace_period"] in ("10s", "30s")
+
+
+def test_no_broker_waits_for_another_one():
+    """After a failover, and a start of all, the first master would wait for ever for one that has not been started."""
+    assert all([*OURS[name]["depends_on"]] == ["namesrv"] for name in BROKERS)
+
+
+def test_brokers_differ_only_in_who_they_are():
+    def rest(name: str, port: int) -> str:
+        text = json.dumps(OURS[name], sort_keys=True)
+        for number in (port, port + 3):
+            text = text.replace(str(number), "PORT")
+        role = OURS[name]["environment"]["TWINLOG_BROKER_ROLE"]
+        return text.replace(name, "NAME").replace(role, "ROLE").replace(f'ID": "{name[-1]}"', 'ID": ""')
+
+    assert len({rest(name, 10911 + 10 * number) for number, name in enumerate(BROKERS)}) == 1
+
+
+def test_what_it_mounts_is_there():
+    mounts = [volume for service in FILE["services"].values() for volume in service.get("volumes", ())]
+    files = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
+    assert len(files) >= 6
+    assert [file for file in files if not (ROOT / file).exists()] == []

@@ -1,0 +1,109 @@
+"""The wheel: installed in an empty environment it is a whole twinlog, with every file that the program reads."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+
+from tests.processes.harness import SECONDS_MAX, SMALL, free_port_base
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("store", "ha", "cluster")
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Built from this checkout."""
+    directory = tmp_path_factory.mktemp("wheel")
+    done = subprocess.run([ROOT / "scripts" / "wheel", directory], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = directory.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def program(wheel: Path, tmp_path_factory) -> str:
+    """The `twinlog` of a fresh environment.
+
+    What it depends on is borrowed from this one, package by package, so that nothing is fetched. Neither this checkout is on
+    its path nor what only tests need.
+    """
+    directory = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", directory], check=True)
+    python = directory / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", python, "--quiet", "install", "--no-deps", "--no-index", wheel]
+    subprocess.run(command, check=True, timeout=120)
+    (site_packages,) = directory.glob("lib/python*/site-packages")
+    for name, place in needed().items():
+        (site_packages / name).symlink_to(place)
+    return str(directory / "bin" / "twinlog")
+
+
+def needed() -> dict[str, Path]:
+    """The files and directories of what runtime.lock names, where they are now."""
+    locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / "runtime.lock").read_text(), re.MULTILINE))
+    found = {}
+    for each in distributions():
+        if re.sub(r"[-_.]+", "-", each.metadata["Name"]).lower() in locked:
+            for top in {file.parts[0] for file in each.files or () if file.parts[0] not in ("..", "__pycache__")}:
+                found[top] = Path(str(each.locate_file(top)))
+    return found
+
+
+def test_it_has_every_file_of_the_packages(wheel):
+    """Grammars, static files of pages, types: whatever git keeps beside the code."""
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {name for name in archive.namelist() if name.split("/")[0] in PACKAGES}
+    outside = {
+        str(file.relative_to(ROOT))
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert outside - inside == set()
+    assert inside - outside == set()
+
+
+def test_its_commands_run(program, tmp_path):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for arguments in (["--version"], ["up", "--help"], ["broker", "-p"], ["config", "explain", "flushDiskType"]):
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, cwd=tmp_path, env=environment)
+        assert (done.returncode, done.stderr) == (0, ""), arguments
+
+
+def test_it_runs_a_cluster(program, tmp_path):
+    base = free_port_base()
+    namesrv = f"127.0.0.1:{base}"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "NAMESRV_ADDR": namesrv}
+
+    def twinlog(*arguments: str) -> str:
+        command = [program, *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=SECONDS_MAX, cwd=tmp_path, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    command = [program, "up", "--dir", str(tmp_path / "data"), "--port-base", str(base), *SMALL]
+    errors = tmp_path / "errors"
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=tmp_path, env=environment
+        ) as up,
+    ):
+        assert up.stdout is not None
+        try:
+            assert f"namesrv={namesrv}" in up.stdout.readline(), errors.read_text()
+            assert twinlog("send", "orders", "hello").startswith("SEND_OK")
+            assert "hello" in twinlog("consume", "orders")
+        finally:
+            up.send_signal(signal.SIGTERM)
+            assert up.wait(SECONDS_MAX) == 0
