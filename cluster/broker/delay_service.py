@@ -103,7 +103,7 @@ class ScheduleMessageService:
             queue = self.store.queue(SCHEDULE_TOPIC, level - 1)
             corrected[level] = max(queue.min_offset, min(position, queue.max_offset))
             if corrected[level] != position:
-                log.warning("delayOffset.json was corrected", level=level, before=position, now=corrected[level])
+                log.warning("delayOffset.json was corrected", delay_level=level, before=position, now=corrected[level])
         self._set(corrected)
 
     async def run(self) -> None:
@@ -152,7 +152,7 @@ class ScheduleMessageService:
         try:
             return self._deliver_some(level)
         except Exception:  # A bug or a broken disk must not end delivery for ever.
-            log.exception("delayed messages could not be delivered", level=level)
+            log.exception("delayed messages could not be delivered", delay_level=level)
             self._resting[level] = trio.current_time() + AFTER_ERROR_SECONDS
             return False
 
@@ -185,7 +185,9 @@ class ScheduleMessageService:
         if refused not in _TRY_AGAIN:
             self._refused.add(level)  # One by one then: what lies before it comes only once.
             self._resting[level] = trio.current_time() + AFTER_ERROR_SECONDS
-            log.error("a delayed message is not taken", level=level, position=places[stored], status=refused.value)
+            log.error(
+                "a delayed message is not taken", delay_level=level, position=places[stored], status=refused.value
+            )
         return False
 
     def _due(self, queue: ConsumeQueue, level: int, position: int, tags_code: int, now: int) -> int:

@@ -150,7 +150,7 @@ class Operations:
         if key[0] is not None:
             self._by_key[key[0]] = (key[1], operation.operation)
         self._settled[operation.operation] = (trio.Event(), [])
-        log.info("asked for over HTTP", verb=verb, group=group, member=member, operation=operation.operation)
+        log.info("asked for over HTTP", verb=verb, group=group, about=member, operation=operation.operation)
         trio.lowlevel.spawn_system_task(self._run, operation.operation, carry_out, name=f"{verb} over HTTP")
         return operation
 
