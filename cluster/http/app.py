@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute
 from cluster.http.errors import HttpError
 from cluster.http.guard import Guard
 
+PATH_LENGTH_SHOWN = 200
 NEXT_STEPS = {
     404: "See what there is with: GET /",
     405: "See the Allow header.",
@@ -29,7 +30,8 @@ def guarded_app(routes: Sequence[BaseRoute], *, allow_hosts: tuple[str, ...] = (
 
 async def _of_starlette(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    what = {404: f"There is nothing at {request.url.path}.", 405: f"{request.method} is not for {request.url.path}."}
+    path = request.scope["path"][:PATH_LENGTH_SHOWN]
+    what = {404: f"There is nothing at {path}.", 405: f"{request.method} is not for {path}."}
     return HttpError(
         status=error.status_code,
         what=what.get(error.status_code, f"{error.detail}."),

@@ -85,7 +85,7 @@ async def answered(member: Member, method: str, path: str, query: bytes, headers
     return sent[0]["status"], b"".join(each.get("body", b"") for each in sent[1:])
 
 
-@settings(max_examples=300)
+@settings(max_examples=500)
 @given(
     method=st.sampled_from(["GET", "POST", "HEAD", "OPTIONS", "DELETE", "PUT", "PATCH", "X"]),
     path=st.sampled_from(PATHS) | text.map(lambda found: f"/{found}") | text.map(lambda found: f"/v1/{found}"),
@@ -97,7 +97,7 @@ async def answered(member: Member, method: str, path: str, query: bytes, headers
     body=bodies,
 )
 async def test_whatever_comes_is_answered(tmp_path_factory, method, path, query, headers, body):
-    member = Member(tmp_path_factory.mktemp("fuzz"), FakeCluster())
+    member = Member(tmp_path_factory.getbasetemp(), FakeCluster())
     status, answer = await answered(member, method, path, query, headers, body)
     assert status < 500 or status in (502, 503), answer
     if status >= 400 and path != "/livez" and b'"ok"' not in answer:
@@ -115,7 +115,7 @@ async def test_the_fuzzer_meets_every_endpoint(tmp_path):
     assert found - rest == set(PATHS)
 
 
-@pytest.mark.parametrize("value", ["1e400", "-0", "١", "0x10", "1_000", " 1", "9" * 5000])
+@pytest.mark.parametrize("value", ["1e400", "-0", "\u0661", "0x10", "1_000", " 1", "9" * 5000])
 def test_numbers_are_plain_digits(value):
     query = Query({"count": value})
     with pytest.raises(HttpError):
