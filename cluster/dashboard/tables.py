@@ -137,7 +137,13 @@ def events_list(events: Sequence[Event], look: Look) -> Markup:
     names = {each.member.address: each.member.name for each in look.members}
     if not events:
         return tag("p", "Nothing has changed since the dashboard began to look.", class_="quiet")
-    return tag("ol", [_event(each, names) for each in events[:EVENTS_SHOWN]], class_="events")
+    return tag(
+        "ol",
+        [_event(each, names) for each in events[:EVENTS_SHOWN]],
+        class_="events",
+        tabindex=0,
+        aria_label="Events, the newest first",
+    )
 
 
 def _event(each: Event, names: Mapping[str, str]) -> Markup:

@@ -81,7 +81,10 @@ export function roles() {
     fillCandidates();
     dialog.showModal();
   });
-  get("role-close").addEventListener("click", () => dialog.close());
+  get("role-close").addEventListener("click", () => {
+    runForm?.reset();
+    dialog.close();
+  });
   dialog.addEventListener("close", () => runForm?.reset());
   for (const id of ["role-group", "role-verb"]) get(id).addEventListener("change", () => (fillCandidates(), forgetPlan()));
   for (const id of ["role-candidate", "role-reason"]) get(id).addEventListener("input", forgetPlan);
