@@ -198,7 +198,7 @@ class Operations:
             if found is None:
                 log.exception("a change over HTTP failed", operation=name)
                 found = HttpError(status=500, what="The change failed.", why=f"{error!r}", next_step="Look at the log.")
-            if name in self._settled:
+            if name in self._settled and not self._settled[name][0].is_set():
                 self._settled[name][1].append(found)
             failure = Failure(found.what, found.why, found.next_step)
             self._update(name, {"state": "failed", "failure": failure, "ended_ms": _now_ms()})
@@ -210,7 +210,7 @@ class Operations:
         if (before := self._kept.get(name)) is None:
             return
         operation = self._kept[name] = evolve(before, **changes)
-        if name in self._settled:
+        if name in self._settled and _got_on(changes):
             self._settled[name][0].set()
         now = time.monotonic()
         if "done_bytes" in changes and now - self._told_at < TELL_SECONDS:
@@ -226,6 +226,12 @@ class Operations:
         while len(self._by_key) > KEPT_MAX:
             self._by_key.popitem(last=False)
         self.tell("operation", dumps(document(operation)))
+
+
+def _got_on(changes: dict[str, Any]) -> bool:
+    """Whether something was done: what is refused from then on was begun."""
+    steps: ChangeState | None = changes.get("steps")
+    return steps is None or any(step.state == "done" for step in steps.steps)
 
 
 def _now_ms() -> int:
