@@ -26,6 +26,7 @@ NEED_JAVA = {
     Path(__file__).parent / name for name in ("interop", "handover", "pairs", "clients", "peer_suite", "mqadmin")
 }
 NEEDS_DOCKER = Path(__file__).parent / "docker"  # And Java's client.
+NEEDS_CHROMIUM = Path(__file__).parent / "browser"  # Debian's: playwright's own would have to be downloaded.
 NEEDS_JVM = Path(__file__).parent / "spark"  # No compiler and no Maven.
 
 # Seconds of one example say nothing on a busy machine; pytest's own time limit catches what hangs.
@@ -106,6 +107,8 @@ def missing_for(item: pytest.Item) -> str:
         return "needs the super-user"
     if NEEDS_DOCKER in item.path.parents:
         return missing_docker()
+    if NEEDS_CHROMIUM in item.path.parents:
+        return "" if Path("/usr/bin/chromium").exists() else "needs /usr/bin/chromium: apt install chromium"
     if NEEDS_JVM in item.path.parents:
         return missing_jvm()
     return missing_java_tools() if NEED_JAVA & set(item.path.parents) else ""
