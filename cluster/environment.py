@@ -30,8 +30,8 @@ OTHERS: Mapping[str, str] = {
     "TWINLOG_ADDRESS": "docker-compose.yml: what clients are told",
     "TWINLOG_BASE": "docker-compose.yml: the base image",
     "TWINLOG_IMAGE": "docker-compose.yml: the image",
+    "TWINLOG_NETWORK": "docker-compose.yml: the network's addresses",
     "TWINLOG_PUBLISH": "docker-compose.yml: where ports are published",
-    "TWINLOG_SUBNET": "docker-compose.yml: the network's addresses",
 }
 
 # What Kubernetes tells every container of a service called twinlog or twinlog-..., and Docker of links.

@@ -35,7 +35,7 @@ class Compose:
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
         """docker-compose's stdout. Its words are in the error when it fails."""
-        environment = {**os.environ, "TWINLOG_SUBNET": "198.51.100.0/24", "TWINLOG_IMAGE": IMAGE}
+        environment = {**os.environ, "TWINLOG_NETWORK": "198.51.100", "TWINLOG_IMAGE": IMAGE}
         files = ("-f", str(ROOT / "docker-compose.yml"), "-f", str(QUICK))
         command = ["docker-compose", "-p", self.project, *files, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120)
