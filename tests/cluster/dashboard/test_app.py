@@ -1,0 +1,131 @@
+"""The dashboard's routes, as ASGI."""
+
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+import trio
+
+from cluster.dashboard.app import POLICY, application
+from cluster.dashboard.live import _texts
+from cluster.dashboard.watcher import IDLE_SECONDS, Watcher
+from cluster.http.errors import HttpError
+from cluster.http.tokens import Tokens
+
+
+class NoCluster:
+    """An Admin that cannot be had, and how often it was asked for."""
+
+    def __init__(self):
+        self.asked = 0
+
+    @asynccontextmanager
+    async def open(self):
+        self.asked += 1
+        raise HttpError(status=503, what="no", why="no name server is there")
+        yield
+
+
+@pytest.fixture
+def cluster():
+    return NoCluster()
+
+
+@pytest.fixture
+def client(cluster):
+    watcher = Watcher(cluster.open, ("127.0.0.1:1",))
+    app, _ = application(watcher, cluster.open, Tokens(None))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
+
+
+async def test_a_page_without_a_cluster(client):
+    page = await client.get("/")
+    assert page.status_code == 200
+    assert "Not known: no name server is there" in page.text
+    assert "read-only" in page.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/messages?topic=a", "/livez", "/static/main.js", "/static/dashboard.css", "/nowhere"]
+)
+async def test_every_answer_forbids_what_is_not_ours(client, path):
+    headers = (await client.get(path)).headers
+    assert headers["content-security-policy"] == POLICY
+    assert "unsafe" not in POLICY
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-origin" not in headers
+
+
+async def test_a_strangers_name_is_refused(client):
+    """DNS rebinding: the page of a stranger's site that points to this machine."""
+    assert (await client.get("/", headers={"host": "evil.example"})).status_code == 403
+
+
+async def test_files_are_asked_for_anew(client):
+    files = [
+        "main.js",
+        "live.js",
+        "morph.js",
+        "charts.js",
+        "roles.js",
+        "messages.js",
+        "copy.js",
+        "words.js",
+        "parts.css",
+    ]
+    for name in [*files, "icon.svg", "vendor/uPlot.iife.min.js", "vendor/LICENSE-uPlot"]:
+        answer = await client.get(f"/static/{name}")
+        assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-cache"), name
+    assert (await client.get("/static/../app.py")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"verb=switchover", "application/x-www-form-urlencoded"),
+        (b"{", "application/json"),
+        (b"[]", "application/json"),
+        (b'{"verb": "reinit"}', "application/json"),
+        (b'{"verb": "switchover", "group": 5}', "application/json"),
+    ],
+)
+async def test_a_plan_is_asked_for_in_json(client, body, content_type):
+    """A form of a stranger's page cannot send that."""
+    answer = await client.post("/plan", content=body, headers={"content-type": content_type})
+    assert answer.status_code == 400
+
+
+async def test_a_change_without_a_token_file_is_refused(client):
+    assert (await client.post("/v1/switchover", json={})).status_code == 403
+
+
+async def test_messages_of_a_bad_question(client):
+    assert "belong together" in (await client.get("/messages?topic=a&queue=1")).text
+
+
+async def test_all_viewers_together_ask_once_a_second(autojump_clock, nursery, cluster):
+    """And every five seconds while nobody looks."""
+    watcher = Watcher(cluster.open, ("127.0.0.1:1",))
+    nursery.start_soon(watcher.run)
+    await trio.sleep(10 * IDLE_SECONDS)
+    assert cluster.asked <= 12
+    before = cluster.asked
+    with watcher.viewing(), watcher.viewing(), watcher.viewing():
+        for _ in range(40):
+            await watcher.look()
+            await trio.sleep(0.25)
+    assert 8 <= cluster.asked - before <= 12
+
+
+async def test_a_viewer_hears_of_changes_only(autojump_clock, nursery, cluster):
+    """The first event has all sections, the next those that differ: the time goes on, nothing else does."""
+    watcher = Watcher(cluster.open, ("127.0.0.1:1",))
+    nursery.start_soon(watcher.run)
+    texts = _texts(watcher)
+    with watcher.viewing():
+        assert (await anext(texts)).startswith(b"retry:")
+        assert (await anext(texts)).startswith(b"event: series")
+        first, _, third = [await anext(texts) for _ in range(3)]
+    assert b'"members":' in first
+    assert b'"members":' not in third
+    await texts.aclose()

@@ -1,0 +1,185 @@
+"""The page as HTML, without a browser."""
+
+import re
+from html.parser import HTMLParser
+
+import orjson
+import pytest
+from attrs import evolve
+
+from cluster.dashboard.bars import Scale, offset_bars, scales
+from cluster.dashboard.commands import command_of
+from cluster.dashboard.events import Event
+from cluster.dashboard.html import Markup, join, tag
+from cluster.dashboard.last_audit import audit_section, read_report
+from cluster.dashboard.look import GroupLook, Range
+from cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form
+from cluster.dashboard.page import PageState, document, sections
+from cluster.dashboard.words import about, count, latency, seconds, size
+from cluster.message_view import MessageView, PeekedMessage
+from tests.cluster.dashboard.helpers import END, MB, look_of, member, parted, silent, with_member
+
+EVIL = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>"
+
+
+class Tags(HTMLParser):
+    """Names of elements and of their attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.names, self.attributes = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+        self.attributes += [(tag, *each) for each in attrs]
+
+
+def page_of(look, found="", **more):
+    return document(PageState(look=look, **more), peek_form(Question(), ()), Markup(found))
+
+
+def test_text_is_escaped_and_markup_is_not():
+    assert tag("p", "<b>", Markup("<i>"), [1, None, "&"], title='"', hidden=True, lang=None) == (
+        '<p title="&quot;" hidden>&lt;b&gt;<i>1&amp;</p>'
+    )
+    assert tag("input", value="x") == '<input value="x">'
+    assert join(tag("br"), "a<b") == "<br>a&lt;b"
+
+
+def test_hostile_names_stay_text():
+    """Whoever can register a broker, make a topic or write into an event brings no element along."""
+    look = look_of(member(name=EVIL, reason=EVIL, state="failed", ack_policy=EVIL), member(1, address=EVIL))
+    look = evolve(look, notes=(EVIL,), namesrv=(EVIL,), groups=(evolve(look.groups[0], name=EVIL, changing=EVIL),))
+    events = (Event(1.0, "state", "bad", EVIL, EVIL),)
+    tags = Tags(page_of(look, events=events, topics=(EVIL,)))
+    assert tags.names.count("script") == 2  # Ours.
+    assert "img" not in tags.names
+
+
+def test_hostile_messages_stay_text():
+    message = MessageView(
+        topic=EVIL, broker=EVIL, queue_id=0, queue_offset=1, message_id=EVIL, offset_message_id="", tags=EVIL, keys=EVIL,
+        properties={EVIL: EVIL}, born_ms=0, born_host=EVIL, stored_ms=0, reconsume_times=0, body=EVIL, body_base64=None,
+        body_size=len(EVIL),
+    )  # fmt: skip
+    tags = Tags(found_messages([PeekedMessage(message=message, consumed_by=None)]))
+    assert {"script", "img"}.isdisjoint(tags.names)
+    assert "script" not in Tags(peek_form(Question(topic=EVIL, key=EVIL), (EVIL,))).names
+
+
+def test_the_policy_has_nothing_to_forbid():
+    """No inline style, no inline script, no handler in an attribute, nothing from elsewhere."""
+    slave, ranges = parted(2, END - MB)
+    look = with_member(look_of(silent(0), member(1), slave), "broker-a-2", parted=ranges)
+    page = page_of(look)
+    tags = Tags(page)
+    assert not [each for each in tags.attributes if each[1] == "style" or each[1].startswith("on")]
+    links = [value for _, name, value in tags.attributes if name in ("href", "src", "action")]
+    assert all(re.match(r"^(/(?!/)|#)", each) for each in links), links
+    assert not re.search(r"<script[^>]*>[^<]", page)
+
+
+def test_the_table_says_it_all_without_javascript():
+    page = page_of(look_of(member(), member(1), member(2, lag_bytes=34 * MB, lag_seconds=12.0)))
+    assert "One slave is behind: broker-a-2 by 34.0 MB, 12 s" in page
+    row = page.partition('<span class="name">broker-a-2</span>')[2].partition("</tr>")[0]
+    for words in ("slave", "streaming", "34.0 MB", "12 s", count(END)):
+        assert words in row
+
+
+def test_no_state_is_told_by_colour_alone():
+    """Beside each mark stands a word, or the mark has one for who cannot see it."""
+    look = look_of(silent(0), member(1, state="diverged"), member(2))
+    page = page_of(look, events=(Event(1.0, "state", "bad", "a", "b"),))
+    for drawn in re.findall(r'<svg class="mark [^>]*>', page):
+        assert 'aria-hidden="true"' in drawn or "aria-label=" in drawn
+
+
+def test_every_issue_has_a_command():
+    look = look_of(silent(0), member(1, state="diverged"), member(2, state="below min"))
+    commands = {each.subject: command_of(each, look) for each in look.findings}
+    assert commands["broker-a-1"] == "twinlog rewind broker-a-1 --dry-run"
+    assert commands["broker-a-2"] == "twinlog reinit broker-a-2"
+    assert commands["broker-a-0"].startswith("twinlog failover --candidate broker-a-")
+    assert all(each.startswith("twinlog ") for each in commands.values())
+
+
+def test_sections_are_those_of_the_page():
+    """The stream of changes finds each of its sections in the document."""
+    state = PageState(look=look_of(member(), member(1)))
+    page = page_of(state.look)
+    for name, inside in sections(state).items():
+        assert f'id="{name}"' in page
+        assert inside in page
+
+
+@pytest.mark.parametrize("end", [0, 1, END, 1 << 60])
+def test_bars_of_any_size(end):
+    """Whatever the offsets, nothing is drawn outside."""
+    look = look_of(member(written_offset=end, min_offset=0), member(1, written_offset=end // 2, flushed_offset=None))
+    for percent in re.findall(r'="(-?[0-9.e+]+)%"', offset_bars(look.groups[0])):
+        assert 0 <= float(percent) <= 101
+
+
+def test_the_newest_part_is_enlarged_as_far_as_members_differ():
+    look = look_of(member(), member(1, written_offset=END - 100_000, flushed_offset=END - 100_000))
+    whole, tail = scales(look.groups[0]) or (Scale(0, 0), Scale(0, 0))
+    assert (whole.start, whole.end, tail.end) == (0, END, END)
+    assert 100_000 < tail.end - tail.start < MB
+
+
+def test_ranges_that_part_are_marked():
+    slave, ranges = parted(1, END - MB)
+    look = with_member(look_of(member(), slave), "broker-a-1", parted=(*ranges, Range(0, 10, is_cut=True)))
+    bars = offset_bars(look.groups[0])
+    assert 'class="parted"' in bars
+    assert 'class="kept"' in bars
+    assert "differs from its master from 39\u202f000\u202f000 on" in bars
+
+
+def test_nobody_tells_where_its_log_ends():
+    assert "Nobody tells" in offset_bars(GroupLook(name="g", members=look_of(silent(0)).members))
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"queue": "1"}, "belong together"),
+        ({"queue": "x", "offset": "1"}, "Queue is a number"),
+        ({"queue": "1", "offset": "-1"}, "Offset is a number"),
+        ({"queue": "1", "offset": "2", "key": "k"}, "one of the two"),
+        ({"count": "٣"}, "Count is a number"),
+    ],
+)
+def test_questions_that_cannot_be_understood(query, words):
+    with pytest.raises(QuestionError, match=words):
+        Question.of(query)
+
+
+def test_a_question_asks_for_no_more_than_fits():
+    assert Question.of({"topic": " orders ", "count": "9999"}) == Question(topic="orders", count=50)
+
+
+def test_the_last_audit(tmp_path):
+    look = look_of(member(), member(1))
+    assert read_report(tmp_path) is None
+    assert f"twinlog audit --live broker-a-0 broker-a-1 --out {tmp_path}" in audit_section(None, tmp_path, look)
+    report = {"verdict": "divergent", "members": [{"name": "a", "compared_bytes": 5}], "findings": [1], "started_ms": 1}
+    (tmp_path / "report.json").write_bytes(orjson.dumps(report))
+    shown = audit_section(read_report(tmp_path), tmp_path, look)
+    assert "divergent" in shown
+    assert "1 thing" in shown
+    (tmp_path / "report.json").write_text("{")
+    assert "cannot be read" in audit_section(read_report(tmp_path), tmp_path, look)
+
+
+def test_numbers_have_units():
+    assert [size(each) for each in (0, 999, 1000, 999_960, 34_000_000, None)] == [
+        "0 B", "999 B", "1.0 kB", "1.0 MB", "34.0 MB", "\u2013",
+    ]  # fmt: skip
+    assert [seconds(each) for each in (0, 0.44, 12.2, 252, 11_100, 200_000)] == [
+        "0 s", "0.4 s", "12 s", "4 min 12 s", "3 h 05 min", "2 d 7 h",
+    ]  # fmt: skip
+    assert [about(each) for each in (0.2, 3.4, 43, 260, 9000)] == ["1 s", "3 s", "45 s", "4 min", "2 h"]
+    assert [latency(each) for each in (0.00042, 0.012, 1.84)] == ["0.42 ms", "12 ms", "1.8 s"]
