@@ -44,6 +44,7 @@ from store.role_file import GroupMember, Pause, save_role
 __all__ = ["Calls", "ChangeAsk", "ChangeResult", "ChangeState", "Held", "Hooks", "RoleRefusedError", "RoleService"]
 
 RETRY_SECONDS = 0.05
+EARLY_MAX = 64
 
 
 @define(eq=False, kw_only=True)
@@ -54,6 +55,7 @@ class RoleService(RoleMember):
     leases: LeaseRounds = field(init=False)
     rules: StartRules = field(init=False)
     later: Schedule = field(init=False)
+    _early: dict[str, GroupMember] = field(factory=dict, init=False)
     _run: RoleRun | None = field(default=None, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
 
@@ -102,9 +104,20 @@ class RoleService(RoleMember):
             self.leases.ask_soon()
         return self.own_history()
 
+    def asked_early(self, asker: GroupMember) -> None:
+        """Who follows, and is not known to be registered. A slave asks as soon as it has registered, and only once: it belongs to
+        the group when a name server names it, too.
+        """
+        self._early.pop(asker.address, None)
+        self._early[asker.address] = asker
+        if len(self._early) > EARLY_MAX:  # Anybody may ask.
+            del self._early[next(iter(self._early))]
+
     def registered(self, addresses: Mapping[int, str]) -> None:
         """Who is registered under our name, by id, as a name server said."""
         self.rules.registered = dict(addresses)
+        for address in self._early.keys() & set(addresses.values()):
+            self.history(self._early.pop(address))
 
     def counted_members(self) -> frozenset[str] | None:
         """By address, whose acknowledgements count; None: all that are registered."""

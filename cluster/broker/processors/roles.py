@@ -33,13 +33,17 @@ async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request:
     """What this log's history is; a member that says who it is belongs to the group soon."""
     roles = _roles(broker)
     asker = None
-    if header.member and header.ha_address and _may_join(broker, request, header.member, header.ha_address):
+    if header.member and header.ha_address:
         name = header.name or header.member
-        asker = GroupMember(
+        told = GroupMember(
             address=header.member, ha_address=header.ha_address, broker_id=header.broker_id or 0, name=name
         )
-        if header.ha_end and ip_of(header.ha_end) == ip_of(request.connection.remote_address):
-            broker.slave_peers.told(header.member, header.ha_end)
+        if _may_join(broker, request, told):
+            asker = told
+            if header.ha_end and ip_of(header.ha_end) == ip_of(request.connection.remote_address):
+                broker.slave_peers.told(header.member, header.ha_end)
+        elif _names_itself(request, told):
+            roles.asked_early(told)
     body = history_body(
         roles.history(asker),
         cluster=broker.config.broker_cluster_name,
@@ -76,7 +80,7 @@ def _roles(broker: BrokerParts) -> RoleService:
     return broker.roles
 
 
-def _may_join(broker: BrokerParts, request: Request, address: str, ha_address: str) -> bool:
+def _may_join(broker: BrokerParts, request: Request, asker: GroupMember) -> bool:
     """Who follows may, under its own IP only: what it says is where the record sends all others. Two sorts may name another IP:
     this machine, and whom haAllowedSlaves names, as it has several.
     """
@@ -84,7 +88,11 @@ def _may_join(broker: BrokerParts, request: Request, address: str, ha_address: s
     admission = broker.ha.reception.admission
     if _is_here(broker, ip) or admission.is_allowed(ip):
         return True
-    return (admission.admits(ip) or ip in _member_ips(broker)) and {ip_of(address), ip_of(ha_address)} == {ip}
+    return (admission.admits(ip) or ip in _member_ips(broker)) and _names_itself(request, asker)
+
+
+def _names_itself(request: Request, asker: GroupMember) -> bool:
+    return {ip_of(asker.address), ip_of(asker.ha_address)} == {ip_of(request.connection.remote_address)}
 
 
 def _is_allowed(broker: BrokerParts, request: Request) -> bool:

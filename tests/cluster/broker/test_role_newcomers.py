@@ -7,6 +7,7 @@ import trio
 from attrs import evolve
 
 from cluster.broker.registration import Master
+from cluster.broker.role_change import EARLY_MAX
 from cluster.remoting.codes import RequestCode, ResponseCode
 from ha.group_record import first_record, with_member
 from store.config import BrokerRole
@@ -70,6 +71,29 @@ async def joins(master, connection: str, ip: str, ha_ip: str) -> bool:
     )
     assert reply.code == ResponseCode.SUCCESS
     return f"{ip}:10911" in {*master.roles.leases.joining, *(each.address for each in master.roles.group.members)}
+
+
+async def test_a_new_slave_that_asks_before_its_master_has_heard_of_it_joins_then(master):
+    """It registers, asks who its master is, and follows, all within a moment; it asks once."""
+    address = "192.0.2.9:10911"
+    assert not await joins(master, "192.0.2.9:4711", "192.0.2.9", "192.0.2.9")
+    master.registration.found_members({1: "127.0.0.7:10911"})
+    assert not master.roles.leases.joining
+    master.registration.found_members({1: "127.0.0.7:10911", 3: address})
+    assert address in master.roles.leases.joining
+
+
+async def test_who_asks_early_under_the_address_of_another_does_not_join_then(master):
+    assert not await joins(master, "192.0.2.66:4711", "192.0.2.9", "192.0.2.9")
+    master.registration.found_members({3: "192.0.2.9:10911"})
+    assert not master.roles.leases.joining
+
+
+async def test_many_that_ask_early_are_not_all_remembered(master):
+    for number in range(EARLY_MAX + 1):
+        assert not await joins(master, f"192.0.2.{number}:4711", f"192.0.2.{number}", f"192.0.2.{number}")
+    master.registration.found_members({3: "192.0.2.0:10911", 4: "192.0.2.1:10911"})
+    assert [*master.roles.leases.joining] == ["192.0.2.1:10911"]
 
 
 async def test_who_is_not_named_is_no_member(master):
