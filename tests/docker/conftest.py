@@ -18,12 +18,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def image() -> str:
-    """twinlog:dev of this checkout."""
+def built() -> str:
+    """What scripts/image says in the end: the image of this checkout, its size and its base."""
     done = subprocess.run([ROOT / "scripts" / "image"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    print(done.stdout)
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="session")
+def image(built: str) -> str:
+    """twinlog:dev."""
+    assert built.startswith(f"{IMAGE}: ")
     return IMAGE
+
+
+@pytest.fixture(scope="session")
+def base(built: str) -> str:
+    """The image below it."""
+    return built.rpartition(" on ")[2]
 
 
 @pytest.fixture(scope="session")

@@ -25,13 +25,13 @@ OURS = {name: FILE["services"][name] for name in SERVICES}
 
 @pytest.mark.parametrize("schema", [compose_schema.fetched, lambda: compose_schema.OF_DEBIAN], ids=["v2", "1.29"])
 def test_it_is_what_the_schema_allows(schema):
-    jsonschema.validate(FILE, compose_schema.load(schema()))
+    jsonschema.Draft7Validator(compose_schema.load(schema())).validate(FILE)
 
 
 def test_the_schema_finds_a_slip():
     wrong = {**FILE, "services": {"namesrv": {"image": "x", "helthcheck": {}}}}
     with pytest.raises(jsonschema.ValidationError, match="helthcheck"):
-        jsonschema.validate(wrong, compose_schema.load(compose_schema.fetched()))
+        jsonschema.Draft7Validator(compose_schema.load(compose_schema.fetched())).validate(wrong)
 
 
 def test_nothing_in_it_is_newer_than_compose_1():
