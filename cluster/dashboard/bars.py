@@ -10,7 +10,7 @@ from cluster.dashboard.html import Markup, join, tag
 from cluster.dashboard.look import GroupLook, Look, MemberLook
 from cluster.dashboard.words import count, size
 
-TAIL_BYTES_MIN = 64 << 10
+TAIL_BYTES_MIN, TAIL_BYTES_MIN_PARTED = 64 << 10, 4 << 10
 TAIL_PER_SPREAD = 2.5
 
 
@@ -37,7 +37,9 @@ def scales(group: GroupLook) -> tuple[Scale, Scale] | None:
     points = [p for m in members for p in (m.written_offset, m.flushed_offset, m.confirmed_offset) if p is not None]
     points += [each.last_offset for each in group.members if each.last_offset is not None]
     points += [part.start for each in group.members for part in each.parted if not part.is_cut]
-    tail = max(TAIL_BYTES_MIN, round((end - min(points)) * TAIL_PER_SPREAD))
+    is_parted = any(not part.is_cut for each in group.members for part in each.parted)
+    least = TAIL_BYTES_MIN_PARTED if is_parted else TAIL_BYTES_MIN
+    tail = max(least, round((end - min(points)) * TAIL_PER_SPREAD))
     return Scale(start, end), Scale(max(start, end - tail), end)
 
 

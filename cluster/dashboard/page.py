@@ -1,5 +1,6 @@
 """The page: its sections, each by itself for the stream of changes, and all of them in a document."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
@@ -77,9 +78,17 @@ def verdict_section(verdict: Verdict, look: Look) -> Markup:
     return tag(
         "div",
         mark(verdict.mark),
-        tag("div", tag("p", verdict.headline, class_="headline", id="headline"), lines),
+        tag("div", tag("p", _unbroken(verdict.headline, look), class_="headline", id="headline"), lines),
         class_=f"verdict {verdict.mark}",
     )
+
+
+def _unbroken(text: str, look: Look) -> Markup:
+    """No line ends within a member's name, or between a number and its unit."""
+    names = {name for group in look.groups for name in (group.name, *(each.member.name for each in group.members))}
+    words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    parts = re.split(rf"({words + '|' if words else ''}[0-9.]+ (?:k?B|[MGT]B|s|min|h)\b)", text)
+    return join([tag("span", part, class_="whole") if i % 2 else part for i, part in enumerate(parts)])
 
 
 def document(state: PageState, peek: Markup, found: Markup) -> Markup:

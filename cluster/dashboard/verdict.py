@@ -199,7 +199,7 @@ def _behind(group: GroupLook, _look: Look) -> Verdict | None:
     held = f"{_of(level, group)} {'is' if level == 1 else 'are'} level with the master."
     since = max(0.0, _look.at - first.lag_seconds) if first.lag_seconds is not None else None
     headline = f"{who}: {first.member.name} by {', '.join(parts)}; {end_of(first)}"
-    return Verdict(mark="warn", headline=headline, since=since, details=(held, *_promise(group)))
+    return Verdict(mark="warn", headline=headline, since=since, details=(held,))
 
 
 RULES = (_two_masters, _changing, _no_master, _parted, _critical, _too_few_copies, _someone_away, _behind)
