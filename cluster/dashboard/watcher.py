@@ -121,28 +121,34 @@ class Watcher:
         """What changes slowly: who was master before, consumers, topics, the last audit."""
         while True:
             if self.memory.last is not None:
-                try:
-                    async with self.open_admin() as admin:
-                        await self._histories(admin)
-                        if self._viewers or self._lag is None:
-                            await self._consumers(admin)
-                except (RemotingError, HttpError, NoTopicError) as error:
-                    log.debug("not told", why=str(error))
+                await self._ask_extras()
                 report = await trio.to_thread.run_sync(read_report, self.audit_directory)
                 self._audit = audit_section(report, self.audit_directory, self.state.look)
                 self._show()
             await trio.sleep(EXTRAS_SECONDS if self.memory.last is not None else 0.2)
 
-    async def _histories(self, admin: Admin) -> None:
-        for group in self.state.look.groups:
-            epoch = max((each.member.epoch or 0 for each in group.members), default=0)
-            if self._epochs.get(group.name) == epoch:
-                continue
+    async def _ask_extras(self) -> None:
+        look = self.state.look
+        epochs = {group.name: max((m.member.epoch or 0 for m in group.members), default=0) for group in look.groups}
+        news = {name: epoch for name, epoch in epochs.items() if self._epochs.get(name) != epoch}
+        if look.problem is not None or not (news or self._viewers):
+            return
+        try:
+            async with self.open_admin() as admin:
+                await self._histories(admin, news)
+                if self._viewers:
+                    await self._consumers(admin)
+        except (RemotingError, HttpError, NoTopicError) as error:
+            log.debug("not told", why=str(error))
+
+    async def _histories(self, admin: Admin, news: dict[str, int]) -> None:
+        """Of groups with an epoch that is new."""
+        for name, epoch in news.items():
             try:
-                told = await admin.history(group.name)
+                told = await admin.history(name)
             except RoleError:  # Nobody has one: RocketMQ's brokers.
                 told = None
-            self._epochs[group.name] = epoch
+            self._epochs[name] = epoch
             if told is not None:
                 self.memory.events = merged(self.memory.events, of_history(told))
 
