@@ -139,12 +139,12 @@ def page_routes(watcher: Watcher, open_it: OpenAdmin, tokens: Tokens) -> Sequenc
                 return problem(
                     "Name a topic to see its newest messages. Nothing is consumed, and nobody's place moves."
                 )
+            if tokens.guards_bodies and tokens.path is None:
+                return problem("No messages here: others can look at this address, and there is no --token-file.")
             tokens.check_bodies(request.headers.get("authorization"))
             return await look_at(open_it, question)
         except HttpError as error:
-            return problem(
-                f"{error.what} Messages are shown without a token on 127.0.0.1 only: twinlog peek shows them."
-            )
+            return problem(f"{error.what} Only a dashboard that listens at 127.0.0.1 shows messages without a token.")
         except QuestionError as error:
             return problem(str(error))
 
@@ -155,7 +155,13 @@ def page_routes(watcher: Watcher, open_it: OpenAdmin, tokens: Tokens) -> Sequenc
             question = Question.of(request.query_params)
         except QuestionError:
             question = Question(topic=request.query_params.get("topic", ""))
-        return HTMLResponse(document(state, peek_form(question, state.topics), await found(request)))
+        return HTMLResponse(
+            document(
+                state,
+                peek_form(question, state.topics, needs_token=tokens.guards_bodies and tokens.path is not None),
+                await found(request),
+            )
+        )
 
     async def messages(request: Request) -> Response:
         """The messages that the form asks for, without the page round them."""

@@ -54,8 +54,8 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def peek_form(question: Question, topics: Sequence[str]) -> Markup:
-    """The question, to be asked by GET."""
+def peek_form(question: Question, topics: Sequence[str], *, needs_token: bool = False) -> Markup:
+    """The question, to be asked by GET. A token has no name in the form, so that it never stands in an address."""
 
     def box(name: str, label: str, value: object, **more: object) -> Markup:
         field = tag("input", name=name, value=value, id=f"peek-{name}", autocomplete="off", **more)
@@ -69,6 +69,7 @@ def peek_form(question: Question, topics: Sequence[str]) -> Markup:
         box("queue", "Queue", _text(question.queue), placeholder="any", **number),
         box("offset", "Offset", _text(question.offset), placeholder="newest", **number),
         box("count", "Count", question.count, **number),
+        _token_box() if needs_token else None,
         tag("button", "Look", type="submit"),
         tag("datalist", [tag("option", value=each) for each in topics], id="topics"),
         action="/#messages",
@@ -76,6 +77,11 @@ def peek_form(question: Question, topics: Sequence[str]) -> Markup:
         class_="peek",
         id="peek",
     )
+
+
+def _token_box() -> Markup:
+    box = tag("input", type="password", id="peek-token", autocomplete="off", size=16, required=True)
+    return tag("div", tag("label", "Token", for_="peek-token"), box, class_="needs-js")
 
 
 def _text(value: int | None) -> str:

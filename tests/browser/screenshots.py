@@ -29,14 +29,22 @@ TO_WEBP = """async (png) => {
   const image = new Image(); image.src = "data:image/png;base64," + png; await image.decode();
   const canvas = document.createElement("canvas"); canvas.width = image.width; canvas.height = image.height;
   canvas.getContext("2d").drawImage(image, 0, 0);
-  return canvas.toDataURL("image/webp", 0.9).split(",")[1];
+  return canvas.toDataURL("image/webp", 0.8).split(",")[1];
 }"""
 
 
+SCHEMES = {
+    "fine": ("light", "dark"),
+    "behind": ("dark", "light"),
+    "no-master": ("light", "dark"),
+    "diverged": ("dark", "light"),
+}
+
+
 def shoot(browser: Browser, url: str, directory: Path, name: str, *, whole: bool = False) -> None:
-    """Phone and desktop, light and dark; the whole page where `whole`, else what one sees first."""
-    for size, viewport in (("desktop", DESKTOP), ("phone", PHONE)):
-        for scheme in ("light", "dark"):
+    """What one sees first on a desktop and on a phone; where `whole` the whole page, in both colour schemes."""
+    for number, (size, viewport) in enumerate((("desktop", DESKTOP), ("phone", PHONE))):
+        for scheme in ("light", "dark") if whole else SCHEMES[name][number : number + 1]:
             context = browser.new_context(viewport=viewport, color_scheme=scheme, reduced_motion="reduce")
             page = context.new_page()
             page.goto(url)

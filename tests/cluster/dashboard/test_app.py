@@ -129,3 +129,24 @@ async def test_a_viewer_hears_of_changes_only(autojump_clock, nursery, cluster):
     assert b'"members":' in first
     assert b'"members":' not in third
     await texts.aclose()
+
+
+async def test_who_is_not_on_this_machine_sees_messages_with_a_token_only(cluster, tmp_path):
+    """The page asks for it, and sends it in a header."""
+    path = tmp_path / "token"
+    path.write_text("0123456789abcdef\n")
+    path.chmod(0o600)
+    watcher = Watcher(cluster.open, ("127.0.0.1:1",))
+    app, _ = application(watcher, cluster.open, Tokens(path, guards_bodies=True))
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
+    assert 'id="peek-token"' in (await client.get("/")).text
+    assert "This needs a token." in (await client.get("/messages?topic=a")).text
+    answer = await client.get("/messages?topic=a", headers={"authorization": "Bearer 0123456789abcdef"})
+    assert "no name server is there" in answer.text
+
+
+async def test_without_a_token_file_others_see_no_messages(cluster):
+    app, _ = application(Watcher(cluster.open, ("127.0.0.1:1",)), cluster.open, Tokens(None, guards_bodies=True))
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
+    assert "No messages here" in (await client.get("/messages?topic=a")).text
+    assert "peek-token" not in (await client.get("/")).text
