@@ -9,8 +9,10 @@ from cluster.metrics import consumption
 from cluster.metrics.first_waiting import stored_ms_at
 from cluster.metrics.replicas import member_name, replicas
 from cluster.metrics.snapshot import BrokerSnapshot, HANumbers, StoreNumbers
+from ha.ack_waits import OUTCOMES
 from ha.statistics import HAStatistics
 from store.config import BrokerRole
+from store.histogram import Counts
 
 
 def broker_snapshot(broker: Broker) -> BrokerSnapshot:
@@ -83,9 +85,7 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
         acks_needed=ha.decision.need if synchronous else 1,
         in_sync=ha.decision.alive,
         waiting=ha.waiting_messages + broker.store.flusher.waiting,
-        ack_waits=tuple(
-            (need, outcome, taken) for (need, outcome), taken in broker.ha.group_transfer.waits.taken().items()
-        ),
+        ack_waits=_ack_waits(broker, ha.decision.need if synchronous else 0),
         replicas=replicas(broker, ha),
         rejected=tuple(ha.refused.items()),
         received=client.statistics().transferred_bytes if broker.is_slave else None,
@@ -95,6 +95,13 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
         if finding is not None and finding.kind in ("diverged", "ahead", "given up")
         else 0,
     )
+
+
+def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, Counts], ...]:
+    """What can happen now is there from the start: of a counter that begins at 1 Prometheus sees no growth."""
+    found: dict[tuple[int, str], Counts] = {(need, outcome): Counts() for outcome in OUTCOMES if need > 1}
+    found.update(broker.ha.group_transfer.waits.taken())
+    return tuple((members, outcome, counts) for (members, outcome), counts in found.items())
 
 
 def _state(broker: Broker) -> str:

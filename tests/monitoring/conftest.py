@@ -4,8 +4,9 @@ import json
 import os
 import socket
 import struct
+import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from attrs import frozen
@@ -13,7 +14,7 @@ from attrs import frozen
 from tests.interop.ports import HOST
 from tests.interop.remoting import request
 from tests.monitoring.prometheus import Prometheus, missing, prometheus
-from tests.processes.harness import Up, free_port_base, running, until
+from tests.processes.harness import PROGRAM, Up, free_port_base, gone, running, until
 
 HEART_BEAT, SEND_BACK, CREATE_GROUP = 34, 36, 200
 TOPIC, GROUP, SLAVES = "orders", "billing", 2
@@ -55,19 +56,18 @@ def watched(tmp_path_factory) -> Iterator[Watched]:
         restart_master(watched)
         stack.enter_context(clients(watched.master))
         work(up, watched.master)
+        stack.enter_context(traffic(up))
         up.twinlog("audit", "--live", "broker-a-0", "broker-a-1", "--metrics", str(audit))
         yield watched
 
 
 def restart_master(watched: Watched) -> None:
     """Kill it: its slaves lose their connections, and come back."""
-    before = watched.up.member("broker-a-0").pid
-    watched.up.member("broker-a-0").kill()
+    master = watched.up.member("broker-a-0")
+    master.kill()
+    until(lambda: gone([master]), "the end of the master")
 
     def is_back() -> bool:
-        children = [child for child in watched.up.children() if any("broker-a-0" in part for part in child.cmdline())]
-        if not children or children[0].pid == before:
-            return False
         states = {each["name"]: each["state"] for each in watched.up.members()}
         return states == {"broker-a-0": "serving", "broker-a-1": "streaming", "broker-a-2": "streaming"}
 
@@ -78,11 +78,24 @@ def work(up: Up, master: str) -> None:
     """Messages for slaves to follow and consumers to get; one of them becomes a dead letter."""
     up.twinlog("send", TOPIC, "hello", "--count", "200")
     up.twinlog("consume", TOPIC, "--group", GROUP, "--count", "100")
-    first = json.loads(up.twinlog("peek", TOPIC, "--count", "1", "-o", "json"))["messages"][0]
-    fields = {"offset": str(first["phy_offset"]), "group": GROUP, "delayLevel": "-1", "originTopic": TOPIC}
+    found = json.loads(up.twinlog("peek", TOPIC, "--count", "1", "-o", "json").splitlines()[0])["message"]
+    phy_offset = int(found["offset_message_id"][-16:], 16)
+    fields = {"offset": str(phy_offset), "group": GROUP, "delayLevel": "-1", "originTopic": TOPIC}
     answer, _ = request(master, SEND_BACK, fields)
     assert answer["code"] == 0, answer
     up.twinlog("send", TOPIC, "more", "--count", "50")
+
+
+@contextmanager
+def traffic(up: Up) -> Iterator[None]:
+    """Messages of another topic now and then, so that rates are not zero."""
+    command = [PROGRAM, "send", "ticks", "tick", "--count", "100000", "--rate", "10", "-n", up.namesrv]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)
 
 
 def clients(master: str) -> socket.socket:

@@ -63,7 +63,16 @@ class Prometheus:
 
     def until(self, expression: str, wanted: float) -> None:
         """Wait until a query has this value."""
-        until(lambda: self.value(expression) == wanted, f"{expression} = {wanted}, is {self.query(expression)}")
+        found: list[float | None] = []
+
+        def is_so() -> bool:
+            found[:] = [self.value(expression)]
+            return found == [wanted]
+
+        try:
+            until(is_so, expression)
+        except AssertionError as error:
+            raise AssertionError(f"{expression} is {found}, not {wanted}") from error
 
 
 def shipped(targets: dict[str, list[str]], directory: Path) -> Path:

@@ -41,11 +41,17 @@ def test_the_rules_are_loaded_and_evaluated(watched):
         for each in group["rules"]
     ]
 
-    def healthy() -> bool:
-        rules = [rule for group in watched.prometheus.get("rules")["groups"] for rule in group["rules"]]
-        return [rule["name"] for rule in rules] == written and {rule["health"] for rule in rules} == {"ok"}
+    seen: list[tuple[str, str]] = []
 
-    until(healthy, "all rules are evaluated")
+    def healthy() -> bool:
+        groups = watched.prometheus.get("rules")["groups"]
+        seen[:] = [(rule["name"], rule["health"]) for group in groups for rule in group["rules"]]
+        return sorted(seen) == sorted((name, "ok") for name in written)
+
+    try:
+        until(healthy, "all rules are evaluated")
+    except AssertionError as error:
+        raise AssertionError(f"not all rules are evaluated: {seen}") from error
 
 
 def test_one_master_serves_and_all_agree_on_the_epoch(watched):
@@ -59,7 +65,7 @@ def test_one_master_serves_and_all_agree_on_the_epoch(watched):
 def test_messages_are_counted_where_producers_sent_them(watched):
     ask = watched.prometheus
     ask.until(f'sum(rocketmq_messages_in_total{{topic="{TOPIC}"}})', 250)
-    ask.until(f'sum(rocketmq_consumer_lag_messages{{topic="{TOPIC}"}})', 150)
+    ask.until(f'max(rocketmq_consumer_lag_messages{{topic="{TOPIC}"}})', 150)
     ask.until(f'sum(rocketmq_send_to_dlq_messages_total{{topic="{TOPIC}"}})', 1)
 
 
@@ -74,7 +80,7 @@ def test_lag_rises_while_a_slave_stands_still_and_falls_after(watched):
         watched.up.twinlog("send", TOPIC, "unseen", "--count", "20")
         until(lambda: (ask.value(f"rocketmq_ha_replica_lag_bytes{replica}") or 0) > 0, "bytes of lag")
         until(lambda: (ask.value(f"rocketmq_ha_replica_lag_seconds{replica}") or 0) > 2, "seconds of lag")
-        until(lambda: 10 <= (ask.value(f"rocketmq_ha_replica_lag_messages{replica}") or 0) <= 40, "messages of lag")
+        until(lambda: (ask.value(f"rocketmq_ha_replica_lag_messages{replica}") or 0) >= 10, "messages of lag")
         ask.until('sum(up{service="broker"})', SLAVES)
     finally:
         slave.send_signal(signal.SIGCONT)
