@@ -15,6 +15,7 @@ from docker.models.containers import Container
 ROOT = Path(__file__).parents[2]
 QUICK = Path(__file__).with_name("quick.yml")
 IMAGE = "twinlog:dev"
+NETWORK = "198.51.100"
 NAMESRV = "127.0.0.1:9876"
 BROKERS = ("broker-a-0", "broker-a-1", "broker-a-2")
 SERVICES = (*BROKERS, "namesrv", "dashboard", "network")
@@ -31,11 +32,13 @@ class Compose:
     """The cluster of docker-compose.yml as a project of that name; its network is 198.51.100.0/24."""
 
     project: str
+    address: str = "127.0.0.1"  # What clients are told.
     daemon: docker.DockerClient = field(factory=client)
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
         """docker-compose's stdout. Its words are in the error when it fails."""
-        environment = {**os.environ, "TWINLOG_NETWORK": "198.51.100", "TWINLOG_IMAGE": IMAGE}
+        variables = {"TWINLOG_NETWORK": NETWORK, "TWINLOG_IMAGE": IMAGE, "TWINLOG_ADDRESS": self.address}
+        environment = {**os.environ, **variables}
         files = ("-f", str(ROOT / "docker-compose.yml"), "-f", str(QUICK))
         command = ["docker-compose", "-p", self.project, *files, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120)

@@ -3,6 +3,7 @@
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -48,9 +49,15 @@ def daemon():
 @pytest.fixture(scope="module")
 def compose(image: str) -> Iterator[Compose]:
     """A project, not yet up; what is left of it goes at the end, whatever happened."""
-    project = Compose(f"twinlog-test-{uuid.uuid4().hex[:8]}")
+    with project() as found:
+        yield found
+
+
+@contextmanager
+def project(**options: str) -> Iterator[Compose]:
+    found = Compose(f"twinlog-test-{uuid.uuid4().hex[:8]}", **options)
     try:
-        yield project
+        yield found
     finally:
-        project("down", "--volumes", "--timeout", "5", check=False)
-        project.daemon.close()
+        found("down", "--volumes", "--timeout", "5", check=False)
+        found.daemon.close()
