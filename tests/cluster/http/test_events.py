@@ -65,7 +65,7 @@ async def test_nobody_is_asked_while_nobody_listens(member, fake, nursery, autoj
     assert asked.count(NAMESRV) in range(9, 13)  # Once a second.
     asked.clear()
     await trio.sleep(60)
-    assert len(asked) <= 3  # One look that was under way.
+    assert len(asked) <= 6  # One look that was under way.
 
 
 async def test_many_listeners_cost_one_question(member, fake, nursery, autojump_clock, monkeypatch):
