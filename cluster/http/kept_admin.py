@@ -63,10 +63,16 @@ class KeptAdmin:
         return admin
 
     async def _keep(self, *, task_status: trio.TaskStatus[Admin]) -> None:
+        is_there = False
         try:
             async with open_admin(self.namesrv()) as admin:
+                is_there = True
                 task_status.started(admin)
                 await trio.sleep_forever()
+        except Exception:
+            if not is_there:
+                raise
+            log.exception("the client of HTTP has ended; the next request makes another")
         finally:
             self._admin = None
 
