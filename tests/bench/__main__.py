@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tests.bench import audit_commands, clients_commands, ha, ha_table, roles, roles_table, table
+from tests.bench import audit_commands, clients_commands, ha, ha_table, observe_commands, roles, roles_table, table
 from tests.bench.load import TOPIC, Load, measure
 from tests.bench.report import new_report
 from tests.bench.store import PARTS, SYSTEMS, StoreBench
@@ -172,7 +172,9 @@ def role_changes(rounds: int, rates: tuple[int, ...], mib: int, part: tuple[str,
     click.echo(f"raw results: {path}", err=True)
 
 
-for command in (clients_commands.consume, clients_commands.latency, clients_commands.idle, audit_commands.audit):
+for command in (clients_commands.consume, clients_commands.latency, clients_commands.idle):
+    main.add_command(command)
+for command in (audit_commands.audit, observe_commands.observe):
     main.add_command(command)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.bench import audit_table, clients_table, ha_table, roles_table, store_table
+from tests.bench import audit_table, clients_table, ha_table, observe_table, roles_table, store_table
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "benchmarks"
 Row = dict[str, Any]
@@ -125,4 +125,5 @@ PAGES = {
     "latency": clients_table.latency_page,
     "idle": clients_table.idle_page,
     "audit": audit_table.page,
+    "observe": observe_table.observe_page,
 }

@@ -75,10 +75,10 @@ class Prometheus:
             raise AssertionError(f"{expression} is {found}, not {wanted}") from error
 
 
-def shipped(targets: dict[str, list[str]], directory: Path) -> Path:
-    """local.yml, for these targets by service, and with haste."""
+def shipped(targets: dict[str, list[str]], directory: Path, interval: str) -> Path:
+    """local.yml, for these targets by service."""
     config = yaml.safe_load((DEPLOY / "local.yml").read_text())
-    config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+    config["global"] = {"scrape_interval": interval, "scrape_timeout": "1s", "evaluation_interval": interval}
     config["rule_files"] = [str(DEPLOY / name) for name in config["rule_files"]]
     for group in config["scrape_configs"][0]["static_configs"]:
         group["targets"] = targets[group["labels"]["service"]]
@@ -88,10 +88,14 @@ def shipped(targets: dict[str, list[str]], directory: Path) -> Path:
 
 
 @contextmanager
-def prometheus(targets: dict[str, list[str]], directory: Path) -> Iterator[Prometheus]:
+def prometheus(targets: dict[str, list[str]], directory: Path, *, interval: str = "1s") -> Iterator[Prometheus]:
     """Running, until the end of the block."""
     address = f"{HOST}:{free_port()}"
-    command = ["prometheus", f"--config.file={shipped(targets, directory)}", f"--web.listen-address={address}"]
+    command = [
+        "prometheus",
+        f"--config.file={shipped(targets, directory, interval)}",
+        f"--web.listen-address={address}",
+    ]
     command += [f"--storage.tsdb.path={directory / 'tsdb'}", "--log.level=warn"]
     with (directory / "prometheus.log").open("wb") as said:
         process = subprocess.Popen(command, stdout=said, stderr=said)

@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench import ha_table, roles_table, table
+import pytest
+
+from tests.bench import ha_table, observe_table, roles_table, table
 from tests.bench.machine import ROOT
+from tests.bench.report import new_report
 from tests.bench.store_table import page
 
 
@@ -93,3 +96,25 @@ print([scan.error for scan in found])
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert ran.stdout == "[None, None]\n", ran.stderr
+
+
+def test_what_observing_costs_is_compared_round_by_round() -> None:
+    """A machine that slows down between rounds changes no ratio; a pair that is not whole does not count."""
+    rows = [observed(1, "off", 20.0), observed(1, "on", 21.0), observed(2, "on", 42.0), observed(2, "off", 40.0)]
+    rows.append(observed(3, "off", 90.0))
+    assert observe_table.differences(rows, "master") == pytest.approx([0.05, 0.05])
+    setup = {"rounds": 2, "seconds": 5, "first_warm_up_s": 5, "scrape_seconds": 5, "topics": 1, "body_bytes": 1024}
+    shown = observe_table.observe_page({**new_report("observe", setup), "results": rows}, "raw.json")
+    assert "| 64 | *difference* | | +5.0 % (+5.0 % to +5.0 %) |" in shown
+
+
+def observed(number: int, kind: str, master: float) -> dict[str, Any]:
+    cpu = {"master": master, "slave-1": 10.0}
+    return {
+        "round": number,
+        "kind": kind,
+        "threads": 64,
+        "messages_per_s": 1.0,
+        "p99_ms": 1.0,
+        "cpu_us_per_message": cpu,
+    }
