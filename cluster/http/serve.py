@@ -115,6 +115,10 @@ class _Stream:
 
         return counted
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._requests
+
     async def close_when_idle(self) -> None:
         """A connection without a request for twice the idle time, whatever hypercorn waits for."""
         seconds = self.limits.idle_seconds_max
@@ -131,7 +135,7 @@ class _Server:
     limits: Limits
     _config: Config = field(init=False)
     _context: WorkerContext = field(factory=lambda: WorkerContext(None), init=False)
-    _streams: set[_Stream] = field(factory=set, init=False)
+    _streams: dict[_Stream, None] = field(factory=dict, init=False)  # The oldest first.
 
     @_config.default
     def _make_config(self) -> Config:
@@ -139,10 +143,10 @@ class _Server:
 
     async def connection(self, accepted: trio.SocketStream) -> None:
         stream = _Stream(accepted, self.limits)
-        if len(self._streams) >= self.limits.connections_max:
+        if len(self._streams) >= self.limits.connections_max and not self._make_room():
             stream.close()
             return
-        self._streams.add(stream)
+        self._streams[stream] = None
         try:
             app = wrap_app(cast(ASGIFramework, stream.around(self.app)), 0, "asgi")
             # The application may close a connection that it has given up; hypercorn copies this into each request's scope.
@@ -154,8 +158,17 @@ class _Server:
         except Exception:
             log.exception("HTTP connection failed")
         finally:
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
             stream.close()
+
+    def _make_room(self) -> bool:
+        """Close the oldest connection that asks nothing: many silent ones must not keep a probe out."""
+        for stream in self._streams:
+            if stream.is_idle:
+                del self._streams[stream]
+                stream.close()
+                return True
+        return False
 
     def close(self) -> None:
         for stream in self._streams:

@@ -33,12 +33,29 @@ async def endless(_request: Request) -> Response:
     return EventStream(pieces)
 
 
+async def waiting(_request: Request) -> Response:
+    """An answer that has begun, and of which nothing more comes."""
+
+    async def nothing(write):
+        await write(b"begun")
+        await trio.sleep_forever()
+
+    return EventStream(nothing)
+
+
 async def accept(request: Request) -> Response:
     """Takes a body."""
     return PlainTextResponse(str(len(await request.body())))
 
 
-APP = guarded_app([Endpoint("/", hello), Endpoint("/endless", endless), Endpoint("/post", accept, method="POST")])
+APP = guarded_app(
+    [
+        Endpoint("/", hello),
+        Endpoint("/waiting", waiting),
+        Endpoint("/endless", endless),
+        Endpoint("/post", accept, method="POST"),
+    ]
+)
 
 
 @pytest.fixture
@@ -96,13 +113,35 @@ async def test_a_byte_now_and_then_buys_no_time(raw, port):
             await trio.sleep(0.1)
 
 
-async def test_more_connections_than_allowed_are_closed(raw, port):
+async def test_silent_connections_make_room_and_busy_ones_do_not(raw, port):
+    """So many that say nothing do not keep a probe out; so many that are being answered do."""
     silent = [await raw(port, b"") for _ in range(QUICK.connections_max)]
     with trio.fail_after(5):
-        assert await all_of(await raw(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")) == b""
-        for stream in silent:
-            await all_of(stream)
         assert await get(port) == 200
+        assert await all_of(silent[0]) == b""
+    busy = [await raw(port, b"GET /waiting HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(QUICK.connections_max)]
+    for stream in busy:
+        await stream.receive_some(10)
+    with trio.fail_after(5):
+        assert await all_of(await raw(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")) == b""
+        for stream in busy:
+            stream.socket.close()
+        while True:  # The places are free again, soon.
+            with suppress(httpx.HTTPError):
+                assert await get(port) == 200
+                break
+
+
+async def test_a_reader_that_leaves_frees_its_place_at_once(raw, port):
+    """Also while nothing is written to it."""
+    patient = trio.current_time() + 5
+    for _ in range(3):
+        streams = [await raw(port, b"GET /waiting HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(QUICK.connections_max)]
+        for stream in streams:
+            await stream.receive_some(10)
+            stream.socket.close()
+        await trio.sleep(0.2)
+    assert trio.current_time() < patient
 
 
 @pytest.mark.parametrize(
