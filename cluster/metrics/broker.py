@@ -99,8 +99,7 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
 
 def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, Counts], ...]:
     """What can happen now is there from the start: of a counter that begins at 1 Prometheus sees no growth."""
-    found: dict[tuple[int, str], Counts] = {(need, outcome): Counts() for outcome in OUTCOMES if need > 1}
-    found.update(broker.ha.group_transfer.waits.taken())
+    found = {(need, outcome): Counts() for outcome in OUTCOMES if need > 1} | broker.ha.group_transfer.waits.taken()
     return tuple((members, outcome, counts) for (members, outcome), counts in found.items())
 
 

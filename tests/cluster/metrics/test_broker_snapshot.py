@@ -1,5 +1,8 @@
 """What a broker tells of itself for metrics, without a network."""
 
+import errno
+import os
+
 import pytest
 import trio
 
@@ -112,3 +115,35 @@ async def test_openmetrics_when_asked_for(tmp_path):
         assert content_type.startswith("application/openmetrics-text")
         assert body.endswith(b"# EOF\n")
         assert expose(broker_snapshot(client.broker), "*/*")[1].startswith("text/plain")
+
+
+async def test_a_synchronous_master_counts_waits_from_zero(tmp_path):
+    """Prometheus sees no growth of a counter that begins above 0."""
+    async with opened(make_broker(tmp_path, role=BrokerRole.SYNC_MASTER)) as client:
+        outcomes = ("confirmed", "timeout", "not_available")
+        for outcome in outcomes:
+            assert of(client.broker, "rocketmq_ha_ack_wait_seconds_count", policy="2", outcome=outcome) == [0]
+        assert of(client.broker, "rocketmq_ha_acks_configured") == [2]
+        assert of(client.broker, "rocketmq_ha_in_sync_members") == [1]
+    async with opened(make_broker(tmp_path)) as client:
+        assert samples(client.broker, "rocketmq_ha_ack_wait_seconds_count") == {}, "nobody waits here"
+
+
+async def test_a_message_on_a_cold_page_is_not_waited_for(tmp_path, monkeypatch):
+    """The kernel is asked for what it has in memory; a disk that answers late costs an age, never a stall."""
+    asked = []
+
+    def cold(_fd, _buffers, _offset, flags=0):
+        asked.append(flags)
+        raise BlockingIOError(errno.EAGAIN, "not in memory")
+
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        put(broker, "T1")
+        broker.offsets.commit("G1", "T1", 0, 0)
+        monkeypatch.setattr(os, "preadv", cold)
+        assert of(broker, "rocketmq_consumer_lag_latency_milliseconds") == []
+        assert of(broker, "rocketmq_consumer_lag_messages", consumer_group="G1") == [1]
+        assert set(asked) == {os.RWF_NOWAIT}
+        monkeypatch.undo()
+        assert len(of(broker, "rocketmq_consumer_lag_latency_milliseconds")) == 1
