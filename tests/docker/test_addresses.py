@@ -31,7 +31,7 @@ async def test_programs_in_containers_and_on_this_machine_reach_the_same_brokers
 
 
 async def test_a_switchover_holds_producers_for_a_moment_only(compose):
-    """Slaves follow over loopback, whatever address they announce: none waits until it is known."""
+    """Its slaves come from the address that they announce. Where they do not, a new master makes them wait."""
     said = await in_thread(compose.twinlog, "broker-a-0", "switchover", "--candidate", "broker-a-1", "--yes")
     pause_ms = int(said.rpartition("write pause ")[2].split()[0])
     assert pause_ms < 2000

@@ -74,7 +74,7 @@ def test_brokers_differ_only_in_who_they_are():
         for number in (port, port + 3):
             text = text.replace(str(number), "PORT")
         role = OURS[name]["environment"]["TWINLOG_BROKER_ROLE"]
-        return text.replace(name, "NAME").replace(role, "ROLE").replace(f'ID": "{name[-1]}"', 'ID": ""')
+        return text.replace(name, "NAME").replace(f'"{role}"', "ROLE").replace(f'ID": "{name[-1]}"', 'ID": ""')
 
     assert len({rest(name, 10911 + 10 * number) for number, name in enumerate(BROKERS)}) == 1
 
