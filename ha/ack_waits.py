@@ -20,9 +20,14 @@ class AckWaits:
 
     def ended(self, waiters: Sequence[Waiter], need: int, outcome: Outcome, *, now: float, timeout: float) -> None:
         """These waited, oldest first; each began `timeout` seconds before its deadline."""
-        if waiters:
-            longest, shortest = (max(now - waiter.deadline + timeout, 0.0) for waiter in (waiters[0], waiters[-1]))
-            self._of(need, outcome).note_run(longest, shortest, len(waiters))
+        if not waiters:
+            return
+        histogram, began = self.waits.get((need, outcome)) or self._of(need, outcome), now + timeout
+        longest = began - waiters[0].deadline
+        if len(waiters) == 1:  # The usual case of a lone producer.
+            histogram.note(longest)
+        else:
+            histogram.note_run(longest, began - waiters[-1].deadline, len(waiters))
 
     def refused(self, need: int) -> None:
         """One did not wait: there are too few slaves."""

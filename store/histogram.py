@@ -42,7 +42,9 @@ class Histogram:
 
         In one bucket, as nearly always, this is exact but for the sum, which takes their mean; else they are spread evenly.
         """
-        first, last = bisect_left(BOUNDS, shortest), bisect_left(BOUNDS, longest)
+        first = last = bisect_left(BOUNDS, shortest)
+        if longest > BOUNDS[first]:
+            last = bisect_left(BOUNDS, longest)
         self.sum += (longest + shortest) / 2 * count
         if first == last:
             self.counts[first] += count
