@@ -156,8 +156,8 @@ def sample_of(look: Look) -> Sample:
         {
             "lag_bytes": {each.member.name: each.lag_bytes for each in slaves},
             "lag_seconds": {each.member.name: each.lag_seconds for each in slaves},
-            "ack_p50": {each.name: getattr(each, "ack_p50_seconds", None) for each in masters},
-            "ack_p99": {each.name: getattr(each, "ack_p99_seconds", None) for each in masters},
+            "ack_p50": {each.name: each.ack_p50_seconds for each in masters},
+            "ack_p99": {each.name: each.ack_p99_seconds for each in masters},
             "rate": {each.name: each.rate_bytes_per_second for each in masters},
         },
     )

@@ -10,7 +10,7 @@ from cluster.dashboard.look import Look
 def role_dialog(look: Look, *, can_change: bool) -> Markup:
     """Closed at first."""
     groups = [each.name for each in look.groups]
-    how = "switchover: while the master runs, nothing is lost", "failover: the master is gone"
+    how = "switchover: the master runs", "failover: the master is gone"
     verbs = [tag("option", words, value=words.partition(":")[0]) for words in how]
     form = tag(
         "form",

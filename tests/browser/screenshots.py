@@ -34,6 +34,7 @@ TO_WEBP = """async (png) => {
 
 
 SCHEMES = {
+    "plan": ("light",),
     "fine": ("light", "dark"),
     "behind": ("dark", "light"),
     "no-master": ("light", "dark"),
@@ -49,6 +50,10 @@ def shoot(browser: Browser, url: str, directory: Path, name: str, *, whole: bool
             page = context.new_page()
             page.goto(url)
             page.wait_for_selector("#live.on")
+            if name == "plan":
+                page.click("#open-roles")
+                page.click("#role-plan")
+                page.wait_for_selector("#role-answer .plan li")
             page.wait_for_timeout(1200)
             png = page.screenshot(full_page=whole)
             blank = context.new_page()
@@ -76,6 +81,7 @@ def play(stage: Stage, browser: Browser, directory: Path, scratch: Path, *, whol
         with stage.traffic(rate=150, body=body):
             time.sleep(25)
             shoot(browser, url, directory, "fine", whole=whole)
+            shoot(browser, url, directory, "plan")
             with stage.standing_still(stage.member("broker-a-2")), stage.traffic(rate=600, body=body):
                 time.sleep(16)
             time.sleep(2.5)
