@@ -1,10 +1,12 @@
 """The alert rules as files: sound, tested, and each explained to whoever is woken by it."""
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
 
+from cluster.cli.up_plan import plan_up
 from cluster.metrics.table import METRICS
 from tests.monitoring.prometheus import DEPLOY, ROOT, promtool
 
@@ -16,6 +18,18 @@ PAGE = (ROOT / "docs/operating/monitoring.md").read_text()
 @pytest.mark.parametrize("name", ["prometheus.yml", "local.yml"])
 def test_promtool_accepts_the_configuration(name):
     assert f"{len(RULES)} rules found" in promtool("check", "config", DEPLOY / name)
+
+
+@pytest.mark.parametrize("name", ["prometheus.yml", "local.yml"])
+def test_the_ports_are_those_that_up_and_compose_take(name):
+    plan = plan_up(Path("data"), slaves=2)
+    scraped = yaml.safe_load((DEPLOY / name).read_text())["scrape_configs"]
+    ports = {
+        group["labels"]["service"]: [int(target.rpartition(":")[2]) for target in group["targets"]]
+        for group in scraped[0]["static_configs"]
+    }
+    assert scraped[0]["job_name"] == "twinlog", "the rules look for it"
+    assert ports == {"broker": [each.http_port for each in plan.brokers], "namesrv": [plan.namesrv.http_port]}
 
 
 def test_promtool_tests_the_rules():
