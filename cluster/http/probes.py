@@ -99,7 +99,11 @@ class Probes:
         limit, mode = query.size("lag"), _mode(query)
         if node.role != "slave":
             return health.refused(node, health.not_serving(node, said))
-        return await self._following(node, said, READY_LAG_BYTES if limit is None else limit, mode)
+        if limit is not None:
+            return await self._following(node, said, limit, mode)
+        found = await self._following(node, said, None, mode)  # A master that cannot be asked is no reason against it.
+        too_far = found.lag_bytes is not None and found.lag_bytes > READY_LAG_BYTES
+        return health.refused(found, _too_far(found.lag_bytes, READY_LAG_BYTES)) if too_far else found
 
     async def why_no_master(self, node: Node, said: dict[str, Any], _query: Query) -> Node:
         """200 for a master that serves."""
@@ -139,7 +143,7 @@ class Probes:
         lag = health.lag_of(said, int(master["maxOffset"]), mode)
         node = evolve(node, lag_bytes=lag)
         too_far = limit is not None and lag > limit
-        return health.refused(node, f"it is {lag} bytes behind, more than {limit}" if too_far else None)
+        return health.refused(node, _too_far(lag, limit) if too_far else None)
 
     async def _ask_master(self, said: dict[str, Any]) -> dict[str, Any] | None:
         """The master's status, at most half a second old; None: it does not answer. RocketMQ's tells the end of its log only."""
@@ -167,6 +171,10 @@ class Probes:
                 return status
         except (RemotingError, HttpError):
             return None
+
+
+def _too_far(lag: int | None, limit: int | None) -> str:
+    return f"it is {lag} bytes behind, more than {limit}"
 
 
 def _mode(query: Query) -> Mode:

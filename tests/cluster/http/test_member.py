@@ -1,14 +1,20 @@
 """The routes of a member over a cluster that is faked: forms, errors, the role checks."""
 
 import jsonschema
+import orjson
 import pytest
 import trio
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.document_schema import schema_of
+from cluster.http.member import with_stall
 from cluster.http.routes import endpoints
+from cluster.metrics import NamesrvSnapshot, expose
+from cluster.remoting.command import RemotingCommand
 from tests.cluster.fake_cluster import NAMESRV
 from tests.cluster.http.conftest import AUTHORIZED, TOKEN
-from tests.cluster.http.test_health import SLAVE
+from tests.cluster.http.test_health import MASTER, SLAVE
 
 READS = [
     "/",
@@ -103,7 +109,10 @@ async def test_the_role_decides_which_check_passes(member):
 
     assert await passing() == {"readyz", "master"}
     member.said = dict(SLAVE)
-    assert await passing() == {"slave"}  # Its master is not asked successfully: how far it is behind nobody knows.
+    assert await passing() == {"readyz", "slave"}  # It follows; its master is silent about the rest.
+    async with member.client() as http:
+        asked = await http.get("/readyz?lag=1GB")
+    assert (asked.status_code, asked.json()["lag_bytes"]) == (503, None)
     member.said = {**SLAVE, "state": "retrying", "roleWhy": ""}
     assert await passing() == set()
     member.source.is_stopping = True
@@ -116,6 +125,50 @@ async def test_a_service_that_starts_is_alive_and_not_ready(member):
         assert (await http.get("/livez")).status_code == 200
         answer = await http.get("/readyz")
     assert (answer.status_code, answer.json()["why"]) == (503, "it is starting")
+
+
+async def test_ready_is_who_follows_closely_by_its_masters_word(member, fake, autojump_clock):
+    """16 MB unless told otherwise; what is not on its disk counts only when asked for."""
+    member.said = dict(SLAVE)
+    for behind, lag, mode, status in (
+        (0, "", "written", 200),
+        (16_000_000, "", "written", 200),
+        (16_000_001, "", "written", 503),
+        (100, "&lag=99", "written", 503),
+        (100, "&lag=100", "written", 200),
+        (100, "&lag=100", "flushed", 503),
+        (100, "&lag=600", "flushed", 200),
+    ):
+        status_of_master = {**MASTER, "maxOffset": SLAVE["maxOffset"] + behind}
+        fake.answers = {(MASTER["address"], 20001): RemotingCommand(0, body=orjson.dumps(status_of_master))}
+        await trio.sleep(1)  # Half a second long its last word is kept.
+        async with member.client() as http:
+            answer = await http.get(f"/readyz?mode={mode}{lag}")
+        assert answer.status_code == status, (behind, lag, mode, answer.text)
+
+
+async def test_sync_and_async_are_by_the_masters_word(member, fake, autojump_clock):
+    member.said = dict(SLAVE)
+    for counted, passing in ((True, {"sync"}), (False, {"async"})):
+        (connection,) = MASTER["slaves"]
+        told = {**MASTER, "slaves": [{**connection, "counted": counted}]}
+        fake.answers = {(MASTER["address"], 20001): RemotingCommand(0, body=orjson.dumps(told))}
+        await trio.sleep(1)  # Half a second long its last word is kept.
+        async with member.client() as http:
+            found = {path for path in ("sync", "async") if (await http.get(f"/{path}")).is_success}
+        assert found == passing
+
+
+@pytest.mark.parametrize(
+    ("accept", "parser"), [("", text_string_to_metric_families), ("application/openmetrics-text", openmetrics)]
+)
+def test_metrics_of_a_loop_that_stands_still_are_a_part_of_either_form(accept, parser):
+    snapshot = NamesrvSnapshot(groups=(), topics=3, now_ms=0, seconds=0.0)
+    body, _ = expose(snapshot, accept)
+    found = {each.name: each for each in parser(with_stall(body, 7.5, 8.25).decode())}
+    assert found["twinlog_event_loop_stalled_seconds"].samples[0].value == 7.5
+    assert found["twinlog_snapshot_age_seconds"].samples[0].value == 8.25
+    assert found["rocketmq_namesrv_topic_number"].samples[0].value == 3
 
 
 POSTS = ["switchover", "failover", "pause", "resume", "rewind", "reinit"]
