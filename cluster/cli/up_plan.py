@@ -6,7 +6,7 @@ A member keeps its name for ever, whatever its brokerId becomes; its store root 
              name server   its HTTP   dashboard   broker k: remoting   fast   HA   HTTP
   default    9876          9878       9877        10911+10k            -2     +1   +3
   base N     N             N+2        N+1         N+11+10k             -2     +1   +3
-HTTP and dashboard ports are kept free for what will listen there.
+Each member takes its HTTP port by itself; when that is busy it serves without HTTP, and says so in its log.
 """
 
 from collections.abc import Sequence
