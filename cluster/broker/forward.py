@@ -1,8 +1,8 @@
 """Passes clients' requests on to the member that is master now, and its answers back.
 
 All of them go over one stream in the order in which they came, so each client's own order is kept as long as the master is the
-same. Answers come back in any order, by their opaque numbers. A request that cannot be answered is refused with a code that
-RocketMQ's producers try again after. Passed-on requests say for whom they are and how often they were passed on, so that none can
+same. Answers come back in any order, by their opaque numbers. A request that cannot be passed on is refused, one that was and has
+no answer is given up, each with a code of its own that RocketMQ's producers try again after. Passed-on requests say for whom they are and how often they were passed on, so that none can
 run in a circle.
 """
 
@@ -31,11 +31,19 @@ _OPAQUE_MASK = 0x7FFFFFFF
 
 
 def refuse(connection: Connection, command: RemotingCommand, why: str) -> None:
-    """Answer with a code after which producers try another queue or try again."""
+    """Nothing was done. Answer with a code after which producers try another queue or try again."""
+    _answer(connection, command, ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {why}")
+
+
+def give_up(connection: Connection, command: RemotingCommand, why: str) -> None:
+    """Nobody here knows what was done. Producers try again after this code as well, and are not told that nothing is stored."""
+    _answer(connection, command, ResponseCode.SYSTEM_ERROR, f"{why}; it may have carried this out, or may yet")
+
+
+def _answer(connection: Connection, command: RemotingCommand, code: ResponseCode, remark: str) -> None:
     if not command.is_oneway:
         # The map must be there: the Java client reads it without looking.
-        code = ResponseCode.SERVICE_NOT_AVAILABLE
-        connection.send(RemotingCommand.response_to(command, code, remark=f"service not available now: {why}", ext={}))
+        connection.send(RemotingCommand.response_to(command, code, remark=remark, ext={}))
 
 
 @frozen(eq=False)
@@ -56,6 +64,7 @@ class _Link:
     connect: Callable[[str], Awaitable[trio.abc.Stream]]
     over: bool = field(default=False, init=False)  # It takes nothing more.
     unsent_bytes: int = field(default=0, init=False)
+    _is_open: bool = field(default=False, init=False)  # Since then the master may have heard of what waits.
     _outbox: list[bytes] = field(factory=list, init=False)
     _passed: dict[int, _Passed] = field(factory=dict, init=False)  # By our opaque numbers, the oldest first.
     _filled: trio.Event = field(factory=trio.Event, init=False)
@@ -74,14 +83,15 @@ class _Link:
         self._filled.set()
 
     async def run(self) -> None:
-        """Until it is over; whoever waits then is refused."""
-        reason = "this member stops"
+        """Until it is over; whoever waits then is refused, or given up."""
+        reason = f"this member stops, and had not heard from the master {self.address}"
         try:
             reason = await self._carry()
         finally:
             self.over = True
+            end = give_up if self._is_open else refuse
             for passed in self._passed.values():
-                refuse(passed.connection, passed.command, reason)
+                end(passed.connection, passed.command, reason)
 
     async def _carry(self) -> str:
         """Connect, pass on, and say why that is over."""
@@ -91,6 +101,7 @@ class _Link:
         except (OSError, ValueError, trio.TooSlowError) as error:
             log.warning("the master cannot be reached, requests for it are refused", peer=self.address, why=str(error))
             return f"the master {self.address} cannot be reached"
+        self._is_open = True
         try:
             async with stream, trio.open_nursery() as nursery:
                 nursery.start_soon(self._write, stream)
@@ -131,14 +142,14 @@ class _Link:
             connection.uncork()
 
     async def _expire(self, scope: trio.CancelScope) -> None:
-        """Refuse what is late; leave when nothing was under way for a while, or nothing more is to come."""
+        """Give up what is late; leave when nothing was under way for a while, or nothing more is to come."""
         needed_at = trio.current_time()
         while True:
             await trio.sleep(_SCAN_SECONDS)
             now = trio.current_time()
             for opaque in [opaque for opaque, passed in self._passed.items() if passed.deadline <= now]:
                 late = self._passed.pop(opaque)
-                refuse(late.connection, late.command, f"the master {self.address} did not answer in time")
+                give_up(late.connection, late.command, f"the master {self.address} did not answer in time")
             if self._passed or self.unsent_bytes:
                 needed_at = now
             elif self.over or now >= needed_at + IDLE_SECONDS:
