@@ -66,7 +66,8 @@ class Histogram:
 
     def recent(self) -> tuple[int, ...]:
         """The counts of the last minute."""
-        before: Sequence[int] = self._looks[0][1] if self._looks else (0,) * len(BOUNDS)
+        young = len(self._looks) < LOOKS  # Whatever was counted, a minute ago it was not.
+        before: Sequence[int] = (0,) * len(BOUNDS) if young else self._looks[0][1]
         return tuple(now - then for now, then in zip(self.counts, before, strict=True))
 
 

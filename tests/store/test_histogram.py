@@ -43,10 +43,13 @@ def test_only_the_last_minute_is_recent():
     assert sum(histogram.taken().counts) == 58
 
 
-def test_all_is_recent_before_the_first_look():
+def test_all_is_recent_in_the_first_minute():
+    """Also what came before the first look."""
     histogram = Histogram()
     histogram.note(0.001)
-    assert sum(histogram.recent()) == 1
+    for second in range(50):
+        assert sum(histogram.recent()) == 1
+        histogram.look(second)
 
 
 def test_percentiles_lie_in_their_bucket():
