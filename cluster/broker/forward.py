@@ -2,8 +2,8 @@
 
 All of them go over one stream in the order in which they came, so each client's own order is kept as long as the master is the
 same. Answers come back in any order, by their opaque numbers. A request that cannot be passed on is refused, one that was and has
-no answer is given up, each with a code of its own that RocketMQ's producers try again after. Passed-on requests say for whom they are and how often they were passed on, so that none can
-run in a circle.
+no answer is given up, each with a code of its own that RocketMQ's producers try again after. Passed-on requests say for whom they
+are and how often they were passed on, so that none can run in a circle.
 """
 
 from collections.abc import Awaitable, Callable
