@@ -30,11 +30,14 @@ def test_a_status_fills_every_column():
         "state": "serving",
         "maxOffset": 1000,
         "confirmedOffset": 900,
+        "ackWaitP50Seconds": 0.001,
+        "ackWaitP99Seconds": 0.02,
     }
     member = member_of_status(MASTER, {**status, "rateBytesPerSecond": 12.5, "flushedOffset": 800, "minOffset": 0})
     assert (member.name, member.role, member.state) == ("broker-a-7", "master", "serving")
     assert (member.written_offset, member.confirmed_offset, member.flushed_offset) == (1000, 900, 800)
     assert (member.min_offset, member.rate_bytes_per_second) == (0, 12.5)
+    assert (member.ack_p50_seconds, member.ack_p99_seconds) == (0.001, 0.02)
 
 
 def test_what_is_questionable_about_acknowledgements_is_an_issue():

@@ -11,6 +11,7 @@ from ha.connection import HAConnection
 from ha.transport import StreamTransport
 from store.config import BrokerRole
 from store.message import decode_message
+from store.offset_waiters import Waiter
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
 
 
@@ -400,6 +401,11 @@ async def test_member_status_says_who_and_where(client, slave):
         "members": 1,
         "warnings": [],
     }
+    assert (status["ackWaitP50Seconds"], status["ackWaitP99Seconds"]) == (None, None), "nobody waited"
+    waits = client.broker.ha.group_transfer.waits
+    waits.ended([Waiter(1, 3.0, None, b"")], 2, "confirmed", now=0.002, timeout=3.0)
+    status = fastjson.loads(client.ask(20001).body)
+    assert 0.0015 < status["ackWaitP50Seconds"] <= status["ackWaitP99Seconds"] <= 0.0025
     status = fastjson.loads(slave.ask(20001).body)
     assert status["role"] == "SLAVE"
     assert status["master"]["address"] is None
