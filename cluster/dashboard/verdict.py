@@ -147,7 +147,21 @@ def _critical(group: GroupLook, look: Look) -> Verdict | None:
     return Verdict(mark="bad", headline=f"NOT SAFE: {text}", details=details)
 
 
-OF_SLAVES_GONE = ("lag", "alone", "no slaves")  # Told by rules below, with their numbers.
+def _master_not_serving(group: GroupLook, _look: Look) -> Verdict | None:
+    """It is there, and takes nothing: its disk is nearly full, or a role is not settled."""
+    master = group.masters[0]
+    if master.member.state == "serving":
+        return None
+    return Verdict(
+        mark="warn",
+        headline=f"{group.name} takes no messages for now: {master.member.name} {_state(master)}",
+        since=master.since,
+        was_so=master.was_so,
+        details=(master.member.reason,) if master.member.reason else (),
+    )
+
+
+OF_SLAVES_GONE = ("lag", "no slave registered")  # Told by rules below, with their numbers.
 
 
 def _too_few_copies(group: GroupLook, look: Look) -> Verdict | None:
@@ -202,7 +216,17 @@ def _behind(group: GroupLook, _look: Look) -> Verdict | None:
     return Verdict(mark="warn", headline=headline, since=since, details=(held,))
 
 
-RULES = (_two_masters, _changing, _no_master, _parted, _critical, _too_few_copies, _someone_away, _behind)
+RULES = (
+    _two_masters,
+    _changing,
+    _no_master,
+    _parted,
+    _critical,
+    _master_not_serving,
+    _too_few_copies,
+    _someone_away,
+    _behind,
+)
 
 
 def _fine(group: GroupLook) -> Verdict:
@@ -215,6 +239,9 @@ def _fine(group: GroupLook) -> Verdict:
     if all(each.lag_bytes == 0 for each in slaves):
         hold = "slave holds" if total == 1 else "slaves hold"
         headline = f"{total} of {total} {hold} every acknowledged message"
+    elif group.acks_needed == 1 and (alone := min((each.lag_bytes or 0) for each in slaves)):
+        headline = f"the newest {size(alone)} are on the master only: SEND_OK waits for no slave"
+        return Verdict(mark="none", headline=f"Copied within {_within(slaves)}; {headline}", details=_promise(group))
     else:
         follow = "slave follows" if total == 1 else "slaves follow"
         headline = f"{total} of {total} {follow} within {_within(slaves)}"

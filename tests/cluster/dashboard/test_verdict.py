@@ -3,8 +3,9 @@
 import pytest
 from attrs import evolve
 
-from cluster.dashboard.look import Look
+from cluster.dashboard.look import PARTED, SILENT, Look
 from cluster.dashboard.verdict import verdict_of
+from cluster.members import STATES_TO_LOOK_AT
 from tests.cluster.dashboard.helpers import END, MB, look_of, member, parted, silent, with_member
 
 
@@ -106,3 +107,31 @@ def test_the_worst_of_several_groups_speaks():
     assert "1 of 2 groups are fine" in verdict.details
     both = verdict_of(Look(at=1000.0, groups=(fine, evolve(fine, name="broker-b"))))
     assert both.headline == "All data is safe: 2 of 2 slaves of 2 groups hold every acknowledged message"
+
+
+def test_a_master_that_waits_for_nobody_is_not_called_safe():
+    """What it acknowledged a moment ago may be nowhere else."""
+    under_way = member(1, lag_bytes=3_000, lag_seconds=0.1)
+    verdict = verdict_of(look_of(member(), under_way, acks_needed=1))
+    assert verdict.mark == "none"
+    assert (
+        verdict.headline == "Copied within 0.1 s; the newest 3.0 kB are on the master only: SEND_OK waits for no slave"
+    )
+    assert verdict_of(look_of(member(), member(1), acks_needed=1)).mark == "ok"
+
+
+STATES = [*STATES_TO_LOOK_AT, "serving", "streaming", "catching up", "answering", "preflight", "holding", "unknown", ""]
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_whatever_state_a_member_is_in(state, number):
+    """There is one line for it, and `safe` only where two slaves follow a master that serves."""
+    members = [member(), member(1), member(2)]
+    members[number] = evolve(members[number], state=state, lag_bytes=None if number == 0 else 5, lag_seconds=None)
+    verdict = verdict_of(look_of(*members))
+    assert verdict.headline
+    if verdict.mark == "ok":
+        assert state in (("streaming", "catching up") if number else ("serving",))
+    if state in (*PARTED, *SILENT, "failed"):
+        assert verdict.mark in ("bad", "warn")
