@@ -38,7 +38,8 @@ def test_names_follow_the_rules(metric):
 
 def test_the_page_has_every_family_and_bucket():
     assert re.findall(r"^```\{metrics\} (.+)$", PAGE, re.MULTILINE) == list(FAMILIES)
-    assert f"in seconds: {', '.join(f'{bound:g}' for bound in (*SECONDS, 2.5, 5, 10))}." in PAGE
+    bounds = ", ".join(f"{bound:g}" for bound in (*SECONDS, 2.5, 5, 10))
+    assert f"in seconds: {bounds}." in " ".join(PAGE.split())
 
 
 def test_a_row_of_the_page():
