@@ -10,7 +10,7 @@ from cluster.dashboard.look import FOLLOWING, GroupLook, MemberLook
 from cluster.dashboard.verdict import is_behind
 from cluster.dashboard.words import several, size
 
-WIDTH, BOX, HEIGHT, TOP, STEP = 360, 172, 70, 108, 88
+WIDTH, BOX, HEIGHT, TOP, STEP = 360, 172, 70, 108, 106
 MIDDLE = WIDTH // 2
 
 
@@ -19,7 +19,7 @@ def picture(group: GroupLook) -> Markup:
     master = group.masters[0] if group.masters else next((m for m in group.members if m.member.role == "master"), None)
     others = [each for each in group.members if each is not master]
     rows = (len(others) + 1) // 2
-    height = (TOP + rows * STEP - 10) if others else HEIGHT + 2
+    height = (TOP + (rows - 1) * STEP + HEIGHT + 2) if others else HEIGHT + 2
     parts: list[Markup] = []
     for number, each in enumerate(others):
         x, y = _place(number, len(others))
@@ -66,7 +66,7 @@ def _box(each: MemberLook, x: int, y: int) -> Markup:
     return tag(
         "g",
         tag("rect", x=x, y=y, width=BOX, height=HEIGHT, rx=8, class_=f"node {mark} {member.role}"),
-        tag("text", _short(member.name, 20), x=x + 12, y=y + 22, class_="node-name"),
+        tag("text", _short(member.name, 18), x=x + 12, y=y + 22, class_="node-name"),
         tag("text", role, x=x + 12, y=y + 39, class_="node-role"),
         tag("use", href=f"#mark-{mark}", x=x + 12, y=y + 47.5, width=12, height=12, class_=f"mark {mark}"),
         tag("text", _short(member.state, 14), x=x + 29, y=y + 58, class_="node-state"),

@@ -56,7 +56,7 @@ def _of_all(verdicts: list[Verdict], look: Look) -> Verdict:
         return Verdict(mark="ok", headline=headline)
     first, *others = verdicts
     more = tuple(each.headline for each in others if each.mark != "ok")
-    rest = (f"{fine} of {several(len(verdicts), 'group is', 'groups are')} fine",) if fine else ()
+    rest = (f"{fine} of {len(verdicts)} groups {'is' if fine == 1 else 'are'} fine.",) if fine else ()
     return Verdict(
         mark=first.mark,
         headline=first.headline,
@@ -191,13 +191,14 @@ def _someone_away(group: GroupLook, look: Look) -> Verdict | None:
     held = f"{_of(len(good), group)} {'holds' if len(good) == 1 else 'hold'} "
     held += "every acknowledged message." if all(each.lag_bytes == 0 for each in good) else "what is acknowledged."
     lacks = f", {'at most ' * first.is_last_word}{size(first.lag_bytes)} behind" if first.lag_bytes else ""
+    behind = _behind(group, look)
     who = "One slave is away" if len(away) == 1 else f"{len(away)} slaves are away"
     return Verdict(
         mark="warn",
         headline=f"{who}: {first.member.name} {_state(first)}{lacks}",
         since=first.since,
         was_so=first.was_so,
-        details=(held,),
+        details=(held, behind.headline) if behind is not None else (held,),
     )
 
 

@@ -104,7 +104,7 @@ def test_the_worst_of_several_groups_speaks():
     late = look_of(member(), member(1, lag_bytes=20 * MB, lag_seconds=3.0)).groups[0]
     verdict = verdict_of(Look(at=1000.0, groups=(fine, evolve(late, name="broker-b"))))
     assert verdict.headline.startswith("One slave is behind")
-    assert "1 of 2 groups are fine" in verdict.details
+    assert "1 of 2 groups is fine." in verdict.details
     both = verdict_of(Look(at=1000.0, groups=(fine, evolve(fine, name="broker-b"))))
     assert both.headline == "All data is safe: 2 of 2 slaves of 2 groups hold every acknowledged message"
 
@@ -135,3 +135,10 @@ def test_whatever_state_a_member_is_in(state, number):
         assert state in (("streaming", "catching up") if number else ("serving",))
     if state in (*PARTED, *SILENT, "failed"):
         assert verdict.mark in ("bad", "warn")
+
+
+def test_who_is_behind_is_told_also_when_another_is_away():
+    look = look_of(member(), member(1), member(2, lag_bytes=34 * MB, lag_seconds=12.0), silent(3))
+    verdict = verdict_of(look)
+    assert verdict.headline.startswith("One slave is away: broker-a-3")
+    assert any(each.startswith("One slave is behind: broker-a-2 by 34.0 MB") for each in verdict.details)
