@@ -39,6 +39,7 @@ from cluster.topic_views import NoTopicError
 
 LOOK_TIMEOUT_MS = 2000  # A member that does not answer holds up every look for so long.
 PEEK_SECONDS_MAX = 5.0
+PEEKS_MAX = 4  # At a time: each may hold many large messages.
 # Nothing from elsewhere, no inline script and no inline style: what a hostile name brings along does nothing.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -131,6 +132,7 @@ def application(
 
 def page_routes(watcher: Watcher, open_it: OpenAdmin, tokens: Tokens) -> Sequence[BaseRoute]:
     """What only the dashboard has."""
+    peeks = trio.CapacityLimiter(PEEKS_MAX)
 
     async def found(request: Request) -> Markup:
         try:
@@ -142,7 +144,8 @@ def page_routes(watcher: Watcher, open_it: OpenAdmin, tokens: Tokens) -> Sequenc
             if tokens.guards_bodies and tokens.path is None:
                 return problem("No messages here: others can look at this address, and there is no --token-file.")
             tokens.check_bodies(request.headers.get("authorization"))
-            return await look_at(open_it, question)
+            async with peeks:
+                return await look_at(open_it, question)
         except HttpError as error:
             return problem(f"{error.what} Only a dashboard that listens at 127.0.0.1 shows messages without a token.")
         except QuestionError as error:

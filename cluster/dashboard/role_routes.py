@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import orjson
+import trio
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -16,17 +17,19 @@ from cluster.http.routes import Endpoint
 from cluster.role_admin import RoleOrder
 
 PLAN_SECONDS_MAX = 60.0
+PLANS_MAX = 4  # At a time: members are asked more than once for each.
 TEXT_LENGTH_MAX = 255
 
 
 def role_routes(watcher: Watcher, open_it: OpenAdmin, operations: Operations) -> Sequence[Endpoint]:
     """POST /plan and GET /changes/ID."""
+    plans = trio.CapacityLimiter(PLANS_MAX)
 
     async def plan(request: Request) -> Response:
         """What a role change would do, as `--dry-run` shows it; it changes nothing, so it needs no token."""
         order = await _order(request)
         try:
-            async with asking(open_it, PLAN_SECONDS_MAX) as admin:
+            async with plans, asking(open_it, PLAN_SECONDS_MAX) as admin:
                 prepared = await admin.prepare_role_change(order)
         except HttpError as error:
             return HTMLResponse(refusal_section(error), status_code=409)
