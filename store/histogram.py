@@ -11,8 +11,28 @@ from collections.abc import Sequence
 from attrs import define, field, frozen
 
 # Upper bounds in seconds: what a replica's memory, a disk and a time limit of a few seconds differ by. The last one is infinite.
-SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
-BOUNDS = (*SECONDS, 2.5, 5.0, 10.0, math.inf)
+SECONDS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0015,
+    0.0025,
+    0.005,
+    0.0075,
+    0.01,
+    0.015,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+BOUNDS = (*SECONDS, math.inf)
 LOOK_SECONDS, LOOKS = 10.0, 7  # A minute: the newest look is up to ten seconds old.
 
 
