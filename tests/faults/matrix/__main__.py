@@ -1,0 +1,199 @@
+"""scripts/faults: rows of the fault matrix on real processes, and what the oracles say of them."""
+
+import datetime
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tests.bench.machine import facts
+from tests.faults.matrix.checkers.verdict import ORACLES
+from tests.faults.matrix.rows import ROWS, SECONDS_TO_RECOVER, Row
+from tests.faults.matrix.run import Report, judged_again, run, tidy
+
+STATES = {True: "holds", False: "FAILS"}
+
+
+def missing(row: Row) -> str:
+    """Which right or tool of a row this machine does not give; empty: none."""
+    if "root" in row.needs and os.geteuid() != 0:
+        return "needs the super-user, for mounts or network namespaces"
+    if "root" in row.needs and (
+        lacking := [each for each in ("ip", "iptables", "nsenter") if shutil.which(each) is None]
+    ):
+        return f"needs {', '.join(lacking)}: apt install iproute2 iptables util-linux"
+    if "cc" in row.needs and shutil.which("cc") is None:
+        return "needs cc: apt install gcc libc6-dev"
+    return ""
+
+
+def told(report: Report) -> dict[str, Any]:
+    """As JSON has it."""
+    row = report.row
+    return {
+        "row": row.number,
+        "level": row.level,
+        "name": row.name,
+        "seed": report.seed,
+        "seconds": round(report.seconds, 1),
+        "holds": report.holds,
+        "oracles": {
+            each.oracle: {"holds": each.holds, "facts": each.facts, "wrong": each.wrong} for each in report.verdicts
+        },
+        **report.counts,
+        **({"error": report.error} if report.error else {}),
+    }
+
+
+def line(report: Report) -> str:
+    """One for a table: row, level, seed, each oracle, numbers."""
+    row, counts = report.row, report.counts
+    judged = {each.oracle: each.holds for each in report.verdicts}
+    marks = " ".join(each if judged.get(each) else f"{each}!" if each in judged else "-" for each in ORACLES)
+    slowest = max((each for each in counts.get("recovery_seconds", []) if each is not None), default=None)
+    numbers = f"{counts.get('acknowledged', 0):>6} acked  {counts.get('lost') if counts.get('lost') is not None else '?':>3} lost"
+    took = f"  back in {slowest:5.2f} s" if slowest is not None else ""
+    state = STATES[report.holds]
+    return f"{row.number:>3} {row.level}  seed {report.seed:<10} {state}  {marks:<15} {numbers}{took}  {row.name}"
+
+
+def show(report: Report) -> None:
+    """The line, red or green where somebody looks, and what is wrong below it."""
+    click.secho(line(report), fg="green" if report.holds else "red")  # click leaves colours out of a pipe.
+    for verdict in report.verdicts:
+        for wrong in verdict.wrong:
+            click.echo(f"      {verdict.oracle} ({ORACLES[verdict.oracle]}): {wrong}")
+    if report.error:
+        click.echo(f"      {report.error}")
+
+
+def chosen(numbers: tuple[int, ...]) -> list[Row]:
+    unknown = set(numbers) - {row.number for row in ROWS}
+    if unknown:
+        have = ", ".join(sorted({str(row.number) for row in ROWS}, key=int))
+        raise click.UsageError(f"There is no row {min(unknown)}. There are: {have}.")
+    return [row for row in ROWS if not numbers or row.number in numbers]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--row", "numbers", type=int, multiple=True, metavar="N", help="Only this row; repeatable.")
+@click.option(
+    "--minutes", type=float, default=0.0, help="Go on with further seeds for so long.  [default: each row once]"
+)
+@click.option("--seed", type=int, help="Of the first run of each row.  [default: by chance]")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the results there, as JSON.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep histories and logs below this directory.")
+@click.option("--planted", is_flag=True, help="With the fault that is planted for the row: each run has to fail.")
+@click.option("--judge", type=click.Path(exists=True, path_type=Path), help="Judge a kept run of --row again.")
+@click.option("--list", "is_list", is_flag=True, help="Show the rows, and end.")
+def main(
+    numbers: tuple[int, ...],
+    minutes: float,
+    seed: int | None,
+    out: Path | None,
+    keep: Path | None,
+    planted: bool,
+    judge: Path | None,
+    is_list: bool,
+) -> None:
+    """Break a running group in every way of the matrix, heal it, and judge what clients saw and what disks hold.
+
+    Exit status 0 when all oracles of all runs hold, else 1. Rows that need more than this machine gives are skipped with a line;
+    with CI=true that is a failure.
+    """
+    rows = chosen(numbers)
+    if is_list:
+        list_rows(rows)
+        return
+    if judge is not None:
+        sys.exit(judge_again(rows, judge))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Either way out ends all that was started.
+    seed = random.SystemRandom().randrange(1, 1_000_000) if seed is None else seed
+    reports, skipped = run_rows(rows, minutes, seed, keep, planted)
+    if out is not None:
+        out.write_text(json.dumps(document(reports, skipped), indent=1) + "\n")
+    wrong = [each for each in reports if each.holds is planted]
+    what = "runs in which the planted fault was not noticed" if planted else "failed"
+    acked = sum(each.counts.get("acknowledged", 0) for each in reports)
+    click.echo(
+        f"\n{len(reports)} runs, {len(wrong)} {what}, {len(skipped)} rows skipped, {acked} messages acknowledged"
+    )
+    sys.exit(1 if wrong or (skipped and os.environ.get("CI") == "true") else 0)
+
+
+def run_rows(
+    rows: list[Row], minutes: float, seed: int, keep: Path | None, planted: bool
+) -> tuple[list[Report], dict[str, str]]:
+    """Each row once, then again with other seeds until the time is up."""
+    deadline = time.monotonic() + minutes * 60
+    skipped = {row.key: why for row in rows if (why := missing(row))}
+    for key, why in skipped.items():
+        click.echo(f"row {key} is skipped: it {why}")
+    left = [row for row in rows if row.key not in skipped and (row.planted or not planted)]
+    reports: list[Report] = []
+    turn = 0
+    while left and (turn == 0 or time.monotonic() < deadline):
+        for row in left:
+            if turn and time.monotonic() >= deadline:
+                break
+            reports.append(one(row, seed + turn, keep, planted))
+            show(reports[-1])
+        turn += 1
+    return reports, skipped
+
+
+def one(row: Row, seed: int, keep: Path | None, planted: bool) -> Report:
+    """One run, in a directory that goes away, unless it is to be kept."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="twinlog-faults-") as directory:
+            return run(row, seed, Path(directory), hole=row.planted if planted else "")
+    root = keep / f"{row.key}-{seed}"
+    report = run(row, seed, root, hole=row.planted if planted else "")
+    tidy(root)
+    return report
+
+
+def judge_again(rows: list[Row], root: Path) -> int:
+    """Whatever needs nothing but the history."""
+    if len(rows) != 1:
+        raise click.UsageError("Say which row this is, with --row.")
+    verdicts = judged_again(rows[0], root)
+    for each in verdicts:
+        click.echo(f"{each.oracle} {STATES[each.holds]}  {each.facts}")
+        for wrong in each.wrong:
+            click.echo(f"      {wrong}")
+    return 0 if all(each.holds for each in verdicts) else 1
+
+
+def list_rows(rows: list[Row]) -> None:
+    for row in rows:
+        click.echo(f"{row.number:>3} {row.level}  {row.oracles:<8} {row.name}")
+        within = f"goes on within {SECONDS_TO_RECOVER:g} s of healing" if row.recovers else "may need somebody"
+        needs = f"; needs {', '.join(row.needs)}" if row.needs else ""
+        click.echo(f"        {within}{needs}{f'; planted: {row.planted}' if row.planted else ''}")
+
+
+def document(reports: list[Report], skipped: dict[str, str]) -> dict[str, Any]:
+    """What is kept of it."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["scripts/faults", *sys.argv[1:]]),
+        "machine": facts(),
+        "acknowledged": sum(each.counts.get("acknowledged", 0) for each in reports),
+        "operations": sum(each.counts.get("operations", 0) for each in reports),
+        "failed": sum(not each.holds for each in reports),
+        "skipped": skipped,
+        "runs": [told(each) for each in reports],
+    }
+
+
+if __name__ == "__main__":
+    main()

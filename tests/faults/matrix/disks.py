@@ -1,0 +1,46 @@
+"""Members' own disks: ext4 in a file each, which can lose its power, be frozen, and be mounted again."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.faults.harness import Disk
+
+if TYPE_CHECKING:
+    from tests.faults.matrix.group import Group
+
+
+def mount(image: Path, path: Path) -> None:
+    """With a loop device that goes away with it."""
+    subprocess.run(["mount", "-o", "loop,errors=remount-ro", str(image), str(path)], check=True)
+
+
+def unmount(path: Path) -> None:
+    """Once nobody uses it any more; it must be gone before it is mounted again, or the old one stays."""
+    subprocess.run(["fsfreeze", "-u", str(path)], check=False, capture_output=True)
+    for _ in range(100):
+        done = subprocess.run(["umount", str(path)], check=False, capture_output=True, text=True)
+        if done.returncode == 0 or "not mounted" in done.stderr:
+            return
+        time.sleep(0.1)
+    raise OSError(f"{path} is still in use: {done.stderr}")
+
+
+def disk_of(path: Path) -> Disk:
+    return Disk(path)
+
+
+@contextmanager
+def mounted_all(group: "Group") -> Iterator[None]:
+    """Every member's own, for as long as the group runs."""
+    homes = [member.home for member in group.members]
+    try:
+        for member in group.members:
+            mount(group.disks[member.label], member.home)
+        yield
+    finally:
+        for home in homes:
+            unmount(home)

@@ -1,0 +1,316 @@
+"""A group of members under test: started, broken, mended, looked at, and always ended."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from attrs import define, field
+
+from store.epoch_file import load_epochs
+from tests.faults.harness import make_image
+from tests.faults.matrix import history as histories
+from tests.faults.matrix.checkers.masters import Epoch
+from tests.faults.matrix.history import Event, encode
+from tests.faults.matrix.places import Net, Place
+from tests.faults.matrix.planted import BOOT_ID, OWN_BOOTS
+from tests.faults.matrix.proxy import Proxy
+from tests.interop.member import TEST_SETTINGS
+from tests.interop.process import Process
+
+PYTHON = sys.executable
+PROGRAM = str(Path(sys.executable).with_name("twinlog"))
+SECONDS_MAX = 60.0
+IMAGE_MB = 192
+SETTINGS = {
+    **TEST_SETTINGS,
+    "mappedFileSizeConsumeQueue": "60000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+    # Nothing here depends on how full this machine's disk is.
+    "diskSpaceWarningLevelRatio": "100",
+    "cleanFileForciblyEnable": "false",
+    "autoCreateTopicEnable": "true",
+    "httpEnable": "false",
+}
+LEVELS = {
+    "L0": {},
+    "L1": {"flushDiskType": "SYNC_FLUSH"},
+    "L2": {"visibility": "confirmed"},
+    "L3": {"visibility": "confirmed", "flushDiskType": "SYNC_FLUSH", "haAckMode": "flushed"},
+}
+SYNC_LEVELS = ("L2", "L3")
+
+
+class NameServer(Process):
+    """`twinlog namesrv`."""
+
+    def __init__(self, root: Path, place: Place, settings: Mapping[str, str]) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.place = place
+        self.root = root
+        self.port = 9876 if place.prefix else place.port(0, 2)
+        self.address = f"{place.address}:{self.port}"
+        self.conf = root / "namesrv.conf"
+        self.conf.write_text(
+            f"listenPort={self.port}\nbindAddress={place.address}\nkvConfigPath={root}/kv.json\nhttpEnable=false\n"
+            + "".join(f"{key}={value}\n" for key, value in settings.items())
+        )
+        command = [*place.prefix, PROGRAM, "namesrv", "-c", str(self.conf)]
+        super().__init__("namesrv", command, log=root / "log", environment={"TWINLOG_LOG": "json"})
+
+    def start(self) -> None:
+        super().start()
+        self.wait_until(lambda: self.printed("ready "), "its ready line")
+
+
+class Member(Process):
+    """A broker. Its store lies in `home`, which may be a disk of its own; its log and its configuration on a good one."""
+
+    def __init__(
+        self,
+        root: Path,
+        place: Place,
+        namesrv: str,
+        number: int,
+        settings: Mapping[str, str],
+        hole: str = "",
+        environment: Mapping[str, str] | None = None,
+        own_boots: bool = False,
+    ) -> None:
+        self.label = f"broker-a-{number}"
+        self.place = place
+        self.home = root / "home"
+        self.store = self.home / self.label
+        self.commit_log = self.store / "commitlog"
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.port = place.port()
+        self.address = f"{place.address}:{self.port}"
+        self.conf = root / "broker.conf"
+        self.settings = {
+            "brokerName": "broker-a",
+            "brokerId": str(number),
+            "brokerIP1": place.address,
+            "brokerIP2": place.address,
+            "bindAddress": place.address,
+            "listenPort": str(self.port),
+            "namesrvAddr": namesrv,
+            "storePathRootDir": str(self.store),
+            **SETTINGS,
+            **settings,
+        }
+        self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        changes = [OWN_BOOTS] * own_boots + [hole] * bool(hole)
+        program = [PYTHON, "-m", "tests.faults.matrix.planted", *changes] if changes else [PROGRAM]
+        self.boot_id = root / "boot_id"
+        self.note_boot()
+        command = [*place.prefix, *program, "broker", "-c", str(self.conf)]
+        told = {"TWINLOG_LOG": "json", "PYTHONFAULTHANDLER": "1", BOOT_ID: str(self.boot_id), **(environment or {})}
+        super().__init__(self.label, command, log=root / "log", environment=told)
+
+    def note_boot(self) -> None:
+        """Its machine was started. A member takes what a crash left in memory for safe, unless its machine died."""
+        self.boot_id.write_text(f"{uuid.uuid4()}\n")
+
+    def start(self) -> None:
+        super().start()
+        self.wait_until(lambda: self.printed("ready "), "its ready line")
+
+    def lines_from(self, position: int) -> list[str]:
+        """What it wrote since its log was so long."""
+        with self.log.open("rb") as log:
+            log.seek(position)
+            return log.read().decode(errors="replace").splitlines()
+
+    @property
+    def log_size(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0
+
+
+@define
+class Group:
+    """What runs, where, and what was written down of it. The client's place is the last one of the net, before it the name
+    servers'."""
+
+    root: Path
+    net: Net
+    namesrvs: tuple[NameServer, ...]
+    members: tuple[Member, ...]
+    client: Place
+    disks: dict[str, Path] = field(factory=dict)  # Images, by a member's label.
+    proxies: dict[str, Proxy] = field(factory=dict)  # Between a member, by its label, and its master.
+    seen: set[int] = field(factory=set)  # Faults that left a trace.
+    _faults: int = 0
+    _log_sizes: dict[int, dict[str, int]] = field(factory=dict)
+
+    # ---- The history
+
+    @property
+    def namesrv(self) -> str:
+        return ";".join(each.address for each in self.namesrvs)
+
+    @property
+    def own_lines(self) -> Path:
+        return self.root / "history.faults"
+
+    @property
+    def client_lines(self) -> Path:
+        return self.root / "history.clients"
+
+    @property
+    def final_lines(self) -> Path:
+        return self.root / "history.final"
+
+    def write(self, kind: str, number: int = -1, text: str = "", node: str = "") -> None:
+        """One line of its own."""
+        if kind == "seen":
+            self.seen.add(number)
+        event = Event(ns=time.monotonic_ns(), kind=kind, process="nemesis", id=number, text=text, node=node)  # type: ignore[arg-type]
+        with self.own_lines.open("ab") as file:
+            file.write(encode(event))
+
+    def fault_begins(self, text: str) -> int:
+        """Its number."""
+        number, self._faults = self._faults, self._faults + 1
+        self._log_sizes[number] = {each.label: each.log_size for each in self.members}
+        self._log_sizes[number][""] = self.client_lines.stat().st_size if self.client_lines.exists() else 0
+        self.write("fault", number, text)
+        return number
+
+    def traces(self, number: int, pattern: str) -> bool:
+        """Write down the first trace of a fault in any member's log, in what producers were told other than OK, or in what
+        `twinlog check` says now.
+        """
+        if not pattern:
+            self.write("seen", number, "shorter than what anybody waits for: no trace is asked for")
+            return True
+        for member in self.members:
+            for line in member.lines_from(self._log_sizes[number][member.label]):
+                if re.search(pattern, line):
+                    self.write("seen", number, line[:300], member.label)
+                    return True
+        for event in histories.from_position(self.client_lines, self._log_sizes[number][""]):
+            if event.kind in ("unknown", "fail") and re.search(pattern, event.text):
+                self.write("seen", number, event.text[:300], "a producer")
+                return True
+        for finding in self.check():
+            if re.search(pattern, finding):
+                self.write("seen", number, finding, "twinlog check")
+                return True
+        return False
+
+    def check(self) -> list[str]:
+        """What `twinlog check` complains of."""
+        done = self.twinlog("check", "-o", "json", status=None)
+        if done.returncode == 3:
+            return [f"no name server: {done.stdout}{done.stderr}"]
+        found = json.loads(done.stdout)
+        return [f"{each['level']}: {each['cause']}: {each['subject']}: {each['what']}" for each in found["findings"]]
+
+    # ---- Commands
+
+    def twinlog(
+        self, *arguments: str, status: int | None = 0, place: Place | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """To its end, from the clients' place; `status` None: whatever it ends with."""
+        env = {**os.environ, "NAMESRV_ADDR": self.namesrv}
+        command = [*(place or self.client).prefix, PROGRAM, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=SECONDS_MAX)
+        if status is not None and done.returncode != status:
+            tails = "\n".join(each.tail(30) for each in self.members)
+            raise AssertionError(f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}{tails}")
+        return done
+
+    def listed(self) -> dict[str, dict]:
+        """Every member as `twinlog list` has it."""
+        members = json.loads(self.twinlog("list", "-o", "json", status=None).stdout)["members"]
+        return {member["name"]: member for member in members}
+
+    def master(self) -> Member:
+        """Who serves now. Raises LookupError when nobody does."""
+        listed = self.listed()
+        for each in self.members:
+            told = listed.get(each.label)
+            if told and told["role"] == "master" and told["state"] == "serving":
+                return each
+        raise LookupError("there is no master that serves")
+
+    def slaves(self) -> list[Member]:
+        master = self.master()
+        return [each for each in self.members if each is not master]
+
+    def wait_healthy(self, seconds: float = SECONDS_MAX - 5) -> None:
+        """One serves, all others follow it."""
+        self.twinlog("wait", "healthy", f"members={len(self.members)}", "--timeout", str(seconds))
+
+    def wait_record(self) -> None:
+        """All members know each other: before that nobody may change roles."""
+        deadline = time.monotonic() + SECONDS_MAX
+        while not all(self.listed().get(each.label, {}).get("epoch") is not None for each in self.members):
+            assert time.monotonic() < deadline, "the members never had a record"
+            time.sleep(0.05)
+        self.wait_healthy()
+
+    def epochs(self) -> dict[str, tuple[Epoch, ...]]:
+        """The epoch files of all members, which are stopped."""
+        found = {}
+        for member in self.members:
+            entries = load_epochs(member.store / "twinlog")
+            found[member.label] = tuple(Epoch(each.epoch, each.winner, each.start_offset) for each in entries)
+        return found
+
+
+@contextmanager
+def running(
+    root: Path,
+    net: Net,
+    *,
+    members: int,
+    namesrvs: int = 1,
+    level: str = "L2",
+    settings: Mapping[str, str] | None = None,
+    namesrv_settings: Mapping[str, str] | None = None,
+    disks: bool = False,
+    hole: str = "",
+    environment: Mapping[str, str] | None = None,
+    proxied: bool = False,
+    seed: int = 0,
+) -> Iterator[Group]:
+    """A group that follows its master. Ends all that it started, and unmounts what it mounted."""
+    from tests.faults.matrix.disks import mounted_all
+
+    with ExitStack() as stack:
+        places = net.places
+        of_namesrvs, client = places[members : members + namesrvs], places[-1]
+        servers = tuple(
+            NameServer(root / f"n{at}", place, namesrv_settings or {}) for at, place in enumerate(of_namesrvs)
+        )
+        for server in servers:
+            stack.enter_context(server)
+        namesrv = ";".join(each.address for each in servers)
+        wanted = {**LEVELS[level], **(settings or {})}
+        master_role = "SYNC_MASTER" if level in SYNC_LEVELS else "ASYNC_MASTER"
+        found: list[Member] = []
+        proxies: dict[str, Proxy] = {}
+        for number in range(members):
+            role = {"brokerRole": "SLAVE" if number else master_role}
+            if proxied:
+                proxy = Proxy(places[number], f"{seed} {number}")
+                proxies[f"broker-a-{number}"] = stack.enter_context(proxy.running())
+            own = root / f"m{number}"
+            own.mkdir()
+            found.append(Member(own, places[number], namesrv, number, {**role, **wanted}, hole, environment, disks))
+        group = Group(root, net, servers, tuple(found), client, proxies=proxies)
+        if disks:
+            group.disks = {each.label: make_image(root / f"{each.label}.img", megabytes=IMAGE_MB) for each in found}
+            stack.enter_context(mounted_all(group))
+        for member in found:
+            stack.enter_context(member)
+        group.wait_record() if members > 1 else group.wait_healthy()
+        yield group

@@ -1,0 +1,127 @@
+"""`twinlog` with a fault of its own: `python -m tests.faults.matrix.planted HOLE... broker ...`. The matrix must notice each.
+
+One more change is none: a machine of its own, whose starts the harness tells.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import cluster.broker.parts
+import store.flush
+from cluster.broker.acks import ProducerAcks
+from cluster.broker.registration import RegistrationService
+from cluster.cli.main import main
+from store.consume_queue_table import ConsumeQueueTable
+from store.recovery import _Recovery as Recovery
+from tests.simulation import holes, role_holes
+
+BOOT_ID, OWN_BOOTS = "FAULTS_BOOT_ID", "a machine of its own"
+PLANTED: dict[str, Callable[[], AbstractContextManager[object]]] = {}
+
+
+def planted(name: str) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
+    """Give it a name."""
+
+    def add(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+        PLANTED[name] = contextmanager(function)
+        return function
+
+    return add
+
+
+@planted(OWN_BOOTS)
+def own_boots() -> Iterator[None]:
+    """What the kernel says of its own start is in a file that $FAULTS_BOOT_ID names."""
+    with patch.object(cluster.broker.parts, "machine_boot_id", lambda: Path(os.environ[BOOT_ID]).read_text().strip()):
+        yield
+
+
+@planted("recovery gives up the last record")
+def last_record_given_up() -> Iterator[None]:
+    """After a crash the log's last record is taken for half written, though it is whole."""
+    walk = Recovery._walk
+
+    def short(self: Recovery) -> None:
+        walk(self)
+        if self.after_crash and self.last is not None:
+            self.end, self.last = self.last.phy_offset, None
+
+    with patch.object(Recovery, "_walk", short):
+        yield
+
+
+@planted("a refusal is an OK")
+def refusal_is_ok() -> Iterator[None]:
+    """Synchronous is silently asynchronous: whoever cannot be told that his message is safe is told that it is."""
+
+    def refuse(self: ProducerAcks, frames: list[bytes], status: object, reason: str) -> None:
+        self.answer(frames)
+
+    with patch.object(ProducerAcks, "refuse", refuse):
+        yield
+
+
+@planted("a flush is a word")
+def flush_is_a_word() -> Iterator[None]:
+    """Bytes count as flushed that nobody has flushed."""
+    with patch.object(store.flush, "sync_data", lambda fd: None):
+        yield
+
+
+@planted("power cuts are not noticed")
+def power_cuts_not_noticed() -> Iterator[None]:
+    """A master that lost what it had flushed in words only goes on as if it had everything."""
+    with all_of("a flush is a word", "who lost bytes is counted whole", "a lost tail is written again"):
+        yield
+
+
+@planted("what a full disk refuses is passed over")
+def full_disk_passed_over() -> Iterator[None]:
+    """A queue file that takes nothing lacks what came meanwhile."""
+    put = ConsumeQueueTable.put
+
+    def lossy(self: ConsumeQueueTable, entries: Iterable[Any]) -> Any:
+        try:
+            return put(self, entries)
+        except OSError:
+            for queue in self.all():
+                queue.file_errors = 0
+            return {}
+
+    with patch.object(ConsumeQueueTable, "put", lossy):
+        yield
+
+
+@planted("a broker registers once")
+def registers_once() -> Iterator[None]:
+    """And again when something of its own changes, but not when the name server has forgotten it."""
+
+    async def woken(self: RegistrationService, name_server: str, pause: float) -> bool:
+        await self._changes[name_server].wait()
+        return True
+
+    with patch.object(RegistrationService, "_woken", woken):
+        yield
+
+
+@contextmanager
+def all_of(*names: str) -> Iterator[None]:
+    """These, and those of the simulation that are put into the product and not into its fakes."""
+    assert role_holes  # Its holes are listed with the others once it is imported.
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context((PLANTED.get(name) or holes.HOLES[name])())
+        yield
+
+
+if __name__ == "__main__":
+    at = sys.argv.index("broker")
+    changes = sys.argv[1:at]
+    del sys.argv[1:at]
+    with all_of(*changes):
+        sys.exit(main())

@@ -1,0 +1,222 @@
+"""The matrix: which fault, under which promise, judged by which oracles. Numbers are those of the plan."""
+
+from collections.abc import Mapping, Sequence
+
+from attrs import field, frozen
+
+from tests.faults.matrix import fault
+from tests.faults.matrix import fault_disk as disk
+from tests.faults.matrix import fault_link as link
+from tests.faults.matrix import fault_net as net
+from tests.faults.matrix import fault_stranger as stranger
+from tests.faults.matrix.fault import Fault
+
+SECONDS_TO_RECOVER = 10.0
+# A master whose machine died, and that lacks bytes which other members have, is fenced until somebody chooses one of those.
+WITHOUT_F = "ABCDEG"
+
+
+@frozen(kw_only=True)
+class Row:
+    """`only_tail`: the level does not survive the fault, and a tail may be lost, nothing else. `recovers`: without an operator,
+    within SECONDS_TO_RECOVER of healing. `planted`: a fault put into the product that this row must notice (planted.py).
+    """
+
+    number: int
+    name: str
+    faults: Sequence[type[Fault]]
+    level: str
+    oracles: str = "ABCDEFG"
+    only_tail: bool = False
+    net: str = "loopback"
+    members: int = 3
+    namesrvs: int = 1
+    rounds: int = 3
+    disks: bool = False
+    shim: bool = False
+    proxied: bool = False
+    consumers: int = 1
+    settings: Mapping[str, str] = field(factory=dict)
+    namesrv_settings: Mapping[str, str] = field(factory=dict)
+    planted: str = ""
+
+    @property
+    def key(self) -> str:
+        """Number and level: some rows are run under several promises."""
+        return f"{self.number}-{self.level}"
+
+    @property
+    def recovers(self) -> bool:
+        return "F" in self.oracles
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Rights and tools."""
+        found = {need for each in self.faults for need in each.needs} | ({"cc"} if self.shim else set())
+        return tuple(sorted(found | ({"root"} if self.net == "namespaces" or self.disks else set())))
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        number=1,
+        name="kill -9 of master, slave and name server, thrice in a row",
+        faults=(fault.KillMaster, fault.KillSlave, fault.KillNameServer),
+        level="L2",
+        planted="recovery gives up the last record",
+    ),
+    Row(
+        number=2,
+        name="SIGSTOP shorter and longer than the lease; a failover meanwhile",
+        faults=(fault.PauseMasterShort, fault.PauseMasterLong, fault.PauseSlaveLong, fault.PauseMasterAndFailOver),
+        level="L2",
+    ),
+    Row(
+        number=3,
+        name="power cut of one node",
+        faults=(disk.PowerCutMaster, disk.PowerCutSlave),
+        level="L3",
+        oracles=WITHOUT_F,
+        disks=True,
+        planted="power cuts are not noticed",
+    ),
+    Row(
+        number=3,
+        name="power cut of one node",
+        faults=(disk.PowerCutMaster,),
+        level="L1",
+        oracles=WITHOUT_F,
+        disks=True,
+        consumers=0,
+        planted="a flush is a word",
+    ),
+    Row(
+        number=3,
+        name="power cut of one node: a tail may be lost, nothing else",
+        faults=(disk.PowerCutMaster,),
+        level="L0",
+        only_tail=True,
+        disks=True,
+        members=1,
+        consumers=0,
+        oracles="ABCEFG",
+    ),
+    Row(
+        number=4,
+        name="power cut of all nodes at once",
+        faults=(disk.PowerCutAll,),
+        level="L3",
+        oracles=WITHOUT_F,
+        disks=True,
+        planted="a flush is a word",
+    ),
+    Row(
+        number=5,
+        name="partition, both ways; a failover meanwhile",
+        faults=(
+            net.MasterFromSlaves,
+            net.MasterFromAll,
+            net.MasterFromClients,
+            net.OneSlaveOff,
+            net.MasterFromAllAndFailOver,
+            net.MasterFromSlavesAndFailOver,
+        ),
+        level="L2",
+        net="namespaces",
+        planted="a refusal is an OK",
+    ),
+    Row(
+        number=6,
+        name="partition one way: acknowledgements lost, data lost",
+        faults=(net.AcksLost, net.DataLost, net.AcksLostAndFailOver),
+        level="L2",
+        net="namespaces",
+        planted="a refusal is an OK",
+    ),
+    Row(
+        number=8,
+        name="links stall one after the other",
+        faults=(link.Stalls,),
+        level="L2",
+        proxied=True,
+        net="namespaces",
+    ),
+    Row(
+        number=9,
+        name="slow links, bytes one by one, cuts inside a header and a body, half-closed",
+        faults=(link.SlowAndTiny, link.HalfClose),
+        level="L2",
+        proxied=True,
+        net="namespaces",
+        rounds=4,
+    ),
+    Row(
+        number=10,
+        name="a bit flips on the replication stream",
+        faults=(link.Flip,),
+        level="L2",
+        proxied=True,
+        net="namespaces",
+        rounds=4,
+        planted="ack before verification",
+    ),
+    Row(
+        number=13,
+        name="fdatasync says EIO once",
+        faults=(disk.SyncFails,),
+        level="L3",
+        shim=True,
+        planted="failed syncs are swallowed",
+    ),
+    Row(
+        number=14,
+        name="ENOSPC",
+        faults=(disk.DiskFull,),
+        level="L2",
+        shim=True,
+        planted="what a full disk refuses is passed over",
+    ),
+    Row(
+        number=15,
+        name="a disk that hangs",
+        faults=(disk.StuckDiskOfMaster, disk.StuckDiskOfSlave),
+        level="L3",
+        disks=True,
+    ),
+    Row(
+        number=17,
+        name="forged acknowledgements, half requests, probes",
+        faults=(stranger.ForgedAcks, stranger.Probes),
+        level="L2",
+        net="namespaces",
+        rounds=2,
+        planted="anybody's ack counts",
+    ),
+    Row(
+        number=18,
+        name="a storm of role changes, with kill -9",
+        faults=(fault.Storm,),
+        level="L2",
+        planted="one promise is enough",
+    ),
+    Row(
+        number=19,
+        name="name servers: dead, empty, two that disagree",
+        faults=(fault.KillNameServer, fault.EmptyNameServer, net.NameServersDisagree),
+        level="L2",
+        net="namespaces",
+        namesrvs=2,
+        # RocketMQ forgets a broker after 120 s, which no test waits for.
+        settings={"registerNameServerPeriod": "10000"},
+        namesrv_settings={"scanNotActiveBrokerInterval": "500", "brokerNotActiveTimeoutMillis": "12000"},
+        planted="a broker registers once",
+    ),
+    Row(
+        number=20,
+        name="the last replica standing loses its power",
+        faults=(disk.LastOneStanding,),
+        level="L1",
+        disks=True,
+        consumers=0,
+        planted="a flush is a word",
+    ),
+)
