@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Put the data there and keep it; DIR must be new or empty. Without it nothing is left.",
+    help="Put the data there and keep it; DIR must be new or empty. Without it only a failure leaves anything.",
 )
 @click.option(
     "--port-base", type=int, metavar="N", help="Ports as `twinlog up` has them.  [default: some that are free]"
@@ -47,6 +47,7 @@ def demo(seconds: float, rate: float, keep: Path | None, port_base: int | None) 
     from cluster.cli.up_plan import PlanError
 
     directory = _directory(keep)
+    is_wanted = keep is not None
     try:
         from cluster.cli.demo_cluster import plan_demo
 
@@ -55,13 +56,17 @@ def demo(seconds: float, rate: float, keep: Path | None, port_base: int | None) 
         except PlanError as error:
             raise CliError(str(error), exit_code=USAGE) from error
         is_good = _play(plan, seconds, rate)
+        is_wanted |= not is_good
+        if is_wanted:
+            _tell_what_is_kept(plan)
+    except CliError:
+        is_wanted |= any(directory.iterdir())  # Its logs say why.
+        raise
     finally:
-        if keep is None:
+        if not is_wanted:
             shutil.rmtree(directory, ignore_errors=True)
-    if keep is not None:
-        _tell_what_is_kept(plan)
     if not is_good:
-        raise CliError("Something is missing or differs; see above.", "", "Keep the data with --keep DIR and look.")
+        raise CliError("Something is missing or differs; see above.", f"The data is in {directory}.")
 
 
 def _directory(keep: Path | None) -> Path:
