@@ -92,7 +92,7 @@ def chosen(numbers: tuple[int, ...]) -> list[Row]:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the results there, as JSON.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep histories and logs below this directory.")
 @click.option("--planted", is_flag=True, help="With the fault that is planted for the row: each run has to fail.")
-@click.option("--judge", type=click.Path(exists=True, path_type=Path), help="Judge a kept run of --row again.")
+@click.option("--judge", type=click.Path(exists=True, path_type=Path), help="Judge a kept run again, by its history.")
 @click.option("--list", "is_list", is_flag=True, help="Show the rows, and end.")
 def main(
     numbers: tuple[int, ...],
@@ -163,9 +163,10 @@ def one(row: Row, seed: int, keep: Path | None, planted: bool) -> Report:
 
 def judge_again(rows: list[Row], root: Path) -> int:
     """Whatever needs nothing but the history."""
-    if len(rows) != 1:
-        raise click.UsageError("Say which row this is, with --row.")
-    verdicts = judged_again(rows[0], root)
+    named = [row for row in rows if root.name.startswith(f"{row.key}-")]
+    if not named:
+        raise click.UsageError(f"{root.name} is no run that --keep has kept: those are called ROW-LEVEL-SEED.")
+    verdicts = judged_again(named[0], root)
     for each in verdicts:
         click.echo(f"{each.oracle} {STATES[each.holds]}  {each.facts}")
         for wrong in each.wrong:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -225,16 +226,22 @@ def _stopped(group: Group) -> History:
 
 def _judge(row: Row, told: History, group: Group) -> list[Verdict]:
     """By the oracles of the row, in their order."""
-    judges = {
-        "A": lambda: only_a_tail_lost(told) if row.only_tail else nothing_lost(told),
+    judges = _of_history(row, told) | {
         "B": lambda: members_equal({member.label: member.store for member in group.members}),
+        "E": lambda: one_acking_master(told, group.epochs()),
+    }
+    return [judges[oracle]() for oracle in row.oracles]
+
+
+def _of_history(row: Row, told: History) -> dict[str, Callable[[], Verdict]]:
+    """The oracles that need nothing else."""
+    return {
+        "A": lambda: only_a_tail_lost(told) if row.only_tail else nothing_lost(told),
         "C": lambda: nothing_invented(told),
         "D": lambda: one_log_per_queue(told),
-        "E": lambda: one_acking_master(told, group.epochs()),
         "F": lambda: recovered_in_time(told, SECONDS_TO_RECOVER),
         "G": lambda: nothing_silent(told),
     }
-    return [judges[oracle]() for oracle in row.oracles]
 
 
 def _counts(told: History) -> dict[str, Any]:
@@ -252,15 +259,9 @@ def _counts(told: History) -> dict[str, Any]:
 
 
 def judged_again(row: Row, root: Path) -> list[Verdict]:
-    """The oracles that need nothing but the history, on a stored one."""
-    told = histories.load(*(path for path in sorted(root.glob("history.*"))))
-    return [
-        only_a_tail_lost(told) if row.only_tail else nothing_lost(told),
-        nothing_invented(told),
-        one_log_per_queue(told),
-        recovered_in_time(told, SECONDS_TO_RECOVER),
-        nothing_silent(told),
-    ]
+    """A stored history, by those oracles of the row that need nothing else."""
+    judges = _of_history(row, histories.load(*sorted(root.glob("history.*"))))
+    return [judges[oracle]() for oracle in row.oracles if oracle in judges]
 
 
 def tidy(root: Path) -> None:
