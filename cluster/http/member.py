@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import structlog
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -104,24 +104,12 @@ def _metrics_route(source: Source) -> Endpoint:
                 why="The service has not answered since its start.",
                 next_step="Look at /livez.",
             )
-        body, content_type = expose(answer.value, request.headers.get("accept", ""))
-        return Response(with_stall(body, source.stalled_seconds, answer.age_seconds), media_type=content_type)
+        stalled, age = round(source.stalled_seconds, 3), round(answer.age_seconds, 3)
+        snapshot = evolve(answer.value, stalled_seconds=stalled, age_seconds=age)
+        body, content_type = expose(snapshot, request.headers.get("accept", ""))
+        return Response(body, media_type=content_type)
 
     return Endpoint("/metrics", metrics)
-
-
-def with_stall(body: bytes, stalled_seconds: float, age_seconds: float) -> bytes:
-    """The exposition with what only this thread knows: how long the loop has stood still, and how old the rest is."""
-    lines = (
-        "# HELP twinlog_event_loop_stalled_seconds How long the event loop has stood still; 0 while it runs.\n"
-        "# TYPE twinlog_event_loop_stalled_seconds gauge\n"
-        f"twinlog_event_loop_stalled_seconds {stalled_seconds:.3f}\n"
-        "# HELP twinlog_snapshot_age_seconds Age of the other values: above 0 while the event loop stands still.\n"
-        "# TYPE twinlog_snapshot_age_seconds gauge\n"
-        f"twinlog_snapshot_age_seconds {age_seconds:.3f}\n"
-    ).encode()
-    end = b"# EOF\n"
-    return body[: -len(end)] + lines + end if body.endswith(end) else body + lines
 
 
 def _index_route(others: Sequence[Endpoint]) -> Endpoint:

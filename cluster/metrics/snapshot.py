@@ -98,6 +98,8 @@ class BrokerSnapshot:
     now_ms: int
     audit_file: str | None
     seconds: float  # How long it took to put this together.
+    stalled_seconds: float = 0.0  # For these two see below.
+    age_seconds: float = 0.0
 
 
 @frozen(kw_only=True)
@@ -119,6 +121,8 @@ class NamesrvSnapshot:
     topics: int
     now_ms: int
     seconds: float
+    stalled_seconds: float = 0.0  # How long the loop has stood still; only the thread of HTTP knows, which fills it in.
+    age_seconds: float = 0.0  # Of this snapshot, likewise.
 
 
 Snapshot = BrokerSnapshot | NamesrvSnapshot

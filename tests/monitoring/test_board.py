@@ -18,6 +18,7 @@ QUERIES += [(each["name"], each["expr"]) for each in BOARD["annotations"]["list"
 MAY_BE_EMPTY = {"Role changes"}  # Marks in the picture: mostly there is none.
 VARIABLES = {"$cluster": ".*", "$group": ".*", "$__rate_interval": "1m"}
 NOT_SHOWN = {"process_start_time_seconds", "process_virtual_memory_bytes", "process_max_fds"}
+NOT_SHOWN |= {"twinlog_event_loop_stalled_seconds", "twinlog_snapshot_age_seconds"}  # Of this moment, and mostly 0.
 
 
 def asked(expression: str) -> str:

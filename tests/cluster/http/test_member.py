@@ -8,9 +8,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.document_schema import schema_of
-from cluster.http.member import with_stall
 from cluster.http.routes import endpoints
-from cluster.metrics import NamesrvSnapshot, expose
+from cluster.metrics import NamesrvSnapshot
+from cluster.metrics.table import METRICS
 from cluster.remoting.command import RemotingCommand
 from tests.cluster.fake_cluster import NAMESRV
 from tests.cluster.http.conftest import AUTHORIZED, TOKEN
@@ -162,13 +162,30 @@ async def test_sync_and_async_are_by_the_masters_word(member, fake, autojump_clo
 @pytest.mark.parametrize(
     ("accept", "parser"), [("", text_string_to_metric_families), ("application/openmetrics-text", openmetrics)]
 )
-def test_metrics_of_a_loop_that_stands_still_are_a_part_of_either_form(accept, parser):
-    snapshot = NamesrvSnapshot(groups=(), topics=3, now_ms=0, seconds=0.0)
-    body, _ = expose(snapshot, accept)
-    found = {each.name: each for each in parser(with_stall(body, 7.5, 8.25).decode())}
-    assert found["twinlog_event_loop_stalled_seconds"].samples[0].value == 7.5
+async def test_metrics_of_a_loop_that_stands_still(member, accept, parser):
+    """They are the last ones, and say for how long; every family is one of the reference page's, in either form."""
+    now = 0.0
+    source = member.source
+    source.clock = source._snapshot.clock = lambda: now
+    source._snapshot.read = lambda: NamesrvSnapshot(groups=(), topics=3, now_ms=0, seconds=0.0)
+    source._ticked = 0.0
+    async with member.client() as http:
+        await http.get("/metrics")
+        source._token = DeadLoop()
+        now = 8.25
+        answer = await http.get("/metrics", headers={"accept": accept})
+    found = {each.name: each for each in parser(answer.text)}
+    assert found["twinlog_event_loop_stalled_seconds"].samples[0].value == 7.25
     assert found["twinlog_snapshot_age_seconds"].samples[0].value == 8.25
     assert found["rocketmq_namesrv_topic_number"].samples[0].value == 3
+    assert set(found) == {each.name.removesuffix("_total") for each in METRICS if NamesrvSnapshot in each.of}
+
+
+class DeadLoop:
+    """A service's loop that runs nothing any more."""
+
+    def run_sync_soon(self, *_args) -> None:
+        raise trio.RunFinishedError
 
 
 POSTS = ["switchover", "failover", "pause", "resume", "rewind", "reinit"]
