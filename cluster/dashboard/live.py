@@ -4,13 +4,13 @@ series   once at the start: the samples of 15 minutes
 page     {at, title, mark, sections: {id: html}, sample, marks: [[time, mark, words], ...]}
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 import trio
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from cluster.dashboard.page import PageState, sections
 from cluster.dashboard.series import SECONDS_KEPT
@@ -18,6 +18,7 @@ from cluster.dashboard.verdict import verdict_of
 from cluster.dashboard.watcher import Watcher, sample_now
 from cluster.http.errors import HttpError
 from cluster.http.routes import Endpoint
+from cluster.http.stream import EventStream, Write
 
 HEARTBEAT_SECONDS = 10.0
 RETRY_MS = 2000
@@ -29,13 +30,12 @@ def live_route(watcher: Watcher) -> Endpoint:
     """GET /live."""
     viewers = 0
 
-    async def texts() -> AsyncIterator[bytes]:
+    async def show(write: Write) -> None:
         nonlocal viewers
         viewers += 1
         try:
             with watcher.viewing():
-                async for text in _texts(watcher):
-                    yield text
+                await write_changes(watcher, write)
         finally:
             viewers -= 1
 
@@ -49,25 +49,26 @@ def live_route(watcher: Watcher) -> Endpoint:
                 next_step="Close other tabs, or reload now and then.",
                 headers={"retry-after": "10"},
             )
-        return StreamingResponse(texts(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return EventStream(show)
 
     return Endpoint("/live", live)
 
 
-async def _texts(watcher: Watcher) -> AsyncIterator[bytes]:
-    yield b"retry: %d\n\n" % RETRY_MS
-    yield _event("series", watcher.memory.series.columns())
+async def write_changes(watcher: Watcher, write: Write) -> None:
+    """The stream of one viewer, until cancelled."""
+    await write(b"retry: %d\n\n" % RETRY_MS)
+    await write(_event("series", watcher.memory.series.columns()))
     sent: dict[str, str] = {}
     while True:
         news, state = watcher.news, watcher.state
         parts = sections(state)
         changed = {name: text for name, text in parts.items() if sent.get(name) != text}
         sent = dict(parts)
-        yield _event("page", _told(state, changed))
+        await write(_event("page", _told(state, changed)))
         with trio.move_on_after(HEARTBEAT_SECONDS):
             await news.wait()
             continue
-        yield b": still here\n\n"
+        await write(b": still here\n\n")
 
 
 def _told(state: PageState, changed: Mapping[str, str]) -> dict[str, Any]:

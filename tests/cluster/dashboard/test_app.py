@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from cluster.dashboard.app import POLICY, application
-from cluster.dashboard.live import _texts
+from cluster.dashboard.live import live_route, write_changes
 from cluster.dashboard.watcher import IDLE_SECONDS, Watcher
 from cluster.http.errors import HttpError
 from cluster.http.tokens import Tokens
@@ -121,14 +121,36 @@ async def test_a_viewer_hears_of_changes_only(autojump_clock, nursery, cluster):
     """The first event has all sections, the next those that differ: the time goes on, nothing else does."""
     watcher = Watcher(cluster.open, ("127.0.0.1:1",))
     nursery.start_soon(watcher.run)
-    texts = _texts(watcher)
+    send, receive = trio.open_memory_channel(1)
+    nursery.start_soon(write_changes, watcher, send.send)
     with watcher.viewing():
-        assert (await anext(texts)).startswith(b"retry:")
-        assert (await anext(texts)).startswith(b"event: series")
-        first, _, third = [await anext(texts) for _ in range(3)]
+        assert (await receive.receive()).startswith(b"retry:")
+        assert (await receive.receive()).startswith(b"event: series")
+        first, _, third = [await receive.receive() for _ in range(3)]
     assert b'"members":' in first
     assert b'"members":' not in third
-    await texts.aclose()
+
+
+async def test_a_viewer_that_is_cut_is_forgotten_at_once(cluster):
+    """Also in the midst of a piece that it does not take: else the cluster is asked each second for nobody."""
+    watcher = Watcher(cluster.open, ("127.0.0.1:1",))
+    cut, begun = trio.Event(), trio.Event()
+
+    async def receive():
+        await cut.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        if b"event: page" in message.get("body", b""):
+            begun.set()
+            await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(live_route(watcher).app, {"type": "http", "method": "GET", "path": "/live"}, receive, send)
+        await begun.wait()
+        assert watcher._viewers == 1
+        cut.set()
+    assert watcher._viewers == 0
 
 
 async def test_who_is_not_on_this_machine_sees_messages_with_a_token_only(cluster, tmp_path):
