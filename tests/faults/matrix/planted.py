@@ -5,18 +5,15 @@ One more change is none: a machine of its own, whose starts the harness tells.
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import cluster.broker.parts
 import store.flush
 from cluster.broker.acks import ProducerAcks
-from cluster.broker.registration import RegistrationService
 from cluster.cli.main import main
-from store.consume_queue_table import ConsumeQueueTable
 from store.recovery import _Recovery as Recovery
 from tests.simulation import holes, role_holes
 
@@ -77,35 +74,6 @@ def flush_is_a_word() -> Iterator[None]:
 def power_cuts_not_noticed() -> Iterator[None]:
     """A master that lost what it had flushed in words only goes on as if it had everything."""
     with all_of("a flush is a word", "who lost bytes is counted whole", "a lost tail is written again"):
-        yield
-
-
-@planted("what a full disk refuses is passed over")
-def full_disk_passed_over() -> Iterator[None]:
-    """A queue file that takes nothing lacks what came meanwhile."""
-    put = ConsumeQueueTable.put
-
-    def lossy(self: ConsumeQueueTable, entries: Iterable[Any]) -> Any:
-        try:
-            return put(self, entries)
-        except OSError:
-            for queue in self.all():
-                queue.file_errors = 0
-            return {}
-
-    with patch.object(ConsumeQueueTable, "put", lossy):
-        yield
-
-
-@planted("a broker registers once")
-def registers_once() -> Iterator[None]:
-    """And again when something of its own changes, but not when the name server has forgotten it."""
-
-    async def woken(self: RegistrationService, name_server: str, pause: float) -> bool:
-        await self._changes[name_server].wait()
-        return True
-
-    with patch.object(RegistrationService, "_woken", woken):
         yield
 
 
