@@ -55,6 +55,7 @@ class Watcher:
     _audit: Markup = field(default=Markup(""), init=False)
     _epochs: dict[str, int] = field(factory=dict, init=False)
     _looked: float = field(default=float("-inf"), init=False)  # On trio's clock.
+    _said: str = field(default="", init=False)  # The last error that was logged.
     _one_at_a_time: trio.Lock = field(factory=trio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -99,11 +100,19 @@ class Watcher:
         try:
             async with self.open_admin() as admin:
                 facts = await gather(admin.api, thorough=False)
+            return self.memory.take(facts, examine(facts, Limits()), self.namesrv, self.clock())
         except RemotingError as error:
             return self.memory.fail(f"no name server answers ({words_of(error)})", self.namesrv, self.clock())
         except HttpError as error:
             return self.memory.fail(error.why or error.what, self.namesrv, self.clock())
-        return self.memory.take(facts, examine(facts, Limits()), self.namesrv, self.clock())
+        except Exception as error:  # Anybody may register, and say anything: that must not end the dashboard.
+            self._not_understood(error)
+            return self.memory.fail("what a member says cannot be understood", self.namesrv, self.clock())
+
+    def _not_understood(self, error: Exception) -> None:
+        if self._said != (said := repr(error)):
+            self._said = said
+            log.exception("what a member says cannot be understood")
 
     def _show(self, look: Look | None = None) -> None:
         self.state = PageState(
@@ -140,6 +149,8 @@ class Watcher:
                     await self._consumers(admin)
         except (RemotingError, HttpError, NoTopicError) as error:
             log.debug("not told", why=str(error))
+        except Exception as error:
+            self._not_understood(error)
 
     async def _histories(self, admin: Admin, news: dict[str, int]) -> None:
         """Of groups with an epoch that is new."""

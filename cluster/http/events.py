@@ -45,6 +45,7 @@ class Feed:
     _cluster: bytes = field(default=b"", init=False)  # The last one that was told; b"": it may be old.
     _epochs: dict[str, int] = field(factory=dict, init=False)
     _number: int = field(default=0, init=False)
+    _said: str = field(default="", init=False)  # The last error that was logged.
 
     async def run(self) -> None:
         """Look at the cluster while somebody listens."""
@@ -58,6 +59,11 @@ class Feed:
                 await self._look()
             except HttpError as error:
                 self._tell_cluster(MemberList((), (error.what,)))
+            except Exception as error:  # Anybody may register, and say anything: that must not end HTTP here.
+                self._tell_cluster(MemberList((), ("what a member says cannot be understood",)))
+                if self._said != (said := repr(error)):
+                    self._said = said
+                    log.exception("what a member says cannot be understood")
             await trio.sleep_until(started + LOOK_SECONDS)
 
     async def _look(self) -> None:

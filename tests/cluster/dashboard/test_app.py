@@ -6,11 +6,14 @@ import httpx
 import pytest
 import trio
 
-from cluster.dashboard.app import POLICY, application
+from cluster.admin import Admin
+from cluster.dashboard.app import POLICY, application, opened
 from cluster.dashboard.live import live_route, write_changes
 from cluster.dashboard.watcher import IDLE_SECONDS, Watcher
 from cluster.http.errors import HttpError
 from cluster.http.tokens import Tokens
+from cluster.remoting.command import RemotingCommand
+from tests.cluster.fake_cluster import NAMESRV, A, FakeCluster
 
 
 class NoCluster:
@@ -115,6 +118,19 @@ async def test_all_viewers_together_ask_once_a_second(autojump_clock, nursery, c
             await watcher.look()
             await trio.sleep(0.25)
     assert 8 <= cluster.asked - before <= 12
+
+
+async def test_a_member_that_talks_nonsense_does_not_end_the_dashboard(autojump_clock, nursery):
+    """Anybody may register at a name server. Once it talks sense the page is as before."""
+    fake = FakeCluster(answers={(A, 20001): RemotingCommand(0, body=b'{"epoch": 5}')})
+    watcher = Watcher(opened(Admin(fake.api)), (NAMESRV,))
+    nursery.start_soon(watcher.run)
+    await trio.sleep(2 * IDLE_SECONDS)
+    assert watcher.state.look.problem == "what a member says cannot be understood"
+    fake.answers.clear()
+    await trio.sleep(2 * IDLE_SECONDS)
+    assert watcher.state.look.problem is None
+    assert watcher.state.look.groups
 
 
 async def test_a_viewer_hears_of_changes_only(autojump_clock, nursery, cluster):

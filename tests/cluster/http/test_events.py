@@ -6,6 +6,7 @@ import trio
 
 from cluster.http import events as module
 from cluster.http.events import Feed
+from cluster.remoting.command import RemotingCommand
 from tests.cluster.fake_cluster import A_AND_SLAVE, NAMESRV, A
 
 
@@ -36,6 +37,16 @@ async def test_who_comes_hears_the_cluster_and_then_what_changes(member, fake, n
             after = [await next_of(channel, "cluster") for channel in (first, second)]
     assert after[0] == after[1]
     assert [each["name"] for each in after[0]["members"]] == ["a-0", "b-1"]
+
+
+async def test_a_member_that_talks_nonsense_does_not_end_http(member, fake, nursery, autojump_clock):
+    """Anybody may register at a name server; health checks of all members hang on this loop."""
+    fake.answers = {(A, 20001): RemotingCommand(0, body=b'{"epoch": 5}')}
+    nursery.start_soon(member.feed.run)
+    with member.feed.listening() as channel:
+        assert (await next_of(channel, "cluster"))["issues"] == ["what a member says cannot be understood"]
+        fake.answers.clear()
+        assert (await next_of(channel, "cluster"))["members"]
 
 
 async def test_without_a_change_nothing_is_told(member, nursery, autojump_clock):
