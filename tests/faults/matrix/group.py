@@ -292,7 +292,8 @@ def running(
             NameServer(root / f"n{at}", place, namesrv_settings or {}) for at, place in enumerate(of_namesrvs)
         )
         for server in servers:
-            stack.enter_context(server)
+            stack.push(server)  # First: who is interrupted while it starts ends it, too.
+            server.start()
         namesrv = ";".join(each.address for each in servers)
         wanted = {**LEVELS[level], **(settings or {})}
         master_role = "SYNC_MASTER" if level in SYNC_LEVELS else "ASYNC_MASTER"
@@ -311,6 +312,7 @@ def running(
             group.disks = {each.label: make_image(root / f"{each.label}.img", megabytes=IMAGE_MB) for each in found}
             stack.enter_context(mounted_all(group))
         for member in found:
-            stack.enter_context(member)
+            stack.push(member)
+            member.start()
         group.wait_record() if members > 1 else group.wait_healthy()
         yield group
