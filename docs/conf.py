@@ -11,7 +11,18 @@ author = "the twinlog authors"
 copyright = "the twinlog authors, Apache License 2.0"
 release = version = installed_version("twinlog")
 
-extensions = ["myst_parser", "sphinx_click", "options", "formats", "compatibility", "client_api", "tables", "logs", "metrics", "endpoints"]
+extensions = [
+    "myst_parser",
+    "sphinx_click",
+    "options",
+    "formats",
+    "compatibility",
+    "client_api",
+    "tables",
+    "logs",
+    "metrics",
+    "endpoints",
+]
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown"}
 myst_enable_extensions = ["colon_fence", "deflist"]
