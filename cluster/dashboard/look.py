@@ -88,7 +88,7 @@ class Look:
     notes: tuple[str, ...] = ()
     namesrv: tuple[str, ...] = field(factory=tuple)
     problem: str | None = None
-    gone: tuple[str, ...] = ()  # Who was registered before, when nobody is.
+    gone: tuple[str, ...] = ()  # Who was registered before, of groups of which nobody is.
 
     @property
     def members(self) -> tuple[MemberLook, ...]:

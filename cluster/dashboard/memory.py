@@ -40,13 +40,14 @@ class Memory:
     events: tuple[Event, ...] = ()
     last: Look | None = None
     _known: dict[str, _Known] = field(factory=dict)  # By address.
+    _gone: dict[str, tuple[str, ...]] = field(factory=dict)  # By group.
     _ends: dict[str, deque[tuple[float, int]]] = field(factory=dict)  # Of each group's master's log, over time.
 
     def take(self, facts: ClusterFacts, findings: tuple[Finding, ...], namesrv: tuple[str, ...], at: float) -> Look:
         """The facts of a moment, with what was before."""
         groups = tuple(self._group(facts, name, at) for name in facts.group_names)
         notes = notes_of(facts.members)
-        gone = () if groups or self.last is None else self.last.gone or tuple(m.member.name for m in self.last.members)
+        gone = self._gone_now(frozenset(facts.group_names))
         look = Look(at=at, groups=groups, findings=findings, notes=notes, namesrv=namesrv, gone=gone)
         self.series.add(sample_of(look))
         return self._took(evolve(look, groups=tuple(self._with_trends(group) for group in groups)))
@@ -55,6 +56,14 @@ class Memory:
         """Nobody could be asked: the last look stays, and says so."""
         last = self.last or Look(at=at)
         return self._took(evolve(last, at=at, namesrv=namesrv, problem=problem))
+
+    def _gone_now(self, present: frozenset[str]) -> tuple[str, ...]:
+        """Members of groups of which nobody is registered any more: their data is not safe because others' is."""
+        for group in self.last.groups if self.last is not None else ():
+            self._gone[group.name] = tuple(each.member.name for each in group.members)
+        for name in present:
+            self._gone.pop(name, None)
+        return tuple(each for names in self._gone.values() for each in names)
 
     def _took(self, look: Look) -> Look:
         self.events = merged(self.events, changes(self.last, look))

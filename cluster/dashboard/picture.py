@@ -7,7 +7,7 @@
 
 from cluster.dashboard.html import Markup, join, tag
 from cluster.dashboard.look import FOLLOWING, GroupLook, MemberLook
-from cluster.dashboard.verdict import is_behind
+from cluster.dashboard.verdict_rules import is_behind
 from cluster.dashboard.words import several, size
 
 WIDTH, BOX, HEIGHT, TOP, STEP = 360, 172, 70, 108, 106

@@ -8,7 +8,7 @@ from cluster.dashboard.events import Event
 from cluster.dashboard.html import Markup, join, tag
 from cluster.dashboard.look import FOLLOWING, Look, Mark, MemberLook
 from cluster.dashboard.marks import mark
-from cluster.dashboard.verdict import end_of, is_behind
+from cluster.dashboard.verdict_rules import end_of, is_behind
 from cluster.dashboard.words import UNKNOWN, clock, count, day_and_clock, rate, seconds, several, size
 from cluster.finding import Finding, Level
 

@@ -107,3 +107,14 @@ def test_a_cluster_that_is_gone_is_not_a_new_one():
     assert (
         verdict_of(look).headline == "NOT RUNNING: no broker is registered any more; there were broker-a-0, broker-a-1"
     )
+
+
+def test_a_group_whose_members_are_all_gone_is_remembered_until_it_is_back():
+    """A name server forgets who is silent for two minutes; the other group's data does not make this one's safe."""
+    other = [
+        member(number, name=f"broker-b-{number}", group="broker-b", address=f"127.0.0.2:{number}") for number in (0, 1)
+    ]
+    both, one = facts(member(), member(1), *other), facts(member(), member(1))
+    memory = Memory()
+    looks = [memory.take(found, (), (), float(at)) for at, found in enumerate((both, one, one, both))]
+    assert [look.gone for look in looks] == [(), ("broker-b-0", "broker-b-1"), ("broker-b-0", "broker-b-1"), ()]

@@ -142,3 +142,38 @@ def test_who_is_behind_is_told_also_when_another_is_away():
     verdict = verdict_of(look)
     assert verdict.headline.startswith("One slave is away: broker-a-3")
     assert any(each.startswith("One slave is behind: broker-a-2 by 34.0 MB") for each in verdict.details)
+
+
+@pytest.mark.parametrize("acks_needed", [1, 2, None])
+def test_a_slave_whose_lag_is_not_known_is_not_called_safe(acks_needed):
+    """It may be anywhere: `within 0 B` would be invented."""
+    verdict = verdict_of(look_of(member(), member(1, lag_bytes=None, lag_seconds=None), acks_needed=acks_needed))
+    assert verdict.mark == "none"
+    assert "how far behind is not known" in verdict.headline
+
+
+def test_a_master_that_does_not_tell_for_whom_it_waits_is_not_called_safe():
+    """One of RocketMQ's, with slaves that are ours."""
+    verdict = verdict_of(look_of(member(), member(1, lag_bytes=3_000, lag_seconds=0.1), acks_needed=None))
+    assert (verdict.mark, verdict.headline.startswith("Copied within")) == ("none", True)
+
+
+def test_what_others_hold_beside_one_that_is_away_is_not_made_up():
+    """A slave that lags may lack what only the one that is away has confirmed."""
+    verdict = verdict_of(look_of(member(), member(1, lag_bytes=3_000, lag_seconds=0.1), silent(2)))
+    assert verdict.details[0] == "1 of 2 slaves follows, the last within 0.1 s."
+
+
+def test_with_two_slaves_a_message_may_be_on_either():
+    verdict = verdict_of(look_of(silent(0), member(1), member(2)))
+    assert verdict.details[0].startswith("Every acknowledged message is on at least one of broker-a-1 and broker-a-2")
+
+
+def test_a_group_of_which_nobody_is_left_is_not_forgotten_beside_one_that_is_well():
+    look = evolve(look_of(member(), member(1)), gone=("broker-b-0", "broker-b-1"))
+    verdict = verdict_of(look)
+    assert (verdict.mark, verdict.headline) == (
+        "bad",
+        "NOT RUNNING: nobody is registered any more of the group of broker-b-0, broker-b-1",
+    )
+    assert "1 of 2 groups is fine." in verdict.details
