@@ -34,8 +34,8 @@ class MemberFacts:
         return bool(self.status)
 
     def number(self, key: str) -> int | None:
-        """A whole number out of its configuration or its runtime info."""
-        text = self.config.get(key) or self.runtime.get(key) or ""
+        """A whole number out of its configuration, its runtime info or, where those were not asked for, its status."""
+        text = self.config.get(key) or self.runtime.get(key) or str(self.status.get(key, ""))
         return int(text) if text.lstrip("-").isdigit() else None
 
 

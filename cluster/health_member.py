@@ -102,7 +102,7 @@ def promises(facts: ClusterFacts) -> Iterator[Finding]:
 
 def disks(facts: ClusterFacts) -> Iterator[Finding]:
     for each in facts.members:
-        ratio = _ratio(each.runtime.get("commitLogDiskRatio"))
+        ratio = _ratio(str(each.runtime.get("commitLogDiskRatio") or each.status.get("commitLogDiskRatio") or ""))
         if ratio is not None and ratio >= DISK_RATIO_WARNING:
             yield Finding(
                 level=Level.CRITICAL if ratio >= DISK_RATIO_CRITICAL else Level.WARNING,

@@ -14,7 +14,8 @@ from cluster.dashboard.marks import definitions, mark
 from cluster.dashboard.picture import picture
 from cluster.dashboard.role_dialog import role_dialog
 from cluster.dashboard.tables import events_list, groups_table, issues_list, members_table
-from cluster.dashboard.verdict import Verdict, verdict_of
+from cluster.dashboard.verdict import verdict_of
+from cluster.dashboard.verdict_rules import Verdict
 from cluster.dashboard.words import clock, day_and_clock, seconds, several
 
 CHARTS = (

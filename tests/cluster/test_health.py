@@ -94,6 +94,14 @@ CASES = [
     ("disk full", Level.WARNING, (evolve(MASTER, runtime={"commitLogDiskRatio": "0.85"}), SLAVE)),
     ("disk full", Level.CRITICAL, (evolve(MASTER, runtime={"commitLogDiskRatio": "0.95"}), SLAVE)),
     ("damage", Level.CRITICAL, (evolve(MASTER, runtime={"damagedBytes": "17"}), SLAVE)),
+    # Whoever looks each second asks for the status only.
+    (
+        "disk full",
+        Level.CRITICAL,
+        (evolve(MASTER, runtime={}, status={**MASTER.status, "commitLogDiskRatio": 0.95}), SLAVE),
+    ),
+    ("damage", Level.CRITICAL, (evolve(MASTER, status={**MASTER.status, "damagedBytes": 17}), SLAVE)),
+    ("damage", Level.CRITICAL, (MASTER, evolve(SLAVE, status={**SLAVE.status, "inDoubtBytes": 17}))),
     ("damage", Level.CRITICAL, (evolve(MASTER, runtime={"inDoubtBytes": "17"}), SLAVE)),
     ("stalls", Level.NOTE, (evolve(MASTER, runtime={"eventLoopLongestStallMills": "2500"}), SLAVE)),
     ("refused connections", Level.NOTE, (evolve(MASTER, status={**MASTER.status, "refused": {"stranger": 3}}), SLAVE)),

@@ -5,8 +5,9 @@ from attrs import evolve
 
 from cluster.dashboard.look import PARTED, SILENT, Look
 from cluster.dashboard.verdict import verdict_of
+from cluster.health import examine
 from cluster.members import STATES_TO_LOOK_AT
-from tests.cluster.dashboard.helpers import END, MB, look_of, member, parted, silent, with_member
+from tests.cluster.dashboard.helpers import END, MB, facts, look_of, member, parted, silent, with_member
 
 
 def test_all_is_well():
@@ -177,3 +178,11 @@ def test_a_group_of_which_nobody_is_left_is_not_forgotten_beside_one_that_is_wel
         "NOT RUNNING: nobody is registered any more of the group of broker-b-0, broker-b-1",
     )
     assert "1 of 2 groups is fine." in verdict.details
+
+
+def test_damage_is_not_safe():
+    """By what a member says of itself in each look."""
+    look = look_of(member(), member(1), member(2))
+    found = examine(facts(member(), member(1), member(2), status={"broker-a-0": {"damagedBytes": 17}}))
+    verdict = verdict_of(evolve(look, findings=found))
+    assert (verdict.mark, "17 damaged bytes" in verdict.headline) == ("bad", True)
