@@ -54,12 +54,21 @@ class Notifier:
         pause = min(TICK_SECONDS_MAX, (self.watchdog_seconds or 3 * TICK_SECONDS_MAX) / 3)
         while True:
             said = ["WATCHDOG=1"] if self.watchdog_seconds else []
-            if self.describe is not None and (words := self.describe()) != self._told:
+            if (words := self._status()) != self._told:
                 self._told = words
                 said.append(f"STATUS={words}")
             if said:
                 self._say(*said)
             await trio.sleep(pause)
+
+    def _status(self) -> str:
+        """What it does now, or what was told last: nothing that goes wrong here ends the service."""
+        try:
+            return self.describe() if self.describe is not None else self._told
+        except Exception:
+            log.exception("no more status for systemd")
+            self.describe = None
+            return self._told
 
     def _say(self, *lines: str) -> None:
         """Never waits: a datagram that finds no room is lost, and the next one comes."""

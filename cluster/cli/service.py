@@ -209,16 +209,20 @@ class _Stop:
     def arm(self, token: trio.lowlevel.TrioToken) -> None:
         self._token = token
         if self._asked:
-            self.scope.cancel()
+            self._stop()
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._asked:
             os._exit(128 + number)
         self._asked = True
+        if self._token is not None:
+            self._token.run_sync_soon(self._stop)
+
+    def _stop(self) -> None:
+        """In the loop, where it may log."""
         if self._notifier is not None:
             self._notifier.stopping()
-        if self._token is not None:
-            self._token.run_sync_soon(self.scope.cancel)
+        self.scope.cancel()
 
     async def when_stdin_closes(self) -> None:
         async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stream:
@@ -226,7 +230,7 @@ class _Stop:
                 pass
         signal.alarm(CLEAN_STOP_SECONDS_MAX)
         self._asked = True
-        self.scope.cancel()
+        self._stop()
 
 
 def raise_file_limit() -> None:

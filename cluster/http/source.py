@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 T = TypeVar("T")
 TICK_SECONDS, STALL_SECONDS = 1.0, 5.0
 ASK_SECONDS_MAX = 2.0
+SHARE_MAX = 0.05  # Of the service's loop, however often it is asked.
 
 
 @frozen
@@ -26,16 +27,21 @@ class Answer(Generic[T]):
 
 @define(eq=False)
 class _Question(Generic[T]):
-    """One thing to ask, one question at a time: those who ask meanwhile get its answer."""
+    """One thing to ask, one question at a time: those who ask meanwhile get its answer, and the next ones too, for as long as
+    asking again would take more than its share of the loop.
+    """
 
     read: Callable[[], T]
     clock: Callable[[], float]
     asked: trio.Event | None = None
     value: T | None = None
     at: float = 0.0
+    took: float = 0.0  # Seconds of the loop.
     error: Exception | None = None
 
     async def ask(self, service: trio.lowlevel.TrioToken) -> Answer[T]:
+        if self.value is not None and self.error is None and self.clock() - self.at < self.took / SHARE_MAX:
+            return self._last()
         if self.asked is None:
             self.asked = asked = trio.Event()
             here = trio.lowlevel.current_trio_token()
@@ -56,8 +62,10 @@ class _Question(Generic[T]):
 
     def _answer(self, asker: trio.lowlevel.TrioToken, asked: trio.Event) -> None:
         """In the service's loop, where an exception would end the service."""
+        began = self.clock()
         try:
             self.value, self.at, self.error = self.read(), self.clock(), None
+            self.took = self.at - began
         except Exception as error:
             self.error = error
         with contextlib.suppress(trio.RunFinishedError):

@@ -96,3 +96,21 @@ async def test_a_systemd_that_does_not_listen_harms_nobody(tmp_path, autojump_cl
     nursery.start_soon(notifier.keep_alive)
     await trio.sleep(2)
     notifier.stopping()
+
+
+async def test_a_status_that_cannot_be_told_ends_nothing(systemd, nursery):
+    """The watchdog is fed on, with the words that were told last."""
+    listener, name = systemd
+    notifier = Notifier.from_environment({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "300000"})
+    assert notifier is not None
+
+    def describe():
+        raise KeyError("epoch")
+
+    notifier.ready("broker=a", describe)
+    nursery.start_soon(notifier.keep_alive)
+    await trio.sleep(0.25)
+    said = heard(listener)
+    assert said[0] == "READY=1\nSTATUS=broker=a"
+    assert set(said[1:]) == {"WATCHDOG=1"}
+    assert len(said) >= 3

@@ -89,3 +89,20 @@ async def test_a_service_that_has_ended_says_its_last():
     service.end()
     assert (await service.source.node()).value == {"n": 1}
     assert (await service.source.snapshot()).value is None
+
+
+async def test_whoever_asks_all_the_time_does_not_get_the_loop_for_it():
+    """What took the loop a while is not asked for again before it had twenty times as long for its own work."""
+    calls = []
+
+    def slow():
+        calls.append(time.sleep(0.02))
+        return {"n": len(calls)}
+
+    service = Service(slow)
+    with trio.move_on_after(0.9):
+        while True:
+            assert (await service.source.node()).age_seconds < 0.9
+            await trio.lowlevel.checkpoint()
+    assert 1 <= len(calls) <= 3
+    service.end()
