@@ -27,6 +27,14 @@ def own_signer(environment: Mapping[str, str] = os.environ) -> Callable[[Remotin
     return None if credentials is None else make_signer(credentials)
 
 
+def has_credentials(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether whatever asks from here asks as somebody, or would if its file could be read."""
+    try:
+        return find_credentials(environment) is not None
+    except (ConfigError, OSError):
+        return True
+
+
 def find_credentials(environment: Mapping[str, str]) -> Credentials | None:
     """The first that there are. Raises ConfigError for half of them, OSError for a file that cannot be read."""
     keys = secret_of(environment, ACCESS), secret_of(environment, SECRET)

@@ -93,7 +93,9 @@ def without_options(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def secret_of(environment: Mapping[str, str], name: str) -> str | None:
-    """A variable's value, or what the file holds that NAME_FILE names. Raises OSError."""
+    """A variable's value, or what the file holds that NAME_FILE names. Raises OSError, ConfigError when both are set."""
+    if environment.get(name) and environment.get(name + FILE):
+        raise ConfigError(f"{name} and {name + FILE} are both set: set one of them")
     if path := environment.get(name + FILE):
         return Path(path).read_text().rstrip("\r\n")
     return environment.get(name)

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Scope
 
 from cluster.admin import Admin, open_admin
 from cluster.contexts import Context
+from cluster.credentials import has_credentials
 from cluster.dashboard.html import Markup
 from cluster.dashboard.live import live_route
 from cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form, problem
@@ -110,8 +111,13 @@ def opened(admin: Admin) -> OpenAdmin:
 
 
 def _tokens(config: DashboardConfig) -> Tokens:
-    """As on every member: whoever is not on this machine sees what is in messages with a token only."""
-    return Tokens(config.token_file, guards_bodies=not HttpConfig(bind_address=config.host).is_loopback)
+    """As on every member: whoever is not on this machine sees what is in messages with a token only, and nobody sees without one
+    what the dashboard itself needs credentials for.
+    """
+    of_context = config.context is not None and config.context.credentials is not None
+    asks_as_somebody = of_context or has_credentials()
+    is_open = HttpConfig(bind_address=config.host).is_loopback and not asks_as_somebody
+    return Tokens(config.token_file, guards_bodies=not is_open)
 
 
 def application(

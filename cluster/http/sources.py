@@ -3,6 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cluster.credentials import has_credentials
 from cluster.http.source import Source
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def source_of_broker(broker: "Broker") -> Source:
         read_node=partial(member_status, broker),
         read_snapshot=snapshot,
         namesrv=lambda: broker.config.name_servers,
-        guards_bodies=broker.acl is not None,
+        guards_bodies=broker.acl is not None or has_credentials(),
     )
 
 
@@ -47,7 +48,13 @@ def source_of_namesrv(namesrv: "NameServer") -> Source:
 
         return namesrv_snapshot(namesrv)
 
-    source = Source(kind="namesrv", read_node=node, read_snapshot=snapshot, namesrv=lambda: (f"{host}:{source.port}",))
+    source = Source(
+        kind="namesrv",
+        read_node=node,
+        read_snapshot=snapshot,
+        namesrv=lambda: (f"{host}:{source.port}",),
+        guards_bodies=has_credentials(),
+    )
     bound = namesrv.server_config.bind_address
     host = LOOPBACK if bound in ("", "0.0.0.0", "::") else bound
     return source

@@ -61,7 +61,9 @@ class Tokens:
         """The tokens as the file has them now. Raises TokenFileError."""
         assert self.path is not None
         try:
-            with self.path.open("rb") as file:
+            with open(
+                os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
+            ) as file:  # A pipe would block.
                 status = os.fstat(file.fileno())
                 seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
                 if seen != self._seen:

@@ -11,7 +11,7 @@ from cluster.cli.settings import load_broker, load_namesrv
 from cluster.config_file import ConfigError
 from cluster.config_options import all_options
 from cluster.credentials import find_credentials
-from cluster.environment import OTHERS, read_environment, variable_of, without_options
+from cluster.environment import OTHERS, read_environment, secret_of, variable_of, without_options
 from ha.config import HAConfig
 
 CLUSTER = Path(__file__).parents[2] / "cluster"
@@ -117,6 +117,14 @@ def test_credentials_may_lie_in_files(tmp_path):
     found = find_credentials(variables)
     assert found is not None
     assert (found.access_key, found.secret_key) == ("ali", "open sesame")
+
+
+def test_a_secret_that_is_told_twice_is_refused(tmp_path):
+    """Which of them holds nobody could say."""
+    path = tmp_path / "key"
+    path.write_text("one")
+    with pytest.raises(ConfigError, match="both set"):
+        secret_of({"TWINLOG_SECRET_KEY": "two", "TWINLOG_SECRET_KEY_FILE": str(path)}, "TWINLOG_SECRET_KEY")
 
 
 def test_every_variable_that_the_program_reads_is_known():

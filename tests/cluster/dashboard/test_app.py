@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from cluster.admin import Admin
-from cluster.dashboard.app import POLICY, application, opened
+from cluster.dashboard.app import POLICY, DashboardConfig, _tokens, application, opened
 from cluster.dashboard.live import live_route, write_changes
 from cluster.dashboard.watcher import IDLE_SECONDS, Watcher
 from cluster.http.errors import HttpError
@@ -188,3 +188,12 @@ async def test_without_a_token_file_others_see_no_messages(cluster):
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
     assert "No messages here" in (await client.get("/messages?topic=a")).text
     assert "peek-token" not in (await client.get("/")).text
+
+
+def test_what_the_dashboard_needs_credentials_for_needs_a_token_on_this_machine_too(monkeypatch):
+    """Else every user of it would read messages in the name of the one who started the dashboard."""
+    config = DashboardConfig(namesrv=("127.0.0.1:1",))
+    assert not _tokens(config).guards_bodies
+    monkeypatch.setenv("TWINLOG_ACCESS_KEY", "reader")
+    monkeypatch.setenv("TWINLOG_SECRET_KEY", "12345678")
+    assert _tokens(config).guards_bodies

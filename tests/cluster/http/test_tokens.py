@@ -74,3 +74,10 @@ def test_bodies_are_guarded_where_that_is_asked_for(path):
     Tokens(path).check_bodies(None)
     with pytest.raises(HttpError):
         Tokens(path, guards_bodies=True).check_bodies(None)
+
+
+def test_a_pipe_is_no_file_with_tokens_and_nobody_waits_for_it(path):
+    """Opening one waits until somebody writes into it."""
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    assert refusal(Tokens(path), f"Bearer {TOKEN}").status == 403
