@@ -31,7 +31,11 @@ def replicas(broker: Broker, ha: HAStatistics) -> tuple[ReplicaNumbers, ...]:
     if broker.is_slave:
         seen.clear()  # Whoever becomes master next begins anew; a slave's own slaves are told while they are there.
     connected = {name: each for each in ha.connections if (name := _name(broker, each, ha.connections)) is not None}
-    seen.update({name: each.ack_offset for name, each in connected.items()})
+    for name, each in connected.items():
+        if name != each.address:
+            seen[name] = each.ack_offset
+        else:  # One of several behind an IP: nobody can tell which of them comes back, or was called by it before.
+            seen.pop(ip_of(each.address), None)
     for name, offset in _away(broker, ha, connected.keys() | seen.keys()):
         seen[name] = offset
     members = [] if broker.is_slave else _members(broker)

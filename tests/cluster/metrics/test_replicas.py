@@ -58,6 +58,16 @@ async def test_a_slave_of_rocketmq_is_called_by_its_ip(tmp_path):
         assert shown(client.broker, *two).keys() == {"10.0.0.1:5001", "10.0.0.1:5002"}
 
 
+async def test_slaves_that_share_an_ip_leave_no_names_behind(tmp_path):
+    """Their names have ports, which are new each time: remembered, each reconnection would leave a slave that lags for ever."""
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        assert shown(broker, connected(broker, "10.0.0.1:5001", 0)).keys() == {"10.0.0.1"}
+        for port in (5002, 5003):
+            two = [connected(broker, f"10.0.0.1:{each}", 0) for each in (5001, port)]
+            assert shown(broker, *two).keys() == {"10.0.0.1:5001", f"10.0.0.1:{port}"}
+
+
 async def test_who_asked_for_nothing_is_no_replica(tmp_path):
     async with opened(make_broker(tmp_path)) as client:
         assert shown(client.broker, connected(client.broker, "10.0.0.1:5001", -1)) == {}
