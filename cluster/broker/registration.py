@@ -190,7 +190,9 @@ class RegistrationService:
             if searches:  # Who starts together with the master asks often at first.
                 pause = min(pause, next_pause(since_first, searches, pause))
             if await self._woken(name_server, pause):
-                await trio.sleep(COALESCE_SECONDS)
+                # At once, unless changes follow each other: a new consumer asks for its retry topic some milliseconds after its
+                # heartbeat has made it, and if that is not known yet, not before its second rebalance, 40 s later.
+                await trio.sleep_until(now + COALESCE_SECONDS)
 
     async def _woken(self, name_server: str, pause: float) -> bool:
         """Wait for a change, `pause` seconds, or the loss of a connection that was there."""
