@@ -14,7 +14,7 @@ import trio
 from tests.interop import twinlog
 from tests.interop.member import TEST_SETTINGS
 from tests.interop.promotion import NEVER, consume_all, send_until_refused
-from tests.interop.role_changes import change_role, wait_grouped
+from tests.interop.role_changes import change_role, wait_electable, wait_grouped
 
 pytestmark = pytest.mark.timeout(120)
 SETTINGS = {**TEST_SETTINGS, "flushIntervalCommitLog": NEVER, "flushCommitLogThoroughInterval": NEVER}
@@ -43,6 +43,7 @@ async def test_a_promoted_slave_has_every_message_that_was_acknowledged(tmp_path
                 attempt += 1
                 await send_until_refused(namesrv.address, 1, acknowledged, b"first%d" % attempt)
         await trio.to_thread.run_sync(wait_grouped, master, 2)
+        await trio.to_thread.run_sync(wait_electable, slave, 2)
         async with trio.open_nursery() as nursery:
             for number in range(4):
                 nursery.start_soon(send_until_refused, namesrv.address, 1_000_000, acknowledged, b"%d" % number)
