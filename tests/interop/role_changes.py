@@ -45,11 +45,13 @@ def wait_grouped(master: BrokerProcess, count: int) -> None:
 
 
 def wait_electable(slave: BrokerProcess, count: int) -> None:
-    """Wait until a slave holds the record of so many members too: it can be chosen when its master is gone."""
+    """Wait until a slave holds the record of so many members too, and from where on it promises that nothing acknowledged is
+    lost: it can be chosen when its master is gone.
+    """
 
     def holds_record() -> bool:
         record = _status(slave).get("groupRecord") or {"members": ()}
-        return len(record["members"]) == count
+        return len(record["members"]) == count and record["lossFreeFrom"] is not None
 
     wait_for(holds_record, f"{count} members in the record of {slave.root}", timeout_s=GROUPED_S)
 
