@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from cluster.broker.names import member_name
 from store.config import BrokerRole
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ def log_fields(broker: "BrokerParts") -> dict[str, Any]:
     group, directory = broker.config.broker_name, broker.store.config.root.name
     is_slave = broker.store.config.broker_role is BrokerRole.SLAVE
     return {
-        "member": directory if directory.startswith(f"{group}-") else f"{group}-{broker.config.broker_id}",
+        "member": member_name(group, broker.config.broker_id, directory),
         "role": "slave" if is_slave else "master",
         "epoch": broker.roles.book.entries[-1].epoch,
     }

@@ -111,3 +111,8 @@ def retry_topic(group: str) -> str:
 
 def dlq_topic(group: str) -> str:
     return DLQ_PREFIX + group
+
+
+def member_name(group: str, broker_id: int, directory: str) -> str:
+    """As `twinlog list` calls a member: a store root called GROUP-NUMBER names it for ever."""
+    return directory if directory.startswith(f"{group}-") else f"{group}-{broker_id}"

@@ -4,10 +4,11 @@ import time
 
 from cluster.broker import runtime_info
 from cluster.broker.broker import Broker
+from cluster.broker.names import member_name
 from cluster.members import NO_MASTERS, ROLE_STATES, STATE_WORDS
 from cluster.metrics import consumption
 from cluster.metrics.first_waiting import stored_ms_at
-from cluster.metrics.replicas import member_name, replicas
+from cluster.metrics.replicas import replicas
 from cluster.metrics.snapshot import BrokerSnapshot, HANumbers, StoreNumbers
 from ha.ack_waits import OUTCOMES
 from ha.statistics import HAStatistics

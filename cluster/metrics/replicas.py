@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from cluster.broker.broker import Broker
+from cluster.broker.names import member_name
 from cluster.metrics.snapshot import ReplicaNumbers
 from cluster.remoting.address import ip_of
 from ha.statistics import HAConnectionStatistics, HAStatistics
@@ -18,11 +19,6 @@ from ha.statistics import HAConnectionStatistics, HAStatistics
 NAMED_AFTER_SECONDS = 10.0  # Slaves are asked for their names every five.
 
 _seen: "WeakKeyDictionary[Broker, dict[str, int]]" = WeakKeyDictionary()  # Each slave's last acknowledgement.
-
-
-def member_name(group: str, broker_id: int, directory: str) -> str:
-    """As `twinlog list` calls a member: a store root called GROUP-NUMBER names it for ever."""
-    return directory if directory.startswith(f"{group}-") else f"{group}-{broker_id}"
 
 
 def replicas(broker: Broker, ha: HAStatistics) -> tuple[ReplicaNumbers, ...]:

@@ -4,8 +4,9 @@ import pytest
 import trio
 from attrs import evolve
 
+from cluster.broker.names import member_name
 from cluster.broker.slave_kinds import SlaveKind
-from cluster.metrics.replicas import NAMED_AFTER_SECONDS, member_name, replicas
+from cluster.metrics.replicas import NAMED_AFTER_SECONDS, replicas
 from ha.statistics import HAConnectionStatistics
 from store.config import BrokerRole
 from tests.cluster.broker.helpers import make_broker, opened, put
