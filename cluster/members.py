@@ -73,20 +73,25 @@ FINE_STATES = ("streaming", "serving")  # What went wrong last is over in these.
 NO_MASTERS = ("starting", "fenced", "waiting")  # In these states a member serves nobody, whatever role it had.
 
 
+def state_in_words(state: str, role_state: str | None) -> str:
+    """What a member of ours does: `state` of its store or replication, unless a role change tells more."""
+    if role_state in ROLE_STATES and state not in ("failed", "paused"):
+        state = role_state
+    return STATE_WORDS.get(state, state)
+
+
 def member_of_status(member: Member, status: Mapping[str, Any]) -> Member:
     """A twinlog member, by its answer to TWINLOG_MEMBER_STATUS."""
     role = str(status.get("role") or member.role)
     role = ROLE_WORDS.get(role, role.lower())
-    state = str(status.get("state") or "unknown")
     role_state = status.get("roleState")
-    if role_state in ROLE_STATES and state not in ("failed", "paused"):
-        state = role_state
+    state = state_in_words(str(status.get("state") or "unknown"), role_state)
     slaves = status.get("slaves")
     return evolve(
         member,
         name=_name(member, status.get("name")),
         role=role,
-        state=STATE_WORDS.get(state, state),
+        state=state,
         ha_address=status.get("haAddress"),
         ack_policy=status.get("ackPolicy"),
         min_offset=status.get("minOffset"),

@@ -5,7 +5,7 @@ import time
 from cluster.broker import runtime_info
 from cluster.broker.broker import Broker
 from cluster.broker.names import member_name
-from cluster.members import NO_MASTERS, ROLE_STATES, STATE_WORDS
+from cluster.members import NO_MASTERS, state_in_words
 from cluster.metrics import consumption
 from cluster.metrics.first_waiting import stored_ms_at
 from cluster.metrics.replicas import replicas
@@ -106,11 +106,8 @@ def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, Counts], ...]
 
 def _state(broker: Broker) -> str:
     """The word of `twinlog list`."""
-    state = runtime_info.state_word(broker, broker.ha.client.state)
-    phase, _ = broker.roles.words()
-    if phase in ROLE_STATES and state not in ("failed", "paused"):
-        state = phase
-    return STATE_WORDS.get(state, state)
+    role_state, _ = broker.roles.words()
+    return state_in_words(runtime_info.state_word(broker, broker.ha.client.state), role_state)
 
 
 def _role(broker: Broker, state: str) -> str:
