@@ -1,6 +1,5 @@
 """scripts/faults: rows of the fault matrix on real processes, and what the oracles say of them."""
 
-import datetime
 import json
 import os
 import random
@@ -10,16 +9,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
-from tests.bench.machine import facts
-from tests.faults.matrix.checkers.verdict import ORACLES
+from tests.faults.matrix.judge import judged_again
+from tests.faults.matrix.results import STATES, document, show
 from tests.faults.matrix.rows import ROWS, SECONDS_TO_RECOVER, Row
-from tests.faults.matrix.run import Report, judged_again, run, tidy
-
-STATES = {True: "holds", False: "FAILS"}
+from tests.faults.matrix.run import Report, run, tidy
 
 
 def missing(row: Row) -> str:
@@ -33,46 +29,6 @@ def missing(row: Row) -> str:
     if "cc" in row.needs and shutil.which("cc") is None:
         return "needs cc: apt install gcc libc6-dev"
     return ""
-
-
-def told(report: Report) -> dict[str, Any]:
-    """As JSON has it."""
-    row = report.row
-    return {
-        "row": row.number,
-        "level": row.level,
-        "name": row.name,
-        "seed": report.seed,
-        "seconds": round(report.seconds, 1),
-        "holds": report.holds,
-        "oracles": {
-            each.oracle: {"holds": each.holds, "facts": each.facts, "wrong": each.wrong} for each in report.verdicts
-        },
-        **report.counts,
-        **({"error": report.error} if report.error else {}),
-    }
-
-
-def line(report: Report) -> str:
-    """One for a table: row, level, seed, each oracle, numbers."""
-    row, counts = report.row, report.counts
-    judged = {each.oracle: each.holds for each in report.verdicts}
-    marks = " ".join(each if judged.get(each) else f"{each}!" if each in judged else "-" for each in ORACLES)
-    slowest = max((each for each in counts.get("recovery_seconds", []) if each is not None), default=None)
-    numbers = f"{counts.get('acknowledged', 0):>6} acked  {counts.get('lost') if counts.get('lost') is not None else '?':>3} lost"
-    took = f"  back in {slowest:5.2f} s" if slowest is not None else ""
-    state = STATES[report.holds]
-    return f"{row.number:>3} {row.level}  seed {report.seed:<10} {state}  {marks:<15} {numbers}{took}  {row.name}"
-
-
-def show(report: Report) -> None:
-    """The line, red or green where somebody looks, and what is wrong below it."""
-    click.secho(line(report), fg="green" if report.holds else "red")  # click leaves colours out of a pipe.
-    for verdict in report.verdicts:
-        for wrong in verdict.wrong:
-            click.echo(f"      {verdict.oracle} ({ORACLES[verdict.oracle]}): {wrong}")
-    if report.error:
-        click.echo(f"      {report.error}")
 
 
 def chosen(numbers: tuple[int, ...]) -> list[Row]:
@@ -180,20 +136,6 @@ def list_rows(rows: list[Row]) -> None:
         within = f"goes on within {SECONDS_TO_RECOVER:g} s of healing" if row.recovers else "may need somebody"
         needs = f"; needs {', '.join(row.needs)}" if row.needs else ""
         click.echo(f"        {within}{needs}{f'; planted: {row.planted}' if row.planted else ''}")
-
-
-def document(reports: list[Report], skipped: dict[str, str]) -> dict[str, Any]:
-    """What is kept of it."""
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["scripts/faults", *sys.argv[1:]]),
-        "machine": facts(),
-        "acknowledged": sum(each.counts.get("acknowledged", 0) for each in reports),
-        "operations": sum(each.counts.get("operations", 0) for each in reports),
-        "failed": sum(not each.holds for each in reports),
-        "skipped": skipped,
-        "runs": [told(each) for each in reports],
-    }
 
 
 if __name__ == "__main__":

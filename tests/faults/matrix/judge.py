@@ -1,0 +1,56 @@
+"""What the oracles of a row say of a run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.faults.matrix import history as histories
+from tests.faults.matrix.checkers.append_log import one_log_per_queue
+from tests.faults.matrix.checkers.masters import one_acking_master
+from tests.faults.matrix.checkers.members import members_equal
+from tests.faults.matrix.checkers.recovery import nothing_silent, recovered_in_time, recoveries
+from tests.faults.matrix.checkers.sets import compare_sets, nothing_invented, nothing_lost, only_a_tail_lost
+from tests.faults.matrix.checkers.verdict import Verdict
+from tests.faults.matrix.group import Group
+from tests.faults.matrix.history import History
+from tests.faults.matrix.rows import SECONDS_TO_RECOVER, Row
+
+
+def judged(row: Row, told: History, group: Group) -> list[Verdict]:
+    """By the oracles of the row, in their order."""
+    judges = _of_history(row, told) | {
+        "B": lambda: members_equal({member.label: member.store for member in group.members}),
+        "E": lambda: one_acking_master(told, group.epochs()),
+    }
+    return [judges[oracle]() for oracle in row.oracles]
+
+
+def _of_history(row: Row, told: History) -> dict[str, Callable[[], Verdict]]:
+    """The oracles that need nothing else."""
+    return {
+        "A": lambda: only_a_tail_lost(told) if row.only_tail else nothing_lost(told),
+        "C": lambda: nothing_invented(told),
+        "D": lambda: one_log_per_queue(told),
+        "F": lambda: recovered_in_time(told, SECONDS_TO_RECOVER),
+        "G": lambda: nothing_silent(told),
+    }
+
+
+def counts_of(told: History) -> dict[str, Any]:
+    outcomes = [append.outcome for append in told.appends]
+    return {
+        "operations": len(outcomes) + len(told.reads),
+        "acknowledged": outcomes.count("ok"),
+        "refused": outcomes.count("fail"),
+        "unknown": outcomes.count("unknown"),
+        "read": len(told.reads),
+        "lost": len(compare_sets(told).lost) if told.final else None,
+        "faults": [event.text for event in told.of_kind("fault")],
+        "recovery_seconds": [round(each.seconds, 2) if each.seconds is not None else None for each in recoveries(told)],
+    }
+
+
+def judged_again(row: Row, root: Path) -> list[Verdict]:
+    """A stored history, by those oracles of the row that need nothing else."""
+    judges = _of_history(row, histories.load(*sorted(root.glob("history.*"))))
+    return [judges[oracle]() for oracle in row.oracles if oracle in judges]
