@@ -3,6 +3,7 @@
 One more change is none: a machine of its own, whose starts the harness tells.
 """
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -87,9 +88,19 @@ def all_of(*names: str) -> Iterator[None]:
         yield
 
 
+def every() -> dict[str, Callable[[], AbstractContextManager[object]]]:
+    """All there are, those of planted_*.py with them."""
+    for path in sorted(Path(__file__).parent.glob("planted_*.py")):
+        importlib.import_module(f"tests.faults.matrix.{path.stem}")
+    return PLANTED
+
+
 if __name__ == "__main__":
+    from tests.faults.matrix import planted as module  # What planted_*.py add to; this one is another, __main__.
+
+    module.every()
     at = sys.argv.index("broker")
     changes = sys.argv[1:at]
     del sys.argv[1:at]
-    with all_of(*changes):
+    with module.all_of(*changes):
         sys.exit(main())
