@@ -8,14 +8,20 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 
 import click
+from attrs import evolve, frozen
 
+from tests.faults.matrix.checkers.memory import memory_flat
 from tests.faults.matrix.judge import judged_again
 from tests.faults.matrix.results import STATES, document, show
 from tests.faults.matrix.rows import ROWS, SECONDS_TO_RECOVER, Row
 from tests.faults.matrix.run import Report, run, tidy
+from tests.faults.matrix.schedule import Schedule, all_kinds, one_kind
+from tests.faults.matrix.soak import SOAK, Soak
 
 
 def missing(row: Row) -> str:
@@ -44,6 +50,8 @@ def chosen(numbers: tuple[int, ...]) -> list[Row]:
 @click.option(
     "--minutes", type=float, default=0.0, help="Go on with further seeds for so long.  [default: each row once]"
 )
+@click.option("--short", is_flag=True, help="One fault a row, chosen by the seed.")
+@click.option("--soak", type=float, metavar="MINUTES", help="Instead of rows one group, with faults of all kinds.")
 @click.option("--seed", type=int, help="Of the first run of each row.  [default: by chance]")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the results there, as JSON.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep histories and logs below this directory.")
@@ -53,6 +61,8 @@ def chosen(numbers: tuple[int, ...]) -> list[Row]:
 def main(
     numbers: tuple[int, ...],
     minutes: float,
+    short: bool,
+    soak: float | None,
     seed: int | None,
     out: Path | None,
     keep: Path | None,
@@ -73,9 +83,16 @@ def main(
         sys.exit(judge_again(rows, judge))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # Either way out ends all that was started.
     seed = random.SystemRandom().randrange(1, 1_000_000) if seed is None else seed
-    reports, skipped = run_rows(rows, minutes, seed, keep, planted)
-    if out is not None:
-        out.write_text(json.dumps(document(reports, skipped), indent=1) + "\n")
+    orders = Orders(seed, one_kind if short else all_kinds, planted, keep)
+    skipped = {row.key: why for row in rows if (why := missing(row))}
+    reports: list[Report] = []
+    try:
+        for report in soaked(orders, soak) if soak else runs(rows, skipped, orders, minutes):
+            reports.append(report)
+            show(report)
+    finally:
+        if out is not None:
+            out.write_text(json.dumps(document(reports, skipped), indent=1) + "\n")
     wrong = [each for each in reports if each.holds is planted]
     what = "runs in which the planted fault was not noticed" if planted else "failed"
     acked = sum(each.counts.get("acknowledged", 0) for each in reports)
@@ -85,36 +102,47 @@ def main(
     sys.exit(1 if wrong or (skipped and os.environ.get("CI") == "true") else 0)
 
 
-def run_rows(
-    rows: list[Row], minutes: float, seed: int, keep: Path | None, planted: bool
-) -> tuple[list[Report], dict[str, str]]:
+@frozen
+class Orders:
+    """How runs go, whatever their row."""
+
+    seed: int
+    schedule: Schedule
+    is_planted: bool
+    keep: Path | None
+
+    def run(self, row: Row, seed: int) -> Report:
+        """In a directory that goes away, unless it is to be kept."""
+        hole = row.planted if self.is_planted else ""
+        if self.keep is None:
+            with tempfile.TemporaryDirectory(prefix="twinlog-faults-") as directory:
+                return run(row, seed, Path(directory), hole=hole, schedule=self.schedule)
+        root = self.keep / f"{row.key}-{seed}"
+        report = run(row, seed, root, hole=hole, schedule=self.schedule)
+        tidy(root)
+        return report
+
+
+def runs(rows: list[Row], skipped: Mapping[str, str], orders: Orders, minutes: float) -> Iterator[Report]:
     """Each row once, then again with other seeds until the time is up."""
     deadline = time.monotonic() + minutes * 60
-    skipped = {row.key: why for row in rows if (why := missing(row))}
     for key, why in skipped.items():
         click.echo(f"row {key} is skipped: it {why}")
-    left = [row for row in rows if row.key not in skipped and (row.planted or not planted)]
-    reports: list[Report] = []
-    turn = 0
-    while left and (turn == 0 or time.monotonic() < deadline):
+    left = [row for row in rows if row.key not in skipped and (row.planted or not orders.is_planted)]
+    for turn in count() if left else ():
         for row in left:
             if turn and time.monotonic() >= deadline:
-                break
-            reports.append(one(row, seed + turn, keep, planted))
-            show(reports[-1])
-        turn += 1
-    return reports, skipped
+                return
+            yield orders.run(row, orders.seed + turn)
 
 
-def one(row: Row, seed: int, keep: Path | None, planted: bool) -> Report:
-    """One run, in a directory that goes away, unless it is to be kept."""
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="twinlog-faults-") as directory:
-            return run(row, seed, Path(directory), hole=row.planted if planted else "")
-    root = keep / f"{row.key}-{seed}"
-    report = run(row, seed, root, hole=row.planted if planted else "")
-    tidy(root)
-    return report
+def soaked(orders: Orders, minutes: float) -> Iterator[Report]:
+    """One group for so long, judged by its memory, too."""
+    soak = Soak(minutes * 60)
+    row = evolve(SOAK, seconds_max=SOAK.seconds_max + minutes * 60)
+    report = evolve(orders, schedule=soak).run(row, orders.seed)
+    verdicts = (*report.verdicts, memory_flat(soak.lives))
+    yield evolve(report, verdicts=verdicts, counts={**report.counts, "memory_mib": soak.thinned()})
 
 
 def judge_again(rows: list[Row], root: Path) -> int:

@@ -40,6 +40,11 @@ class Fault:
         """What it does, in a sentence."""
         raise NotImplementedError
 
+    @property
+    def killed(self) -> Sequence[Process]:
+        """Whose processes it ends."""
+        return ()
+
     def inject(self) -> None:
         raise NotImplementedError
 
@@ -67,6 +72,10 @@ class Kill(Fault):
         self.delays = [self.rng.uniform(0.02, 0.9) for _ in range(2)]
 
     delays: list[float] = field(init=False)
+
+    @property
+    def killed(self) -> Sequence[Process]:
+        return [self.victim]
 
     @property
     def text(self) -> str:
@@ -196,6 +205,10 @@ class Storm(Fault):
         self.victim = self.rng.choice(self.group.members)
 
     @property
+    def killed(self) -> Sequence[Process]:
+        return [self.victim]
+
+    @property
     def text(self) -> str:
         return f"{self.changes} role changes one after the other, kill -9 of {self.victim.label} among them, then a failover"
 
@@ -227,6 +240,10 @@ class EmptyNameServer(Fault):
     def prepare(self) -> None:
         self.victim = self.rng.choice(self.group.namesrvs)
         self.hold_s = self.rng.uniform(2.0, 4.0)
+
+    @property
+    def killed(self) -> Sequence[Process]:
+        return [self.victim]
 
     @property
     def text(self) -> str:

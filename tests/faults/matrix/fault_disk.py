@@ -33,6 +33,10 @@ class PowerCut(Fault):
         raise NotImplementedError
 
     @property
+    def killed(self) -> Sequence[Process]:
+        return self.victims
+
+    @property
     def text(self) -> str:
         return f"power cut of {', '.join(each.label for each in self.victims)}"
 
@@ -75,6 +79,10 @@ class LastOneStanding(PowerCut):
     def pick(self) -> list[Member]:
         self.away = self.group.slaves()
         return [self.group.master()]
+
+    @property
+    def killed(self) -> Sequence[Process]:
+        return [*self.victims, *self.away]
 
     @property
     def text(self) -> str:
@@ -155,6 +163,10 @@ class SyncFails(ShimFault):
     """Once is for ever: the pages may be gone although the next sync would succeed. It takes a restart."""
 
     trace: ClassVar[str] = r"Input/output error"
+
+    @property
+    def killed(self) -> Sequence[Process]:
+        return [self.victim]
 
     @property
     def text(self) -> str:

@@ -17,6 +17,7 @@ from store.epoch_file import load_epochs
 from tests.faults.harness import make_image
 from tests.faults.matrix import history as histories
 from tests.faults.matrix.checkers.masters import Epoch
+from tests.faults.matrix.failpoints import FAIL_POINTS, POINTS_FILE
 from tests.faults.matrix.history import Event, encode
 from tests.faults.matrix.places import Net, Place
 from tests.faults.matrix.planted import BOOT_ID, OWN_BOOTS
@@ -27,7 +28,6 @@ from tests.interop.process import Process
 PYTHON = sys.executable
 PROGRAM = str(Path(sys.executable).with_name("twinlog"))
 SECONDS_MAX = 60.0
-IMAGE_MB = 192
 SETTINGS = {
     **TEST_SETTINGS,
     "mappedFileSizeConsumeQueue": "60000",
@@ -83,6 +83,7 @@ class Member(Process):
         hole: str = "",
         environment: Mapping[str, str] | None = None,
         own_boots: bool = False,
+        has_points: bool = False,
     ) -> None:
         self.label = f"broker-a-{number}"
         self.place = place
@@ -106,12 +107,14 @@ class Member(Process):
             **settings,
         }
         self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-        changes = [OWN_BOOTS] * own_boots + [hole] * bool(hole)
+        changes = [OWN_BOOTS] * own_boots + [FAIL_POINTS] * has_points + [hole] * bool(hole)
         program = [PYTHON, "-m", "tests.faults.matrix.planted", *changes] if changes else [PROGRAM]
         self.boot_id = root / "boot_id"
+        self.points = root / "points"  # Where it is to kill itself; see failpoints.py.
         self.note_boot()
         command = [*place.prefix, *program, "broker", "-c", str(self.conf)]
         told = {"TWINLOG_LOG": "json", "PYTHONFAULTHANDLER": "1", BOOT_ID: str(self.boot_id), **(environment or {})}
+        told[POINTS_FILE] = str(self.points)
         super().__init__(self.label, command, log=root / "log", environment=told)
 
     def note_boot(self) -> None:
@@ -146,7 +149,9 @@ class Group:
     disks: dict[str, Path] = field(factory=dict)  # Images, by a member's label.
     proxies: dict[str, Proxy] = field(factory=dict)  # Between a member, by its label, and its master.
     seen: set[int] = field(factory=set)  # Faults that left a trace.
-    _faults: int = 0
+    seed: int = 0
+    points_taken: dict[str, int] = field(factory=dict)  # By stage: the next of the fail-points.
+    faults: int = 0  # So far.
     _log_sizes: dict[int, dict[str, int]] = field(factory=dict)
 
     # ---- The history
@@ -177,7 +182,7 @@ class Group:
 
     def fault_begins(self, text: str) -> int:
         """Its number."""
-        number, self._faults = self._faults, self._faults + 1
+        number, self.faults = self.faults, self.faults + 1
         self._log_sizes[number] = {each.label: each.log_size for each in self.members}
         self._log_sizes[number][""] = self.client_lines.stat().st_size if self.client_lines.exists() else 0
         self.write("fault", number, text)
@@ -281,6 +286,8 @@ def running(
     environment: Mapping[str, str] | None = None,
     proxied: bool = False,
     seed: int = 0,
+    image_mb: int = 192,
+    points: bool = False,
 ) -> Iterator[Group]:
     """A group that follows its master. Ends all that it started, and unmounts what it mounted."""
     from tests.faults.matrix.disks import mounted_all
@@ -306,10 +313,12 @@ def running(
                 proxies[f"broker-a-{number}"] = stack.enter_context(proxy.running())
             own = root / f"m{number}"
             own.mkdir()
-            found.append(Member(own, places[number], namesrv, number, {**role, **wanted}, hole, environment, disks))
-        group = Group(root, net, servers, tuple(found), client, proxies=proxies)
+            found.append(
+                Member(own, places[number], namesrv, number, {**role, **wanted}, hole, environment, disks, points)
+            )
+        group = Group(root, net, servers, tuple(found), client, proxies=proxies, seed=seed)
         if disks:
-            group.disks = {each.label: make_image(root / f"{each.label}.img", megabytes=IMAGE_MB) for each in found}
+            group.disks = {each.label: make_image(root / f"{each.label}.img", megabytes=image_mb) for each in found}
             stack.enter_context(mounted_all(group))
         for member in found:
             stack.push(member)

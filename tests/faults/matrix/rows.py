@@ -8,6 +8,8 @@ from tests.faults.matrix import fault
 from tests.faults.matrix import fault_disk as disk
 from tests.faults.matrix import fault_link as link
 from tests.faults.matrix import fault_net as net
+from tests.faults.matrix import fault_partition as partition
+from tests.faults.matrix import fault_points as points
 from tests.faults.matrix import fault_stranger as stranger
 from tests.faults.matrix.fault import Fault
 
@@ -38,7 +40,11 @@ class Row:
     disks: bool = False
     shim: bool = False
     proxied: bool = False
+    points: bool = False
     consumers: int = 1
+    producers: int = 4
+    image_mb: int = 192
+    seconds_max: float = 600.0  # Clients end then, whatever happens.
     settings: Mapping[str, str] = field(factory=dict)
     namesrv_settings: Mapping[str, str] = field(factory=dict)
     planted: str = ""
@@ -62,9 +68,18 @@ class Row:
 ROWS: tuple[Row, ...] = (
     Row(
         number=1,
-        name="kill -9 of master, slave and name server, thrice in a row",
-        faults=(fault.KillMaster, fault.KillSlave, fault.KillNameServer),
+        name="kill -9 of master, slave and name server, thrice in a row, at any moment and at named places",
+        faults=(
+            fault.KillMaster,
+            fault.KillSlave,
+            fault.KillNameServer,
+            points.KillAtPoint,
+            points.KillAtPoint,
+            points.KillInCut,
+        ),
         level="L2",
+        points=True,
+        settings=points.SETTINGS,
         planted="recovery gives up the last record",
     ),
     Row(
@@ -137,6 +152,16 @@ ROWS: tuple[Row, ...] = (
         planted="a refusal is an OK",
     ),
     Row(
+        number=7,
+        name="two halves with a bridge, and a ring of majorities; a failover meanwhile",
+        faults=(partition.Ring, partition.RingAndFailOver, partition.Bridge, partition.BridgeAndFailOver),
+        level="L2",
+        net="namespaces",
+        members=5,
+        settings={"inSyncReplicas": "3"},
+        planted="who lacks bytes is elected",
+    ),
+    Row(
         number=8,
         name="links stall one after the other",
         faults=(link.Stalls,),
@@ -196,9 +221,10 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         number=18,
-        name="a storm of role changes, with kill -9",
-        faults=(fault.Storm,),
+        name="a storm of role changes, with kill -9, also at named places of a role change",
+        faults=(fault.Storm, points.KillInRoleChange, points.KillInRoleChange),
         level="L2",
+        points=True,
     ),
     Row(
         number=19,

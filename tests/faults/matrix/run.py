@@ -5,8 +5,7 @@ import random
 import shutil
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,13 @@ from attrs import frozen
 from tests.faults.harness import Shim
 from tests.faults.matrix import history as histories
 from tests.faults.matrix.checkers.verdict import Verdict, verdict
-from tests.faults.matrix.fault import fail_over
 from tests.faults.matrix.group import PYTHON, Group, running
 from tests.faults.matrix.history import History
 from tests.faults.matrix.judge import counts_of, judged
 from tests.faults.matrix.places import loopback, namespaces
 from tests.faults.matrix.rows import Row
-from tests.faults.matrix.traffic import LIMIT_S, NotRecoveredError, Traffic
-
-WARM, BETWEEN = 60, 40  # Acknowledgements before the first fault, and between two.
-HELP_AFTER_S = 5.0
+from tests.faults.matrix.schedule import Schedule, all_kinds, settle
+from tests.faults.matrix.traffic import NotRecoveredError, Traffic
 
 
 @frozen
@@ -43,12 +39,12 @@ class Report:
         return not self.error and bool(self.verdicts) and all(each.holds for each in self.verdicts)
 
 
-def run(row: Row, seed: int, root: Path, *, hole: str = "") -> Report:
+def run(row: Row, seed: int, root: Path, *, hole: str = "", schedule: Schedule = all_kinds) -> Report:
     """Do it; what goes wrong on the way is part of the report. Histories stay in `root`."""
     began = time.monotonic()
     root.mkdir(parents=True, exist_ok=True)
     try:
-        verdicts, counts = _run(row, seed, root, hole)
+        verdicts, counts = _run(row, seed, root, hole, schedule)
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -56,7 +52,7 @@ def run(row: Row, seed: int, root: Path, *, hole: str = "") -> Report:
     return Report(row, seed, time.monotonic() - began, tuple(verdicts), counts)
 
 
-def _run(row: Row, seed: int, root: Path, hole: str) -> tuple[list[Verdict], dict[str, Any]]:
+def _run(row: Row, seed: int, root: Path, hole: str, schedule: Schedule) -> tuple[list[Verdict], dict[str, Any]]:
     rng = random.Random(f"{row.key} {seed}")
     stuck = ""
     with ExitStack() as stack:
@@ -75,14 +71,16 @@ def _run(row: Row, seed: int, root: Path, hole: str) -> tuple[list[Verdict], dic
                 hole=hole,
                 proxied=row.proxied,
                 seed=seed,
+                image_mb=row.image_mb,
+                points=row.points,
                 environment=shim.env if shim else None,
             )
         )
         group.own_lines.touch()
         traffic = stack.enter_context(Traffic(group, row, seed))
         try:
-            _rounds(row, group, traffic, rng)
-            _settle(group)
+            schedule(row, group, traffic, rng)
+            settle(group)
         except NotRecoveredError as error:
             stuck = str(error)
         traffic.stop()
@@ -93,59 +91,6 @@ def _run(row: Row, seed: int, root: Path, hole: str) -> tuple[list[Verdict], dic
         told = histories.load(group.own_lines, group.client_lines)
         tails = "\n".join(member.tail(5) for member in group.members)
         return [verdict("F", [stuck, tails], "")], counts_of(told)
-
-
-def _rounds(row: Row, group: Group, traffic: Traffic, rng: random.Random) -> None:
-    """Each kind of fault at least once, in random order."""
-    traffic.more(WARM)
-    kinds = list(row.faults)
-    rng.shuffle(kinds)
-    for number in range(max(row.rounds, len(kinds))):
-        fault = kinds[number % len(kinds)](group, rng)
-        at = group.fault_begins(fault.text)
-        fault.inject()
-        with ThreadPoolExecutor(1) as beside:  # `twinlog check` waits for silent members, the fault not for it.
-            ends = time.monotonic() + fault.hold_s
-            looked = beside.submit(_look, group, at, fault.trace, ends)
-            time.sleep(fault.hold_s)
-            group.write("heal", at, fault.text)
-            fault.heal()
-            if not row.recovers:
-                _help(group, rng)
-            traffic.more(BETWEEN)
-            looked.result()
-        _settle(group)
-        if at not in group.seen:
-            group.traces(at, fault.trace)
-
-
-def _help(group: Group, rng: random.Random) -> None:
-    """What a person does who finds the group without a master: chooses one that may be chosen."""
-    for member in group.members:
-        member.wait_until(lambda member=member: member.printed("ready "), "its ready line")
-    deadline = time.monotonic() + HELP_AFTER_S
-    while time.monotonic() < deadline:
-        with suppress(LookupError):
-            group.master()
-            return
-    fail_over(group, list(group.members), rng)
-
-
-def _look(group: Group, at: int, pattern: str, ends: float) -> None:
-    """For a trace, again and again until the fault ends."""
-    while True:
-        time.sleep(0.2)
-        if group.traces(at, pattern) or time.monotonic() > ends:
-            return
-        time.sleep(0.5)
-
-
-def _settle(group: Group) -> None:
-    """All are back before the next fault: each row says what one fault does, row 18 what many do."""
-    try:
-        group.wait_healthy(LIMIT_S)
-    except AssertionError as error:
-        raise NotRecoveredError(f"the group was not healthy again within {LIMIT_S:g} s: {error}") from error
 
 
 def _read_all(group: Group) -> None:

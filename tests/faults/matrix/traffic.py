@@ -9,7 +9,6 @@ from pathlib import Path
 from tests.faults.matrix.group import PYTHON, Group
 from tests.faults.matrix.rows import Row
 
-PRODUCERS = 4
 LIMIT_S = 45.0  # Of one wait.
 
 
@@ -24,10 +23,17 @@ class Traffic:
         self.path = group.client_lines
         command = [*group.client.prefix, PYTHON, "-m", "tests.faults.matrix.workload", "run"]
         command += ["--namesrv", group.namesrv, "--out", str(self.path), "--level", row.level, "--seed", str(seed)]
-        command += ["--producers", str(PRODUCERS), "--consumers", str(row.consumers)]
+        command += [
+            "--seconds",
+            str(row.seconds_max),
+            "--producers",
+            str(row.producers),
+            "--consumers",
+            str(row.consumers),
+        ]
         self.said = (group.root / "clients.log").open("wb")
         self.process = subprocess.Popen(command, stdout=self.said, stderr=self.said, stdin=subprocess.DEVNULL)
-        self._read, self._acked = 0, 0
+        self._read, self.count = 0, 0
 
     def __enter__(self) -> "Traffic":
         return self
@@ -40,14 +46,13 @@ class Traffic:
 
     def acked(self) -> int:
         """How many acknowledgements there are so far."""
-        if self.path.exists():
-            with self.path.open("rb") as file:
-                file.seek(self._read)
-                data = file.read()
+        with suppress(FileNotFoundError), self.path.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
             whole = data[: data.rfind(b"\n") + 1]
             self._read += len(whole)
-            self._acked += sum(b'"kind":"ok"' in line and b'"op":"append"' in line for line in whole.splitlines())
-        return self._acked
+            self.count += sum(b'"kind":"ok"' in line and b'"op":"append"' in line for line in whole.splitlines())
+        return self.count
 
     def more(self, count: int) -> None:
         """Wait for so many more."""

@@ -1,5 +1,6 @@
 """At most one master acknowledges in an epoch, and all members tell one history."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -28,13 +29,14 @@ def one_acking_master(history: History, tables: Mapping[str, Sequence[Epoch]]) -
     """
     wrong = _disagreements(tables)
     table = max(tables.values(), key=lambda epochs: epochs[-1].number if epochs else -1, default=())
+    starts = [each.start for each in table]
     found = {(read.queue, read.offset): read.value for read in history.final}
     nodes: defaultdict[int, set[str]] = defaultdict(set)
     count = 0
     for append in history.acknowledged:
         if append.phy is None or found.get((append.queue, append.offset or 0)) != append.value:
             continue
-        epoch = next((each for each in reversed(table) if each.start <= append.phy), None)
+        epoch = table[at - 1] if (at := bisect_right(starts, append.phy)) else None
         if epoch is None:
             wrong.append(f"{append.value} at {append.phy} lies before every epoch")
             continue

@@ -6,6 +6,7 @@ from tests.faults.matrix.checkers.verdict import Verdict, verdict
 from tests.faults.matrix.history import Event, History
 
 NS = 1_000_000_000
+MAY_NEED_SOMEBODY = "may need somebody"  # A note with the number of a fault of which no time is promised.
 
 
 @frozen
@@ -32,7 +33,8 @@ def recoveries(history: History) -> list[Recovery]:
 
 def recovered_in_time(history: History, seconds_max: float) -> Verdict:
     """Oracle F."""
-    found = recoveries(history)
+    excused = {event.id for event in history.of_kind("note") if event.text == MAY_NEED_SOMEBODY}
+    found = [each for each in recoveries(history) if each.fault.id not in excused]
     wrong = []
     for each in found:
         what = f"{each.fault.text} (fault {each.fault.id})"
@@ -42,7 +44,7 @@ def recovered_in_time(history: History, seconds_max: float) -> Verdict:
             wrong.append(
                 f"{what}: {each.seconds:.1f} s until the first acknowledgement, {seconds_max:g} s are promised"
             )
-    not_healed = {event.id for event in history.of_kind("fault")} - {each.fault.id for each in found}
+    not_healed = {event.id for event in history.of_kind("fault")} - {each.fault.id for each in found} - excused
     wrong += [f"fault {number} was never healed" for number in sorted(not_healed)]
     if not found:
         wrong.append("there was no fault, so nothing was shown")

@@ -1,0 +1,81 @@
+"""Which faults a run has, one after the other, and what is waited for around each."""
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from tests.faults.matrix.checkers.recovery import MAY_NEED_SOMEBODY
+from tests.faults.matrix.fault import Fault, fail_over
+from tests.faults.matrix.group import Group
+from tests.faults.matrix.rows import Row
+from tests.faults.matrix.traffic import LIMIT_S, NotRecoveredError, Traffic
+
+WARM, BETWEEN = 60, 40  # Acknowledgements before the first fault, and between two.
+HELP_AFTER_S = 5.0
+Schedule = Callable[[Row, Group, Traffic, random.Random], None]
+
+
+def all_kinds(row: Row, group: Group, traffic: Traffic, rng: random.Random) -> None:
+    """Each kind of fault at least once, in random order."""
+    traffic.more(WARM)
+    kinds = list(row.faults)
+    rng.shuffle(kinds)
+    for number in range(max(row.rounds, len(kinds))):
+        one_fault(kinds[number % len(kinds)](group, rng), group, traffic, is_helped=not row.recovers)
+
+
+def one_kind(row: Row, group: Group, traffic: Traffic, rng: random.Random) -> None:
+    """One fault of the row, chosen by the seed: the short form."""
+    traffic.more(WARM)
+    one_fault(rng.choice(row.faults)(group, rng), group, traffic, is_helped=not row.recovers)
+
+
+def one_fault(fault: Fault, group: Group, traffic: Traffic, *, is_helped: bool) -> None:
+    """From its begin until all members are back. Raises NotRecoveredError."""
+    at = group.fault_begins(fault.text)
+    fault.inject()
+    with ThreadPoolExecutor(1) as beside:  # `twinlog check` waits for silent members, the fault not for it.
+        ends = time.monotonic() + fault.hold_s
+        looked = beside.submit(_look, group, at, fault.trace, ends)
+        time.sleep(fault.hold_s)
+        group.write("heal", at, fault.text)
+        fault.heal()
+        if is_helped:
+            group.write("note", at, MAY_NEED_SOMEBODY)
+            _help(group, fault.rng)
+        traffic.more(BETWEEN)
+        looked.result()
+    settle(group)
+    if at not in group.seen:
+        group.traces(at, fault.trace)
+
+
+def _help(group: Group, rng: random.Random) -> None:
+    """What a person does who finds the group without a master: chooses one that may be chosen."""
+    for member in group.members:
+        member.wait_until(lambda member=member: member.printed("ready "), "its ready line")
+    deadline = time.monotonic() + HELP_AFTER_S
+    while time.monotonic() < deadline:
+        with suppress(LookupError):
+            group.master()
+            return
+    fail_over(group, list(group.members), rng)
+
+
+def _look(group: Group, at: int, pattern: str, ends: float) -> None:
+    """For a trace, again and again until the fault ends."""
+    while True:
+        time.sleep(0.2)
+        if group.traces(at, pattern) or time.monotonic() > ends:
+            return
+        time.sleep(0.5)
+
+
+def settle(group: Group) -> None:
+    """All are back before the next fault: each row says what one fault does, row 18 what many do."""
+    try:
+        group.wait_healthy(LIMIT_S)
+    except AssertionError as error:
+        raise NotRecoveredError(f"the group was not healthy again within {LIMIT_S:g} s: {error}") from error
