@@ -9,6 +9,7 @@ CLOCK_MONOTONIC of one machine, so that several processes may write parts of one
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from sys import intern
 from typing import Literal
 
 import orjson
@@ -18,6 +19,7 @@ Kind = Literal["invoke", "ok", "fail", "unknown", "fault", "heal", "healed", "se
 Op = Literal["", "append", "read", "final"]
 KINDS = frozenset({"invoke", "ok", "fail", "unknown", "fault", "heal", "healed", "seen", "note"})
 ENDS = frozenset({"ok", "fail", "unknown"})
+NAMES = frozenset({"kind", "op", "process", "node", "queue", "level"})
 
 
 @frozen(kw_only=True)
@@ -113,7 +115,10 @@ def encode(event: Event) -> bytes:
 def decode(line: bytes) -> Event:
     """The reverse. Raises ValueError for what is no event."""
     try:
-        event = Event(**orjson.loads(line))
+        fields = orjson.loads(line)
+        for name in NAMES & fields.keys():
+            fields[name] = intern(fields[name])  # Millions of lines name a few.
+        event = Event(**fields)
     except TypeError as error:
         raise ValueError(f"no event: {line[:200]!r}") from error
     if event.kind not in KINDS:

@@ -44,7 +44,7 @@ SOAK = Row(
     image_mb=4096,
     shim=True,
     proxied=True,
-    producers=24,
+    producers=12,
     # Files of a size that an hour of messages fills a hundred times, and not a thousand times.
     settings={
         "mappedFileSizeCommitLog": "16777216",
