@@ -8,8 +8,10 @@ import trio
 from tests.checkers.events import fault, history, read, seen, send
 from tests.faults.matrix.checkers.masters import Epoch, one_acking_master
 from tests.faults.matrix.checkers.members import BLOCK, LogDigest, members_equal, wrong_logs
-from tests.faults.matrix.checkers.recovery import NS, nothing_silent, recovered_in_time
+from tests.faults.matrix.checkers.memory import Sample, memory_flat
+from tests.faults.matrix.checkers.recovery import MAY_NEED_SOMEBODY, NS, nothing_silent, recovered_in_time
 from tests.faults.matrix.checkers.verdict import LINES_MAX, verdict
+from tests.faults.matrix.history import Event
 from tests.store.cutting import feed, open_slave
 from tests.store.cutting import history as records
 
@@ -115,6 +117,37 @@ def test_a_flipped_bit_in_a_store_is_found(stores, kind):
 def test_a_lost_queue_file_is_found(stores):
     shutil.rmtree(min(stores["b"].glob("consumequeue/*")))
     assert not members_equal(stores).holds
+
+
+def life(last: float, *, seconds: float = 1000.0) -> list[Sample]:
+    """60 MiB from the start on, and `last` in the last quarter."""
+    return [(at, 60.0 if at < 0.75 * seconds else last) for at in range(0, round(seconds) + 1, 10)]
+
+
+def test_memory_that_stays_what_it_is():
+    told = memory_flat({"a": life(67.0), "short": life(500.0, seconds=300.0)})
+    assert told.holds
+    assert told.facts == "a 60 to 67 MiB"
+
+
+def test_memory_that_grows_is_found():
+    assert not memory_flat({"a": life(60.0), "b": life(69.0)}).holds
+
+
+def test_memory_that_nobody_looked_at_shows_nothing():
+    assert not memory_flat({"a": life(60.0, seconds=300.0)}).holds
+
+
+def test_a_fault_of_which_no_time_is_promised_is_not_judged_by_its_time():
+    late = (
+        fault(0, 1, 2),
+        send("p-0", 60 * NS, 61 * NS, 0),
+        fault(1, 70 * NS, 71 * NS),
+        send("p-1", 72 * NS, 73 * NS, 1),
+    )
+    excuse = [Event(ns=3, kind="note", id=0, text=MAY_NEED_SOMEBODY)]
+    assert not recovered_in_time(history(*late), 10).holds
+    assert recovered_in_time(history(*late, excuse), 10).holds
 
 
 def test_a_verdict_is_short():

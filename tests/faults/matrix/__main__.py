@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -17,24 +16,13 @@ from attrs import evolve, frozen
 
 from tests.faults.matrix.checkers.memory import memory_flat
 from tests.faults.matrix.judge import judged_again
+from tests.faults.matrix.needs import missing
 from tests.faults.matrix.results import STATES, document, show
 from tests.faults.matrix.rows import ROWS, SECONDS_TO_RECOVER, Row
 from tests.faults.matrix.run import Report, run, tidy
 from tests.faults.matrix.schedule import Schedule, all_kinds, one_kind
 from tests.faults.matrix.soak import SOAK, Soak
-
-
-def missing(row: Row) -> str:
-    """Which right or tool of a row this machine does not give; empty: none."""
-    if "root" in row.needs and os.geteuid() != 0:
-        return "needs the super-user, for mounts or network namespaces"
-    if "root" in row.needs and (
-        lacking := [each for each in ("ip", "iptables", "nsenter") if shutil.which(each) is None]
-    ):
-        return f"needs {', '.join(lacking)}: apt install iproute2 iptables util-linux"
-    if "cc" in row.needs and shutil.which("cc") is None:
-        return "needs cc: apt install gcc libc6-dev"
-    return ""
+from tests.faults.matrix.theirs_command import SYSTEM, command
 
 
 def chosen(numbers: tuple[int, ...]) -> list[Row]:
@@ -58,6 +46,7 @@ def chosen(numbers: tuple[int, ...]) -> list[Row]:
 @click.option("--planted", is_flag=True, help="With the fault that is planted for the row: each run has to fail.")
 @click.option("--judge", type=click.Path(exists=True, path_type=Path), help="Judge a kept run again, by its history.")
 @click.option("--list", "is_list", is_flag=True, help="Show the rows, and end.")
+@click.option("--system", type=click.Choice(["twinlog", SYSTEM]), default="twinlog", help="Whom to break.")
 def main(
     numbers: tuple[int, ...],
     minutes: float,
@@ -69,12 +58,15 @@ def main(
     planted: bool,
     judge: Path | None,
     is_list: bool,
+    system: str,
 ) -> None:
     """Break a running group in every way of the matrix, heal it, and judge what clients saw and what disks hold.
 
     Exit status 0 when all oracles of all runs hold, else 1. Rows that need more than this machine gives are skipped with a line;
     with CI=true that is a failure.
     """
+    if system == SYSTEM:
+        sys.exit(command(numbers, seed, out, keep, missing))
     rows = chosen(numbers)
     if is_list:
         list_rows(rows)
@@ -147,7 +139,7 @@ def soaked(orders: Orders, minutes: float) -> Iterator[Report]:
 
 def judge_again(rows: list[Row], root: Path) -> int:
     """Whatever needs nothing but the history."""
-    named = [row for row in rows if root.name.startswith(f"{row.key}-")]
+    named = [row for row in (*rows, SOAK) if root.name.startswith(f"{row.key}-")]
     if not named:
         raise click.UsageError(f"{root.name} is no run that --keep has kept: those are called ROW-LEVEL-SEED.")
     verdicts = judged_again(named[0], root)

@@ -1,0 +1,32 @@
+"""Every row of the fault matrix in its short form: one fault on real processes, chosen by the seed, judged by all oracles of the row.
+
+$FAULTS_SEED chooses others. `scripts/faults --short --row N --seed S` is the same by hand; `--keep DIR` keeps its history and logs.
+"""
+
+import os
+
+import pytest
+
+from tests.faults.matrix.checkers.verdict import ORACLES
+from tests.faults.matrix.needs import missing
+from tests.faults.matrix.results import line
+from tests.faults.matrix.rows import ROWS, Row
+from tests.faults.matrix.run import run
+from tests.faults.matrix.schedule import one_kind
+
+SEED = int(os.environ.get("FAULTS_SEED", "20"))
+LIMIT_S = 120  # A row takes 10 to 40 s; a busy machine may wait for each of several things.
+
+
+@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_the_row_holds(row: Row, tmp_path):
+    if reason := missing(row):
+        assert os.environ.get("CI") != "true", reason
+        pytest.skip(reason)
+    report = run(row, SEED, tmp_path / "run", schedule=one_kind)
+    print(line(report))
+    assert report.holds, "\n".join(
+        [line(report), report.error, f"again: scripts/faults --short --row {row.number} --seed {SEED}"]
+        + [f"{each.oracle} ({ORACLES[each.oracle]}): {wrong}" for each in report.verdicts for wrong in each.wrong]
+    )

@@ -1,0 +1,19 @@
+"""What rows need of a machine, besides Python."""
+
+import os
+import shutil
+
+from tests.faults.matrix.rows import Row
+
+
+def missing(row: Row) -> str:
+    """Which right or tool of a row this machine does not give; empty: none."""
+    if "root" in row.needs and os.geteuid() != 0:
+        return "needs the super-user, for mounts or network namespaces"
+    if "root" in row.needs and (
+        lacking := [each for each in ("ip", "iptables", "nsenter") if shutil.which(each) is None]
+    ):
+        return f"needs {', '.join(lacking)}: apt install iproute2 iptables util-linux"
+    if "cc" in row.needs and shutil.which("cc") is None:
+        return "needs cc: apt install gcc libc6-dev"
+    return ""
