@@ -1,6 +1,6 @@
-"""Every row of the fault matrix in its short form: one fault on real processes, chosen by the seed, judged by all oracles of the row.
+"""Every row of the fault matrix in its short form: one fault, chosen by the seed, on real processes, judged by all its oracles.
 
-$FAULTS_SEED chooses others. `scripts/faults --short --row N --seed S` is the same by hand; `--keep DIR` keeps its history and logs.
+$FAULTS_SEED chooses others. `scripts/faults --short --row N --seed S` is the same by hand; `--keep DIR` keeps history and logs.
 """
 
 import os

@@ -43,6 +43,7 @@ class Row:
     points: bool = False
     consumers: int = 1
     producers: int = 4
+    pace_s: float = 0.004  # Between two messages of a producer.
     image_mb: int = 192
     seconds_max: float = 600.0  # Clients end then, whatever happens.
     settings: Mapping[str, str] = field(factory=dict)

@@ -44,7 +44,9 @@ SOAK = Row(
     image_mb=4096,
     shim=True,
     proxied=True,
-    producers=12,
+    # Many, each slow: so that a slow disk is no slow hour, and a quick one no history that fills the memory.
+    producers=64,
+    pace_s=0.12,
     # Files of a size that an hour of messages fills a hundred times, and not a thousand times.
     settings={
         "mappedFileSizeCommitLog": "16777216",

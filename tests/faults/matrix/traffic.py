@@ -31,6 +31,7 @@ class Traffic:
             "--consumers",
             str(row.consumers),
         ]
+        command += ["--pace", str(row.pace_s)]
         self.said = (group.root / "clients.log").open("wb")
         self.process = subprocess.Popen(command, stdout=self.said, stderr=self.said, stdin=subprocess.DEVNULL)
         self._read, self.count = 0, 0

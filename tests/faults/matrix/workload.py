@@ -36,7 +36,6 @@ from tests.faults.matrix.history import Event, encode
 
 TOPIC = "faults"
 BODY_MAX = 2000
-PACE_S = 0.004  # The machine has more to do than to produce.
 PAUSE_S = 0.02
 NOT_STORED = "in-sync replicas not enough"
 
@@ -76,8 +75,8 @@ def _name(queue: MessageQueue) -> str:
     return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
 
 
-async def produce(api: ClientApi, out: Writer, name: str, seed: int) -> None:
-    """One message after the other, to random queues."""
+async def produce(api: ClientApi, out: Writer, name: str, seed: int, pace_s: float) -> None:
+    """One message after the other, to random queues, with a pause behind each."""
     rng = random.Random(f"{seed} {name}")
     producer = Producer(api, tries_max=1, compress_from=None)
     for number in count():
@@ -102,7 +101,7 @@ async def produce(api: ClientApi, out: Writer, name: str, seed: int) -> None:
         if sent.status is SendStatus.SEND_OK:
             stored_by, phy = _place_of(sent.offset_message_id)
             out.write("ok", "append", name, number, node=stored_by, offset=sent.queue_offset, phy=phy, **known)
-            await trio.sleep(PACE_S)
+            await trio.sleep(pace_s)
         else:
             text = f"{sent.status.name}: {sent.remark}"
             out.write("unknown", "append", name, number, node=address, text=text, **known)
@@ -179,13 +178,15 @@ async def read_all(api: ClientApi, out: Writer) -> None:
                 raise RemotingError(f"{queue} ends at {end}, but there is nothing at {places.get(queue, 0)}")
 
 
-async def run(namesrv: tuple[str, ...], path: Path, level: str, name: str, counts: tuple[int, int], seed: int) -> None:
+async def run(
+    namesrv: tuple[str, ...], path: Path, level: str, name: str, counts: tuple[int, int], seed: int, pace_s: float
+) -> None:
     """`counts`: of producers and of consumers. Until cancelled; what is under way then stays unanswered."""
     producers, consumers = counts
     with writer(path, level) as out:
         async with open_admin(namesrv, timeout_ms=4000) as admin, trio.open_nursery() as nursery:
             for number in range(producers):
-                nursery.start_soon(produce, admin.api, out, f"{name}p{number}", seed)
+                nursery.start_soon(produce, admin.api, out, f"{name}p{number}", seed, pace_s)
             for number in range(consumers):
                 nursery.start_soon(consume, admin.api, out, f"{name}c{number}")
 
@@ -215,8 +216,18 @@ async def _until_told(do: partial, seconds: float) -> None:
 @click.option("--consumers", default=1)
 @click.option("--seed", default=1)
 @click.option("--seconds", default=600.0)
+@click.option("--pace", default=0.004, help="Seconds behind each message: the machine has more to do than to produce.")
 def main(
-    what: str, namesrv: str, out: Path, level: str, name: str, producers: int, consumers: int, seed: int, seconds: float
+    what: str,
+    namesrv: str,
+    out: Path,
+    level: str,
+    name: str,
+    producers: int,
+    consumers: int,
+    seed: int,
+    seconds: float,
+    pace: float,
 ) -> None:
     """See above."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=None))
@@ -224,7 +235,7 @@ def main(
     if what == "final":
         trio.run(final, servers, out)
     else:
-        trio.run(_until_told, partial(run, servers, out, level, name, (producers, consumers), seed), seconds)
+        trio.run(_until_told, partial(run, servers, out, level, name, (producers, consumers), seed, pace), seconds)
 
 
 if __name__ == "__main__":
