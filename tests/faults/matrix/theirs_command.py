@@ -1,0 +1,63 @@
+"""scripts/faults --system rocketmq: rows against the real RocketMQ. What they show is data; only the harness can fail here."""
+
+import json
+import random
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from attrs import evolve
+
+from tests.faults.matrix.results import document, show
+from tests.faults.matrix.rows import Row
+from tests.faults.matrix.run import Report, tidy
+from tests.faults.matrix.theirs import LEFT_OUT, expected_of, their_rows
+from tests.faults.matrix.theirs_run import run_theirs
+from tests.interop import jars
+
+SYSTEM = "rocketmq"
+
+
+def command(
+    numbers: tuple[int, ...], seed: int | None, out: Path | None, keep: Path | None, missing: Callable[[Row], str]
+) -> int:
+    """The exit status: 1 where a run could not be made. `missing`: the right or tool that a row lacks."""
+    try:
+        rows = their_rows(numbers)
+    except LookupError as error:
+        raise click.UsageError(str(error)) from error
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Either way out ends all that was started.
+    seed = random.SystemRandom().randrange(1, 1_000_000) if seed is None else seed
+    lacks = "" if shutil.which("java") and shutil.which("mvn") else "needs java and mvn"
+    skipped = {row.key: why for row in rows if (why := lacks or missing(row))}
+    for key, why in skipped.items():
+        click.echo(f"row {key} is skipped: it {why}")
+    reports: list[Report] = []
+    try:
+        for row in rows:
+            if row.key not in skipped:
+                reports.append(_one(row, seed, keep))
+                show(reports[-1])
+    finally:
+        if out is not None:
+            told = {"system": SYSTEM, "version": jars.VERSION, **document(reports, skipped)}
+            left_out = {str(number): why for number, why in LEFT_OUT.items()}
+            out.write_text(json.dumps({**told, "left_out": left_out}, indent=1) + "\n")
+    errors = [each for each in reports if each.error]
+    click.echo(f"\n{len(reports)} runs, {sum(each.holds for each in reports)} hold, {len(errors)} could not be made")
+    return 1 if errors else 0
+
+
+def _one(row: Row, seed: int, keep: Path | None) -> Report:
+    """In a directory that goes away, unless it is to be kept."""
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="twinlog-theirs-") as directory:
+            report = run_theirs(row, seed, Path(directory))
+    else:
+        root = keep / f"{row.key}-{seed}"
+        report = run_theirs(row, seed, root)
+        tidy(root)
+    return evolve(report, counts={"system": SYSTEM, "expected": expected_of(row), **report.counts})

@@ -1,0 +1,299 @@
+"""The real RocketMQ as a group under test: a master, a slave and a name server, and the person who changes their roles.
+
+RocketMQ's classic replication has no command for a role change. Its users edit broker.conf and restart, so that is what the
+commands `failover` and `switchover` come to here; faults and clients are the same as for ours.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from attrs import define, field
+
+from tests.faults.harness import make_image
+from tests.faults.matrix import history as histories
+from tests.faults.matrix.checkers.masters import Epoch
+from tests.faults.matrix.disks import mounted_all
+from tests.faults.matrix.group import SETTINGS, SYNC_LEVELS, Group, Member, NameServer
+from tests.faults.matrix.places import Net, Place
+from tests.faults.matrix.proxy import Proxy
+from tests.interop import jars
+from tests.interop.compare import end_offset
+from tests.interop.process import Process
+from tests.interop.rocketmq import SMALL_HEAP, make_home
+from tests.interop.rocketmq import _java as java
+
+IMAGE_MB = 192
+NEAR = 256 * 1024  # Two answers, some ms apart, in the traffic of a test.
+# What RocketMQ's documentation calls the safest: replicated and flushed before SEND_OK.
+SAFEST = {"flushDiskType": "SYNC_FLUSH"}
+
+
+class TheirNameServer(NameServer):
+    """org.apache.rocketmq.namesrv.NamesrvStartup."""
+
+    slow_to_stop = True
+
+    def __init__(self, root: Path, place: Place) -> None:
+        self.place, self.root = place, root
+        self.port = 9876 if place.prefix else place.port(0, 2)
+        self.address = f"{place.address}:{self.port}"
+        self.conf = root / "namesrv.conf"
+        make_home(root)
+        self.conf.write_text(f"listenPort={self.port}\nkvConfigPath={root}/kv.json\n")
+        main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+        command = [*place.prefix, *java(root, jars.VERSION, SMALL_HEAP), main, "-c", str(self.conf)]
+        Process.__init__(self, "namesrv", command, log=root / "log", environment={"ROCKETMQ_HOME": str(root)})
+
+    def start(self) -> None:
+        Process.start(self)
+        self.wait_until(lambda: self.printed("The Name Server boot success"), "its boot")
+
+
+class TheirMember(Member):
+    """org.apache.rocketmq.broker.BrokerStartup. Its store lies in `home`, which may be a disk of its own."""
+
+    slow_to_stop = True
+
+    def __init__(
+        self,
+        root: Path,
+        place: Place,
+        namesrv: str,
+        number: int,
+        settings: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.label = f"broker-a-{number}"
+        self.place = place
+        self.home = root / "home"
+        self.store = self.home / self.label
+        self.commit_log = self.store / "commitlog"
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.port = place.port()
+        self.address = f"{place.address}:{self.port}"
+        self.conf = root / "broker.conf"
+        self.boot_id = root / "boot_id"
+        self.server_log = root / "server.log"
+        self.stale_pid = -1  # A process that runs with another role than its broker.conf says now.
+        self.settings = {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "broker-a",
+            "brokerIP1": place.address,
+            "brokerIP2": place.address,
+            "listenPort": str(self.port),
+            "namesrvAddr": namesrv,
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.commit_log),
+            **SETTINGS,
+            **settings,
+        }
+        make_home(root)
+        main = "org.apache.rocketmq.broker.BrokerStartup"
+        command = [*place.prefix, *java(root, jars.VERSION, SMALL_HEAP), main, "-c", str(self.conf)]
+        told = {"ROCKETMQ_HOME": str(root), **(environment or {})}
+        Process.__init__(self, self.label, command, log=root / "log", environment=told)
+
+    def start(self) -> None:
+        Process.start(self)
+        self.wait_booted()
+
+    def wait_booted(self) -> None:
+        self.wait_until(lambda: self.printed("The broker["), "its boot")
+
+    def edit(self, role: str, number: int) -> None:
+        """Another role from its next start on."""
+        self.settings |= {"brokerRole": role, "brokerId": str(number)}
+        self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        self.stale_pid = self.pid if self.running else -1
+
+    def empty(self) -> None:
+        """Its store is removed, as before its first start."""
+        for path in self.home.iterdir():
+            if path.name != "lost+found":
+                shutil.rmtree(path)
+
+    @property
+    def is_stale(self) -> bool:
+        return self.running and self.pid == self.stale_pid
+
+    def lines_from(self, position: int) -> list[str]:
+        """What it wrote to all of its logs since they were so long; they are one file here."""
+        if not self.server_log.exists():
+            return []
+        with self.server_log.open("rb") as log:
+            log.seek(position)
+            return log.read().decode(errors="replace").splitlines()
+
+    @property
+    def log_size(self) -> int:
+        return self.server_log.stat().st_size if self.server_log.exists() else 0
+
+
+@define
+class TheirGroup(Group):
+    """`epochs` are the reigns that the person has begun: RocketMQ 4.9 knows none."""
+
+    master_role: str = "SYNC_MASTER"
+    reigns: list[Epoch] = field(factory=list)
+    wiped: int = 0  # Stores of slaves that did not follow any more.
+
+    def master(self) -> Member:
+        """Who is the master by its broker.conf."""
+        return next(each for each in self.members if each.settings["brokerId"] == "0")
+
+    def epochs(self) -> dict[str, tuple[Epoch, ...]]:
+        return {each.label: tuple(self.reigns) for each in self.members}
+
+    def check(self) -> list[str]:
+        """Nothing of RocketMQ's tells what is wrong."""
+        return []
+
+    def traces(self, number: int, pattern: str) -> bool:
+        """As for ours, in the logs and in what producers were told."""
+        if not pattern:
+            return Group.traces(self, number, pattern)
+        for member in self.members:
+            for line in member.lines_from(self._log_sizes[number][member.label]):
+                if re.search(pattern, line):
+                    self.write("seen", number, line[:300], member.label)
+                    return True
+        for event in histories.from_position(self.client_lines, self._log_sizes[number][""]):
+            if event.kind in ("unknown", "fail"):
+                self.write("seen", number, event.text[:300], "a producer")
+                return True
+        return False
+
+    # ---- What a person does
+
+    def twinlog(
+        self, *arguments: str, status: int | None = 0, place: Place | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Role changes by hand, all else by the command."""
+        if arguments[0] not in ("failover", "switchover"):
+            return Group.twinlog(self, *arguments, status=status, place=place)
+        wanted = arguments[arguments.index("--candidate") + 1] if "--candidate" in arguments else ""
+        candidates = [each for each in self.slaves() if not wanted or each.label == wanted]
+        if not candidates or not candidates[0].running:
+            return subprocess.CompletedProcess(arguments, 1, "", "there is no slave that runs")
+        self.promote(candidates[0], planned=arguments[0] == "switchover")
+        return subprocess.CompletedProcess(arguments, 0, "", "")
+
+    def promote(self, candidate: Member, *, planned: bool) -> None:
+        """The slave is stopped, edited and started as the master. A master that can be stopped is stopped before."""
+        old = self.master()
+        assert isinstance(candidate, TheirMember)
+        assert isinstance(old, TheirMember)
+        if planned:
+            old.stop()
+        candidate.stop()
+        old.edit("SLAVE", 1)
+        candidate.edit(self.master_role, 0)
+        self.reigns.append(Epoch(len(self.reigns), candidate.address, end_offset(candidate.commit_log)))
+        if planned:
+            Process.start(old)
+        candidate.start()
+
+    def restart_stale(self) -> None:
+        """A master that was followed by another one is started as its slave as soon as somebody gets at it.
+
+        It is killed: by its orderly end it would take its number, 0, off the name server, and so the new master's address.
+        """
+        for member in self.members:
+            if isinstance(member, TheirMember) and member.is_stale:
+                self.write("note", text=f"{member.label} still runs as a master; it is killed and started as a slave")
+                member.kill()
+                Process.start(member)
+
+    def wipe_slave(self) -> None:
+        """What RocketMQ's maintainers advise for a slave that does not follow: begin without its store."""
+        (slave,) = self.slaves()
+        self.wiped += 1
+        self.write("note", text=f"{slave.label} does not follow; its store is removed")
+        if slave.running:
+            slave.kill()
+        assert isinstance(slave, TheirMember)
+        slave.empty()
+        Process.start(slave)
+
+    def start_dead(self) -> None:
+        """Whoever ended by itself."""
+        for member in self.members:
+            if not member.running:
+                Process.start(member)
+
+    # ---- How it is, as far as RocketMQ tells
+
+    def gap(self) -> int | None:
+        """How many bytes the slave's log ends before the master's; None while one of them does not answer."""
+        done = Group.twinlog(self, "list", "-o", "json", status=None)
+        with suppress(ValueError):
+            found = {each["address"]: each for each in json.loads(done.stdout)["members"]}
+            (slave,) = self.slaves()
+            master = self.master()
+            ends = [found.get(each.address, {}).get("written_offset") for each in (master, slave)]
+            if None not in ends and -1 not in ends:
+                return int(ends[0]) - int(ends[1])
+        return None
+
+    def wait_healthy(self, seconds: float = 40) -> None:
+        """Both answer, and their logs end side by side."""
+        self._wait_gap(NEAR, seconds)
+
+    def wait_level(self, seconds: float = 30) -> None:
+        """Without traffic."""
+        self._wait_gap(0, seconds)
+
+    def _wait_gap(self, most: int, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (gap := self.gap()) is None or abs(gap) > most:
+            assert time.monotonic() < deadline, f"the slave's log ends {gap} bytes before the master's"
+            time.sleep(0.3)
+
+
+@contextmanager
+def running_theirs(
+    root: Path,
+    net: Net,
+    *,
+    level: str,
+    disks: bool,
+    proxied: bool,
+    seed: int,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[TheirGroup]:
+    """A master and its slave, level. Ends all that it started, and unmounts what it mounted."""
+    places = net.places
+    master_role = "SYNC_MASTER" if level in SYNC_LEVELS else "ASYNC_MASTER"
+    with ExitStack() as stack:
+        server = TheirNameServer(root / "n0", places[2])
+        stack.push(server)
+        server.start()
+        found: list[TheirMember] = []
+        proxies: dict[str, Proxy] = {}
+        for number in range(2):
+            if proxied:
+                proxy = Proxy(places[number], f"{seed} {number}")
+                proxies[f"broker-a-{number}"] = stack.enter_context(proxy.running())
+            own = root / f"m{number}"
+            own.mkdir()
+            member = TheirMember(own, places[number], server.address, number, SAFEST, environment)
+            member.edit("SLAVE" if number else master_role, number)
+            found.append(member)
+        group = TheirGroup(root, net, (server,), tuple(found), places[-1], proxies=proxies, master_role=master_role)
+        group.reigns.append(Epoch(0, found[0].address, 0))
+        if disks:
+            group.disks = {each.label: make_image(root / f"{each.label}.img", megabytes=IMAGE_MB) for each in found}
+            stack.enter_context(mounted_all(group))
+        for member in found:
+            stack.push(member)
+            Process.start(member)
+        for member in found:
+            member.wait_booted()
+        group.wait_level()
+        yield group

@@ -1,0 +1,137 @@
+"""One run of a row against the real RocketMQ: as one of ours, with a person who helps where RocketMQ's users would have to."""
+
+import random
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.faults.harness import Shim
+from tests.faults.matrix import history as histories
+from tests.faults.matrix.checkers.verdict import LINES_MAX, Verdict, verdict
+from tests.faults.matrix.fault import Fault
+from tests.faults.matrix.group import PYTHON
+from tests.faults.matrix.history import History
+from tests.faults.matrix.judge import counts_of, judged
+from tests.faults.matrix.places import loopback, namespaces
+from tests.faults.matrix.rows import Row
+from tests.faults.matrix.run import Report
+from tests.faults.matrix.schedule import BETWEEN, WARM
+from tests.faults.matrix.theirs_faults import trace_of
+from tests.faults.matrix.theirs_group import TheirGroup, running_theirs
+from tests.faults.matrix.traffic import LIMIT_S, NotRecoveredError, Traffic
+
+PLACES = 4  # Master, slave, name server, clients.
+TRIES = 3  # Of the final read: a master that was just started is not registered at once.
+
+
+def run_theirs(row: Row, seed: int, root: Path) -> Report:
+    """Do it. What RocketMQ does wrong is a verdict; an error is what the harness could not do."""
+    began = time.monotonic()
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        verdicts, counts = _run(row, seed, root)
+    except Exception as error:
+        return Report(row, seed, time.monotonic() - began, (), {}, f"{type(error).__name__}: {error}")
+    return Report(row, seed, time.monotonic() - began, tuple(verdicts), counts)
+
+
+def _run(row: Row, seed: int, root: Path) -> tuple[list[Verdict], dict[str, Any]]:
+    rng = random.Random(f"{row.key} {seed}")
+    stuck = ""
+    with ExitStack() as stack:
+        net = stack.enter_context((namespaces if row.net == "namespaces" else loopback)(PLACES))
+        environment = Shim.build(root).env if row.shim else None
+        started = running_theirs(
+            root, net, level=row.level, disks=row.disks, proxied=row.proxied, seed=seed, environment=environment
+        )
+        group = stack.enter_context(started)
+        group.own_lines.touch()
+        traffic = stack.enter_context(Traffic(group, row, seed))
+        try:
+            _rounds(row, group, traffic, rng)
+        except NotRecoveredError as error:
+            stuck = str(error)
+        traffic.stop()
+        unread = _read_all(group)
+        told = _stopped(group)
+        verdicts = [_with(each, stuck, unread) for each in judged(row, told, group)]
+        helped = {"role_changes": len(group.reigns) - 1, "slaves_wiped": group.wiped, **_while_syncs_fail(told)}
+        return verdicts, {**counts_of(told), **helped, **({"stuck": stuck} if stuck else {})}
+
+
+def _rounds(row: Row, group: TheirGroup, traffic: Traffic, rng: random.Random) -> None:
+    """As schedule.all_kinds."""
+    traffic.more(WARM)
+    kinds = list(row.faults)
+    rng.shuffle(kinds)
+    for number in range(max(row.rounds, len(kinds))):
+        _one_fault(kinds[number % len(kinds)](group, rng), group, traffic)
+
+
+def _one_fault(fault: Fault, group: TheirGroup, traffic: Traffic) -> None:
+    at = group.fault_begins(fault.text)
+    fault.inject()
+    time.sleep(fault.hold_s)
+    group.write("heal", at, fault.text)
+    fault.heal()
+    group.restart_stale()
+    _goes_on(group, traffic)
+    group.traces(at, trace_of(fault))
+
+
+def _goes_on(group: TheirGroup, traffic: Traffic) -> None:
+    """By itself; else whoever died is started again, and a slave that does not follow begins anew. Raises NotRecoveredError."""
+    for help_it in (group.start_dead, group.wipe_slave, None):
+        try:
+            traffic.more(BETWEEN)
+            group.wait_healthy(LIMIT_S)
+            return
+        except (NotRecoveredError, AssertionError) as error:
+            if help_it is None:
+                raise NotRecoveredError(f"with its slave made anew, too: {error}") from error
+            group.write("note", text=f"a person has to help: {error}")
+            help_it()
+
+
+def _read_all(group: TheirGroup) -> str:
+    """What cannot be read; empty: nothing."""
+    command = [*group.client.prefix, PYTHON, "-m", "tests.faults.matrix.workload", "final"]
+    command += ["--namesrv", group.namesrv, "--out", str(group.final_lines)]
+    for _ in range(TRIES):
+        group.final_lines.unlink(missing_ok=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if not done.returncode:
+            return ""
+        time.sleep(2)
+    return f"not everything can be read: {done.stderr.strip().splitlines()[-1]}"
+
+
+def _stopped(group: TheirGroup) -> History:
+    """Level, as far as they get, and stopped in order."""
+    try:
+        group.wait_level()
+    except AssertionError as error:
+        group.write("note", text=f"without traffic: {error}")
+    for member in group.members:
+        member.stop()
+    return histories.load(group.own_lines, group.client_lines, group.final_lines)
+
+
+def _with(found: Verdict, stuck: str, unread: str) -> Verdict:
+    """What the histories alone do not tell."""
+    more = {"A": unread, "F": stuck}.get(found.oracle, "")
+    return verdict(found.oracle, [more, *found.wrong][: LINES_MAX + 1], found.facts) if more else found
+
+
+def _while_syncs_fail(told: History) -> dict[str, int]:
+    """SYNC_FLUSH promises that an acknowledged message was flushed."""
+    faults = {event.id: event.ns for event in told.of_kind("fault") if "every sync" in event.text}
+    spans = [(faults[event.id], event.ns) for event in told.of_kind("heal") if event.id in faults]
+    if not spans:
+        return {}
+    acked = [
+        each for each in told.acknowledged for low, high in spans if low < each.begin_ns and (each.end_ns or 0) < high
+    ]
+    return {"acknowledged_while_syncs_failed": len(acked)}
