@@ -154,8 +154,9 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         number=7,
-        name="two halves with a bridge, and a ring of majorities; a failover meanwhile",
-        faults=(partition.Ring, partition.RingAndFailOver, partition.Bridge, partition.BridgeAndFailOver),
+        name="two halves with a bridge, a ring of majorities; a failover and a switchover meanwhile",
+        faults=(partition.RingAndFailOver, partition.BridgeAndFailOver),
+        rounds=2,
         level="L2",
         net="namespaces",
         members=5,
