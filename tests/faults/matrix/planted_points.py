@@ -1,5 +1,94 @@
-"""Planted faults that rows notice by what clients were told: see planted.py."""
+"""Planted faults that rows notice by what clients were told, by what is in the logs, or by what does not come back."""
 
+import time
+from collections.abc import Collection, Iterator
+from typing import Any
+from unittest.mock import patch
+
+import trio
+
+import ha.in_sync
+import store.flush
+from cluster.broker.registration import RegistrationService
+from ha.replica import Replica
+from store.flush import FlushService
+from store.mapped_file import MappedFile
+from store.message_store import MessageStore
+from store.sync import SyncError
 from tests.faults.matrix import failpoints
+from tests.faults.matrix.planted import planted
 
 assert failpoints  # Its change is listed with the others once it is imported.
+
+PATIENCE_S = 0.7
+
+
+@planted("a suspended slave stays so")
+def suspended_for_ever() -> Iterator[None]:
+    """A slave that was late once is never waited for again, though it has all there is."""
+    make_level = ha.in_sync._make_level
+
+    def half_level(seat: Any, at: float) -> None:
+        suspended, awaited = seat.suspended, seat.awaited
+        make_level(seat, at)
+        seat.suspended, seat.awaited = suspended, awaited or suspended
+
+    with patch.object(ha.in_sync, "_make_level", half_level):
+        yield
+
+
+@planted("what arrives in pieces is not dispatched")
+def pieces_not_dispatched() -> Iterator[None]:
+    """A slave appends a record of which a part came first, and forgets to put it into its queue."""
+    append, append_replicated = Replica._append, MessageStore.append_replicated
+    in_pieces: list[bool] = []
+
+    def note(self: Replica) -> None:
+        in_pieces[:] = [True] * (self._needed > 0)
+        append(self)
+
+    def lossy(self: MessageStore, data: Any, entries: Any) -> None:
+        append_replicated(self, data, entries[1:] if in_pieces and isinstance(entries, list) else entries)
+
+    with patch.object(Replica, "_append", note), patch.object(MessageStore, "append_replicated", lossy):
+        yield
+
+
+@planted("a disk that is slow has failed")
+def slow_is_failed() -> Iterator[None]:
+    """A sync that takes its time counts as one that failed, and that is for ever."""
+    sync = store.flush._sync
+
+    async def impatient(dirty: list[tuple[MappedFile, int]], directories: Collection[Any]) -> None:
+        began = time.monotonic()
+        await sync(dirty, directories)
+        if time.monotonic() > began + PATIENCE_S:
+            raise SyncError(5, "this took too long")
+
+    with patch.object(store.flush, "_sync", impatient):
+        yield
+
+
+@planted("an OK does not wait for the disk")
+def ok_before_disk() -> Iterator[None]:
+    """Synchronous flush: it is under way when the producer is answered."""
+
+    def at_once(self: FlushService, end_offset: int, sink: Any, frame: bytes) -> None:
+        self.request()
+        sink.answer([frame])
+
+    with patch.object(FlushService, "wait", at_once):
+        yield
+
+
+@planted("who was registered once is so for ever")
+def registered_once() -> Iterator[None]:
+    """A name server that forgot a broker is not told again."""
+
+    async def once(self: RegistrationService, name_server: str) -> None:
+        while not await self._register(name_server):
+            await trio.sleep(0.2)
+        await trio.sleep_forever()
+
+    with patch.object(RegistrationService, "_keep_registered", once):
+        yield
