@@ -15,7 +15,7 @@ from tests.faults.matrix.fault import Fault, fail_over
 from tests.faults.matrix.fault_disk import PowerCutAll
 from tests.faults.matrix.group import Member
 from tests.faults.matrix.member_reader import read_member
-from tests.faults.matrix.theirs_group import TheirMember
+from tests.faults.matrix.theirs_member import TheirMember
 from tests.interop.process import Process, ProcessFailedError
 
 SYNCS = "msync fsync fdatasync"  # RocketMQ's files are mapped.

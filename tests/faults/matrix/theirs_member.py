@@ -1,0 +1,113 @@
+"""The real RocketMQ's name server and broker as processes of a run, each in its place, with its logs on a good disk."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.faults.matrix.group import SETTINGS, Member, NameServer
+from tests.faults.matrix.places import Place
+from tests.interop import jars
+from tests.interop.process import Process
+from tests.interop.rocketmq import SMALL_HEAP, make_home
+from tests.interop.rocketmq import _java as java
+
+
+class TheirNameServer(NameServer):
+    """org.apache.rocketmq.namesrv.NamesrvStartup."""
+
+    slow_to_stop = True
+
+    def __init__(self, root: Path, place: Place) -> None:
+        self.place, self.root = place, root
+        self.port = 9876 if place.prefix else place.port(0, 2)
+        self.address = f"{place.address}:{self.port}"
+        self.conf = root / "namesrv.conf"
+        make_home(root)
+        self.conf.write_text(f"listenPort={self.port}\nkvConfigPath={root}/kv.json\n")
+        main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+        command = [*place.prefix, *java(root, jars.VERSION, SMALL_HEAP), main, "-c", str(self.conf)]
+        Process.__init__(self, "namesrv", command, log=root / "log", environment={"ROCKETMQ_HOME": str(root)})
+
+    def start(self) -> None:
+        Process.start(self)
+        self.wait_until(lambda: self.printed("The Name Server boot success"), "its boot")
+
+
+class TheirMember(Member):
+    """org.apache.rocketmq.broker.BrokerStartup. Its store lies in `home`, which may be a disk of its own."""
+
+    slow_to_stop = True
+
+    def __init__(
+        self,
+        root: Path,
+        place: Place,
+        namesrv: str,
+        number: int,
+        settings: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.label = f"broker-a-{number}"
+        self.place = place
+        self.home = root / "home"
+        self.store = self.home / self.label
+        self.commit_log = self.store / "commitlog"
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.port = place.port()
+        self.address = f"{place.address}:{self.port}"
+        self.conf = root / "broker.conf"
+        self.boot_id = root / "boot_id"
+        self.server_log = root / "server.log"
+        self.stale_pid = -1  # A process that runs with another role than its broker.conf says now.
+        self.settings = {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "broker-a",
+            "brokerIP1": place.address,
+            "brokerIP2": place.address,
+            "listenPort": str(self.port),
+            "namesrvAddr": namesrv,
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.commit_log),
+            **SETTINGS,
+            **settings,
+        }
+        make_home(root)
+        main = "org.apache.rocketmq.broker.BrokerStartup"
+        command = [*place.prefix, *java(root, jars.VERSION, SMALL_HEAP), main, "-c", str(self.conf)]
+        told = {"ROCKETMQ_HOME": str(root), **(environment or {})}
+        Process.__init__(self, self.label, command, log=root / "log", environment=told)
+
+    def start(self) -> None:
+        Process.start(self)
+        self.wait_booted()
+
+    def wait_booted(self) -> None:
+        self.wait_until(lambda: self.printed("The broker["), "its boot")
+
+    def edit(self, role: str, number: int) -> None:
+        """Another role from its next start on."""
+        self.settings |= {"brokerRole": role, "brokerId": str(number)}
+        self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        self.stale_pid = self.pid if self.running else -1
+
+    def empty(self) -> None:
+        """Its store is removed, as before its first start."""
+        for path in self.home.iterdir():
+            if path.name != "lost+found":
+                shutil.rmtree(path)
+
+    @property
+    def is_stale(self) -> bool:
+        return self.running and self.pid == self.stale_pid
+
+    def lines_from(self, position: int) -> list[str]:
+        """What it wrote to all of its logs since they were so long; they are one file here."""
+        if not self.server_log.exists():
+            return []
+        with self.server_log.open("rb") as log:
+            log.seek(position)
+            return log.read().decode(errors="replace").splitlines()
+
+    @property
+    def log_size(self) -> int:
+        return self.server_log.stat().st_size if self.server_log.exists() else 0
