@@ -122,6 +122,13 @@ class LeaseRounds:
         return acks_needed(self.member.config, role)
 
     @property
+    def acknowledges_alone(self) -> bool:
+        """Whether nobody else has to hold a message, nor had to by a version of the record that may be in force still."""
+        state = self.member.book.state
+        known = (state.group, state.before) if state is not None else ()
+        return max([self.need, *(record.acks_needed for record in known if record is not None)]) <= 1
+
+    @property
     def followers(self) -> frozenset[str]:
         """Who said yes to this epoch."""
         return frozenset(address for address, (_, answer) in self.answers.items() if answer.accepted)

@@ -2,7 +2,8 @@
 
 was master   asks its voters with its old epoch. A newer promise: it is none any more. Enough say yes: it serves. Too few
              answer: after haLeaseMs it serves all the same, without a lease, if no other id 0 is known
-lost a tail  of an epoch that it wrote: it never writes there again, but asks to be elected anew
+lost a tail  of an epoch that it wrote: it never writes there again, but asks to be elected anew. One that needed nobody to
+             acknowledge begins a new epoch by itself: nobody else can have been chosen
 slave        follows whoever serves the epoch that it promised, or a newer one
 emptied      a directory that knows nothing, of a member that the record names: hears every other voter first
 """
@@ -17,6 +18,7 @@ from attrs import define, evolve, field
 from cluster.broker.role_book import RoleFileError
 from cluster.broker.role_lease import LeaseRounds
 from cluster.broker.role_member import RoleMember
+from cluster.broker.role_take import begin_again
 from ha.errors import HAPeerError
 from ha.peer import PeerHistory
 from ha.voter import followed
@@ -142,7 +144,7 @@ class StartRules:
             member.become("fenced", newer)
             await self._seek()
             return
-        if member.book.lacks_tail and leases.need > 1:
+        if member.book.lacks_tail and not leases.acknowledges_alone:
             await self._want_election()
             return
         asked = leases.need > 1 and leases.quorum_at() > float("-inf") and leases.others
@@ -191,7 +193,10 @@ class StartRules:
             if not self.leases.leads or self.leases.newer_promise() or member.phase in ("serving", "holding"):
                 return
             state = member.state_or_first()
-            alone = self.leases.need <= 1  # What it lost nobody else was promised to hold: its log is the group's.
+            alone = self.leases.acknowledges_alone  # What it lost nobody else had to hold: its log is the group's.
+            if member.book.lacks_tail and self.leases.others:
+                await begin_again(member)
+                state = member.state_or_first()
             await member.book.save(evolve(state, broker_id=MASTER_ID, whole=state.whole or alone))
             await member.hooks.serve_as_master(member.state_or_first())
             self._starting_since = None

@@ -1,5 +1,6 @@
 """An elected candidate becomes the master of its epoch: its own entry, then its role, each durable before the next."""
 
+import structlog
 from attrs import evolve
 
 from cluster.broker.role_member import RoleMember
@@ -8,7 +9,10 @@ from cluster.broker.role_survey import Survey
 from ha.epochs import with_entry
 from ha.group_record import with_ids_swapped, won_at
 from ha.votes import Judgement, group_of
+from store.config import FlushDiskType
 from store.epoch_file import EpochEntry
+
+log = structlog.get_logger(__name__)
 
 
 async def take(member: RoleMember, survey: Survey, entry: EpochEntry) -> None:
@@ -22,6 +26,36 @@ async def take(member: RoleMember, survey: Survey, entry: EpochEntry) -> None:
     member.book.lacks_tail = False  # What it writes from now on nobody else has written.
     record = won_at(with_ids_swapped(group, member.address, entry.epoch), member.book.last.start_offset)
     await member.book.save(evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True))
+
+
+async def begin_again(member: RoleMember) -> None:
+    """A new epoch of the master that had the last one, where its log ends now: its machine died, and slaves may hold a tail that
+    it lost. Holding `turn`. Raises RoleFileError.
+
+    Only where nobody else had to hold what was acknowledged: then nobody is elected without this member's promise, but by force,
+    and such a winner leaves numbers free (RoleRun). A crash between the two saves leaves the entry, which is a promise itself.
+    """
+    state, book, end = member.state_or_first(), member.book, member.store.max_offset
+    assert state.group is not None
+    entry = EpochEntry(
+        epoch=max(state.promised.epoch, book.last.epoch) + 1,
+        winner=member.address,
+        start_offset=end,
+        at_ms=member.now_ms(),
+        kind="restart",
+        reason="its machine died",
+        old=member.address,
+        lost_bytes=0 if member.store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH else None,
+    )
+    await book.save_entries(with_entry(book.entries, entry))
+    book.lacks_tail = False
+    record = won_at(with_ids_swapped(state.group, member.address, entry.epoch), end)
+    await book.save(evolve(state, promised=entry.id, group=record, before=state.group, whole=True))
+    log.warning(
+        "its machine died: what slaves have behind the end of this log is given up, and kept in their twinlog/divergent",
+        epoch=entry.epoch,
+        max_offset=end,
+    )
 
 
 def entry_of(

@@ -101,10 +101,17 @@ def wrote(member: "RoleMember", offset: int, data: bytes) -> None:
     line.data.extend(data)
 
 
+def may_lose(member: "RoleMember", kind: str) -> str:
+    """Why an epoch may begin without something that was acknowledged; "" when it must have all."""
+    if kind == "restart" and needed_acks(member) == 1 and not member.config.sync_flush:
+        return "only its master had them"
+    return "forced" if kind == "forced" else ""
+
+
 def goes_on(member: "RoleMember", line: Line, offset: int) -> Line:
-    """A master came back with less and goes on: only where it alone held what it acknowledged. Raises Violation."""
+    """A master came back with less and goes on: only where it is in no group, else in a new epoch. Raises Violation."""
     world, state = member.group, member.durable_role()
-    if state is not None and state.group is not None and needed_acks(member) > 1:
+    if state is not None and state.group is not None:
         raise Violation(f"I1: {member.name} lost bytes {offset} to {len(line.data)} of {line} and writes in it again")
     if offset > len(line.data):
         raise Violation(f"{member.name} writes at {offset}, but {line} ended at {len(line.data)}")

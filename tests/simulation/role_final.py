@@ -66,10 +66,10 @@ def _is_promised_to_others(world: "RoleWorld", master: "RoleMember") -> bool:
 
 
 def _check_help(world: "RoleWorld", member: "RoleMember") -> None:
-    """Where nobody alone acknowledges, histories prove what is given up: no slave needs a person to follow."""
+    """Histories prove what is given up: no slave needs a person to follow."""
     is_damaged = any(each.store is not None and list(each.store.damaged) for each in world.role_members)
     is_deleted = "were deleted there" in member.says()  # Retention made room before it came back.
-    if world.plan.config.synchronous and not is_damaged and not is_deleted and not world.lost_before_record:
+    if not is_damaged and not is_deleted and not world.lost_before_record:
         world.violated(f"{member.name} was to follow by itself: {member.says()}")
 
 

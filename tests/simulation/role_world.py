@@ -105,7 +105,7 @@ class RoleWorld(World):
                 )
                 return
             base = next((line for line in reversed(fitting) if line.id == before), fitting[-1])
-            self.begin_line(last.id, base, last.start_offset, may_lose="forced" if last.kind == "forced" else "")
+            self.begin_line(last.id, base, last.start_offset, may_lose=role_checks.may_lose(member, last.kind))
             self.trace(f"{member.name} has won epoch {last.epoch} ({last.kind}) at {last.start_offset}")
 
     def begin_line(self, epoch_id: EpochId, base: Line, start: int, *, may_lose: str) -> Line:

@@ -8,7 +8,7 @@ import trio
 from cluster.broker.role_messages import PauseAsk, ReinitAsk, RewindAsk, RoleRefusedError
 from ha.voter import PromiseAsk
 from store.epoch_file import EpochId
-from tests.cluster.broker.role_group import SLAVE, Group
+from tests.cluster.broker.role_group import ASYNC, SLAVE, Group
 from tests.ha.conftest import no_threads as no_threads
 
 
@@ -106,6 +106,73 @@ async def test_a_master_that_lost_a_tail_does_not_serve(autojump_clock, pair):
     assert state.error == ""
     assert await pair.settled() is b
     assert pair.are_equal()
+
+
+@pytest.fixture
+async def asynchronous(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, size=3, role=ASYNC)
+    await group.start()
+    return group
+
+
+async def test_an_asynchronous_master_that_lost_a_tail_begins_a_new_epoch(autojump_clock, asynchronous):
+    """Nobody else had to hold what it lost. In the old epoch there would be two histories, and no rule to cut by."""
+    a, b, c = asynchronous.nodes
+    a.put(3)
+    await asynchronous.settled()
+    end = await lose_tail(a, b)
+    assert await asynchronous.settled() is a
+    assert [node.epochs[-1] for node in asynchronous.nodes] == [(1, "a", "restart")] * 3
+    assert (a.store.max_offset, b.store.max_offset, c.store.max_offset) == (206, 206, 206)
+    assert [kept.name for kept in (b.side / "divergent").iterdir()] == [f"{206:020}-{end - 206}"], "only slaves had it"
+    assert a.state.whole
+    a.put(3)
+    assert await asynchronous.settled() is a
+    assert asynchronous.are_equal()
+
+
+async def test_a_new_epoch_of_its_own_is_begun_without_the_others(autojump_clock, asynchronous):
+    """The last one standing serves, as it did before its machine died; who comes back follows it."""
+    a, b, c = asynchronous.nodes
+    a.put(3)
+    await asynchronous.settled()
+    for node in asynchronous.nodes:
+        await node.stop()
+    _cut_log(a, 206)
+    a.boot_id = "boot 2"
+    await a.start()
+    await trio.sleep(5)
+    assert (a.word, a.epochs[-1]) == ("serving", (1, "a", "restart"))
+    a.put(2)
+    await b.start()
+    await c.start()
+    assert await asynchronous.settled() is a
+    assert asynchronous.are_equal()
+
+
+async def test_who_was_chosen_by_force_is_newer_than_a_master_that_began_again_meanwhile(autojump_clock, asynchronous):
+    """Neither knew of the other: numbers are left free, so that they do not take the same one."""
+    a, b, c = asynchronous.nodes
+    a.put(3)
+    await asynchronous.settled()
+    for node in asynchronous.nodes:
+        await node.stop()
+    await b.start()
+    await c.start()
+    assert (await asynchronous.change("failover", b, accept_data_loss="unknown")).error == ""
+    b.put(2)
+    await b.stop()
+    await c.stop()
+    a.boot_id = "boot 2"
+    await a.start()
+    await trio.sleep(5)
+    assert a.epochs[-1] == (1, "a", "restart")
+    a.put(5)
+    await b.start()
+    await c.start()
+    assert await asynchronous.settled() is b
+    assert a.epochs[-1] == (11, "b", "forced")
+    assert asynchronous.are_equal()
 
 
 async def lose_tail(master, slave):

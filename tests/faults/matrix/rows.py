@@ -17,9 +17,6 @@ SECONDS_TO_RECOVER = 10.0
 # A master whose machine died, and that lacks bytes which other members have, is fenced until somebody chooses one of those.
 WITHOUT_F = "ABCDEG"
 
-# An asynchronous master that lost its unflushed tail goes on without it, whoever has more; its slaves cut that by this alone.
-ASYNC_REPAIR = {"haAutoResync": "true"}
-
 
 @frozen(kw_only=True)
 class Row:
@@ -106,7 +103,6 @@ ROWS: tuple[Row, ...] = (
         oracles=WITHOUT_F,
         disks=True,
         consumers=0,
-        settings=ASYNC_REPAIR,
         planted="a flush is a word",
     ),
     Row(
@@ -246,7 +242,6 @@ ROWS: tuple[Row, ...] = (
         level="L1",
         disks=True,
         consumers=0,
-        settings=ASYNC_REPAIR,
         planted="a flush is a word",
     ),
 )
