@@ -15,7 +15,7 @@ from tests.faults.matrix.group import Group, Member
 from tests.interop.process import Process
 
 REACHED_S = 25.0
-AGAIN = 2  # More deaths, each in the next start.
+STEP = 7919  # From seed to seed; with no factor in common with the length of a list all of it is gone through.
 # Queue and index files are small, and checkpoints frequent, so that all that is rare happens within seconds.
 SETTINGS = {
     "mappedFileSizeConsumeQueue": "2000",
@@ -25,19 +25,24 @@ SETTINGS = {
 }
 
 
-def in_turn(group: Group, count: int, *stages: Stage) -> list[Point]:
-    """The next ones for this group: a list in an order that never changes is gone through, from run to run, all around."""
-    points = of_stage(*stages)
+def peek(group: Group, stage: Stage) -> Point:
+    """The next one for this group: a list in an order that never changes is gone through, from run to run, all around."""
+    points = of_stage(stage)
     random.Random("fail-points").shuffle(points)
-    taken = group.points_taken
-    first = taken.setdefault("/".join(stages), group.seed * 3)
-    taken["/".join(stages)] = first + count
-    return [points[(first + number) % len(points)] for number in range(count)]
+    first = group.seed * STEP
+    return points[(first + group.points_taken.get(stage, 0)) % len(points)]
+
+
+def next_point(group: Group, stage: Stage) -> Point:
+    """As peek(), and the one behind it is next."""
+    point = peek(group, stage)
+    group.points_taken[stage] = group.points_taken.get(stage, 0) + 1
+    return point
 
 
 @define(eq=False)
 class AtPoints(Fault):
-    """`points`: where the victim dies; the first one under way, the others in the starts that follow."""
+    """`points`: where the victim dies, each in the start that follows the death before."""
 
     trace: ClassVar[str] = r"store recovered|no master|unreachable|replication interrupted"
     points: list[Point] = field(init=False)
@@ -84,14 +89,16 @@ class AtPoints(Fault):
 
 
 class KillAtPoint(AtPoints):
-    """While messages are written."""
+    """While messages are written, twice while it recovers from that, and then while messages are written again."""
 
     def prepare(self) -> None:
         AtPoints.prepare(self)
-        (point,) = in_turn(self.group, 1, "traffic")
-        self.take(point, *in_turn(self.group, AGAIN, "start"))
-        slave = point.who == "slave" or (not point.who and self.rng.random() < 0.4)
-        self.victim = self.rng.choice(self.group.slaves()) if slave else self.group.master()
+        points = [next_point(self.group, "traffic"), *(next_point(self.group, "start") for _ in range(2))]
+        who = points[0].who or self.rng.choice(["master", "master", "slave"])
+        if peek(self.group, "traffic").who in ("", who):
+            points.append(next_point(self.group, "traffic"))
+        self.take(*points)
+        self.victim = self.group.master() if who == "master" else self.rng.choice(self.group.slaves())
 
     def inject(self) -> None:
         self.arm()
@@ -107,7 +114,7 @@ class KillInCut(AtPoints):
 
     def prepare(self) -> None:
         AtPoints.prepare(self)
-        self.take(*in_turn(self.group, 1, "cut"), *in_turn(self.group, 1, "start"))
+        self.take(next_point(self.group, "cut"), next_point(self.group, "start"))
         self.victim, self.slaves = self.group.master(), self.group.slaves()
 
     @property
@@ -138,8 +145,8 @@ class KillInRoleChange(AtPoints):
 
     def prepare(self) -> None:
         AtPoints.prepare(self)
-        (point,) = in_turn(self.group, 1, "change")
-        self.take(point, *in_turn(self.group, 1, "start"))
+        point = next_point(self.group, "change")
+        self.take(point, next_point(self.group, "start"))
         master, slaves = self.group.master(), self.group.slaves()
         self.candidate = self.rng.choice(slaves)
         others = [each for each in slaves if each is not self.candidate]
