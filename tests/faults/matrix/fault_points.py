@@ -54,9 +54,14 @@ class AtPoints(Fault):
         self.passes = [self.rng.randint(1, each.passes) if each.stage != "start" else 1 for each in points]
 
     @property
+    def when(self) -> str:
+        """The end of the sentence."""
+        return ""
+
+    @property
     def text(self) -> str:
         places = ", then ".join(f"{each.name} ({each.stage})" for each in self.points)
-        return f"{self.victim.label} kills itself {places}"
+        return f"{self.victim.label} kills itself {places}{self.when}"
 
     def arm(self) -> None:
         lines = (f"{n} {each.stage}: {each.name}\n" for n, each in zip(self.passes, self.points, strict=True))
@@ -118,8 +123,8 @@ class KillInCut(AtPoints):
         self.victim, self.slaves = self.group.master(), self.group.slaves()
 
     @property
-    def text(self) -> str:
-        return f"{AtPoints.text.fget(self)}, as a former master whose log is cut"  # type: ignore[attr-defined]
+    def when(self) -> str:
+        return ", as a former master whose log is cut"
 
     def inject(self) -> None:
         for each in self.slaves:  # Stopped ones would find what was sent in their sockets.
@@ -158,8 +163,8 @@ class KillInRoleChange(AtPoints):
         }[point.who]
 
     @property
-    def text(self) -> str:
-        return f"{AtPoints.text.fget(self)}, in a switchover to {self.candidate.label}"  # type: ignore[attr-defined]
+    def when(self) -> str:
+        return f", in a switchover to {self.candidate.label}"
 
     def inject(self) -> None:
         self.arm()
