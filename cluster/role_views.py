@@ -88,6 +88,7 @@ def roles(facts: ClusterFacts) -> Iterator[Finding]:
         for each in members:
             yield from _lease(each)
             yield from _not_whole(each)
+            yield from _silent(each, members)
         yield from _promise_without_master(facts, name, members)
         yield from _too_few_votes(name, members, record)
         if record.paused is not None:
@@ -105,6 +106,21 @@ def _lease(each: MemberFacts) -> Iterator[Finding]:
             what=f"{each.member.name} has no lease{why}: it stores messages, but answers none with SEND_OK",
             fix="see that its slaves run and that it reaches their ports; if there is another master now, it follows by itself",
         )
+
+
+def _silent(each: MemberFacts, members: tuple[MemberFacts, ...]) -> Iterator[Finding]:
+    """Who answers here, and not where it matters; one that answers nobody is told of elsewhere."""
+    answering = {other.member.address for other in members if other.member.state != "unreachable"}
+    for address, seconds in (each.status.get("silent") or {}).items():
+        if address in answering:
+            other = name_of(address, members)
+            yield Finding(
+                level=Level.WARNING,
+                cause="slave not heard",
+                subject=other,
+                what=f"{each.member.name} has had no answer from {other} at {address} for {seconds:.0f} s",
+                fix="see that each of the two machines reaches the other one's ports",
+            )
 
 
 def _not_whole(each: MemberFacts) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from attrs import define, evolve, field
 
 from cluster.broker.role_book import RoleBook
 from cluster.broker.role_messages import Calls, Hooks
+from cluster.broker.role_silence import SilentMaster
 from ha.config import HAConfig
 from ha.group_record import remaining_pause
 from ha.log import ComparableStore
@@ -67,11 +68,13 @@ class RoleFacts:
     confirmed_offset: int = field(default=0, init=False)  # Of the master that is followed, as it told last.
     clock_ahead_ms: int = field(default=0, init=False)  # Our clock, of that of the master who told of a pause last.
     joins: bool = field(default=False, init=False)  # It is new to the group: it was seen without this member.
+    silence: SilentMaster = field(init=False)
     strangers_record: GroupRecord | None = field(
         default=None, init=False
     )  # Says that we were a member; our files do not.
 
     def __attrs_post_init__(self) -> None:
+        self.silence = SilentMaster(self.config.lease_ms / 1000)
         self.book = RoleBook(self.side, self.boot_id, lambda: self.told_confirmed(), lambda: self.address)
 
     def load(self) -> RoleState | None:

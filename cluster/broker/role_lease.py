@@ -16,6 +16,7 @@ from attrs import define, evolve, field
 
 from cluster.broker.role_book import RoleFileError
 from cluster.broker.role_member import RoleMember
+from cluster.broker.role_silence import SilentVoters
 from ha.config import HAConfig
 from ha.epochs import confirmed_in
 from ha.errors import HAError
@@ -74,6 +75,7 @@ class LeaseRounds:
     member: RoleMember
     answers: dict[str, tuple[float, LeaseAnswer]] = field(factory=dict, init=False)
     joining: dict[str, GroupMember] = field(factory=dict, init=False)
+    silence: SilentVoters = field(init=False)
     raise_at: int | None = field(
         default=None, init=False
     )  # More acknowledgements are promised once this byte is confirmed.
@@ -81,6 +83,9 @@ class LeaseRounds:
     _asking: set[str] = field(factory=set, init=False)
     _wanted: Wakeup = field(factory=Wakeup, init=False)
     _answered: trio.Event = field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.silence = SilentVoters(self.member.config.lease_ms / 1000)
 
     async def run(self) -> None:
         """Until cancelled; asks nobody while this member is not the master of its epoch."""
@@ -90,6 +95,7 @@ class LeaseRounds:
                     self.begin_epoch()
                     for address in self.others - self._asking:
                         nursery.start_soon(self._ask, address)
+                self.silence.look(self.others if self.leads and self.member.is_serving else (), trio.current_time())
                 try:
                     await self._keep_record()
                 except RoleFileError:  # It was logged, and this member serves nobody any more.
@@ -195,6 +201,7 @@ class LeaseRounds:
             return
         finally:
             self._asking.discard(address)
+        self.silence.heard(address, trio.current_time())
         if ask.id == member.id and self.leads:
             self.answers[address] = asked_at, answer
             self._answered.set()

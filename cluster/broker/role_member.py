@@ -144,6 +144,7 @@ class RoleMember(RoleFacts):
         return "" if self.book.state is not None or self._follows(ask) else "its log was not compared with the master's"
 
     def _heard(self, ask: LeaseAsk) -> None:
+        self.silence.heard(ask.address, trio.current_time())
         self.confirmed_offset = ask.confirmed_offset
         pause = ask.group.paused
         if pause is not None and pause.until_ms is not None and ask.pause_remaining_ms is not None:

@@ -56,8 +56,14 @@ class StartRules:
                 except (RoleFileError, StoreError, OSError, HAPeerError) as error:
                     log.warning("this member could not take its role yet", why=str(error))
                     await trio.sleep(SEEK_SECONDS)
+            self._look_for_master()
             with trio.move_on_after(LOOK_SECONDS):
                 await self.member.changed.wait()
+
+    def _look_for_master(self) -> None:
+        member = self.member
+        master = member.master if member.phase == "following" else None
+        member.silence.look(master.address if master is not None else None, trio.current_time())
 
     async def _look(self) -> None:
         member = self.member

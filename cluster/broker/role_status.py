@@ -27,6 +27,7 @@ def plain(broker: "BrokerParts") -> dict[str, Any]:
         "roleState": "forwarding" if broker.gate.state == "forwarding" and phase == "following" else phase,
         "roleWhy": why or None,
         "lease": _lease(broker) if roles.is_serving else None,
+        "silent": {at: round(seconds, 1) for at, seconds in roles.leases.silence.silent(trio.current_time()).items()},
         "groupRecord": to_plain(state.group) if state is not None and state.group is not None else None,
         "whole": state is None or state.whole,
         "roleChange": _change(roles),

@@ -93,6 +93,16 @@ def test_what_one_member_says(status, cause, level):
     assert (finding.cause, finding.subject, finding.level) == (cause, "broker-a-0", level)
 
 
+def test_a_slave_that_its_master_does_not_hear():
+    """It answers whoever asks from here: the network between the two is cut."""
+    master = facts_of(0, A, silent={C: 4.2})
+    (finding,) = examine(cluster(master, FIRST, SECOND))
+    assert (finding.cause, finding.subject, finding.level) == ("slave not heard", "broker-a-2", Level.WARNING)
+    assert "no answer from broker-a-2 at 10.0.0.3:10911 for 4 s" in finding.what
+    away = evolve(SECOND, status={}, member=evolve(SECOND.member, state="unreachable"))
+    assert "slave not heard" not in [cause for cause, _ in causes(master, FIRST, away)], "said once"
+
+
 def test_a_promise_is_nothing_to_look_at_while_its_change_runs():
     change = {"running": True, "steps": [{"number": 4, "name": "promise", "text": "ask all", "state": "doing"}]}
     promised = {"promised": {"epoch": 5, "winner": B}}

@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from structlog.testing import capture_logs
 
 from cluster.broker.role_lease import acks_needed, joined
 from ha.config import HAConfig
@@ -53,6 +54,26 @@ async def test_the_third_member_counts_once_the_others_know(tmp_path, autojump_c
     await b.start()
     await group.settled()
     assert a.roles.counted_members() == {node.address for node in group.nodes}
+
+
+async def test_a_slave_that_is_cut_off_is_missed_at_both_ends(tmp_path, autojump_clock, no_threads, nursery):
+    """Another one acknowledges, so nobody waits for it, and a dropped packet ends no stream."""
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, _b, c = group.nodes
+    c.cut_off = True
+    with capture_logs() as lines:
+        await trio.sleep(4.5)
+    assert {("the master is not heard", a.address), ("a member does not answer its master", c.address)} == {
+        (line["event"], line["peer"]) for line in lines
+    }
+    assert a.roles.leases.silence.silent(trio.current_time()).keys() == {c.address}
+    assert c.roles.silence.is_silent
+    c.cut_off = False
+    await trio.sleep(5)
+    assert not a.roles.leases.silence.silent(trio.current_time())
+    assert not c.roles.silence.is_silent
+    assert await a.is_acknowledged()
 
 
 async def test_without_enough_answers_the_lease_ends(tmp_path, autojump_clock, no_threads, nursery):
