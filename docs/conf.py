@@ -22,6 +22,7 @@ extensions = [
     "logs",
     "metrics",
     "endpoints",
+    "reliability",
 ]
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown"}
