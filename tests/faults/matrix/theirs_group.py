@@ -24,8 +24,10 @@ from tests.faults.matrix.proxy import Proxy
 from tests.faults.matrix.theirs_member import TheirMember, TheirNameServer
 from tests.interop.compare import end_offset
 from tests.interop.process import Process
+from tests.interop.remoting import request
 
 IMAGE_MB = 192
+UPDATE_BROKER_CONFIG = 25
 NEAR = 256 * 1024  # Two answers, some ms apart, in the traffic of a test.
 # What RocketMQ's documentation calls the safest: replicated and flushed before SEND_OK.
 SAFEST = {"flushDiskType": "SYNC_FLUSH"}
@@ -86,6 +88,7 @@ class TheirGroup(Group):
         assert isinstance(candidate, TheirMember)
         assert isinstance(old, TheirMember)
         if planned:
+            self.refuse_writes(old)
             old.stop()
         candidate.stop()
         old.edit("SLAVE", 1)
@@ -94,6 +97,14 @@ class TheirGroup(Group):
         if planned:
             Process.start(old)
         candidate.start()
+
+    def refuse_writes(self, master: Member) -> None:
+        """So that its slave has all when it is stopped; broker.conf is written anew before its next start."""
+        request(master.address, UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\n")
+        try:
+            self.wait_level()
+        except AssertionError as error:
+            self.write("note", text=f"before the change of roles: {error}")
 
     def restart_stale(self) -> None:
         """A master that was followed by another one is started as its slave as soon as somebody gets at it.

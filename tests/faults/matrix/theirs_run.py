@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from tests.faults.harness import Shim
 from tests.faults.matrix import history as histories
 from tests.faults.matrix.checkers.verdict import LINES_MAX, Verdict, verdict
@@ -56,7 +58,7 @@ def _run(row: Row, seed: int, root: Path) -> tuple[list[Verdict], dict[str, Any]
         traffic.stop()
         unread = _read_all(group)
         told = _stopped(group)
-        verdicts = [_with(each, stuck, unread) for each in judged(row, told, group)]
+        verdicts = [_with(_judged(row, oracle, told, group), stuck, unread) for oracle in row.oracles]
         helped = {"role_changes": len(group.reigns) - 1, "slaves_wiped": group.wiped, **_while_syncs_fail(told)}
         return verdicts, {**counts_of(told), **helped, **({"stuck": stuck} if stuck else {})}
 
@@ -117,6 +119,14 @@ def _stopped(group: TheirGroup) -> History:
     for member in group.members:
         member.stop()
     return histories.load(group.own_lines, group.client_lines, group.final_lines)
+
+
+def _judged(row: Row, oracle: str, told: History, group: TheirGroup) -> Verdict:
+    """By one oracle. A store that our reader stumbles over is no sound one."""
+    try:
+        return judged(evolve(row, oracles=oracle), told, group)[0]
+    except Exception as error:
+        return verdict(oracle, [f"it cannot be looked at: {type(error).__name__}: {error}"], "")
 
 
 def _with(found: Verdict, stuck: str, unread: str) -> Verdict:
