@@ -165,17 +165,21 @@ class PauseMasterAndFailOver(PauseMasterLong):
     """Meanwhile a person makes another member the master: the woken one must not acknowledge what clients have sent it before."""
 
     trace: ClassVar[str] = r"role|epoch|master is another one"
-    seconds: ClassVar[tuple[float, float]] = (LEASE_S + 0.1, LEASE_S + 0.5)  # Clients wait for 4 s.
+    seconds: ClassVar[tuple[float, float]] = (0.05, 0.4)
 
     @property
     def text(self) -> str:
-        return f"SIGSTOP of the master {self.victim.label}, failover, and SIGCONT {self.hold_s:.1f} s later"
+        return f"SIGSTOP of the master {self.victim.label}, failover, and SIGCONT at once"
 
     def inject(self) -> None:
         others = self.group.slaves()
+        lease_ends = time.monotonic() + LEASE_S
         self.victim.send_signal(signal.SIGSTOP)
         time.sleep(0.3)
-        fail_over(self.group, others, self.rng)
+        fail_over(
+            self.group, others, self.rng
+        )  # Its end may take long. Clients wait for 4 s only: their requests are to be there.
+        self.hold_s += max(0.0, lease_ends - time.monotonic())
 
 
 def fail_over(group: Group, others: list[Member], rng: random.Random, *options: str) -> Member:

@@ -33,7 +33,7 @@ def suspended_for_ever() -> Iterator[None]:
         make_level(seat, at)
         seat.suspended, seat.awaited = suspended, awaited or suspended
 
-    with patch.object(ha.in_sync, "_make_level", half_level):
+    with patch.object(ha.in_sync, "_make_level", half_level), patch.object(ha.in_sync, "SUSPEND_AFTER", 1):
         yield
 
 
