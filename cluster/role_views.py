@@ -15,6 +15,8 @@ from ha.votes import needed
 from store.plain import from_plain
 from store.role_file import GroupRecord
 
+JOIN_MS = 15_000
+
 
 def record_of(status: Mapping[str, Any]) -> GroupRecord | None:
     """The group's record as this member has it."""
@@ -83,6 +85,7 @@ def roles(facts: ClusterFacts) -> Iterator[Finding]:
     for name in facts.group_names:
         members = facts.group(name)
         record = newest_record(members)
+        yield from _outside(facts, name, members, record)
         if record is None:
             continue
         for each in members:
@@ -106,6 +109,34 @@ def _lease(each: MemberFacts) -> Iterator[Finding]:
             what=f"{each.member.name} has no lease{why}: it stores messages, but answers none with SEND_OK",
             fix="see that its slaves run and that it reaches their ports; if there is another master now, it follows by itself",
         )
+
+
+def _outside(
+    facts: ClusterFacts, name: str, members: tuple[MemberFacts, ...], record: GroupRecord | None
+) -> Iterator[Finding]:
+    """Slaves of ours that follow a master of ours, and do not belong to its group after all that time."""
+    if not all(_has_run(each) for each in facts.masters(name)) or not facts.masters(name):
+        return
+    for each in members:
+        known = record is not None and record.member(str(each.status.get("address"))) is not None
+        if each.member.role == "slave" and each.member.state == "streaming" and _has_run(each) and not known:
+            local = (each.status.get("master") or {}).get("localAddress")
+            yield Finding(
+                level=Level.WARNING,
+                cause="not in the record",
+                subject=each.member.name,
+                what=f"{each.member.name} follows, and is not in the group's record: it cannot be chosen as master, and its "
+                "acknowledgements do not count once there is a record",
+                fix=f"it announces {each.status.get('address')} and {each.member.ha_address}, and connects from {local}: "
+                "where the master sees it come from another IP (two networks, address translation), list that in the master's "
+                "haAllowedSlaves. The master's remoting port has to be reached one below the port of haMasterAddress. "
+                "With haMembers, name it there",
+            )
+
+
+def _has_run(each: MemberFacts) -> bool:
+    """For so long that a slave would have joined. Of ours only: others tell nothing of it."""
+    return int(each.status.get("nowMs") or 0) - int(each.status.get("bootMs") or 0) > JOIN_MS
 
 
 def _silent(each: MemberFacts, members: tuple[MemberFacts, ...]) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ Nobody's safety rests on a clock.
 
 from collections.abc import Mapping
 
+import structlog
 import trio
 from attrs import define, evolve, field
 
@@ -43,6 +44,8 @@ from store.role_file import GroupMember, Pause, save_role
 
 __all__ = ["Calls", "ChangeAsk", "ChangeResult", "ChangeState", "Held", "Hooks", "RoleRefusedError", "RoleService"]
 
+log = structlog.get_logger(__name__)
+
 RETRY_SECONDS = 0.05
 EARLY_MAX = 64
 
@@ -56,6 +59,7 @@ class RoleService(RoleMember):
     rules: StartRules = field(init=False)
     later: Schedule = field(init=False)
     _early: dict[str, GroupMember] = field(factory=dict, init=False)
+    _others_ips: set[tuple[str, str]] = field(factory=set, init=False)
     _run: RoleRun | None = field(default=None, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
 
@@ -112,6 +116,17 @@ class RoleService(RoleMember):
         self._early[asker.address] = asker
         if len(self._early) > EARLY_MAX:  # Anybody may ask.
             del self._early[next(iter(self._early))]
+
+    def asked_as_another(self, asker: GroupMember, ip: str) -> None:
+        """Who follows from an IP that it does not announce, and so does not join: told once, and not for ever; anybody may ask."""
+        if (asker.address, ip) not in self._others_ips and len(self._others_ips) < EARLY_MAX:
+            self._others_ips.add((asker.address, ip))
+            log.warning(
+                "a slave that does not come from the address it announces does not join the group",
+                peer=asker.address,
+                announced_ha=asker.ha_address,
+                comes_from=ip,
+            )
 
     def registered(self, addresses: Mapping[int, str]) -> None:
         """Who is registered under our name, by id, as a name server said."""

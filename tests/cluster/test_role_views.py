@@ -42,6 +42,7 @@ def facts_of(number: int, address: str, **status) -> MemberFacts:
         "role": "SLAVE" if number else "SYNC_MASTER",
         "state": "streaming" if number else "serving",
         "roleState": "following" if number else "serving",
+        "address": address,
         "groupRecord": to_plain(RECORD),
         "epoch": {"epoch": 3, "winner": A, "startOffset": 100},
         "promised": {"epoch": 3, "winner": A},
@@ -101,6 +102,24 @@ def test_a_slave_that_its_master_does_not_hear():
     assert "no answer from broker-a-2 at 10.0.0.3:10911 for 4 s" in finding.what
     away = evolve(SECOND, status={}, member=evolve(SECOND.member, state="unreachable"))
     assert "slave not heard" not in [cause for cause, _ in causes(master, FIRST, away)], "said once"
+
+
+@pytest.mark.parametrize("record", [None, to_plain(evolve(RECORD, members=RECORD.members[:2]))])
+def test_a_slave_that_never_came_into_the_record(record):
+    """As behind an address translation: it follows, and its master does not take its word for who it is."""
+
+    def facts(number: int, address: str, ran_ms: int) -> MemberFacts:
+        master = {"localAddress": "172.17.0.5:40000"} if number else None
+        told = {"bootMs": 1, "nowMs": 1 + ran_ms, "groupRecord": record, "master": master}
+        return facts_of(number, address, **told)
+
+    members = [facts(number, address, 60_000) for number, address in enumerate((A, B, C))]
+    found = [each for each in examine(cluster(*members)) if each.cause == "not in the record"]
+    assert [each.subject for each in found] == (["broker-a-2"] if record else ["broker-a-1", "broker-a-2"])
+    assert "announces 10.0.0.3:10911" in found[-1].fix
+    assert "connects from 172.17.0.5:40000" in found[-1].fix
+    young = [facts(number, address, 3_000) for number, address in enumerate((A, B, C))]
+    assert not [each for each in examine(cluster(*young)) if each.cause == "not in the record"]
 
 
 def test_a_promise_is_nothing_to_look_at_while_its_change_runs():

@@ -44,6 +44,8 @@ async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request:
                 broker.slave_peers.told(header.member, header.ha_end)
         elif _names_itself(request, told):
             roles.asked_early(told)
+        else:
+            roles.asked_as_another(told, ip_of(request.connection.remote_address))
     body = history_body(
         roles.history(asker),
         cluster=broker.config.broker_cluster_name,

@@ -5,6 +5,7 @@ import socket
 import pytest
 import trio
 from attrs import evolve
+from structlog.testing import capture_logs
 
 from cluster.broker.registration import Master
 from cluster.broker.role_change import EARLY_MAX
@@ -106,7 +107,10 @@ async def test_who_is_not_named_is_no_member(master):
 @pytest.mark.parametrize(("ip", "ha_ip"), [("192.0.2.66", "192.0.2.9"), ("192.0.2.9", "192.0.2.66")])
 async def test_nobody_joins_under_the_address_of_another(master, ip, ha_ip):
     register(master, "127.0.0.7", "192.0.2.9")
-    assert not await joins(master, "192.0.2.9:4711", ip, ha_ip)
+    with capture_logs() as lines:
+        assert not await joins(master, "192.0.2.9:4711", ip, ha_ip)
+        assert not await joins(master, "192.0.2.9:4711", ip, ha_ip)
+    assert [(line["peer"], line["comes_from"]) for line in lines] == [(f"{ip}:10911", "192.0.2.9")], "said once"
 
 
 async def test_a_newcomer_changes_no_roles_before_it_is_a_member(master):
