@@ -118,7 +118,7 @@ class RoleService(RoleMember):
             del self._early[next(iter(self._early))]
 
     def asked_as_another(self, asker: GroupMember, ip: str) -> None:
-        """Who follows from an IP that it does not announce, and so does not join: told once, and not for ever; anybody may ask."""
+        """Who follows from an IP that it does not announce, and so does not join: told once. Anybody may ask."""
         if (asker.address, ip) not in self._others_ips and len(self._others_ips) < EARLY_MAX:
             self._others_ips.add((asker.address, ip))
             log.warning(
