@@ -10,7 +10,9 @@ import trio
 import ha.in_sync
 import store.flush
 from cluster.broker.registration import RegistrationService
+from cluster.broker.role_member import RoleMember
 from ha.replica import Replica
+from ha.voter import PromiseAsk
 from store.flush import FlushService
 from store.mapped_file import MappedFile
 from store.message_store import MessageStore
@@ -20,7 +22,7 @@ from tests.faults.matrix.planted import planted
 
 assert failpoints  # Its change is listed with the others once it is imported.
 
-PATIENCE_S = 0.7
+PATIENCE_S = 1.5
 
 
 @planted("a suspended slave stays so")
@@ -81,14 +83,43 @@ def ok_before_disk() -> Iterator[None]:
         yield
 
 
-@planted("who was registered once is so for ever")
-def registered_once() -> Iterator[None]:
-    """A name server that forgot a broker is not told again."""
+@planted("a name server that was away is not told again")
+def not_told_again() -> Iterator[None]:
+    """Who was registered once takes that for granted, whatever the name server forgets."""
+    register, known = RegistrationService._register, set[str]()
 
-    async def once(self: RegistrationService, name_server: str) -> None:
-        while not await self._register(name_server):
-            await trio.sleep(0.2)
-        await trio.sleep_forever()
+    async def once(self: RegistrationService, name_server: str) -> bool:
+        registered = await register(self, name_server)
+        if not registered and name_server in known:
+            await trio.sleep_forever()
+        known.update([name_server] * registered)
+        return registered
 
-    with patch.object(RegistrationService, "_keep_registered", once):
+    with patch.object(RegistrationService, "_register", once):
+        yield
+
+
+@planted("a master that resigned goes on")
+def resigned_goes_on() -> Iterator[None]:
+    """Until it hears of the new master it stores messages, and slaves that have not heard either acknowledge them."""
+    fence, promise = RoleMember.fence, RoleMember.promise
+    resigning: list[bool] = []
+
+    async def fence_later(self: RoleMember, why: str) -> None:
+        if not resigning:
+            await fence(self, why)
+
+    async def promise_and_go_on(self: RoleMember, ask: PromiseAsk, change: Any = None) -> Any:
+        resigning[:] = [True] * (ask.expects_end is not None and not ask.dry_run)
+        try:
+            answer = await promise(self, ask, change)
+        finally:
+            resigns = bool(resigning)
+            resigning.clear()
+        if resigns and answer.granted:
+            self.hooks.release()
+            self.become("serving")
+        return answer
+
+    with patch.object(RoleMember, "fence", fence_later), patch.object(RoleMember, "promise", promise_and_go_on):
         yield

@@ -85,6 +85,7 @@ ROWS: tuple[Row, ...] = (
         name="SIGSTOP shorter and longer than the lease; a failover meanwhile",
         faults=(fault.PauseMasterShort, fault.PauseMasterLong, fault.PauseSlaveLong, fault.PauseMasterAndFailOver),
         level="L2",
+        planted="a refusal is an OK",
     ),
     Row(
         number=3,
@@ -103,7 +104,7 @@ ROWS: tuple[Row, ...] = (
         oracles=WITHOUT_F,
         disks=True,
         consumers=0,
-        planted="a flush is a word",
+        planted="an OK does not wait for the disk",
     ),
     Row(
         number=3,
@@ -166,6 +167,7 @@ ROWS: tuple[Row, ...] = (
         level="L2",
         proxied=True,
         net="namespaces",
+        planted="a suspended slave stays so",
     ),
     Row(
         number=9,
@@ -175,6 +177,7 @@ ROWS: tuple[Row, ...] = (
         proxied=True,
         net="namespaces",
         rounds=4,
+        planted="what arrives in pieces is not dispatched",
     ),
     Row(
         number=10,
@@ -207,6 +210,7 @@ ROWS: tuple[Row, ...] = (
         faults=(disk.StuckDiskOfMaster, disk.StuckDiskOfSlave),
         level="L3",
         disks=True,
+        planted="a disk that is slow has failed",
     ),
     Row(
         number=17,
@@ -223,6 +227,7 @@ ROWS: tuple[Row, ...] = (
         faults=(fault.Storm, points.KillInRoleChange, points.KillInRoleChange),
         level="L2",
         points=True,
+        planted="a master that resigned goes on",
     ),
     Row(
         number=19,
@@ -234,6 +239,7 @@ ROWS: tuple[Row, ...] = (
         # RocketMQ forgets a broker after 120 s, which no test waits for.
         settings={"registerNameServerPeriod": "10000"},
         namesrv_settings={"scanNotActiveBrokerInterval": "500", "brokerNotActiveTimeoutMillis": "12000"},
+        planted="a name server that was away is not told again",
     ),
     Row(
         number=20,
@@ -242,6 +248,6 @@ ROWS: tuple[Row, ...] = (
         level="L1",
         disks=True,
         consumers=0,
-        planted="a flush is a word",
+        planted="an OK does not wait for the disk",
     ),
 )
