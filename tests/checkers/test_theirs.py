@@ -39,7 +39,9 @@ def test_what_was_acknowledged_while_syncs_failed_is_counted():
         known = {"op": "append", "process": "p", "id": number, "queue": "q", "value": str(number)}
         return Event(ns=begin, kind="invoke", **known), Event(ns=end, kind="ok", offset=number, **known)
 
-    fault = Event(ns=10, kind="fault", id=0, text="every sync of broker-a-0 says EIO, until it is started anew")
+    fault = Event(
+        ns=10, kind="fault", id=0, text="every sync of the master broker-a-0 says EIO, until it is started anew"
+    )
     heal = Event(ns=20, kind="heal", id=0)
     told = history_of([fault, heal, *append(1, 11, 0), *append(12, 13, 1), *append(14, 25, 2)])
     assert _while_syncs_fail(told) == {"acknowledged_while_syncs_failed": 1}

@@ -65,7 +65,8 @@ class SyncFails(fault_disk.SyncFails):
 
     @property
     def text(self) -> str:
-        return f"every sync of {self.victim.label} says EIO, until it is started anew"
+        role = "master" if self.victim is self.group.master() else "slave"
+        return f"every sync of the {role} {self.victim.label} says EIO, until it is started anew"
 
     def inject(self) -> None:
         self.shim.arm(SYNCS, errno.EIO, self.part)

@@ -136,8 +136,9 @@ def _with(found: Verdict, stuck: str, unread: str) -> Verdict:
 
 
 def _while_syncs_fail(told: History) -> dict[str, int]:
-    """SYNC_FLUSH promises that an acknowledged message was flushed."""
-    faults = {event.id: event.ns for event in told.of_kind("fault") if "every sync" in event.text}
+    """SYNC_FLUSH promises that the master has flushed an acknowledged message."""
+    texts = ("every sync of the master", "every sync of all")
+    faults = {event.id: event.ns for event in told.of_kind("fault") if event.text.startswith(texts)}
     spans = [(faults[event.id], event.ns) for event in told.of_kind("heal") if event.id in faults]
     if not spans:
         return {}
