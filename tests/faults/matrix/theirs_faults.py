@@ -33,6 +33,8 @@ def trace_of(what: Fault) -> str:
     """What to look for; "" where nobody has to notice."""
     if not what.trace:
         return ""
+    if isinstance(what, LogAtRest):
+        return what.trace
     return next((pattern for kind, pattern in TRACES.items() if isinstance(what, kind)), COMPLAINTS)
 
 
@@ -106,7 +108,7 @@ class LogAtRest(Fault):
     victim: Member = field(init=False)
     how: str = field(init=False)
     refusal: str = field(init=False, default="")
-    trace: ClassVar[str] = COMPLAINTS
+    trace: ClassVar[str] = r"(?i)crc|checksum|magic|illegal|corrupt|damage"
 
     def prepare(self) -> None:
         self.victim = self.rng.choice(self.group.members)
