@@ -12,13 +12,14 @@ import store.flush
 from cluster.broker.registration import RegistrationService
 from cluster.broker.role_member import RoleMember
 from ha.replica import Replica
+from ha.resync import Resync
 from ha.voter import PromiseAsk
 from store.flush import FlushService
 from store.mapped_file import MappedFile
 from store.message_store import MessageStore
 from store.sync import SyncError
 from tests.faults.matrix import failpoints
-from tests.faults.matrix.planted import planted
+from tests.faults.matrix.planted import all_of, planted
 
 assert failpoints  # Its change is listed with the others once it is imported.
 
@@ -80,6 +81,19 @@ def ok_before_disk() -> Iterator[None]:
         sink.answer([frame])
 
     with patch.object(FlushService, "wait", at_once):
+        yield
+
+
+@planted("what a power cut took is taken from all")
+def lost_by_all() -> Iterator[None]:
+    """A master that lost what it had flushed in words only goes on, and its slaves, which have it, cut their logs to that."""
+    decide = Resync.decide
+
+    def always(self: Resync, verdict: Any) -> Any:
+        self.is_on, self.bytes_max = True, 1 << 40
+        return decide(self, verdict)
+
+    with all_of("power cuts are not noticed"), patch.object(Resync, "decide", always):
         yield
 
 

@@ -10,6 +10,7 @@ from tests.faults.matrix import fault_link as link
 from tests.faults.matrix import fault_net as net
 from tests.faults.matrix import fault_partition as partition
 from tests.faults.matrix import fault_points as points
+from tests.faults.matrix import fault_rest as rest
 from tests.faults.matrix import fault_stranger as stranger
 from tests.faults.matrix.fault import Fault
 
@@ -94,7 +95,7 @@ ROWS: tuple[Row, ...] = (
         level="L3",
         oracles=WITHOUT_F,
         disks=True,
-        planted="power cuts are not noticed",
+        planted="what a power cut took is taken from all",
     ),
     Row(
         number=3,
@@ -188,6 +189,22 @@ ROWS: tuple[Row, ...] = (
         net="namespaces",
         rounds=4,
         planted="ack before verification",
+    ),
+    Row(
+        number=11,
+        name="what lies on a stopped member's disk: a bit, zeros, a cut or lost file, rubbish behind the end",
+        faults=(
+            rest.LogAtRest,
+            rest.QueuesAtRest,
+            rest.IndexAtRest,
+            rest.MarksAtRest,
+            rest.PromisesAtRest,
+            rest.TablesAtRest,
+            rest.LogAtRest,
+        ),
+        level="L2",
+        rounds=7,
+        planted="what lies on the disk is believed",
     ),
     Row(
         number=13,
