@@ -20,12 +20,14 @@ from tests.interop.process import Process, ProcessFailedError
 
 SYNCS = "msync fsync fdatasync"  # RocketMQ's files are mapped.
 COMPLAINTS = r" (WARN|ERROR) "
+# "magic code 0x0" is the end of every log.
+OF_DAMAGE = r"(?i)crc|checksum|illegal magic code 0x[1-9a-f]|corrupt|damage|master pushed|not match"
 # Any complaint of a member's passes for a trace, but where complaints are as common without the fault.
 TRACES: dict[type[Fault], str] = {
     fault.Kill: r"abort file|recover|connection|HAClient|HAService",
     fault_disk.PowerCut: r"abort file|recover",
-    fault_link.Flip: r"(?i)crc|checksum|magic|illegal|corrupt|master pushed|not match|wrong",
-    fault_stranger.ForgedAcks: r"(?i)refus|stranger|unknown slave|illegal",
+    fault_link.Flip: OF_DAMAGE,
+    fault_stranger.ForgedAcks: r"(?i)refus|stranger|unknown slave|not registered",
 }
 
 
@@ -108,7 +110,7 @@ class LogAtRest(Fault):
     victim: Member = field(init=False)
     how: str = field(init=False)
     refusal: str = field(init=False, default="")
-    trace: ClassVar[str] = r"(?i)crc|checksum|magic|illegal|corrupt|damage"
+    trace: ClassVar[str] = OF_DAMAGE
 
     def prepare(self) -> None:
         self.victim = self.rng.choice(self.group.members)
