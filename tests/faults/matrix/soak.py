@@ -46,7 +46,7 @@ SOAK = Row(
     proxied=True,
     # Many, each slow: so that a slow disk is no slow hour, and a quick one no history that fills the memory.
     producers=64,
-    pace_s=0.12,
+    pace_s=0.06,
     # Files of a size that an hour of messages fills a hundred times, and not a thousand times.
     settings={
         "mappedFileSizeCommitLog": "16777216",
