@@ -17,7 +17,10 @@ class ServerConfig:
         validator=validators.ge(1),
     )
     half_frame_seconds_max: int = option(
-        30, key="halfFrameMaxSeconds", doc="the longest wait for the rest of a frame", validator=validators.ge(1)
+        30,
+        key="halfFrameMaxSeconds",
+        doc="the longest silence within a frame; one that comes at less than 1 KiB a second has no longer either",
+        validator=validators.ge(1),
     )
     connections_max: int = option(
         20_000, key="serverMaxConnections", doc="connections at a time; more are closed at once"

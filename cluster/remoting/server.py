@@ -37,6 +37,7 @@ log = structlog.get_logger()
 _RECEIVE_BYTES = 1 << 20
 _BACKLOG = 1024
 _IDLE_SCAN_SECONDS = 5
+_FRAME_BYTES_PER_SECOND_MIN = 1024
 _DESCRIPTORS_KEPT = 256  # For log files, queues and tables: a store that cannot open one takes no more messages.
 _REFUSED_LOG_SECONDS = 60
 _LOOK_SECONDS = 0.01  # While everything comes to its end.
@@ -276,7 +277,10 @@ class RemotingServer(Dispatch):
     def _take(self, connection: Connection, reader: FrameReader, data: memoryview) -> list[bytes]:
         """Work off what came; the frames that have to wait until the peer has caught up."""
         before = reader.buffered
-        rest = self.work_off(connection, reader.feed(data))
+        frames = reader.feed(data)
+        if frames or not before:
+            connection.half_since = trio.current_time()
+        rest = self.work_off(connection, frames)
         if change := reader.buffered - before:
             connection.keep(change)
         return rest
@@ -298,10 +302,15 @@ class RemotingServer(Dispatch):
             now = trio.current_time()
             for connection, reader in list(self._readers.items()):
                 allowed = self.config.half_frame_seconds_max if reader.buffered else self.config.idle_seconds_max
-                if now - connection.last_active > allowed:
+                if now - connection.last_active > allowed or self._drips(connection, reader, now):
                     connection.close()
                 else:
                     connection.cut_if_stuck(self.config.unread_seconds_max)
+
+    def _drips(self, connection: Connection, reader: FrameReader, now: float) -> bool:
+        """Whether a frame comes so slowly that its peer has nothing in mind but to keep its place."""
+        grace = self.config.half_frame_seconds_max + reader.buffered / _FRAME_BYTES_PER_SECOND_MIN
+        return reader.buffered > 0 and now - connection.half_since > grace
 
 
 async def _receive(connection: Connection, peer: socket.socket, buffer: memoryview) -> int:

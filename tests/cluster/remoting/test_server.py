@@ -7,7 +7,7 @@ import resource
 import socket
 import struct
 import time
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import ClassVar
 
 import psutil
@@ -476,6 +476,31 @@ async def test_half_a_frame_and_then_silence(autojump_clock):
             assert await client.receive() is None
         assert 30 <= trio.current_time() <= 36
         assert logs == []
+
+
+async def test_a_frame_that_comes_in_drops_keeps_no_place(autojump_clock):
+    """Whoever sends a byte now and then is no better than who sends none."""
+    async with serving(half_frame_seconds_max=30, idle_seconds_max=120) as here:
+        client = await here.connect()
+        request = client.request(ECHO, text="x" * 100)
+        sent = 0
+        with suppress(trio.BrokenResourceError):
+            for sent, byte in enumerate(request):
+                await client.send(bytes([byte]))
+                await trio.sleep(1)
+        assert 30 <= sent <= 38
+        assert not here.server.connections
+
+
+async def test_a_large_frame_over_a_slow_line_is_waited_for(autojump_clock):
+    async with serving(half_frame_seconds_max=30, idle_seconds_max=120) as here:
+        client = await here.connect()
+        frame = client.request(BATCH, body=bytes(400_000))
+        for at in range(0, len(frame), 2000):
+            await client.send(frame[at : at + 2000])
+            await trio.sleep(1)
+        assert trio.current_time() > 190
+        assert (await client.ask(ECHO, text="x")).code == 0
 
 
 async def test_a_silent_connection_is_closed_when_it_was_idle_long_enough(autojump_clock):
