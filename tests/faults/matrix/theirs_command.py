@@ -19,6 +19,7 @@ from tests.faults.matrix.theirs_run import run_theirs
 from tests.interop import jars
 
 SYSTEM = "rocketmq"
+GROUP = "one master, one slave, one name server; SYNC_FLUSH, and SYNC_MASTER but at L1"
 
 
 def command(
@@ -43,7 +44,7 @@ def command(
                 show(reports[-1])
     finally:
         if out is not None:
-            told = {"system": SYSTEM, "version": jars.VERSION, **document(reports, skipped)}
+            told = {"system": SYSTEM, "version": jars.VERSION, "group": GROUP, **document(reports, skipped)}
             left_out = {str(number): why for number, why in LEFT_OUT.items()}
             out.write_text(json.dumps({**told, "left_out": left_out}, indent=1) + "\n")
     errors = [each for each in reports if each.error]

@@ -58,9 +58,10 @@ def _run(row: Row, seed: int, root: Path) -> tuple[list[Verdict], dict[str, Any]
         traffic.stop()
         unread = _read_all(group)
         told = _stopped(group)
-        verdicts = [_with(_judged(row, oracle, told, group), stuck, unread) for oracle in row.oracles]
+        verdicts = [_with_unread(_judged(row, oracle, told, group), unread) for oracle in row.oracles]
+        verdicts += [verdict("F", [stuck], "")] if stuck else []
         helped = {"role_changes": len(group.reigns) - 1, "slaves_wiped": group.wiped, **_while_syncs_fail(told)}
-        return verdicts, {**counts_of(told), **helped, **({"stuck": stuck} if stuck else {})}
+        return verdicts, {**counts_of(told), **helped}
 
 
 def _rounds(row: Row, group: TheirGroup, traffic: Traffic, rng: random.Random) -> None:
@@ -129,10 +130,11 @@ def _judged(row: Row, oracle: str, told: History, group: TheirGroup) -> Verdict:
         return verdict(oracle, [f"it cannot be looked at: {type(error).__name__}: {error}"], "")
 
 
-def _with(found: Verdict, stuck: str, unread: str) -> Verdict:
+def _with_unread(found: Verdict, unread: str) -> Verdict:
     """What the histories alone do not tell."""
-    more = {"A": unread, "F": stuck}.get(found.oracle, "")
-    return verdict(found.oracle, [more, *found.wrong][: LINES_MAX + 1], found.facts) if more else found
+    if found.oracle != "A" or not unread:
+        return found
+    return verdict("A", [unread, *found.wrong][:LINES_MAX], found.facts)
 
 
 def _while_syncs_fail(told: History) -> dict[str, int]:
