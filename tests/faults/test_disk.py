@@ -51,6 +51,11 @@ def restart(broker, number=signal.SIGTERM):
     broker.start()
 
 
+def into_next_file(producer):
+    """Into a file of the log that was made in advance, without a name, in another directory."""
+    producer.send_some(40, size=30_000)
+
+
 def test_a_full_disk_fills_and_empties(tmp_path, said):
     """The log's next file does not fit. Reads go on, a start does, too, and writing within two seconds of the room."""
     with tmpfs(tmp_path / "disk", megabytes=16) as disk, Broker(disk.path / "store", said) as broker:
@@ -203,6 +208,7 @@ def test_a_sync_that_fails_once(tmp_path, said, armed, call, part):
     broker.start()
     try:
         producer.send_some(20)
+        into_next_file(producer)
         armed.arm(call, errno.EIO, part)
         with broker.connect() as connection:
             wait_for(lambda: producer.send(connection, size=30_000) != OK, "the failure is noticed")
@@ -244,6 +250,7 @@ def test_a_write_that_stops_half_way(tmp_path, said, armed, number, part):
     broker.start()
     try:
         producer.send_some(20)
+        into_next_file(producer)
         armed.arm("pwrite", number, part)
         if part in ("commitlog", "consumequeue"):
             assert producer.send_until_refused()[0] == SERVICE_NOT_AVAILABLE
