@@ -152,9 +152,7 @@ class ShimFault(Fault):
 
     @property
     def part(self) -> str:
-        """What the paths of all files of the victim have in common. Of single files the path tells nothing: a log file keeps the
-        name for good that it had when it was made in advance.
-        """
+        """What the paths of all files of the victim have in common: a disk fails as a whole."""
         return f"/{self.victim.label}/"
 
 
