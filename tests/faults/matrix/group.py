@@ -20,13 +20,14 @@ from tests.faults.matrix.checkers.masters import Epoch
 from tests.faults.matrix.failpoints import FAIL_POINTS, POINTS_FILE
 from tests.faults.matrix.history import Event, encode
 from tests.faults.matrix.places import Net, Place
-from tests.faults.matrix.planted import BOOT_ID, OWN_BOOTS
+from tests.faults.matrix.planted import BOOT_ID, FAKETIME, OWN_BOOTS, OWN_CLOCK
 from tests.faults.matrix.proxy import Proxy
 from tests.interop.member import TEST_SETTINGS
 from tests.interop.process import Process
 
 PYTHON = sys.executable
 PROGRAM = str(Path(sys.executable).with_name("twinlog"))
+MEMBER_DIRECTORY = "MEMBER_DIRECTORY"  # In the environment of a member: where its log lies.
 SECONDS_MAX = 60.0
 SETTINGS = {
     **TEST_SETTINGS,
@@ -108,12 +109,14 @@ class Member(Process):
         }
         self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         changes = [OWN_BOOTS] * own_boots + [FAIL_POINTS] * has_points + [hole] * bool(hole)
+        changes += [OWN_CLOCK] * (FAKETIME in (environment or {}))
         program = [PYTHON, "-m", "tests.faults.matrix.planted", *changes] if changes else [PROGRAM]
         self.boot_id = root / "boot_id"
         self.points = root / "points"  # Where it is to kill itself; see failpoints.py.
         self.note_boot()
         command = [*place.prefix, *program, "broker", "-c", str(self.conf)]
         told = {"TWINLOG_LOG": "json", "PYTHONFAULTHANDLER": "1", BOOT_ID: str(self.boot_id), **(environment or {})}
+        told = {key: value.replace(MEMBER_DIRECTORY, str(root)) for key, value in told.items()}
         told[POINTS_FILE] = str(self.points)
         super().__init__(self.label, command, log=root / "log", environment=told)
 

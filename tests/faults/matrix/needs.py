@@ -3,6 +3,7 @@
 import os
 import shutil
 
+from tests.faults.matrix.fault_clock import library
 from tests.faults.matrix.rows import Row
 
 
@@ -14,6 +15,8 @@ def missing(row: Row) -> str:
         lacking := [each for each in ("ip", "iptables", "nsenter") if shutil.which(each) is None]
     ):
         return f"needs {', '.join(lacking)}: apt install iproute2 iptables util-linux"
+    if "faketime" in row.needs and library() is None:
+        return "needs libfaketime: apt install libfaketime"
     if "cc" in row.needs and shutil.which("cc") is None:
         return "needs cc: apt install gcc libc6-dev"
     return ""

@@ -5,7 +5,9 @@ One more change is none: a machine of its own, whose starts the harness tells.
 
 import importlib
 import os
+import select
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from store.recovery import _Recovery as Recovery
 from tests.simulation import holes, role_holes
 
 BOOT_ID, OWN_BOOTS = "FAULTS_BOOT_ID", "a machine of its own"
+FAKETIME, OWN_CLOCK = "FAKETIME_TIMESTAMP_FILE", "a clock of its own"
 PLANTED: dict[str, Callable[[], AbstractContextManager[object]]] = {}
 
 
@@ -37,6 +40,13 @@ def planted(name: str) -> Callable[[Callable[[], Iterator[None]]], Callable[[], 
 def own_boots() -> Iterator[None]:
     """What the kernel says of its own start is in a file that $FAULTS_BOOT_ID names."""
     with patch.object(cluster.broker.parts, "machine_boot_id", lambda: Path(os.environ[BOOT_ID]).read_text().strip()):
+        yield
+
+
+@planted(OWN_CLOCK)
+def own_clock() -> Iterator[None]:
+    """Its time is libfaketime's, of which clock_nanosleep() knows nothing but EINVAL."""
+    with patch.object(time, "sleep", lambda seconds: select.select([], [], [], seconds)):
         yield
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from attrs import field, frozen
 
 from tests.faults.matrix import fault
+from tests.faults.matrix import fault_clock as clock
 from tests.faults.matrix import fault_disk as disk
 from tests.faults.matrix import fault_link as link
 from tests.faults.matrix import fault_net as net
@@ -228,6 +229,14 @@ ROWS: tuple[Row, ...] = (
         level="L3",
         disks=True,
         planted="a disk that is slow has failed",
+    ),
+    Row(
+        number=16,
+        name="clocks leap, drift and differ; kill -9 and a switchover meanwhile",
+        faults=(clock.Clocks, clock.Drift, clock.KillWithOtherClock),
+        level="L2",
+        settings={"fileReservedTime": "2", "deleteWhen": ";".join(map(str, range(24)))},
+        planted="retention believes the wall clock",
     ),
     Row(
         number=17,

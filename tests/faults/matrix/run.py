@@ -14,6 +14,7 @@ from attrs import frozen
 from tests.faults.harness import Shim
 from tests.faults.matrix import history as histories
 from tests.faults.matrix.checkers.verdict import Verdict, verdict
+from tests.faults.matrix.fault_clock import environment as clocks
 from tests.faults.matrix.group import PYTHON, Group, running
 from tests.faults.matrix.history import History
 from tests.faults.matrix.judge import counts_of, judged
@@ -73,7 +74,7 @@ def _run(row: Row, seed: int, root: Path, hole: str, schedule: Schedule) -> tupl
                 seed=seed,
                 image_mb=row.image_mb,
                 points=row.points,
-                environment=shim.env if shim else None,
+                environment=shim.env if shim else clocks() if "faketime" in row.needs else None,
             )
         )
         group.own_lines.touch()
