@@ -17,6 +17,7 @@ import trio
 
 from cluster.cli.errors import CliError, innermost
 from cluster.cli.log import set_up_log, speak_for
+from cluster.cli.memory import give_memory_back
 from cluster.cli.ports import busy_ports, in_use
 from cluster.cli.up_plan import Port
 from cluster.config_file import Configuration
@@ -151,6 +152,7 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
     async def main() -> None:
         stop.arm(trio.lowlevel.current_trio_token())
         async with trio.open_nursery() as beside:
+            beside.start_soon(give_memory_back)
             if notifier is not None:
                 beside.start_soon(notifier.keep_alive)
             with stop.scope:
