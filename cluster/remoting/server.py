@@ -78,6 +78,7 @@ class RemotingServer(Dispatch):
     _is_finishing: bool = field(default=False, init=False)
     _is_parting: bool = field(default=False, init=False)
     _refused_logged_at: float = field(default=float("-inf"), init=False)
+    _drip_logged_at: float = field(default=float("-inf"), init=False)
 
     @budget.default
     def _own_budget(self) -> Budget:
@@ -302,7 +303,10 @@ class RemotingServer(Dispatch):
             now = trio.current_time()
             for connection, reader in list(self._readers.items()):
                 allowed = self.config.half_frame_seconds_max if reader.buffered else self.config.idle_seconds_max
-                if now - connection.last_active > allowed or self._drips(connection, reader, now):
+                if now - connection.last_active > allowed:
+                    connection.close()
+                elif self._drips(connection, reader, now):
+                    self._log_drip(connection, reader)
                     connection.close()
                 else:
                     connection.cut_if_stuck(self.config.unread_seconds_max)
@@ -311,6 +315,17 @@ class RemotingServer(Dispatch):
         """Whether a frame comes so slowly that its peer has nothing in mind but to keep its place."""
         grace = self.config.half_frame_seconds_max + reader.buffered / _FRAME_BYTES_PER_SECOND_MIN
         return reader.buffered > 0 and now - connection.half_since > grace
+
+    def _log_drip(self, connection: Connection, reader: FrameReader) -> None:
+        now = trio.current_time()
+        if now >= self._drip_logged_at + _REFUSED_LOG_SECONDS:
+            self._drip_logged_at = now
+            log.warning(
+                "connection closed: its request comes too slowly",
+                peer=connection.remote_address,
+                bytes=reader.buffered,
+                seconds=round(now - connection.half_since),
+            )
 
 
 async def _receive(connection: Connection, peer: socket.socket, buffer: memoryview) -> int:

@@ -483,11 +483,12 @@ async def test_a_frame_that_comes_in_drops_keeps_no_place(autojump_clock):
     async with serving(half_frame_seconds_max=30, idle_seconds_max=120) as here:
         client = await here.connect()
         request = client.request(ECHO, text="x" * 100)
-        with suppress(trio.BrokenResourceError):
+        with suppress(trio.BrokenResourceError), capture_logs() as logs:
             for byte in request:
                 await client.send(bytes([byte]))
                 await trio.sleep(1)
         assert 30 <= trio.current_time() <= 38
+        assert [entry["event"] for entry in logs] == ["connection closed: its request comes too slowly"]
         assert not here.server.connections
 
 
