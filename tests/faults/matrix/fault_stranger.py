@@ -1,56 +1,114 @@
-"""Who has no business there: forged acknowledgements, half requests, probes."""
+"""Who has no business there: forged acknowledgements, half requests, slow ones, too large ones, probes."""
 
+import json
 import os
 import signal
-import socket
-import struct
 import subprocess
-import time
 from collections.abc import Sequence
 from typing import ClassVar
 
 from attrs import define, field
 
+from tests.faults.matrix import history as histories
 from tests.faults.matrix.fault import Fault, fail_over
 from tests.faults.matrix.group import PYTHON, Member
+from tests.faults.matrix.places import Place
+from tests.faults.matrix.strangers import DRIPS, LARGE, PROBES
 from tests.interop.process import Process
 
-PROBES = 2000
+GROWTH_MAX = 48 << 20  # Bytes of resident memory, of each process.
+SERVED_MIN = 50  # Messages that are acknowledged while somebody is in the way.
+MEMBER_PORTS, HTTP_PORT = (0, -2, 1), 3  # From its listenPort.
+# What a member keeps for others is bounded to less than what these send.
+SETTINGS = {
+    "halfFrameMaxSeconds": "3",
+    "serverBytesMax": str(24 << 20),
+    "httpEnable": "true",
+    "httpBindAddress": "0.0.0.0",
+}
 
 
 @define(eq=False)
-class ForgedAcks(Fault):
+class Strangers(Fault):
+    """What a stranger does, and what came of it."""
+
+    needs: ClassVar[Sequence[str]] = ("root",)
+    master: Member = field(init=False)
+
+    def prepare(self) -> None:
+        self.master = self.group.master()
+        self.hold_s = 0.1
+
+    def stranger(self, what: str, *words: str, place: Place | None = None) -> dict[str, int]:
+        """Runs it to its end."""
+        command = [*(place or self.group.client).prefix, PYTHON, "-m", "tests.faults.matrix.strangers", what, *words]
+        done = subprocess.run(command, check=True, timeout=120, stdout=subprocess.PIPE, text=True)
+        self.group.write("note", text=f"{what}: {done.stdout.strip()}")
+        found: dict[str, int] = json.loads(done.stdout)
+        return found
+
+    def everywhere(self) -> list[str]:
+        """All ports of all members and name servers."""
+        members = [
+            f"{each.place.address}:{each.port + offset}" for each in self.group.members for offset in MEMBER_PORTS
+        ]
+        if self.master.settings["httpEnable"] == "true":
+            members += [f"{each.place.address}:{each.port + HTTP_PORT}" for each in self.group.members]
+        return members + [each.address for each in self.group.namesrvs]
+
+    def beside_traffic(self, what: str, *words: str) -> dict[str, int]:
+        """The same; meanwhile producers are served, and afterwards no process is much larger than before."""
+        before, acknowledged = self._resident(), self._acknowledged()
+        found = self.stranger(what, *words)
+        after, served = self._resident(), self._acknowledged() - acknowledged
+        grown = {name: size - before[name] for name, size in after.items()}
+        self.group.write("note", text=f"resident bytes before {before}, after {after}; {served} acknowledged meanwhile")
+        if large := {name: size for name, size in grown.items() if size > GROWTH_MAX}:
+            raise AssertionError(f"{what}: resident memory grew by {large} bytes, {GROWTH_MAX} are allowed")
+        if served < SERVED_MIN:
+            raise AssertionError(f"{what}: {served} messages were acknowledged meanwhile, {SERVED_MIN} are asked for")
+        return found
+
+    def _resident(self) -> dict[str, int]:
+        processes: list[Process] = [*self.group.members, *self.group.namesrvs]
+        return {each.name: _resident(each.pid) for each in processes}
+
+    def _acknowledged(self) -> int:
+        if not self.group.client_lines.exists():
+            return 0
+        events = histories.from_position(self.group.client_lines, 0)
+        return sum(event.kind == "ok" and event.op == "append" for event in events)
+
+    def heal(self) -> None:
+        """They have left."""
+
+
+@define(eq=False)
+class ForgedAcks(Strangers):
     """Slaves are silent, and somebody else acknowledges whatever there is. Then the master's machine burns.
 
     Whatever was answered with SEND_OK on a forged word is on no other member.
     """
 
-    needs: ClassVar[Sequence[str]] = ("root",)
     trace: ClassVar[str] = r"refus|stranger|not admitted|no slave of|admit|unknown slave|not registered"
-    master: Member = field(init=False)
     silent: list[Member] = field(init=False)
 
     def prepare(self) -> None:
-        self.master, self.silent = self.group.master(), self.group.slaves()
-        self.hold_s = 0.1
+        Strangers.prepare(self)
+        self.silent = self.group.slaves()
 
     @property
     def text(self) -> str:
         return f"slaves stand still, a stranger acknowledges for them, then {self.master.label} is gone and a slave takes over"
 
+    def forger(self) -> Place:
+        """Where the words come from."""
+        return self.group.client
+
     def inject(self) -> None:
         for slave in self.silent:
             slave.send_signal(signal.SIGSTOP)
-        address = (self.master.place.address, self.master.port)
-        command = [
-            *self.group.client.prefix,
-            PYTHON,
-            "-m",
-            "tests.faults.matrix.fault_stranger",
-            address[0],
-            str(address[1]),
-        ]
-        subprocess.run(command, check=True, timeout=60)
+        self.stranger("forge", self.master.place.address, str(self.master.port + 1), place=self.forger())
         self.master.kill()
         for slave in self.silent:
             slave.send_signal(signal.SIGCONT)
@@ -60,85 +118,66 @@ class ForgedAcks(Fault):
         Process.start(self.master)
 
 
-@define(eq=False)
-class Probes(Fault):
-    """Connections that say nothing, half of something, or nonsense, one after the other; the group goes on beside them."""
+class ForgedAcksFromSlaves(ForgedAcks):
+    """The same by a program on a slave's own machine, which may follow: what was never sent to it, it cannot have."""
 
-    trace: ClassVar[str] = r"refus|connection|frame|probe|closed|stranger"
-    master: Member = field(init=False)
-    before: int = field(init=False)
-
-    def prepare(self) -> None:
-        self.master = self.group.master()
-        self.hold_s = 0.2
+    trace: ClassVar[str] = r"bad_ack|bad_request|over_max|refus"
 
     @property
     def text(self) -> str:
-        return f"{PROBES} probes of the ports of {self.master.label}, half requests and nonsense"
+        what = "slaves stand still, a program on a slave's machine acknowledges what it never got"
+        return f"{what}, then {self.master.label} is gone and a slave takes over"
+
+    def forger(self) -> Place:
+        return self.rng.choice(self.silent).place
+
+
+class Probes(Strangers):
+    """Connections that say nothing, half of something, or nonsense, one after the other; the group goes on beside them."""
+
+    trace: ClassVar[str] = r"refus|does not speak the remoting protocol|too many"
+
+    @property
+    def text(self) -> str:
+        return f"{PROBES} probes of the ports of all members and name servers, half requests and nonsense"
 
     def inject(self) -> None:
-        self.before = _resident(self.master.pid)
-        command = [*self.group.client.prefix, PYTHON, "-m", "tests.faults.matrix.fault_stranger"]
-        command += [self.master.place.address, str(self.master.port), "probe"]
-        subprocess.run(command, check=True, timeout=120)
-        after = _resident(self.master.pid)
-        self.group.write("note", text=f"resident memory of the master: {self.before} before, {after} after the probes")
-        if after > self.before + (48 << 20):
-            raise AssertionError(f"the master grew from {self.before} to {after} bytes by {PROBES} probes")
+        self.beside_traffic("probe", *self.everywhere())
 
-    def heal(self) -> None:
-        """They have left."""
+
+class Drips(Strangers):
+    """Slow-loris: each connection says just enough to be there still. None may stay for that."""
+
+    trace: ClassVar[str] = r"comes too slowly"
+
+    @property
+    def text(self) -> str:
+        return f"{DRIPS} connections to each port of the master and its name servers, each with a byte now and then"
+
+    def inject(self) -> None:
+        mine = [each for each in self.everywhere() if each.rpartition(":")[0] == self.master.place.address]
+        found = self.beside_traffic("drip", *mine, *(each.address for each in self.group.namesrvs))
+        if found["left"] or not found["opened"]:
+            raise AssertionError(f"{found['left']} of {found['opened']} connections are there still that only drip")
+
+
+class Oversize(Strangers):
+    """Frames that cannot be, and large ones that never end: together they are more than a member keeps."""
+
+    trace: ClassVar[str] = r"does not speak the remoting protocol|keep too much"
+
+    @property
+    def text(self) -> str:
+        return f"impossible frames to the master and its name servers, {LARGE} large ones to each port that never end"
+
+    def inject(self) -> None:
+        address = self.master.place.address
+        ports = [f"{address}:{self.master.port + offset}" for offset in (0, -2)]
+        found = self.beside_traffic("oversize", *ports, *(each.address for each in self.group.namesrvs))
+        if found["kept"]:
+            raise AssertionError(f"{found['kept']} connections outlived a frame that cannot be")
 
 
 def _resident(pid: int) -> int:
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def forge(host: str, ha_port: int, seconds: float) -> None:
-    """Acknowledge everything: huge, negative, falling, one after the other, over several connections."""
-    ends = time.monotonic() + seconds
-    words = (1 << 62, 0, -5, 1 << 40, 1, (1 << 63) - 1, 100)
-    while time.monotonic() < ends:
-        for word in words:
-            try:
-                with socket.create_connection((host, ha_port), timeout=1) as link:
-                    link.sendall(struct.pack(">q", word))
-                    time.sleep(0.05)
-                    link.sendall(struct.pack(">q", 1 << 62) * 3)
-                    time.sleep(0.1)
-            except OSError:
-                time.sleep(0.05)
-
-
-def probe(host: str, port: int) -> None:
-    """So many connections to the remoting and the HA port."""
-    words = (
-        b"",
-        b"\x00",
-        b"\x00\x00\x00\x10\x00",
-        b"\x7f\xff\xff\xff\x00\x00\x00\x10",
-        b"GET / HTTP/1.0\r\n\r\n",
-        os.urandom(64),
-    )
-    held = []
-    for number in range(PROBES):
-        try:
-            link = socket.create_connection((host, port + number % 2), timeout=2)
-            link.sendall(words[number % len(words)])
-        except OSError:
-            continue
-        held.append(link)
-        if len(held) > 50:
-            held.pop(0).close()
-    for link in held:
-        link.close()
-
-
-if __name__ == "__main__":
-    import sys
-
-    if len(sys.argv) > 3:
-        probe(sys.argv[1], int(sys.argv[2]))
-    else:
-        forge(sys.argv[1], int(sys.argv[2]) + 1, 4.0)

@@ -19,4 +19,6 @@ def missing(row: Row) -> str:
         return "needs libfaketime: apt install libfaketime"
     if "cc" in row.needs and shutil.which("cc") is None:
         return "needs cc: apt install gcc libc6-dev"
+    if "java" in row.needs and (lacking := [each for each in ("java", "mvn") if shutil.which(each) is None]):
+        return f"needs {', '.join(lacking)}: apt install default-jre-headless maven"
     return ""

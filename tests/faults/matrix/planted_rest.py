@@ -5,6 +5,8 @@ from unittest.mock import patch
 
 import ha.repair
 import store.scrub
+from cluster.remoting.budget import Budget
+from cluster.remoting.server import RemotingServer
 from store.read_check import ReadCheck
 from tests.faults.matrix.planted import planted
 
@@ -33,4 +35,18 @@ def disk_is_believed() -> Iterator[None]:
         patch.object(ReadCheck, "distrust", lambda self, queues: None),
         patch.object(store.scrub.ScrubService, "run", never),
     ):
+        yield
+
+
+@planted("drops keep a connection")
+def drops_keep_a_connection() -> Iterator[None]:
+    """Each byte is a sign of life: the longest wait for the rest of a frame begins anew with it."""
+    with patch.object(RemotingServer, "_drips", lambda self, connection, reader, now: False):
+        yield
+
+
+@planted("frames of any size are kept")
+def frames_of_any_size() -> Iterator[None]:
+    """Nothing bounds what all connections together make a member keep."""
+    with patch.object(Budget, "_cut", lambda self, holder: self.forget(holder)):
         yield

@@ -240,11 +240,19 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         number=17,
-        name="forged acknowledgements, half requests, probes",
-        faults=(stranger.ForgedAcks, stranger.Probes),
+        name="strangers: forged acknowledgements, 100,000 probes, slow and too large requests",
+        faults=(
+            stranger.ForgedAcks,
+            stranger.ForgedAcksFromSlaves,
+            stranger.Probes,
+            stranger.Drips,
+            stranger.Oversize,
+        ),
         level="L2",
         net="namespaces",
-        rounds=2,
+        rounds=5,
+        settings=stranger.SETTINGS,
+        namesrv_settings={key: stranger.SETTINGS[key] for key in ("halfFrameMaxSeconds", "serverBytesMax")},
         planted="anybody's ack counts",
     ),
     Row(
