@@ -10,7 +10,10 @@ from store.config import StoreConfig
 from store.message_store import MessageStore
 from tests.faults.matrix.failpoints import BY_NAME, POINTS, Armed, of_stage, put_in
 from tests.faults.matrix.fault_points import next_point
+from tests.simulation.simulate import run_seed
 from tests.store.records import put_message
+
+SEEDS_MAX, TO_PRODUCERS = 60, "cluster.broker.acks:ProducerAcks.answer"
 
 
 class Died(BaseException):
@@ -86,3 +89,16 @@ def test_it_dies_at_the_pass_that_it_was_told(tmp_path, side):
 def test_a_start_dies_in_recovery(tmp_path):
     reached, _ = died_at(tmp_path, "1 start: after the walk through the log\n")
     assert reached == "start: after the walk through the log\n"
+
+
+def test_seeds_of_the_simulation_pass_all_points(monkeypatch):
+    """None is a place that nobody gets to. Producers of the simulation have no broker's connection."""
+    passed = set()
+    monkeypatch.setattr(Armed, "reached", lambda self, point: passed.add(point.name))
+    with ExitStack() as stack:
+        put_in(Armed(Path("nowhere"), die), stack)
+        for seed in range(SEEDS_MAX):
+            run_seed(seed)
+            if passed >= {point.name for point in POINTS if point.target != TO_PRODUCERS}:
+                return
+    pytest.fail(f"not passed: {sorted({point.name for point in POINTS} - passed)}")

@@ -124,7 +124,13 @@ POINTS = (
     *_around("change", "it takes its epoch", "cluster.broker.role_run:RoleRun._take", who="candidate"),
     *_around("change", "it serves", "cluster.broker.role_run:RoleRun._serve", who="candidate"),
     Point("before it reports", "change", "cluster.broker.role_run:RoleRun._report", "before", who="candidate"),
-    Point("before the record is written", "change", "cluster.broker.role_lease:LeaseRounds.write_record", "before"),
+    Point(
+        "before the record is in force",
+        "change",
+        "cluster.broker.role_lease:loss_free_below",
+        "before",
+        who="candidate",
+    ),
 )
 BY_NAME = {(point.stage, point.name): point for point in POINTS}
 
