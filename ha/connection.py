@@ -8,6 +8,7 @@ slave of ours.
 import os
 from collections.abc import Callable, Collection
 
+import structlog
 import trio
 from attrs import define, field
 
@@ -25,9 +26,12 @@ from ha.transport import Transport
 from store.config import BrokerRole
 from store.wakeup import Wakeup
 
+log = structlog.get_logger()
+
 CHECK_SECONDS = 5.0  # Between attempts to learn whether a slave's log fits.
 FIRST_CHECK_SECONDS_MAX = 10.0  # Before it is served: a RocketMQ slave leaves after 20 s of silence.
 FIRST_CHECK_PAUSE_SECONDS = 0.25
+HELD_BACK_SECONDS = 2.0  # From then on it is worth a line.
 PUSH_SIZE_MAX = 64 * 1024  # Bytes. Larger batches are better sent by sendfile, which copies nothing.
 
 
@@ -145,10 +149,14 @@ class HAConnection:
         """Check until it can be told, for as long as the slave stays without a word: its remoting port is up, and known, later
         than its HA client, and what it would take meanwhile may not fit.
         """
+        began, told = trio.current_time(), False
         with trio.move_on_after(min(FIRST_CHECK_SECONDS_MAX, self.config.housekeeping_interval_ms / 2000)):
             while not await self._check(requested):
                 if self.find_slave is None:
                     return False
+                if not told and trio.current_time() >= began + HELD_BACK_SECONDS:
+                    told = True
+                    log.warning("a slave is held back: nobody tells whether its log is ours", request_offset=requested)
                 await trio.sleep(FIRST_CHECK_PAUSE_SECONDS)
             return True
         return False

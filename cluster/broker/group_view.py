@@ -67,6 +67,12 @@ class GroupView:
         others = {each.address for each in group.members} if group is not None else set()
         return (broker.registration.slave_addresses | others) - {broker.address, broker.master.address}
 
+    def behind_ha_ip(self, ip: str) -> set[str]:
+        """The remoting addresses of other members whose HA address has this IP: it may be of another network."""
+        group = self.broker.roles.group
+        members = group.members if group is not None else ()
+        return {each.address for each in members if ip_of(each.ha_address) == ip} - {self.broker.address}
+
     def counted_slaves(self) -> list[str]:
         """The IPs of the slaves whose acknowledgements count: those in the group's record, or else the registered ones."""
         broker = self.broker

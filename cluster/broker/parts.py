@@ -197,7 +197,7 @@ class BrokerParts(BrokerTables):
             ha_end=lambda: self.ha.client.fresh_address,
         )
         self.slave_peers = SlavePeers(
-            self.remoting, self.group.slave_addresses, lambda: self.registration.ask_members()
+            self.remoting, self.group.slave_addresses, lambda: self.registration.ask_members(), self.group.behind_ha_ip
         )
         self.ha = HAService(
             self.store,

@@ -30,6 +30,7 @@ class SlavePeers:
     client: RemotingClient
     addresses: Callable[[], Collection[str]]
     ask_members: Callable[[], None]
+    behind: Callable[[str], Collection[str]] = lambda _ip: ()  # Remoting ports of members whose HA address has this IP.
     _told: dict[str, str] = field(factory=dict, init=False)  # By member: its end of the last connection.
 
     def told(self, address: str, ha_end: str) -> None:
@@ -66,9 +67,9 @@ class SlavePeers:
                 pass  # It cannot be told what it holds.
 
         async with trio.open_nursery() as nursery:
-            for address in self.addresses():
-                if address.rpartition(":")[0] == ip:
-                    nursery.start_soon(look_at, address)
+            there = {address for address in self.addresses() if address.rpartition(":")[0] == ip}
+            for address in there | set(self.behind(ip)):
+                nursery.start_soon(look_at, address)
         if compares:
             return None
         if not found:

@@ -40,7 +40,8 @@ async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request:
         )
         if _may_join(broker, request, told):
             asker = told
-            if header.ha_end and ip_of(header.ha_end) == ip_of(request.connection.remote_address):
+            own = {ip_of(request.connection.remote_address), ip_of(told.ha_address)}  # Of two networks, it may be.
+            if header.ha_end and ip_of(header.ha_end) in own:
                 broker.slave_peers.told(header.member, header.ha_end)
         elif _names_itself(request, told):
             roles.asked_early(told)

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from cluster.broker.registration import Master
 from cluster.broker.role_change import EARLY_MAX
 from cluster.remoting.codes import RequestCode, ResponseCode
+from ha.admission import parse_networks
 from ha.group_record import first_record, with_member
 from store.config import BrokerRole
 from store.role_file import GroupMember
@@ -111,6 +112,17 @@ async def test_nobody_joins_under_the_address_of_another(master, ip, ha_ip):
         assert not await joins(master, "192.0.2.9:4711", ip, ha_ip)
         assert not await joins(master, "192.0.2.9:4711", ip, ha_ip)
     assert [(line["peer"], line["comes_from"]) for line in lines] == [(f"{ip}:10911", "192.0.2.9")], "said once"
+
+
+async def test_a_slave_of_two_networks_tells_its_end_in_the_other(master):
+    """Else its new master looks for ten seconds for somebody to ask about its log. Not an end that it does not announce."""
+    master.ha.reception.admission.allowed = parse_networks("192.0.2.0/24")
+    client = Client(master)
+    client.connection.remote_address = "192.0.2.9:4711"
+    for end, is_told in (("198.51.100.9:5000", True), ("203.0.113.9:5000", False)):
+        ends = {"twinlogHaAddress": "198.51.100.9:10912", "twinlogHaEnd": end}
+        await client.ask_async(RequestCode.GET_BROKER_EPOCH, b"", twinlogMember="192.0.2.9:10911", **ends)
+        assert (await master.slave_peers.find(end, 77) is None) is is_told
 
 
 async def test_a_newcomer_changes_no_roles_before_it_is_a_member(master):

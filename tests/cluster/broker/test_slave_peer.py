@@ -62,6 +62,14 @@ async def test_a_twinlog_slave_that_told_its_end_is_not_asked(client):
     assert await peers.find(HA_END, 77) == []
 
 
+async def test_a_slave_that_is_registered_in_another_network(client, nursery):
+    """Its brokerIP1 is of one network, and by its brokerIP2 it is found in the other."""
+    status = orjson.dumps({"master": {"localAddress": HA_END}})
+    member = await serve_rocketmq(nursery, RocketMQ({20001: (0, status)}))
+    peers = SlavePeers(client, lambda: ["192.0.2.1:10911"], lambda: None, lambda ip: [member] * (ip == "127.0.0.1"))
+    assert await peers.find(HA_END, 77) is None
+
+
 async def test_a_status_that_is_none(client, nursery):
     """A master must not stop for what another program answers."""
     for master in ("127.0.0.1:5555", ["localAddress"], 7):
