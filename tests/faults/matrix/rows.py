@@ -11,6 +11,7 @@ from tests.faults.matrix import fault_link as link
 from tests.faults.matrix import fault_net as net
 from tests.faults.matrix import fault_partition as partition
 from tests.faults.matrix import fault_points as points
+from tests.faults.matrix import fault_refusal as refusal
 from tests.faults.matrix import fault_rest as rest
 from tests.faults.matrix import fault_stranger as stranger
 from tests.faults.matrix.fault import Fault
@@ -217,9 +218,11 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         number=14,
-        name="ENOSPC",
-        faults=(disk.DiskFull,),
+        name="ENOSPC, EROFS, EMFILE",
+        faults=(disk.DiskFull, refusal.NoRoom, refusal.ReadOnly, refusal.TooManyFiles),
         level="L2",
+        disks=True,
+        planted="a disk that was full once is full for ever",
         shim=True,
     ),
     Row(
