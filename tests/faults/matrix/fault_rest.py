@@ -128,9 +128,15 @@ def eager(member: Member) -> None:
 class LogAtRest(AtRest):
     """The only thing that nothing else can make anew, but another member."""
 
+    def prepare(self) -> None:
+        AtRest.prepare(self)
+        if not self.files():
+            self.how = "bit"
+
     def files(self) -> list[Path]:
+        """Of a lost file only those between others: a log that begins later or ends earlier is one to a start, too."""
         found = sorted(path for path in self.victim.commit_log.iterdir() if path.name.isdigit())
-        return found[-1:] if self.how == "garbage" else found
+        return {"garbage": found[-1:], "missing": found[1:-1]}.get(self.how, found)
 
 
 class QueuesAtRest(AtRest):
