@@ -183,6 +183,14 @@ class Group:
         with self.own_lines.open("ab") as file:
             file.write(encode(event))
 
+    def write_invoke(self, value: str, queue: str, number: int) -> None:
+        """A message that somebody sent whose end nobody will know."""
+        event = Event(
+            ns=time.monotonic_ns(), kind="invoke", op="append", process="nemesis", id=number, value=value, queue=queue
+        )
+        with self.own_lines.open("ab") as file:
+            file.write(encode(event))
+
     def fault_begins(self, text: str) -> int:
         """Its number."""
         number, self.faults = self.faults, self.faults + 1

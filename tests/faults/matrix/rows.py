@@ -14,6 +14,7 @@ from tests.faults.matrix import fault_points as points
 from tests.faults.matrix import fault_refusal as refusal
 from tests.faults.matrix import fault_rest as rest
 from tests.faults.matrix import fault_stranger as stranger
+from tests.faults.matrix import fault_torn as torn
 from tests.faults.matrix.fault import Fault
 
 SECONDS_TO_RECOVER = 10.0
@@ -207,6 +208,15 @@ ROWS: tuple[Row, ...] = (
         level="L2",
         rounds=7,
         planted="what lies on the disk is believed",
+    ),
+    Row(
+        number=12,
+        name="writes torn by a power cut, a file of the log without its bytes",
+        faults=(torn.TornTail, torn.TornTailOfAll, torn.NewFileWithoutBytes),
+        level="L3",
+        oracles=WITHOUT_F,
+        disks=True,
+        planted="what a crash tore is believed",
     ),
     Row(
         number=13,
