@@ -203,6 +203,11 @@ class HAService:
         """Why nobody is served; None: slaves are."""
         return self._fenced
 
+    def has_end(self, address: str) -> bool:
+        """Whether somebody's connection to us comes from IP:PORT."""
+        there = [each.address for each in self._connections]
+        return address in there or any(each.address == address for each in self.reception.lobby.guests.values())
+
     def end_slaves(self, why: str) -> None:
         """Send all slaves away: what they acknowledged in this epoch counts no more. They may come back."""
         if self._connections:

@@ -197,7 +197,11 @@ class BrokerParts(BrokerTables):
             ha_end=lambda: self.ha.client.fresh_address,
         )
         self.slave_peers = SlavePeers(
-            self.remoting, self.group.slave_addresses, lambda: self.registration.ask_members(), self.group.behind_ha_ip
+            self.remoting,
+            self.group.slave_addresses,
+            lambda: self.registration.ask_members(),
+            self.group.behind_ha_ip,
+            lambda end: self.ha.has_end(end),
         )
         self.ha = HAService(
             self.store,

@@ -1,14 +1,15 @@
 """Which of the registered slaves is at the other end of an HA connection, and whom to ask about its log.
 
 A twinlog slave compares its log by itself. It tells its end of the connection when it asks for the master's history, once the
-connection stands, and in its member status. A RocketMQ slave tells
+connection stands, and in its member status. Where a proxy or an address translation is between, that end is none of ours, and
+the next connection from the IP that told of it is the slave's. A RocketMQ slave tells
 nothing of the kind: it is one with the same IP, and its log ends at what it asked for, or behind.
 """
 
 from collections.abc import Callable, Collection
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from cluster.broker.ha_peer import RemotingPeer
 from cluster.client.api import ClientApi
@@ -19,6 +20,16 @@ from ha.peer import Peer
 
 TIMEOUT_MS = 1_000
 TOLD_MAX = 100  # Members.
+TOLD_SECONDS = 10.0  # A slave tells of its connection when it is about to make its request there.
+
+
+@frozen
+class _Told:
+    """A member's end of its last connection, and from which IP it told of it; seconds, monotonic."""
+
+    end: str
+    ip: str
+    at: float
 
 
 @define(eq=False)
@@ -31,24 +42,29 @@ class SlavePeers:
     addresses: Callable[[], Collection[str]]
     ask_members: Callable[[], None]
     behind: Callable[[str], Collection[str]] = lambda _ip: ()  # Remoting ports of members whose HA address has this IP.
-    _told: dict[str, str] = field(factory=dict, init=False)  # By member: its end of the last connection.
+    is_open: Callable[[str], bool] = lambda _end: True  # Whether we have an HA connection with this end.
+    _told: dict[str, _Told] = field(factory=dict, init=False)  # By member.
 
-    def told(self, address: str, ha_end: str) -> None:
-        """A twinlog member says that this is its end of an HA connection."""
+    def told(self, address: str, ha_end: str, ip: str) -> None:
+        """A twinlog member at `ip` says that this is its end of an HA connection."""
         if len(self._told) >= TOLD_MAX:
             self._told.clear()
-        self._told[address] = ha_end
+        self._told[address] = _Told(ha_end, ip, trio.current_time())
 
-    def _is_told(self, ha_end: str) -> bool:
+    def _is_told(self, ha_end: str, ip: str) -> bool:
         """Once: another program may be at this end later."""
-        address = next((address for address, told in self._told.items() if told == ha_end), None)
-        return address is not None and self._told.pop(address) == ha_end
+        since = trio.current_time() - TOLD_SECONDS
+        for address, told in self._told.items():
+            if told.end == ha_end or (told.ip == ip and told.at > since and not self.is_open(told.end)):
+                del self._told[address]
+                return True
+        return False
 
     async def find(self, ha_end: str, requested: int) -> Collection[Peer] | None:
         """See ha.slave_check.FindSlave."""
-        if self._is_told(ha_end):
-            return None
         ip = ha_end.rpartition(":")[0]
+        if self._is_told(ha_end, ip):
+            return None
         found: list[Peer] = []
         compares = False
 

@@ -40,9 +40,10 @@ async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request:
         )
         if _may_join(broker, request, told):
             asker = told
-            own = {ip_of(request.connection.remote_address), ip_of(told.ha_address)}  # Of two networks, it may be.
-            if header.ha_end and ip_of(header.ha_end) in own:
-                broker.slave_peers.told(header.member, header.ha_end)
+            if header.ha_end:
+                ip = ip_of(request.connection.remote_address)
+                is_own = ip_of(header.ha_end) in (ip, ip_of(told.ha_address))  # Of two networks, it may be.
+                broker.slave_peers.told(header.member, header.ha_end if is_own else "", ip)
         elif _names_itself(request, told):
             roles.asked_early(told)
         else:
