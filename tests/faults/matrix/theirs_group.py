@@ -202,5 +202,7 @@ def running_theirs(
             Process.start(member)
         for member in found:
             member.wait_booted()
+        # It reports 5 s after its start; a slave that comes later than a log's first file never gets that.
+        found[0].wait_until(lambda: bool(found[0].lines_with("master transfer data")), "its slave's first report")
         group.wait_level()
         yield group

@@ -108,6 +108,10 @@ class TheirMember(Member):
             log.seek(position)
             return log.read().decode(errors="replace").splitlines()
 
+    def lines_with(self, what: str) -> list[str]:
+        """Of its log."""
+        return [line for line in self.lines_from(0) if what in line]
+
     @property
     def log_size(self) -> int:
         return self.server_log.stat().st_size if self.server_log.exists() else 0

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from tests.faults.harness import Shim
 from tests.faults.matrix import history as histories
-from tests.faults.matrix.checkers.verdict import LINES_MAX, Verdict, verdict
+from tests.faults.matrix.checkers.verdict import Verdict, verdict
 from tests.faults.matrix.fault import Fault
 from tests.faults.matrix.group import PYTHON
 from tests.faults.matrix.history import History
@@ -108,7 +108,8 @@ def _read_all(group: TheirGroup) -> str:
         if not done.returncode:
             return ""
         time.sleep(2)
-    return f"not everything can be read: {done.stderr.strip().splitlines()[-1]}"
+    said = [line.strip(" |") for line in done.stderr.splitlines() if "Error" in line]
+    return f"not everything can be read: {said[-1:]}"
 
 
 def _stopped(group: TheirGroup) -> History:
@@ -131,10 +132,8 @@ def _judged(row: Row, oracle: str, told: History, group: TheirGroup) -> Verdict:
 
 
 def _with_unread(found: Verdict, unread: str) -> Verdict:
-    """What the histories alone do not tell."""
-    if found.oracle != "A" or not unread:
-        return found
-    return verdict("A", [unread, *found.wrong][:LINES_MAX], found.facts)
+    """Of what could not be read nobody can say that it is lost."""
+    return verdict("A", [unread], found.facts) if found.oracle == "A" and unread else found
 
 
 def _while_syncs_fail(told: History) -> dict[str, int]:
