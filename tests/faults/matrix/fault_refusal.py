@@ -72,12 +72,16 @@ class NoRoom(Refusal):
 
 @define(eq=False)
 class ReadOnly(Refusal):
-    """The kernel finds an error in the file system and makes it read-only; somebody mounts it anew, on the machine as it runs.
+    """The kernel finds an error in a slave's file system and makes it read-only, and the machine is started anew.
 
-    What was not on the disk is gone with it, as if the power had been cut.
+    What was not on the disk is gone with it, as if the power had been cut: a master is fenced then (row 3).
     """
 
     trace: ClassVar[str] = r"Read-only file system"
+
+    def prepare(self) -> None:
+        Refusal.prepare(self)
+        self.victim = self.rng.choice(self.group.slaves())
 
     @property
     def killed(self) -> Sequence[Process]:
@@ -85,7 +89,7 @@ class ReadOnly(Refusal):
 
     @property
     def text(self) -> str:
-        return f"the disk of {self.victim.label} is read-only for {self.hold_s:.1f} s, and is mounted anew"
+        return f"the disk of {self.victim.label} is read-only for {self.hold_s:.1f} s, and its machine is started anew"
 
     def inject(self) -> None:
         mounts = [line.split()[:2] for line in Path("/proc/mounts").read_text().splitlines()]
@@ -99,6 +103,7 @@ class ReadOnly(Refusal):
         self.victim.kill()
         unmount(self.victim.home)
         mount(self.group.disks[self.victim.label], self.victim.home)
+        self.victim.note_boot()
         Process.start(self.victim)
 
 

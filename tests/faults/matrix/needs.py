@@ -4,6 +4,7 @@ import os
 import shutil
 
 from tests.faults.matrix.fault_clock import library
+from tests.faults.matrix.fault_load import can_cap
 from tests.faults.matrix.rows import Row
 
 
@@ -17,6 +18,8 @@ def missing(row: Row) -> str:
         return f"needs {', '.join(lacking)}: apt install iproute2 iptables util-linux"
     if "faketime" in row.needs and library() is None:
         return "needs libfaketime: apt install libfaketime"
+    if "cgroup" in row.needs and not can_cap():
+        return "needs to make control groups: root, and /sys/fs/cgroup to write to"
     if "cc" in row.needs and shutil.which("cc") is None:
         return "needs cc: apt install gcc libc6-dev"
     if "java" in row.needs and (lacking := [each for each in ("java", "mvn") if shutil.which(each) is None]):

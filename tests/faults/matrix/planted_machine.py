@@ -12,7 +12,7 @@ from store.recovery import _Recovery as Recovery
 from store.retention import RetentionClock
 from tests.faults.matrix.planted import planted
 
-LATE_S = 0.25
+LATE_S = 0.05
 
 
 @planted("retention believes the wall clock")
@@ -49,7 +49,7 @@ def full_for_ever() -> Iterator[None]:
 
 @planted("who is a moment late is gone")
 def late_is_gone() -> Iterator[None]:
-    """A slave that reports nothing for a quarter of a second is given up, as if it had died."""
+    """A slave that reports nothing for 50 ms is given up, as if it had died."""
     read = HAConnection._read_task
 
     async def impatient(self: HAConnection) -> None:

@@ -8,6 +8,7 @@ from tests.faults.matrix import fault
 from tests.faults.matrix import fault_clock as clock
 from tests.faults.matrix import fault_disk as disk
 from tests.faults.matrix import fault_link as link
+from tests.faults.matrix import fault_load as load
 from tests.faults.matrix import fault_net as net
 from tests.faults.matrix import fault_partition as partition
 from tests.faults.matrix import fault_points as points
@@ -296,5 +297,13 @@ ROWS: tuple[Row, ...] = (
         disks=True,
         consumers=0,
         planted="an OK does not wait for the disk",
+    ),
+    Row(
+        number=22,
+        name="no idle core, little memory, a thousand clients",
+        faults=(load.Pressure,),
+        level="L2",
+        rounds=2,
+        planted="who is a moment late is gone",
     ),
 )
