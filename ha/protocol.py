@@ -131,6 +131,11 @@ class BatchReader:
         self._body_left = body_size
         self.frames += 1
 
+    def close(self) -> None:
+        """Let go of the buffer. Why a connection ended refers to it by its traceback, until a full garbage collection."""
+        self._buffer = bytearray()
+        self._staged = self._received = 0
+
     def begin_passing(self) -> bytes:
         """Give back what is staged: from now on bytes pass by this buffer, see pieces(), until end_passing()."""
         staged = bytes(self.staged)

@@ -100,6 +100,7 @@ class Replica:
                     nursery.start_soon(self._flushed_task)
                 await self._receive_task()
         finally:
+            self._reader.close()
             await self.transport.aclose()
 
     async def _receive_task(self) -> None:
@@ -151,7 +152,8 @@ class Replica:
 
     async def _receive(self) -> None:
         """Take what arrived. Raises HAProtocolError, HAConnectionLostError; what came in order before is staged then."""
-        size = await self.transport.receive_into(self._reader.free_space())
+        with self._reader.free_space() as space:
+            size = await self.transport.receive_into(space)
         if size == 0:
             raise HAConnectionLostError("the master closed the connection")
         self.last_read = trio.current_time()
