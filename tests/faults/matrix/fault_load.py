@@ -20,7 +20,7 @@ from tests.faults.matrix.group import PYTHON, Member
 
 CLIENTS = 1000
 BURNERS_PER_CORE = 4
-ROOM = 3 << 20  # Bytes of memory that a member may take besides what it has: files that it writes are among them.
+ROOM = 16 << 20  # Bytes of memory that a member may take besides what it has: files that it writes are among them.
 SECONDS_MAX = 60.0
 STALL = re.compile(r"(?:stalls|did not run|goes on).*\"seconds\": ([0-9.]+)")
 TAKEN_FOR_DEAD = re.compile(
