@@ -98,6 +98,10 @@ class ForgedAcks(Strangers):
         self.silent = self.group.slaves()
 
     @property
+    def killed(self) -> Sequence[Process]:
+        return [self.master]
+
+    @property
     def text(self) -> str:
         return f"slaves stand still, a stranger acknowledges for them, then {self.master.label} is gone and a slave takes over"
 
