@@ -185,8 +185,8 @@ def rocketmq() -> str:
         rows.append((str(run["row"]), run["name"], run["level"], *counts, state([run]), told[:600], ours))
     head = ("#", "fault", "level", "acknowledged", "lost", "RocketMQ", "what was wrong", "twinlog")
     parts.append(table(head, rows))
-    for document in kept.documents:
-        parts += [f"- row {row}: not run against RocketMQ, {why}" for row, why in document.get("left_out", {}).items()]
+    left_out = {row: why for document in kept.documents for row, why in document.get("left_out", {}).items()}
+    parts += [f"- row {row}: not run against RocketMQ, {why}" for row, why in left_out.items()]
     return parts[0] + "\n\n" + "\n".join(parts[1:]) + "\n\n" + said(kept.documents)
 
 
