@@ -90,7 +90,8 @@ class ForgedAcks(Strangers):
     Whatever was answered with SEND_OK on a forged word is on no other member.
     """
 
-    trace: ClassVar[str] = r"refus|stranger|not admitted|no slave of|admit|unknown slave|not registered"
+    # A member tells of a stranger once; producers are told each time that nobody else has their messages.
+    trace: ClassVar[str] = r"slave refused|FLUSH_SLAVE_TIMEOUT|SLAVE_NOT_AVAILABLE|no lease"
     silent: list[Member] = field(init=False)
 
     def prepare(self) -> None:
@@ -125,7 +126,7 @@ class ForgedAcks(Strangers):
 class ForgedAcksFromSlaves(ForgedAcks):
     """The same by a program on a slave's own machine, which may follow: what was never sent to it, it cannot have."""
 
-    trace: ClassVar[str] = r"bad_ack|bad_request|over_max|refus"
+    trace: ClassVar[str] = r"bad_ack|bad_request|over_max"
 
     @property
     def text(self) -> str:
@@ -139,7 +140,7 @@ class ForgedAcksFromSlaves(ForgedAcks):
 class Probes(Strangers):
     """Connections that say nothing, half of something, or nonsense, one after the other; the group goes on beside them."""
 
-    trace: ClassVar[str] = r"refus|does not speak the remoting protocol|too many"
+    trace: ClassVar[str] = r"slave refused|does not speak the remoting protocol"
 
     @property
     def text(self) -> str:
