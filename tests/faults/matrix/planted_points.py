@@ -1,7 +1,7 @@
 """Planted faults that rows notice by what clients were told, by what is in the logs, or by what does not come back.
 
-A row names one once it has been seen to notice it. Not seen yet: rows 2 ("a refusal is an OK"), 3 at L3 ("what a power cut took is
-taken from all"), 8, 18 and 19.
+A row names one once it has been seen to notice it. Not seen yet: rows 2 ("a refusal is an OK"), 3 at L3 ("what a power cut took
+is taken from all"), 8, 18 and 19.
 """
 
 import time
