@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checkers.events import fault, history, read, send
+from tests.faults.matrix.checkers.recovery import NS
 from tests.faults.matrix.checkers.sets import compare_sets, nothing_invented, nothing_lost, only_a_tail_lost
 
 TWO = [*send("p-0", 1, 2, 0), *send("p-1", 3, 4, 1)]
@@ -69,6 +70,13 @@ def test_only_a_tail_may_be_lost_where_a_level_allows_it():
         (["p-0", "p-1", "p-2", "p-4"], False),
     ):
         assert only_a_tail_lost(history(before, fault(0, 100, 105), after, read(there))).holds is holds
+
+
+def test_a_tail_is_what_was_not_flushed_yet_and_not_the_whole_log():
+    old, new = send("p-0", 1, 2, 0), send("p-1", 8 * NS, 9 * NS, 1)
+    told = history(old, new, fault(0, 10 * NS, 11 * NS), send("p-2", 12 * NS, 13 * NS, 0))
+    assert only_a_tail_lost(history(told.events, read(["p-0", "p-2"]))).holds
+    assert not only_a_tail_lost(history(told.events, read(["p-2"]))).holds
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=8))

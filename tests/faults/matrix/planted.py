@@ -64,6 +64,20 @@ def last_record_given_up() -> Iterator[None]:
         yield
 
 
+@planted("recovery gives up the whole log")
+def log_given_up() -> Iterator[None]:
+    """After a crash the log begins anew, as if nothing of it were sound."""
+    walk = Recovery._walk
+
+    def nothing(self: Recovery) -> None:
+        walk(self)
+        if self.after_crash:
+            self.end, self.last = self.log.min_offset, None
+
+    with patch.object(Recovery, "_walk", nothing):
+        yield
+
+
 @planted("a refusal is an OK")
 def refusal_is_ok() -> Iterator[None]:
     """Synchronous is silently asynchronous: whoever cannot be told that his message is safe is told that it is."""

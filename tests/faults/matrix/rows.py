@@ -39,6 +39,7 @@ class Row:
     members: int = 3
     namesrvs: int = 1
     rounds: int = 3
+    calm_s: float = 0.0  # Of traffic before each fault.
     disks: bool = False
     shim: bool = False
     proxied: bool = False
@@ -120,6 +121,8 @@ ROWS: tuple[Row, ...] = (
         members=1,
         consumers=0,
         oracles="ABCEFG",
+        calm_s=5.0,  # What is older than TAIL_S_MAX has to stay.
+        planted="recovery gives up the whole log",
     ),
     Row(
         number=4,

@@ -23,12 +23,14 @@ def all_kinds(row: Row, group: Group, traffic: Traffic, rng: random.Random) -> N
     kinds = list(row.faults)
     rng.shuffle(kinds)
     for number in range(max(row.rounds, len(kinds))):
+        time.sleep(row.calm_s)
         one_fault(kinds[number % len(kinds)](group, rng), group, traffic, is_helped=not row.recovers)
 
 
 def one_kind(row: Row, group: Group, traffic: Traffic, rng: random.Random) -> None:
     """One fault of the row, chosen by the seed: the short form."""
     traffic.more(WARM)
+    time.sleep(row.calm_s)
     one_fault(rng.choice(row.faults)(group, rng), group, traffic, is_helped=not row.recovers)
 
 

@@ -5,12 +5,15 @@ of may arrive behind later ones, over a connection that was given up.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from attrs import frozen
 
+from tests.faults.matrix.checkers.recovery import NS
 from tests.faults.matrix.checkers.verdict import Verdict, verdict
 from tests.faults.matrix.history import Append, History
+
+TAIL_S_MAX = 3.0  # flushIntervalCommitLog is half a second; a busy disk takes its time.
 
 
 @frozen
@@ -71,7 +74,8 @@ def nothing_lost(history: History) -> Verdict:
 
 
 def only_a_tail_lost(history: History) -> Verdict:
-    """Oracle A where a level does not survive what happened: what is lost is a suffix of what was acknowledged before each fault.
+    """Oracle A where a level does not survive what happened: what is lost is a suffix of what was acknowledged before each fault,
+    and no longer than TAIL_S_MAX.
 
     Between two faults acknowledgements have rising places in the log; whoever is there keeps all before it.
     """
@@ -89,10 +93,26 @@ def only_a_tail_lost(history: History) -> Verdict:
         lost += kept.count(False)
         if True in kept and False in kept and kept.index(False) < len(kept) - 1 - kept[::-1].index(True):
             wrong.append(f"lost, though later ones are there: {_told(span[kept.index(False)])}")
+    wrong += [
+        f"lost, though {TAIL_S_MAX:g} s old when the fault came: {_told(each)}" for each in _too_old(history, found)
+    ]
     facts = f"{lost} lost of {len(history.acknowledged)} acknowledged, each a tail"
     if not history.acknowledged:
         wrong.append("nothing was acknowledged, so nothing was shown")
     return verdict("A", wrong, facts)
+
+
+def _too_old(history: History, found: Set[str | None]) -> list[Append]:
+    """What is lost, and had been acknowledged long before the fault."""
+    began = {event.id: event.ns for event in history.of_kind("fault")}
+    ends = sorted((event.ns, began[event.id]) for event in history.of_kind("heal"))
+    old = []
+    for append in history.acknowledged:
+        answered = append.end_ns or 0
+        fault_ns = next((fault for heal, fault in ends if heal >= answered), answered)
+        if append.value not in found and fault_ns - answered > TAIL_S_MAX * NS:
+            old.append(append)
+    return old
 
 
 def nothing_invented(history: History) -> Verdict:
