@@ -174,6 +174,7 @@ ROWS: tuple[Row, ...] = (
         level="L2",
         proxied=True,
         net="namespaces",
+        planted="a suspended slave stays so",
     ),
     Row(
         number=9,
@@ -276,6 +277,7 @@ ROWS: tuple[Row, ...] = (
         faults=(fault.Storm, points.KillInRoleChange, points.KillInRoleChange),
         level="L2",
         points=True,
+        planted="a master that resigned goes on",
     ),
     Row(
         number=19,
@@ -287,6 +289,7 @@ ROWS: tuple[Row, ...] = (
         # RocketMQ forgets a broker after 120 s, which no test waits for.
         settings={"registerNameServerPeriod": "10000"},
         namesrv_settings={"scanNotActiveBrokerInterval": "500", "brokerNotActiveTimeoutMillis": "12000"},
+        planted="a name server that was away is not told again",
     ),
     Row(
         number=20,
