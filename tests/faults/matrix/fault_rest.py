@@ -100,7 +100,7 @@ class AtRest(Fault):
             self._mended()
         told = [line for each in others for line in each.lines_from(self.log_sizes[each])]
         if spread := [line for line in told if re.search(r"damaged bytes|changed on its disk|wrong unit", line)]:
-            raise AssertionError(f"another member is damaged, too: {spread[0]}")
+            self.group.complain("B", f"another member is damaged, too: {spread[0]}")
 
     def _said(self) -> str:
         return "\n".join(self.victim.lines_from(self.log_sizes[self.victim]))

@@ -155,6 +155,7 @@ class Group:
     seed: int = 0
     points_taken: dict[str, int] = field(factory=dict)  # By stage: the next of the fail-points.
     faults: int = 0  # So far.
+    complaints: dict[str, list[str]] = field(factory=dict)  # By the oracle that they are for.
     _log_sizes: dict[int, dict[str, int]] = field(factory=dict)
 
     # ---- The history
@@ -182,6 +183,11 @@ class Group:
         event = Event(ns=time.monotonic_ns(), kind=kind, process="nemesis", id=number, text=text, node=node)  # type: ignore[arg-type]
         with self.own_lines.open("ab") as file:
             file.write(encode(event))
+
+    def complain(self, oracle: str, text: str) -> None:
+        """A fault saw what may not be. The run goes on, and this is part of what the oracle says in the end."""
+        self.complaints.setdefault(oracle, []).append(text)
+        self.write("note", text=f"{oracle}: {text}")
 
     def write_invoke(self, value: str, queue: str, number: int) -> None:
         """A message that somebody sent whose end nobody will know."""

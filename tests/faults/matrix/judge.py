@@ -1,8 +1,10 @@
 """What the oracles of a row say of a run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from attrs import evolve
 
 from tests.faults.matrix import history as histories
 from tests.faults.matrix.checkers.append_log import one_log_per_queue
@@ -22,7 +24,14 @@ def judged(row: Row, told: History, group: Group) -> list[Verdict]:
         "B": lambda: members_equal({member.label: member.store for member in group.members}),
         "E": lambda: one_acking_master(told, group.epochs()),
     }
-    return [judges[oracle]() for oracle in row.oracles]
+    return _with_complaints([judges[oracle]() for oracle in row.oracles], group.complaints)
+
+
+def _with_complaints(found: list[Verdict], complaints: Mapping[str, list[str]]) -> list[Verdict]:
+    """What faults saw comes first, also of an oracle that was not asked."""
+    asked = {each.oracle for each in found}
+    others = [Verdict(oracle, (), "") for oracle in complaints if oracle not in asked]
+    return [evolve(each, wrong=(*complaints.get(each.oracle, ()), *each.wrong)) for each in (*found, *others)]
 
 
 def _of_history(row: Row, told: History) -> dict[str, Callable[[], Verdict]]:
