@@ -16,7 +16,7 @@ import store.flush
 from cluster.broker.registration import RegistrationService
 from cluster.broker.role_member import RoleMember
 from ha.replica import Replica
-from ha.resync import Resync
+from ha.resync import BeginAnew, Resync
 from ha.voter import PromiseAsk
 from store.flush import FlushService
 from store.mapped_file import MappedFile
@@ -90,14 +90,12 @@ def ok_before_disk() -> Iterator[None]:
 
 @planted("what a power cut took is taken from all")
 def lost_by_all() -> Iterator[None]:
-    """A master that lost what it had flushed in words only goes on, and its slaves, which have it, cut their logs to that."""
-    decide = Resync.decide
+    """A master that lost what it had flushed in words only goes on, and its slaves, which have it, begin anew."""
 
-    def always(self: Resync, verdict: Any) -> Any:
-        self.is_on, self.bytes_max = True, 1 << 40
-        return decide(self, verdict)
+    def begin_anew(self: Resync, verdict: Any) -> Any:
+        return BeginAnew("planted") if verdict.finding is not None else None
 
-    with all_of("power cuts are not noticed"), patch.object(Resync, "decide", always):
+    with all_of("power cuts are not noticed"), patch.object(Resync, "decide", begin_anew):
         yield
 
 
