@@ -99,7 +99,7 @@ ROWS: tuple[Row, ...] = (
         level="L3",
         oracles=WITHOUT_F,
         disks=True,
-        planted="power cuts are not noticed",
+        planted="what a power cut took is taken from all",
     ),
     Row(
         number=3,
