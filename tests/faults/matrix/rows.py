@@ -91,6 +91,7 @@ ROWS: tuple[Row, ...] = (
         name="SIGSTOP shorter and longer than the lease; a failover meanwhile",
         faults=(fault.PauseMasterShort, fault.PauseMasterLong, fault.PauseSlaveLong, fault.PauseMasterAndFailOver),
         level="L2",
+        planted="a refusal is an OK",
     ),
     Row(
         number=3,
