@@ -64,9 +64,9 @@ class Strangers(Fault):
         grown = {name: size - before[name] for name, size in after.items()}
         self.group.write("note", text=f"resident bytes before {before}, after {after}; {served} acknowledged meanwhile")
         if large := {name: size for name, size in grown.items() if size > GROWTH_MAX}:
-            raise AssertionError(f"{what}: resident memory grew by {large} bytes, {GROWTH_MAX} are allowed")
+            self.group.complain("M", f"{what}: resident memory grew by {large} bytes, {GROWTH_MAX} are allowed")
         if served < SERVED_MIN:
-            raise AssertionError(f"{what}: {served} messages were acknowledged meanwhile, {SERVED_MIN} are asked for")
+            self.group.complain("F", f"{what}: {served} acknowledged meanwhile, {SERVED_MIN} are asked for")
         return found
 
     def _resident(self) -> dict[str, int]:
@@ -115,12 +115,36 @@ class ForgedAcks(Strangers):
             slave.send_signal(signal.SIGSTOP)
         self.stranger("forge", self.master.place.address, str(self.master.port + 1), place=self.forger())
         self.master.kill()
+        self.wake()
+        fail_over(self.group, self.silent, self.rng)
+
+    def wake(self) -> None:
+        """Slaves go on, with what has come meanwhile and that they have not read yet."""
         for slave in self.silent:
             slave.send_signal(signal.SIGCONT)
-        fail_over(self.group, self.silent, self.rng)
 
     def heal(self) -> None:
         Process.start(self.master)
+
+
+class ForgedAcksAndKill(ForgedAcks):
+    """Slaves are killed, too: what a master had sent them, and they had not read yet, is nowhere."""
+
+    @property
+    def killed(self) -> Sequence[Process]:
+        return [self.master, *self.silent]
+
+    @property
+    def text(self) -> str:
+        return (
+            f"slaves stand still, a stranger acknowledges for them, then all are killed; {self.master.label} comes last"
+        )
+
+    def wake(self) -> None:
+        for slave in self.silent:
+            slave.kill()
+        for slave in self.silent:
+            slave.start()
 
 
 class ForgedAcksFromSlaves(ForgedAcks):
@@ -163,7 +187,8 @@ class Drips(Strangers):
         mine = [each for each in self.everywhere() if each.rpartition(":")[0] == self.master.place.address]
         found = self.beside_traffic("drip", *mine, *(each.address for each in self.group.namesrvs))
         if found["left"] or not found["opened"]:
-            raise AssertionError(f"{found['left']} of {found['opened']} connections are there still that only drip")
+            left = f"{found['left']} of {found['opened']}"
+            self.group.complain("M", f"{left} connections are there still that only drip")
 
 
 class Oversize(Strangers):
@@ -180,7 +205,7 @@ class Oversize(Strangers):
         ports = [f"{address}:{self.master.port + offset}" for offset in (0, -2)]
         found = self.beside_traffic("oversize", *ports, *(each.address for each in self.group.namesrvs))
         if found["kept"]:
-            raise AssertionError(f"{found['kept']} connections outlived a frame that cannot be")
+            self.group.complain("M", f"{found['kept']} connections outlived a frame that cannot be")
 
 
 def _resident(pid: int) -> int:
