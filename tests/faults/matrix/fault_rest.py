@@ -158,7 +158,7 @@ class IndexAtRest(AtRest):
         done = self.group.twinlog("log", "verify", store, status=None)
         self.group.write("note", text=f"log verify: exit status {done.returncode}: {done.stdout[:200]}")
         if done.returncode:
-            self.group.twinlog("log", "rebuild", store, "--index")
+            self.group.twinlog("log", "rebuild", store, "--index", "--yes")
 
 
 class MarksAtRest(AtRest):
