@@ -259,7 +259,7 @@ ROWS: tuple[Row, ...] = (
         number=17,
         name="strangers: forged acknowledgements, 100,000 probes, slow and too large requests",
         faults=(
-            stranger.ForgedAcks,
+            stranger.ForgedAcksAndKill,
             stranger.ForgedAcksFromSlaves,
             stranger.Probes,
             stranger.Drips,
