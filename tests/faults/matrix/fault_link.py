@@ -45,10 +45,11 @@ class LinkFault(Fault):
 class Stalls(LinkFault):
     """One link after the other stalls, in one direction; released in random order (swizzle-clogging)."""
 
+    ways: ClassVar[tuple[str, ...]] = (TO_SLAVE, TO_MASTER)
     way: str = field(init=False)
 
     def choose(self) -> str:
-        self.way = self.rng.choice([TO_SLAVE, TO_MASTER])
+        self.way = self.rng.choice(self.ways)
         self.hold_s = self.rng.uniform(4.0, 7.0)
         self.rng.shuffle(self.proxies)
         return f"the links of {len(self.proxies)} slaves stall one after the other {self.way}"
@@ -61,6 +62,14 @@ class Stalls(LinkFault):
     def heal(self) -> None:
         self.rng.shuffle(self.proxies)
         LinkFault.heal(self)
+
+
+class StallsToSlave(Stalls):
+    ways = (TO_SLAVE,)
+
+
+class StallsToMaster(Stalls):
+    ways = (TO_MASTER,)
 
 
 @define(eq=False)

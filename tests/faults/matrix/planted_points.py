@@ -1,7 +1,6 @@
 """Planted faults that rows notice by what clients were told, by what is in the logs, or by what does not come back.
 
-A row names one once it has been seen to notice it. Not seen yet: rows 2 ("a refusal is an OK"), 3 at L3 ("what a power cut took
-is taken from all"), 8, 18 and 19.
+A row names one once it has been seen to notice it.
 """
 
 import time
@@ -28,6 +27,7 @@ from tests.faults.matrix.planted import all_of, planted
 assert failpoints  # Its change is listed with the others once it is imported.
 
 PATIENCE_S = 1.5
+LONG = 16  # Records.
 
 
 @planted("a suspended slave stays so")
@@ -58,6 +58,18 @@ def pieces_not_dispatched() -> Iterator[None]:
         append_replicated(self, data, entries[1:] if in_pieces and isinstance(entries, list) else entries)
 
     with patch.object(Replica, "_append", note), patch.object(MessageStore, "append_replicated", lossy):
+        yield
+
+
+@planted("the end of a long batch is not dispatched")
+def long_batch_cut() -> Iterator[None]:
+    """A slave that has much to catch up with puts the first records of what comes into their queues only."""
+    append_replicated = MessageStore.append_replicated
+
+    def lossy(self: MessageStore, data: Any, entries: Any) -> None:
+        append_replicated(self, data, entries[:LONG] if isinstance(entries, list) else entries)
+
+    with patch.object(MessageStore, "append_replicated", lossy):
         yield
 
 
