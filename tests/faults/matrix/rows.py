@@ -171,11 +171,11 @@ ROWS: tuple[Row, ...] = (
     Row(
         number=8,
         name="links stall one after the other",
-        faults=(link.Stalls,),
+        faults=(link.StallsToSlave, link.StallsToMaster),
         level="L2",
         proxied=True,
         net="namespaces",
-        planted="a suspended slave stays so",
+        planted="the end of a long batch is not dispatched",
     ),
     Row(
         number=9,
