@@ -252,7 +252,12 @@ ROWS: tuple[Row, ...] = (
         name="clocks leap, drift and differ; kill -9 and a switchover meanwhile",
         faults=(clock.Clocks, clock.Drift, clock.KillWithOtherClock),
         level="L2",
-        settings={"fileReservedTime": "2", "deleteWhen": ";".join(map(str, range(24)))},
+        calm_s=1.0,  # Until there is a file of the log that could be deleted.
+        settings={
+            "fileReservedTime": "2",
+            "deleteWhen": ";".join(map(str, range(24))),
+            "mappedFileSizeCommitLog": "131072",
+        },
         planted="retention believes the wall clock",
     ),
     Row(
