@@ -87,7 +87,9 @@ class RoleMember(RoleFacts):
         why = self.book.failure or (
             "" if self.book.state is not None else "it has never belonged to a group with a record"
         )
-        return (None, evolve(answer, granted=False, why=why)) if why else (after, answer)
+        if why:  # No higher number helps: it has not promised this one.
+            return None, evolve(answer, granted=False, why=why, promised=state.promised)
+        return after, answer
 
     async def fence(self, why: str) -> None:
         """Nothing of an older epoch is served, followed or acknowledged any more when this returns."""

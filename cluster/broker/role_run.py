@@ -188,6 +188,8 @@ class RoleRun:
             if highest < self.epoch:
                 break
             self.epoch = highest + 1
+        else:
+            raise RoleStepError(f"others promise higher numbers meanwhile, {highest} now: run the command again")
         resigned = self.survey.old_master if self.hold.resigned else None
         self.judgement = may_take(
             self.survey.group, self.member.address, self.survey.answers, resigned, self.ask.accept_data_loss

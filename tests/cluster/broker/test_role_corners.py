@@ -9,7 +9,7 @@ from cluster.broker.role_messages import PauseAsk, ReinitAsk, RoleRefusedError
 from ha.voter import PromiseAsk
 from store.errors import StoreError
 from store.message_store import MessageStore
-from tests.cluster.broker.role_group import SLAVE, Group
+from tests.cluster.broker.role_group import SLAVE, Group, NodeCalls
 from tests.cluster.broker.test_role_start import lose_tail
 from tests.ha.conftest import no_threads as no_threads
 
@@ -182,3 +182,37 @@ async def test_a_pause_lasts_where_the_clock_is_ahead(autojump_clock, pair):
     await trio.sleep(600)
     words = b.roles.paused()
     assert words == ""
+
+
+async def test_a_member_that_can_promise_nothing_holds_up_no_election(tmp_path, autojump_clock, no_threads, nursery):
+    """No higher number helps there. All three acknowledge, so that one promise suffices."""
+    group = Group(nursery, tmp_path, size=3, need=3)
+    await group.start()
+    a, _b, c = group.nodes
+    a.put(3)
+    assert await a.is_acknowledged()
+    await a.stop()
+    c.roles.book.failure = "its role cannot be written"
+    a.boot_id = "boot 2"
+    await a.start()
+    await trio.sleep(10)
+    assert (a.word, a.epochs[-1]) == ("serving", (1, "a", "restart"))
+
+
+async def test_an_election_gives_up_when_others_promise_higher_numbers_meanwhile(autojump_clock, pair, monkeypatch):
+    a, b = pair.nodes
+    asked = []
+
+    async def promise_higher(calls, address, ask):
+        if ask.dry_run or len(asked) > 50:
+            return await asks(calls, address, ask)
+        asked.append(ask.epoch)
+        await a.roles.promise(PromiseAsk(epoch=ask.epoch, candidate="somebody:10911"))
+        return await asks(calls, address, ask)
+
+    asks = NodeCalls.promise
+    monkeypatch.setattr(NodeCalls, "promise", promise_higher)
+    await a.roles.promise(PromiseAsk(epoch=1, candidate="somebody:10911"))
+    state = await pair.change("failover", b, accept_data_loss="unknown")
+    assert "others promise higher numbers meanwhile, 6 now" in state.error
+    assert asked == [2, 3, 4, 5, 6]
