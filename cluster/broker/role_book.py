@@ -38,7 +38,7 @@ class RoleBook:
     failure: str = field(default="", init=False)
     lacks_tail: bool = field(
         default=False, init=False
-    )  # It was master, and its machine died: until it is elected anew.
+    )  # It was master, and its machine died or its disk failed: until it is elected anew.
 
     def load(self) -> None:
         """Read both files. Raises StoreDirectoryError."""

@@ -9,6 +9,7 @@ record          one change at a time; who is new counts once so many voters have
 
 import math
 from collections.abc import Collection
+from contextlib import suppress
 
 import structlog
 import trio
@@ -206,6 +207,9 @@ class LeaseRounds:
             self.answers[address] = asked_at, answer
             self._answered.set()
             self._answered = trio.Event()
+            if self._has_more(answer) and not member.book.lacks_tail:
+                with suppress(RoleFileError):  # It was logged, and the start rules look at that.
+                    await member.lose_tail(f"{address} has this epoch up to {answer.max_offset}")
             self._look()
             await self._step_down()
             member.changed.set()
@@ -231,6 +235,11 @@ class LeaseRounds:
         if at != ALWAYS and at > -math.inf and known.acks_needed <= self.need:
             self.member.ha.lease.grant(at)
         self.member.ha.group_transfer.gate_opened()  # Who waited for nothing else is answered now, not at the next tick.
+
+    def _has_more(self, answer: LeaseAnswer) -> bool:
+        """Whether a follower's log ends in this epoch, behind ours. Only this member writes in it: so it has lost that."""
+        member = self.member
+        return answer.accepted and answer.last.id == member.id and answer.max_offset > member.store.max_offset
 
     async def _step_down(self) -> None:
         """Somebody may have been elected, or was."""

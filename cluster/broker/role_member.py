@@ -21,6 +21,7 @@ from store.role_file import Change, GroupRecord, RoleState
 
 log = structlog.get_logger(__name__)
 
+LOST = "lost"  # No machine's boot id: the next start knows, too, that a tail is gone.
 CLOCKS_DIFFER_MS = 1_000  # Less is the way of the question.
 
 
@@ -105,6 +106,23 @@ class RoleMember(RoleFacts):
         async with self.turn:
             if self.is_serving:
                 await self.fence(why)
+
+    async def lose_tail(self, why: str) -> None:
+        """Its disk lost what it wrote in its epoch, without a start of its machine: as after one, it never writes there again.
+        The start rules go on from here. Raises RoleFileError.
+        """
+        epoch_id, self.book.lacks_tail = self.id, True
+        async with self.turn:
+            if (
+                self.id == epoch_id and self.book.lacks_tail
+            ):  # Else a new epoch has begun meanwhile, or it has promised one.
+                log.warning(
+                    "this member's log lacks an end that others have", max_offset=self.store.max_offset, why=why
+                )
+                await self.fence(f"its log lacks an end that others have: {why}")
+                state = self.state_or_first()
+                whole = state.whole and self._acknowledged_is_on_disk(state.role)
+                await self.book.save(evolve(state, boot_id=LOST, whole=whole))
 
     # Leases
 

@@ -200,6 +200,8 @@ class StartRules:
                 return
             state = member.state_or_first()
             alone = self.leases.acknowledges_alone  # What it lost nobody else had to hold: its log is the group's.
+            if member.book.lacks_tail and not alone:  # It was told so meanwhile.
+                return
             if member.book.lacks_tail and self.leases.others:
                 await begin_again(member)
                 state = member.state_or_first()

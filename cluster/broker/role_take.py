@@ -43,7 +43,7 @@ async def begin_again(member: RoleMember) -> None:
         start_offset=end,
         at_ms=member.now_ms(),
         kind="restart",
-        reason="its machine died",
+        reason="its machine died, or its disk failed",
         old=member.address,
         lost_bytes=0 if member.store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH else None,
     )
@@ -52,7 +52,7 @@ async def begin_again(member: RoleMember) -> None:
     record = won_at(with_ids_swapped(state.group, member.address, entry.epoch), end)
     await book.save(evolve(state, promised=entry.id, group=record, before=state.group, whole=True))
     log.warning(
-        "its machine died: what slaves have behind the end of this log is given up, and kept in their twinlog/divergent",
+        "what slaves have behind the end of this log is given up, and kept in twinlog/divergent: its machine or disk failed",
         epoch=entry.epoch,
         max_offset=end,
     )

@@ -9,7 +9,8 @@ from cluster.broker.role_messages import PauseAsk, ReinitAsk, RoleRefusedError
 from ha.voter import PromiseAsk
 from store.errors import StoreError
 from store.message_store import MessageStore
-from tests.cluster.broker.role_group import SLAVE, Group, NodeCalls
+from tests.cluster.broker.role_group import ASYNC, SLAVE, Group, NodeCalls
+from tests.cluster.broker.test_role_start import _cut_log as cut_log
 from tests.cluster.broker.test_role_start import lose_tail
 from tests.ha.conftest import no_threads as no_threads
 
@@ -216,3 +217,61 @@ async def test_an_election_gives_up_when_others_promise_higher_numbers_meanwhile
     state = await pair.change("failover", b, accept_data_loss="unknown")
     assert "others promise higher numbers meanwhile, 6 now" in state.error
     assert asked == [2, 3, 4, 5, 6]
+
+
+async def lose_end(master, *, silent=None):
+    """A file system was mounted again after an error, on a machine that runs on. Returns where the log ended."""
+    group = master.group
+    master.put(3)
+    await group.settled()
+    end = master.store.max_offset
+    for node in group.nodes:
+        await node.stop()
+    cut_log(master, 206)
+    for node in reversed(group.nodes):
+        if node is not silent:
+            await node.start()
+    return end
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+async def test_a_master_that_lost_a_tail_without_its_machine_learns_it_from_its_slaves(autojump_clock, pair, restarts):
+    """It is not forgotten by another start: there the slave may be silent."""
+    a, b = pair.nodes
+    end = await lose_end(a)
+    await trio.sleep(10)
+    if restarts:
+        await b.stop()
+        await a.stop()
+        await a.start()
+        await trio.sleep(10)
+        await b.start()
+    assert (a.word, a.store.max_offset, b.store.max_offset) == ("fenced", 206, end)
+    assert (await pair.change("failover", b)).error == ""
+    assert await pair.settled() is b
+    assert pair.are_equal()
+
+
+async def test_a_lost_tail_is_told_by_a_slave_that_comes_later(autojump_clock, pair):
+    a, b = pair.nodes
+    await lose_end(a, silent=b)
+    await trio.sleep(10)
+    assert a.word == "serving"
+    await b.start()
+    await trio.sleep(10)
+    assert a.word == "fenced"
+    assert (await pair.change("failover", b)).error == ""
+    assert await pair.settled() is b
+    assert pair.are_equal()
+
+
+async def test_who_acknowledges_alone_and_lost_a_tail_begins_a_new_epoch(tmp_path, autojump_clock, no_threads, nursery):
+    group = Group(nursery, tmp_path, size=3, role=ASYNC)
+    await group.start()
+    a = group.nodes[0]
+    await lose_end(a)
+    assert await group.settled() is a
+    assert (a.epochs[-1], a.store.max_offset, a.state.whole) == ((1, "a", "restart"), 206, True)
+    a.put(3)
+    assert await group.settled() is a
+    assert group.are_equal()
