@@ -4,7 +4,7 @@ Source: MappedFileQueue, RocketMQ 4.9.8.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import structlog
@@ -58,8 +58,10 @@ class MappedFileQueue:
             log.warning("an unfinished last file, left by a crash, is removed", path=str(found[-1]))
             found.pop().unlink()
         try:
+            sizes = {path: path.stat().st_size for path in found}
             for path in found:
-                self._check(path, expected_start=int(found[0].name) + self.file_size * len(self.files))
+                self._check_size(path, sizes)
+                self._check_start(path, expected_start=int(found[0].name) + self.file_size * len(self.files))
                 self.files.append(MappedFile.open(path, int(path.name), self.file_size))
         except (OSError, StoreDirectoryError):
             self.close()
@@ -74,13 +76,27 @@ class MappedFileQueue:
                     return False
         return True
 
-    def _check(self, path: Path, expected_start: int) -> None:
-        size = path.stat().st_size
-        if size != self.file_size:
+    def _check_size(self, path: Path, sizes: Mapping[Path, int]) -> None:
+        size = sizes[path]
+        if size == self.file_size:
+            return
+        if self.file_size not in sizes.values():
             raise StoreDirectoryError(
                 f"{path} has {size} bytes, but {self.size_key} is {self.file_size}. "
                 f"Set {self.size_key} to the size that this store was made with."
             )
+        if size < self.file_size:
+            raise StoreDirectoryError(
+                f"{path} is too short: it has {size} bytes, and other files have the {self.file_size} of {self.size_key}. "
+                "What it lacks is lost here: copy this file from another member of the group, or restore a backup, "
+                "and twinlog log verify tells whether it fits; a slave may begin with an empty directory, too."
+            )
+        raise StoreDirectoryError(
+            f"{path} is too long: it has {size} bytes, and other files have the {self.file_size} of {self.size_key}. "
+            f"What is behind these is none of it: truncate -s {self.file_size} {path} cuts it off."
+        )
+
+    def _check_start(self, path: Path, expected_start: int) -> None:
         if int(path.name) != expected_start or expected_start % self.file_size:
             raise StoreDirectoryError(
                 f"{path} should be the file that starts at {expected_start}. A file before it is missing, or was made with "

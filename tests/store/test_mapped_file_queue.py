@@ -57,8 +57,9 @@ def test_foreign_entries_are_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda d: os.truncate(d / f"{SIZE:020}", SIZE + 1), "sizeKey"),
-        (lambda d: os.truncate(d / f"{SIZE:020}", SIZE - 1), "sizeKey"),
+        (lambda d: os.truncate(d / f"{SIZE:020}", SIZE + 1), "too long.*truncate -s"),
+        (lambda d: os.truncate(d / f"{SIZE:020}", SIZE - 1), "too short.*copy this file"),
+        (lambda d: [os.truncate(path, SIZE - 1) for path in d.iterdir()], "Set sizeKey to the size"),
         (lambda d: (d / f"{SIZE:020}").unlink(), "missing"),
         (lambda d: (d / f"{SIZE:020}").rename(d / f"{SIZE + 1:020}"), "missing"),
     ],
