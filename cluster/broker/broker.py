@@ -23,6 +23,7 @@ from cluster.broker import runtime_info
 from cluster.broker.dispatch import fast_port_table, main_port_table
 from cluster.broker.filter.sql import prepare as prepare_sql
 from cluster.broker.json_file import JsonFile
+from cluster.broker.names import RETRY_PREFIX
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors.send import SEND_CODES, SendProcessor
 from cluster.remoting.budget import Budget
@@ -94,6 +95,25 @@ class Broker(BrokerParts):
                     f"Mend it, put one from a backup or a slave there, or delete it and its .bak to start with an empty table."
                 ) from error
         self.offsets.dirty = False
+        self._tell_missing()
+
+    def _tell_missing(self) -> None:
+        """Tables that this store had. Groups have a retry topic each."""
+        queues = self.store_config.root.expanduser() / "consumequeue"
+        has_messages = queues.is_dir() and any(queues.iterdir())
+        had_groups = any(topic.startswith(RETRY_PREFIX) for topic in self.topics.table)
+        for file, was_there in (
+            (self.topics_writer.file, has_messages),
+            (self.groups_writer.file, had_groups),
+            (self.offsets_writer.file, had_groups),
+        ):
+            if was_there and file.is_missing:
+                log.warning(
+                    "a table is missing, and so is the one before its last change: it begins empty",
+                    file=str(file.path),
+                    why="the store is not new: somebody removed them",
+                    next="stop this broker, and copy it from a backup or another member; a slave gets its master's by itself",
+                )
 
     @contextlib.asynccontextmanager
     async def _background(self) -> AsyncIterator[None]:

@@ -30,6 +30,11 @@ class JsonFile:
     def backup(self) -> Path:
         return self.path.with_name(self.path.name + ".bak")
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is none, nor the one before."""
+        return not self.path.exists() and not self.backup.exists()
+
     def load(self) -> dict[str, Any]:
         """The table as plain objects; empty when there is no file yet. Raises as load_into."""
         table: dict[str, Any] = {}
@@ -42,12 +47,22 @@ class JsonFile:
         An empty file is what a crash leaves of the first save; it counts as none. Raises ValueError when there was something and
         neither the file nor its backup can be read: the broker must not start with empty tables. Raises OSError.
         """
-        problems = []
+        problems, missing = [], False
         for path in (self.path, self.backup):
             try:
                 raw = path.read_bytes()
             except FileNotFoundError:
+                missing = missing or path == self.path
                 continue
+            if missing:
+                log.warning(
+                    "a table is missing: the text before its last change is used",
+                    file=str(self.path),
+                    used=str(path),
+                    why="somebody removed it",
+                    next="see whether the last change is there; else make it again",
+                )
+                missing = False
             if not raw:
                 log.warning("an empty table is passed over", file=str(path))
                 continue

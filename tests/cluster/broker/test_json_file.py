@@ -117,6 +117,18 @@ def test_what_is_taken_when_something_is_missing(tmp_path, text, backup, table):
     assert file.load() == table
 
 
+def test_a_missing_table_is_told(tmp_path, capsys):
+    file = JsonFile(tmp_path / "t.json")
+    file.save('{"a":1}')
+    file.save('{"a":2}')
+    file.path.unlink()
+    assert file.load() == {"a": 1}
+    assert "a table is missing: the text before its last change is used" in capsys.readouterr().out
+    file.backup.unlink()
+    assert file.load() == {}
+    assert "missing" not in capsys.readouterr().out, "a new store has none"
+
+
 @pytest.mark.parametrize("backup", ["{", "", None, '{"offsetTable":7}'])
 def test_broken_files_are_an_error(tmp_path, backup):
     """Starting with empty tables would lose every consumer's position."""
@@ -205,3 +217,21 @@ def test_saves_from_several_threads_leave_whole_files(tmp_path):
         list(pool.map(file.save, texts * 8))
     assert {file.path.read_text(), file.backup.read_text()} <= set(texts)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json", "t.json.bak"]
+
+
+def test_tables_that_a_store_had_are_told(tmp_path, capsys):
+    """Topics, where there are queues; what groups have, where a group has a retry topic."""
+    broker = make_broker(tmp_path)
+    broker.load_tables()
+    assert "missing" not in capsys.readouterr().out
+    (tmp_path / "consumequeue" / "T1").mkdir(parents=True)
+    make_broker(tmp_path).load_tables()
+    told = capsys.readouterr().out
+    assert told.count("it begins empty") == 1
+    assert "topics.json" in told
+    topics = {"topicConfigTable": {name: TopicConfig(name).plain() for name in ("T1", "%RETRY%g1")}}
+    broker.topics_writer.file.save(pretty(topics))
+    make_broker(tmp_path).load_tables()
+    told = capsys.readouterr().out
+    assert told.count("it begins empty") == 2
+    assert "consumerOffset.json" in told
