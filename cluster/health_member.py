@@ -120,6 +120,14 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
                     what=f"the commit log of {each.member.name} has {count} {what}",
                     fix="its log names them; twinlog log verify tells more",
                 )
+        if lost := each.number("lostBytes"):
+            yield Finding(
+                level=Level.CRITICAL,
+                cause="lost end",
+                subject=each.member.name,
+                what=f"the commit log of {each.member.name} ends {lost} bytes before where it is known to have ended",
+                fix="files of it are gone: put them back while it is stopped, or let a member that has them be master",
+            )
         if (stalls := each.number("eventLoopLongestStallMills")) and stalls >= 1000:
             yield Finding(
                 level=Level.NOTE,

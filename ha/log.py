@@ -140,6 +140,13 @@ class ComparableStore(ReplicatedStore, Protocol):
         """All bytes below are in the queues."""
 
     @property
+    def lost_bytes(self) -> int:
+        """How many bytes that were on its disk the end of the log lacks since a start."""
+
+    def accept_end(self) -> None:
+        """Count them no more. Raises OSError."""
+
+    @property
     def now_ms(self) -> Callable[[], int]:
         """The wall clock, ms."""
 

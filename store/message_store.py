@@ -40,6 +40,7 @@ from store.get_message import (
 )
 from store.index_service import IndexService
 from store.known_damage import KnownDamage
+from store.known_end import KnownEnd
 from store.lock_file import take_lock
 from store.log_tail import LogTail, remove_left_over
 from store.mapped_file_queue import MappedFileQueue
@@ -85,6 +86,7 @@ class StoreStatistics:
     scrubbed_offset: int  # From here on all bytes were read, or written, since the start.
     unscrubbed_bytes: int
     damaged_bytes: int
+    lost_bytes: int  # Of the log's end, which were on the disk.
     in_doubt_bytes: int  # Differ from their digest, where no CRC covers them.
     wrong_units: int
     divergent: tuple[Divergent, ...]  # What was cut, and is kept.
@@ -129,6 +131,7 @@ class MessageStore:
     _queues: ConsumeQueueTable = field(init=False)
     _queue_flusher: FlushConsumeQueueService = field(init=False)
     _checkpoint: Checkpoint = field(init=False)
+    _known_end: KnownEnd = field(init=False)
     _points: RecoveryPoints = field(init=False)
     _read_check: ReadCheck = field(init=False)
     _check_ahead: CheckAhead = field(init=False)
@@ -167,6 +170,7 @@ class MessageStore:
         self._checkpoint = Checkpoint(self._root / "checkpoint")
         self.flusher = FlushService(self.commit_log, config, self._checkpoint, self.fail)
         side = SideFiles(self._root / "twinlog")
+        self._known_end = KnownEnd(side.directory)
         self._points = RecoveryPoints(self.commit_log, self._queues, side, self.damaged)
         self._queue_flusher = FlushConsumeQueueService(
             self._queues,
@@ -240,7 +244,7 @@ class MessageStore:
             written=self._after_append,
             refused=self._refusal.refused,
         )
-        self.on_truncate += [self.index.truncate, self.retention.truncated]
+        self.on_truncate += [self.index.truncate, self.retention.truncated, lambda _offset: self._known_end.forget()]
         self._truncation = TruncationService(
             side=side.directory,
             log=self.commit_log,
@@ -288,6 +292,7 @@ class MessageStore:
             unfinished.cut_log(self.commit_log, self._checkpoint, self._queues.directory)
         self._allocator.path.unlink(missing_ok=True)
         remove_left_over(self._ahead)
+        self._known_end.load()
         started = time.monotonic()
         recovered = recover(
             self.commit_log,
@@ -295,6 +300,7 @@ class MessageStore:
             self._checkpoint,
             self._points.side,
             self.damaged,
+            self._known_end,
             after_crash=after_crash,
             is_slave=self.config.broker_role is BrokerRole.SLAVE,
             check_crc=self.config.check_crc_on_recover,
@@ -384,6 +390,15 @@ class MessageStore:
     def writable(self) -> bool:
         """Whether producers may write here."""
         return self._putter.writable
+
+    @property
+    def lost_bytes(self) -> int:
+        """How many bytes that were on its disk the end of the log lacks since a start, until it has grown as far again."""
+        return max(self._known_end.offset - self.max_offset, 0) if self._known_end.offset else 0
+
+    def accept_end(self) -> None:
+        """What was lost is here again, or given up by those who know: count it no more. Raises OSError."""
+        self._known_end.forget()
 
     def fail(self, reason: str) -> None:
         """Take no more bytes: the disk refused some, and what it holds now is not known."""
@@ -669,6 +684,7 @@ class MessageStore:
             scrubbed_offset=self.scrub.scrubbed_from,
             unscrubbed_bytes=self.scrub.unscrubbed_bytes,
             damaged_bytes=self.damaged.total,
+            lost_bytes=self.lost_bytes,
             in_doubt_bytes=self._read_check.known.in_doubt.total,
             wrong_units=self._read_check.known.wrong_units,
             divergent=self._truncation.divergent.list(),

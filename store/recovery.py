@@ -29,6 +29,7 @@ from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.consume_queue_table import ConsumeQueueTable
 from store.damage import DamagedRanges
+from store.known_end import KnownEnd, tell_lost_start
 from store.left_overs import Key, begins_with_record, goes_on, head_of, is_torn
 from store.log_end import Cut, keep_behind_end
 from store.log_walk import read_log, walk_in_bulk
@@ -74,6 +75,7 @@ def recover(
     checkpoint: Checkpoint,
     side: SideFiles,
     damaged: DamagedRanges,
+    known_end: KnownEnd,
     *,
     after_crash: bool,
     is_slave: bool = False,
@@ -84,12 +86,12 @@ def recover(
 
     Raises OSError, and StoreDirectoryError while nothing was changed yet.
     """
-    point = side.load_point()
+    point = noted = side.load_point()
     if point is not None and not fits(point, log, checkpoint.physic_msg_timestamp):
         point = None
     of_queues = QueueRecovery(log, queues, side, damaged, point, after_crash, check_crc, delays_ms)
     return _Recovery(
-        log, queues, checkpoint, side, damaged, of_queues, after_crash, is_slave, check_crc, delays_ms
+        log, queues, checkpoint, side, damaged, of_queues, after_crash, is_slave, check_crc, delays_ms, known_end, noted
     ).run()
 
 
@@ -105,6 +107,8 @@ class _Recovery:
     is_slave: bool
     check_crc: bool
     delays_ms: tuple[int, ...]
+    known_end: KnownEnd
+    noted: RecoveryPoint | None  # The recovery point as it lies there, whether it fits or not.
     start: int = 0
     end: int = 0
     records: int = 0
@@ -139,6 +143,7 @@ class _Recovery:
             self.queues.rewind(self.start)
             self._walk()
         self.of_queues.keep_numbers(self.end)
+        self._compare_ends()
         cut = self._cut(point)
         self.of_queues.finish(self.end)
         self.queues.correct_min_offsets(self.log.min_offset)
@@ -307,6 +312,16 @@ class _Recovery:
 
     # The end
 
+    def _compare_ends(self) -> None:
+        """Whether something is missing that was on the disk."""
+        noted, known = self.noted, self.noted.offset if self.noted is not None else 0
+        if not self.log.files.files and self.checkpoint.physic_msg_timestamp > 0:  # It vouches for messages.
+            known = max(known, self.queues.max_phy_offset, 1)
+        self.known_end.compare(self.end, known)
+        begin = self.log.min_offset
+        if noted is not None and not self.after_crash and noted.offset == self.end and noted.log_start < begin:
+            tell_lost_start(begin, noted.log_start)
+
     @property
     def _zeros_max(self) -> int:
         return _LOOK_AFTER_CRASH if self.after_crash else _LOOK_AFTER_CLEAN_STOP
@@ -314,7 +329,7 @@ class _Recovery:
     def _cut(self, point: RecoveryPoint | None) -> Cut:
         """Let the log end at `end`: keep what lies behind it elsewhere, then remove it, durably."""
         cut = keep_behind_end(self.log, self.end, self.side, zeros_max=self._zeros_max, error=self.error)
-        if point is not None and point.offset > self.end:
+        if self.noted is not None and self.noted.offset > self.end:
             self.side.drop_point()
         self.log.files.cut(self.end, is_clear=not self.after_crash and cut.size == 0)
         if self.after_crash or self.queues.max_phy_offset > self.end:

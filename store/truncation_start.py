@@ -13,6 +13,7 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.divergent import DivergentDirectory
 from store.errors import StoreDirectoryError
 from store.index_note import lower_note
+from store.known_end import KnownEnd
 from store.log_walk import read_log
 from store.side_files import SideFiles
 from store.sync import sync_directory
@@ -63,6 +64,7 @@ class UnfinishedCut:
         point = side.load_point()
         if point is None or point.offset > intent.offset or intent.kind is CutKind.BEGIN_ANEW:
             side.drop_point()
+        KnownEnd(self.side).forget()
         lower_note(self.side / "index-behind", intent.offset if intent.kind is CutKind.CUT else 0)
         if intent.kind is CutKind.CUT:
             files.cut(intent.offset)

@@ -91,7 +91,8 @@ class RoleService(RoleMember):
         self.rules.is_changing = True
         await self._carry_out(self._run)
         if self._run.error:
-            self.become("fenced", f"its machine died, and it may lack bytes that others have: {self._run.error}")
+            why = "its log ends before where it is known to have ended" if self.store.lost_bytes else "its machine died, or its disk failed"
+            self.become("fenced", f"{why}, and it may lack bytes that others have: {self._run.error}")
 
     def note_clean_stop(self) -> None:
         """All that this member has is on its disk: call it last. It may raise OSError: the next start takes it for a crash."""

@@ -91,6 +91,9 @@ class RoleFacts:
         if not state.clean and state.boot_id != self.boot_id():
             self.book.lacks_tail = was_master
             state = evolve(state, whole=state.whole and self._acknowledged_is_on_disk(state.role))
+        if self.store.lost_bytes:  # Whatever is synchronous: it was on the disk, and others may have it still.
+            self.book.lacks_tail = was_master
+            state = evolve(state, whole=False)
         self.book.begin(state)
         self.phase, self.why = ("starting", "asks the others") if was_master else ("waiting", "knows no master yet")
         if not was_master and state.promised.epoch > self.book.last.epoch:

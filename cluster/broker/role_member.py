@@ -149,6 +149,8 @@ class RoleMember(RoleFacts):
                 now = evolve(now, whole=True)
             if now != before or self.book.state is None:
                 await self.book.save(now)
+            if now.whole and not before.whole:
+                self.store.accept_end()
             self._heard(ask)
             return evolve(answer, whole=now.whole)
 

@@ -3,7 +3,8 @@
 was master   asks its voters with its old epoch. A newer promise: it is none any more. Enough say yes: it serves. Too few
              answer: after haLeaseMs it serves all the same, without a lease, if no other id 0 is known
 lost a tail  of an epoch that it wrote: it never writes there again, but asks to be elected anew. One that needed nobody to
-             acknowledge begins a new epoch by itself: nobody else can have been chosen
+             acknowledge begins a new epoch by itself: nobody else can have been chosen. Unless it was on the disk: then it is
+             files that are gone, and slaves are not to lose the same
 slave        follows whoever serves the epoch that it promised, or a newer one
 emptied      a directory that knows nothing, of a member that the record names: hears every other voter first
 """
@@ -150,7 +151,7 @@ class StartRules:
             member.become("fenced", newer)
             await self._seek()
             return
-        if member.book.lacks_tail and not leases.acknowledges_alone:
+        if member.book.lacks_tail and (not leases.acknowledges_alone or (member.store.lost_bytes and leases.others)):
             await self._want_election()
             return
         asked = leases.need > 1 and leases.quorum_at() > float("-inf") and leases.others
@@ -206,6 +207,8 @@ class StartRules:
                 await begin_again(member)
                 state = member.state_or_first()
             await member.book.save(evolve(state, broker_id=MASTER_ID, whole=state.whole or alone))
+            if member.store.lost_bytes and not self.leases.others:  # Nobody can have them.
+                member.store.accept_end()
             await member.hooks.serve_as_master(member.state_or_first())
             self._starting_since = None
             member.become("serving")

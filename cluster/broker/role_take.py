@@ -26,6 +26,7 @@ async def take(member: RoleMember, survey: Survey, entry: EpochEntry) -> None:
     member.book.lacks_tail = False  # What it writes from now on nobody else has written.
     record = won_at(with_ids_swapped(group, member.address, entry.epoch), member.book.last.start_offset)
     await member.book.save(evolve(state, role=group.master_role, broker_id=0, group=record, before=group, whole=True))
+    member.store.accept_end()
 
 
 async def begin_again(member: RoleMember) -> None:

@@ -47,6 +47,7 @@ def recovered(root, *, after_crash=False) -> tuple[MessageStore, object]:
         store._checkpoint,
         SideFiles(root / "twinlog"),
         store.damaged,
+        store._known_end,
         after_crash=after_crash,
         check_crc=True,
         delays_ms=store.delays_ms,

@@ -8,7 +8,7 @@ import trio
 from cluster.broker.role_messages import PauseAsk, ReinitAsk, RewindAsk, RoleRefusedError
 from ha.voter import PromiseAsk
 from store.epoch_file import EpochId
-from tests.cluster.broker.role_group import ASYNC, SLAVE, Group
+from tests.cluster.broker.role_group import ASYNC, SLAVE, SYNC, Group
 from tests.ha.conftest import no_threads as no_threads
 
 
@@ -175,6 +175,51 @@ async def test_who_was_chosen_by_force_is_newer_than_a_master_that_began_again_m
     assert asynchronous.are_equal()
 
 
+@pytest.mark.parametrize("role", [SYNC, ASYNC])
+async def test_a_master_whose_log_file_is_gone_does_not_serve(tmp_path, autojump_clock, no_threads, nursery, role):
+    """Nothing died, and what was lost was on its disk: slaves have it, and may not lose the same."""
+    group = Group(nursery, tmp_path, size=3, role=role)
+    await group.start()
+    a, b, _c = group.nodes
+    a.put(3)
+    await group.settled()
+    end = a.store.max_offset
+    await a.stop(cleanly=True)
+    next((a.root / "commitlog").iterdir()).unlink()
+    for _ in range(2):  # It is not forgotten by another start.
+        await a.start()
+        await trio.sleep(10)
+        assert (a.word, a.state.whole, a.store.max_offset, a.store.lost_bytes) == ("fenced", False, 0, end)
+        assert "ends before where it is known to have ended" in a.roles.words()[1]
+        await a.stop(cleanly=True)
+    await a.start()
+    accept = None if role is SYNC else 0
+    assert (await group.change("failover", b, accept_data_loss=accept)).error == ""
+    assert await group.settled() is b
+    assert group.are_equal()
+    await trio.sleep(2)
+    assert (a.state.whole, a.store.lost_bytes, b.store.max_offset) == (True, 0, end)
+    assert not (a.side / "known-end").exists()
+    b.put(3)
+    await group.settled()
+    assert group.are_equal()
+
+
+async def test_a_slave_whose_log_file_is_gone_is_whole_once_it_is_level(autojump_clock, pair):
+    a, b = pair.nodes
+    a.put(3)
+    assert await a.is_acknowledged()
+    await b.stop(cleanly=True)
+    next((b.root / "commitlog").iterdir()).unlink()
+    await b.start()
+    assert b.store.lost_bytes
+    assert not b.state.whole
+    await pair.settled()
+    await trio.sleep(2)
+    assert (b.state.whole, b.store.lost_bytes) == (True, 0)
+    assert pair.are_equal()
+
+
 async def lose_tail(master, slave):
     """Three messages are at both, and the first one is at the master when its machine is back. Returns where the log ended."""
     master.put(3)
@@ -198,6 +243,7 @@ def _cut_log(node, end: int) -> None:
     for name in ("consumequeue", "index"):
         shutil.rmtree(node.root / name, ignore_errors=True)
     (node.root / "checkpoint").unlink(missing_ok=True)
+    (node.side / "recovery-point").unlink(missing_ok=True)  # It tells of what is on the disk alone.
 
 
 async def test_an_emptied_member_hears_all_others_first(tmp_path, autojump_clock, no_threads, nursery):

@@ -23,7 +23,7 @@ from tests.interop.process import Process
 SECONDS_TO_START, SECONDS_TO_MEND = 20.0, 40.0
 MODULE = "tests.faults.matrix.planted"
 OF_DAMAGE = (
-    r"damaged bytes|changed on its disk|a wrong unit|made anew|were cut|was cut|is cut|"
+    r"ends before where it is known|damaged bytes|changed on its disk|a wrong unit|made anew|were cut|was cut|is cut|"
     r"cannot be (read|opened)|could not be read"
 )
 
@@ -97,6 +97,8 @@ class AtRest(Fault):
             shutil.rmtree(self.victim.store)
             Process.start(self.victim)
         else:
+            if self.was_master and "ends before where it is known" in self._said():
+                fail_over(self.group, others, self.rng)  # It waits for that: another one has what it lost.
             self._mended()
         told = [line for each in others for line in each.lines_from(self.log_sizes[each])]
         if spread := [line for line in told if re.search(r"damaged bytes|changed on its disk|wrong unit", line)]:
@@ -134,9 +136,10 @@ class LogAtRest(AtRest):
             self.how = "bit"
 
     def files(self) -> list[Path]:
-        """Of a lost file only those between others: a log that begins later or ends earlier is one to a start, too."""
+        """Of lost files not the first one: a log that begins later is one to a start, too, but for a warning."""
         found = sorted(path for path in self.victim.commit_log.iterdir() if path.name.isdigit())
-        return {"garbage": found[-1:], "missing": found[1:-1]}.get(self.how, found)
+        written = [path for path in found if path.read_bytes().strip(b"\0")]
+        return {"garbage": found[-1:], "missing": written[1:] or written}.get(self.how, found)
 
 
 class QueuesAtRest(AtRest):

@@ -1,0 +1,78 @@
+"""Notices at a start that a log ends before where it is known to have ended: files of it are gone, or what was on its disk.
+
+All below a recovery point is on the disk, and who cuts the log on purpose lowers or drops the point. So a log that ends below it
+lost something that may have been acknowledged. How far it went is noted in ROOT/twinlog/known-end, before the point goes, until
+the log has grown as far again, is cut on purpose, or whoever knows the group says that nothing is missing any more.
+"""
+
+from pathlib import Path
+
+import structlog
+from attrs import define, field
+
+from store.sync import make_directory, sync_directory, write_durably
+
+log = structlog.get_logger()
+
+NAME = "known-end"
+_NEXT = (
+    "put the missing files back while it is stopped; or fail over to a member that has them: this one follows it then; "
+    "without any: restore a backup, or go on without these bytes"
+)
+
+
+@define
+class KnownEnd:
+    """`directory` is ROOT/twinlog. `offset` is 0 where nothing is known to be missing."""
+
+    directory: Path
+    offset: int = field(default=0, init=False)
+
+    def load(self) -> None:
+        """What an earlier start noted. A note that cannot be read is none."""
+        path = self.directory / NAME
+        try:
+            self.offset = int(path.read_bytes())
+        except FileNotFoundError:
+            self.offset = 0
+        except (OSError, ValueError) as error:
+            log.warning("a side file is not used", path=str(path), reason=str(error))
+            self.offset = 0
+
+    def compare(self, end: int, known: int) -> None:
+        """The log ends at `end`, and was known to reach up to `known`: note what is missing, durably. Raises OSError."""
+        known = max(known, self.offset)
+        if known <= end:
+            self.forget()
+            return
+        if known != self.offset:
+            make_directory(self.directory)
+            write_durably(self.directory / NAME, b"%d" % known)
+            self.offset = known
+        log.warning(
+            "the commit log ends before where it is known to have ended",
+            log_end=end,
+            known_end=known,
+            bytes=known - end,
+            why="files of it are gone, or its end was damaged: messages that were on its disk are missing",
+            next=_NEXT,
+        )
+
+    def forget(self) -> None:
+        """Nothing is missing any more, or it is known. Raises OSError."""
+        path = self.directory / NAME
+        self.offset = 0
+        if path.exists():
+            path.unlink()
+            sync_directory(self.directory)
+
+
+def tell_lost_start(begin: int, began: int) -> None:
+    """The log's first files are gone, and nobody here deleted them."""
+    log.warning(
+        "the commit log begins later than when it was stopped",
+        log_start=begin,
+        was=began,
+        why="its first files were removed meanwhile: their messages are missing here",
+        next="put them back while it is stopped, where they are needed; other members have them, or a backup",
+    )
