@@ -91,7 +91,8 @@ class RoleService(RoleMember):
         self.rules.is_changing = True
         await self._carry_out(self._run)
         if self._run.error:
-            why = "its log ends before where it is known to have ended" if self.store.lost_bytes else "its machine died, or its disk failed"
+            died, gone = "its machine died, or its disk failed", "its log ends before where it is known to have ended"
+            why = gone if self.store.lost_bytes else died
             self.become("fenced", f"{why}, and it may lack bytes that others have: {self._run.error}")
 
     def note_clean_stop(self) -> None:
