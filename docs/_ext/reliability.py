@@ -212,6 +212,10 @@ PARTS: Mapping[str, Callable[[], str]] = {
 }
 
 
+# Which parts need which results.
+KIND_OF = {"matrix": "matrix", "totals": "matrix", "soak": "soak", "planted": "planted", "rocketmq": "rocketmq"}
+
+
 class ReliabilityDirective(SphinxDirective):
     """Its argument names a part."""
 
@@ -220,7 +224,10 @@ class ReliabilityDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         for path in (Path(__file__), *RESULTS.iterdir()):
             self.env.note_dependency(str(path))
-        return self.parse_text_to_nodes(PARTS[self.arguments[0]]())
+        part = self.arguments[0]
+        if (kind := KIND_OF.get(part)) and not Kept.read(kind).documents:
+            return self.parse_text_to_nodes("*No result of such a run is kept yet.*")
+        return self.parse_text_to_nodes(PARTS[part]())
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
