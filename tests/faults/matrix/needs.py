@@ -22,4 +22,6 @@ def missing(row: Row) -> str:
         return "needs to make control groups: root, and /sys/fs/cgroup to write to"
     if "cc" in row.needs and shutil.which("cc") is None:
         return "needs cc: apt install gcc libc6-dev"
+    if "java" in row.needs and (lacking := [each for each in ("java", "mvn") if shutil.which(each) is None]):
+        return f"needs {', '.join(lacking)}: apt install default-jre-headless maven"
     return ""

@@ -9,6 +9,7 @@ from tests.faults.matrix import fault_clock as clock
 from tests.faults.matrix import fault_disk as disk
 from tests.faults.matrix import fault_link as link
 from tests.faults.matrix import fault_load as load
+from tests.faults.matrix import fault_mixed as mixed
 from tests.faults.matrix import fault_net as net
 from tests.faults.matrix import fault_partition as partition
 from tests.faults.matrix import fault_points as points
@@ -44,6 +45,7 @@ class Row:
     shim: bool = False
     proxied: bool = False
     points: bool = False
+    mixed: bool = False  # A pair of RocketMQ's and ours.
     consumers: int = 1
     producers: int = 4
     pace_s: float = 0.004  # Between two messages of a producer.
@@ -305,6 +307,18 @@ ROWS: tuple[Row, ...] = (
         disks=True,
         consumers=0,
         planted="an OK does not wait for the disk",
+    ),
+    Row(
+        number=21,
+        name="RocketMQ 4.9.7 and 5.3.3 and twinlog in one pair: roles and directories change places",
+        faults=(mixed.HandOver, mixed.Exchange, mixed.FailOverMixed, mixed.FailOverMixed, mixed.OtherRelease),
+        level="L2",
+        oracles="ABCD",
+        members=2,
+        rounds=5,
+        mixed=True,
+        consumers=0,  # RocketMQ shows them what a failover may take back.
+        planted="a refusal is an OK",
     ),
     Row(
         number=22,

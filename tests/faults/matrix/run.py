@@ -18,6 +18,7 @@ from tests.faults.matrix.fault_clock import environment as clocks
 from tests.faults.matrix.group import PYTHON, Group, running
 from tests.faults.matrix.history import History
 from tests.faults.matrix.judge import counts_of, judged
+from tests.faults.matrix.peers import running_mixed
 from tests.faults.matrix.places import loopback, namespaces
 from tests.faults.matrix.rows import Row
 from tests.faults.matrix.schedule import Schedule, all_kinds, settle
@@ -60,7 +61,9 @@ def _run(row: Row, seed: int, root: Path, hole: str, schedule: Schedule) -> tupl
         net = stack.enter_context((namespaces if row.net == "namespaces" else loopback)(row.members + row.namesrvs + 1))
         shim = Shim.build(root) if row.shim else None
         group = stack.enter_context(
-            running(
+            running_mixed(root, net, level=row.level, hole=hole, seed=seed)
+            if row.mixed
+            else running(
                 root,
                 net,
                 members=row.members,

@@ -1,0 +1,155 @@
+"""A pair of which one member is the real RocketMQ and the other one twinlog, whichever of them is master, and that change places.
+
+A member keeps its store directory and its broker.conf, and is started on them as the one or the other. Roles change as
+RocketMQ's users change them, by editing (theirs_group.py): with one twinlog member alone there is no record of roles.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from attrs import define, field
+
+from tests.faults.matrix.checkers.masters import Epoch
+from tests.faults.matrix.group import PROGRAM, PYTHON, SYNC_LEVELS, Member, NameServer
+from tests.faults.matrix.places import Net, Place
+from tests.faults.matrix.theirs_group import TheirGroup
+from tests.faults.matrix.theirs_member import TheirMember, java
+from tests.interop import jars
+from tests.interop.compare import end_offset
+from tests.interop.process import Process
+from tests.interop.remoting import is_registered
+from tests.interop.rocketmq import SMALL_HEAP
+
+OURS, RELEASES = "twinlog", (jars.VERSION, jars.VERSION_5)
+MAIN = "org.apache.rocketmq.broker.BrokerStartup"
+# A RocketMQ slave asks for its master when it registers; both mean the same by SYNC_MASTER.
+SETTINGS = {
+    "registerNameServerPeriod": "10000",
+    "haSendHeartbeatInterval": "300",
+    "inSyncReplicas": "2",
+    "haAutoResync": "true",
+}
+SECONDS_TO_REGISTER, SECONDS_TO_FOLLOW = 20.0, 30.0
+
+
+class MixedMember(TheirMember):
+    """`kind`: OURS, or a release of RocketMQ."""
+
+    kind = OURS
+    hole = ""
+
+    def become(self, kind: str) -> None:
+        """From its next start on."""
+        self.kind = kind
+        self.slow_to_stop = kind != OURS  # type: ignore[misc]
+        program = [PYTHON, "-m", "tests.faults.matrix.planted", self.hole] if self.hole else [PROGRAM]
+        root = self.conf.parent
+        started = [*program, "broker"] if kind == OURS else [*java(root, kind, SMALL_HEAP), MAIN]
+        self._command = [*self.place.prefix, *started, "-c", str(self.conf)]
+
+    def printed(self, start_of_line: str) -> bool:
+        """`ready ` is what ours says; RocketMQ's word for it is taken, too."""
+        word = "The broker[" if start_of_line == "ready " and self.kind != OURS else start_of_line
+        return Process.printed(self, word)
+
+    def wait_booted(self) -> None:
+        self.wait_until(lambda: self.printed("ready "), "its boot")
+
+    def lines_from(self, position: int) -> list[str]:
+        return Member.lines_from(self, position)
+
+    @property
+    def log_size(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0
+
+
+@define
+class MixedGroup(TheirGroup):
+    """Its name server is ours. `failed_over`: from ours, from theirs."""
+
+    failed_over: set[bool] = field(factory=set)
+
+    @property
+    def pair(self) -> tuple[MixedMember, MixedMember]:
+        """Ours, and RocketMQ's."""
+        found = {each.kind == OURS: each for each in self.members if isinstance(each, MixedMember)}
+        return found[True], found[False]
+
+    def twinlog(self, *arguments: str, status: int | None = 0, place: Place | None = None):  # type: ignore[no-untyped-def]
+        if arguments[:2] == ("wait", "level"):
+            self.wait_level()
+            return None
+        return TheirGroup.twinlog(self, *arguments, status=status, place=place)
+
+    def start(self, member: Member) -> None:
+        """And wait until whoever asks a name server finds it."""
+        member.start()
+        deadline = time.monotonic() + SECONDS_TO_REGISTER
+        while not is_registered(self.namesrv, member.address):
+            assert time.monotonic() < deadline, f"{member.label} does not register\n{member.tail()}"
+            time.sleep(0.1)
+
+    def hand_over(self) -> None:
+        """Planned: the master takes nothing more, its slave has all, both are stopped, edited and started."""
+        old, (new,) = self.master(), self.slaves()
+        self.refuse_writes(old)
+        old.stop()
+        new.stop()
+        self.crown(new, old)
+        self.start(new)
+        self.start(old)
+
+    def crown(self, new: Member, old: Member) -> None:
+        """What a person types."""
+        assert isinstance(new, MixedMember)
+        assert isinstance(old, MixedMember)
+        old.edit("SLAVE", 1)
+        new.edit(self.master_role, 0)
+        self.reigns.append(Epoch(len(self.reigns), new.address, end_offset(new.commit_log)))
+
+    def wait_held(self) -> None:
+        """The slave has messages: RocketMQ's connects late, and one that is empty shows nothing of what a change keeps."""
+        (slave,) = self.slaves()
+        slave.wait_until(lambda: end_offset(slave.commit_log) > 0, "its first message")
+        self.wait_healthy(SECONDS_TO_FOLLOW)
+
+    def follows(self) -> bool:
+        """Whether the slave gets level, or nearly so."""
+        try:
+            self.wait_healthy(SECONDS_TO_FOLLOW)
+        except AssertionError as error:
+            self.write("note", text=f"{error}")
+            return False
+        return True
+
+
+@contextmanager
+def running_mixed(root: Path, net: Net, *, level: str, hole: str, seed: int) -> Iterator[MixedGroup]:
+    """A master and its slave, level; who is which follows from the seed."""
+    rng = random.Random(f"mixed {seed}")
+    kinds = [OURS, rng.choice(RELEASES)]
+    rng.shuffle(kinds)
+    master_role = "SYNC_MASTER" if level in SYNC_LEVELS else "ASYNC_MASTER"
+    with ExitStack() as stack:
+        server = NameServer(root / "n0", net.places[2], {})
+        stack.push(server)
+        server.start()
+        found: list[MixedMember] = []
+        for number, kind in enumerate(kinds):
+            own = root / f"m{number}"
+            own.mkdir()
+            member = MixedMember(own, net.places[number], server.address, number, SETTINGS)
+            member.hole = hole
+            member.become(kind)
+            member.edit("SLAVE" if number else master_role, number)
+            stack.push(member)
+            found.append(member)
+        group = MixedGroup(root, net, (server,), tuple(found), net.places[-1], master_role=master_role)
+        group.reigns.append(Epoch(0, found[0].address, 0))
+        for each in found:
+            group.start(each)
+        group.wait_level()
+        yield group
