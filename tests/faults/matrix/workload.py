@@ -37,6 +37,7 @@ from tests.faults.matrix.history import Event, encode
 TOPIC = "faults"
 BODY_MAX = 2000
 PAUSE_S = 0.02
+ROUTE_S_MAX = 15.0  # A name server learns of a master by its next registration.
 NOT_STORED = "in-sync replicas not enough"
 
 
@@ -173,9 +174,14 @@ async def _pull(
 
 
 async def read_all(api: ClientApi, out: Writer) -> None:
-    """Every queue to its end. Raises RemotingError when a broker does not answer."""
+    """Every queue to its end. Raises RemotingError when a broker does not answer, or no name server knows a master."""
     places: dict[MessageQueue, int] = {}
-    for queue, address in await _queues(api):
+    deadline = trio.current_time() + ROUTE_S_MAX
+    while not (queues := await _queues(api)):
+        if trio.current_time() > deadline:
+            raise RemotingError(f"no name server knows a master of {TOPIC}")
+        await trio.sleep(PAUSE_S)
+    for queue, address in queues:
         end = await api.max_offset(address, queue)
         while places.get(queue, 0) < end:
             if not await _pull(api, out, "final", "final", queue, address, places):
