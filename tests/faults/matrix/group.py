@@ -107,7 +107,7 @@ class Member(Process):
             **SETTINGS,
             **settings,
         }
-        self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        self._configure()
         changes = [OWN_BOOTS] * own_boots + [FAIL_POINTS] * has_points + [hole] * bool(hole)
         changes += [OWN_CLOCK] * (FAKETIME in (environment or {}))
         program = [PYTHON, "-m", "tests.faults.matrix.planted", *changes] if changes else [PROGRAM]
@@ -119,6 +119,15 @@ class Member(Process):
         told = {key: value.replace(MEMBER_DIRECTORY, str(root)) for key, value in told.items()}
         told[POINTS_FILE] = str(self.points)
         super().__init__(self.label, command, log=root / "log", environment=told)
+
+    def _configure(self) -> None:
+        self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+
+    def begin_as_slave(self, number: int) -> None:
+        """From its next start on it is one, of that number: what a person makes of a master that has forgotten everything."""
+        self.settings |= {"brokerRole": "SLAVE", "brokerId": str(number)}
+        self.label = f"broker-a-{number}"
+        self._configure()
 
     def note_boot(self) -> None:
         """Its machine was started. A member takes what a crash left in memory for safe, unless its machine died."""
@@ -200,7 +209,7 @@ class Group:
     def fault_begins(self, text: str) -> int:
         """Its number."""
         number, self.faults = self.faults, self.faults + 1
-        self._log_sizes[number] = {each.label: each.log_size for each in self.members}
+        self._log_sizes[number] = {each.name: each.log_size for each in self.members}
         self._log_sizes[number][""] = self.client_lines.stat().st_size if self.client_lines.exists() else 0
         self.write("fault", number, text)
         return number
@@ -213,7 +222,7 @@ class Group:
             self.write("seen", number, "shorter than what anybody waits for: no trace is asked for")
             return True
         for member in self.members:
-            for line in member.lines_from(self._log_sizes[number][member.label]):
+            for line in member.lines_from(self._log_sizes[number][member.name]):
                 if re.search(pattern, line):
                     self.write("seen", number, line[:300], member.label)
                     return True
