@@ -89,17 +89,21 @@ def _with_slots(room: int, slots: int) -> IndexLayout:
 
 
 def _agrees(reader: FileReader, file: StoreFile, layout: IndexLayout) -> bool:
-    """Whether the first items of a file look like items with so many slots: each is in its slot's chain."""
+    """Whether the first items of a file look like items with so many slots: in the log's order, and linked slot by slot."""
     raw = reader.read(file.path, 0, HEADER.size)
     count = min(IndexHeader.unpack(raw).next_item, layout.items, 9) if len(raw) == HEADER.size else 0
+    newest: dict[int, int] = {}
+    last = 0
     for number in range(1, count):
         item = reader.read(file.path, layout.item_position(number), ITEM.size)
         if len(item) < ITEM.size:
             return False
         key_hash, phy_offset, _, previous = ITEM.unpack(item)
-        slot = reader.read(file.path, HEADER.size + key_hash % layout.slots * SLOT.size, SLOT.size)
-        if key_hash < 0 or phy_offset < 0 or not 0 <= previous < number or SLOT.unpack(slot)[0] < number:
+        at = key_hash % layout.slots
+        slot = reader.read(file.path, HEADER.size + at * SLOT.size, SLOT.size)
+        if key_hash < 0 or phy_offset < last or previous != newest.get(at, 0) or SLOT.unpack(slot)[0] < number:
             return False
+        newest[at], last = number, phy_offset
     return count > 1
 
 
