@@ -1,6 +1,7 @@
 """A master, real or ours, with a slave of RocketMQ 4.9.7 and one of ours, through accidents in which contents part."""
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,9 +14,9 @@ from tests.interop import rocketmq, twinlog
 from tests.interop.compare import end_offset, start_offset
 from tests.interop.member import TEST_SETTINGS, BrokerProcess
 from tests.interop.ports import free_broker_port
-from tests.interop.remoting import create_topic, wait_for
+from tests.interop.remoting import create_topic, is_registered, wait_for
 from tests.pairs.group import FILE_SIZE, LEVEL_S, at_once, max_offset
-from tests.pairs.members import commit_offset, committed_offset, send
+from tests.pairs.members import commit_offset, committed_offset, send, status
 from tests.pairs.proxy import CuttingProxy
 
 TOPIC, READERS = "parted", "readers"
@@ -27,7 +28,7 @@ SETTINGS = {
 }
 HISTORY_FILES = 3
 LOST_MESSAGES, LATER_MESSAGES, OWN_MESSAGES = 50, 120, 30
-EARLY_OFFSET, LATE_OFFSET = 5, 20
+EARLY_OFFSET, LATE_OFFSET = 5, 12
 # Of the stream from the master: in the first header, at its end, in a record, at frames' ends, and anywhere.
 CUTS = (1, 11, 12, 13, 500, 12 + 32768, 12 + 32768 + 1, 70_001, 100_003, 200_017, 123_457, 300_007)
 
@@ -49,7 +50,6 @@ class Stage:
         default=0, init=False
     )  # Where its slaves' logs ended when it lost what it had got since then.
     codes: list[int] = field(factory=list, init=False)  # Of the answers to messages after that.
-    offsets: dict[str, int | None] = field(factory=dict, init=False)  # What slaves tell consumers after that.
     parted_end: int = field(default=0, init=False)  # Where the log ends that has a tail of its own.
     _stack: ExitStack = field(factory=ExitStack, init=False)
     _played: list[Callable[["Stage"], None]] = field(factory=list, init=False)
@@ -68,6 +68,11 @@ class Stage:
         for member in (self.master, self.real, self.ours):
             self._stack.callback(member.__exit__, None, None, None)
         return self
+
+    @property
+    def copy(self) -> Path:
+        """Of the master's disk."""
+        return self.root / "copy"
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -102,11 +107,14 @@ def join(stage: Stage) -> None:
         wait_for(lambda: committed_offset(slave, READERS, TOPIC) == EARLY_OFFSET, "the offset at the slave")  # noqa: B023
 
 
+def copy(stage: Stage) -> None:
+    """The master's disk is copied."""
+    shutil.copytree(stage.master.store, stage.copy)
+    stage.copied_end = end_offset(stage.copy / "commitlog")
+
+
 def lose(stage: Stage) -> None:
-    """The master dies and comes back from a copy of its disk that lacks the last messages; meanwhile slaves serve."""
-    copy = stage.root / "copy"
-    shutil.copytree(stage.master.store, copy)
-    stage.copied_end = end_offset(copy / "commitlog")
+    """The master dies and comes back from the copy of its disk, which lacks the last messages; meanwhile slaves serve."""
     assert set(send(stage.master.port, TOPIC, LOST_MESSAGES, size=1000)) == {0}
     stage.wait_level(stage.real, stage.ours)
     stage.held_end = max_offset(stage.master)
@@ -114,13 +122,25 @@ def lose(stage: Stage) -> None:
     for slave in (stage.real, stage.ours):
         commit_offset(slave, READERS, TOPIC, LATE_OFFSET)
     shutil.rmtree(stage.master.store)
-    shutil.copytree(copy, stage.master.store)
-    stage.master.start()
+    shutil.copytree(stage.copy, stage.master.store)
+    if stage.masters is rocketmq:
+        stage.master.start()
+    else:  # It hears from our slave what it lacks.
+        stage.master.start_unregistered()
+        wait_for(lambda: status(stage.master).get("roleState") == "fenced", "the master is fenced")
     wait_for(lambda: max_offset(stage.master) == stage.copied_end, "the end of the copy")
 
 
+def give_up(stage: Stage) -> None:
+    """A person lets our fenced master go on without what it lost."""
+    command = [twinlog.PROGRAM, "failover", "-n", stage.namesrv, "--candidate", stage.master.address]
+    command += ["--accept-data-loss", "unknown", "--yes"]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    wait_for(lambda: is_registered(stage.namesrv, stage.master.address), "the master is back")
+
+
 def go_on(stage: Stage) -> None:
-    """The master takes messages, more than it has lost."""
+    """The master takes messages, more than it has lost, if it has."""
     if stage.masters is rocketmq:
         wait_for(lambda: send(stage.master.port, TOPIC, 1, size=10) == [0], "the slave is back", timeout_s=20)
     stage.codes = send(stage.master.port, TOPIC, LATER_MESSAGES, size=1000, pause_s=0.02)
@@ -132,7 +152,7 @@ def part(stage: Stage) -> None:
     stage.real.kill()
     stage.ours.stop()
     aside = twinlog.Broker(stage.root / "aside", stage.namesrv, broker_name="aside", settings=SETTINGS)
-    shutil.copytree(stage.root / "copy", aside.store)
+    shutil.copytree(stage.copy, aside.store)
     with aside:
         send(aside.port, TOPIC, OWN_MESSAGES, size=1000)
     stage.parted_end = end_offset(aside.commit_log)
