@@ -16,11 +16,13 @@ import structlog
 import trio
 from attrs import define, field
 
+from cluster.remoting.address import ip_of
 from cluster.remoting.budget import Budget
 from cluster.remoting.command import FrameReader
 from cluster.remoting.connection import Connection
 from cluster.remoting.dispatch import Dispatch
 from cluster.remoting.errors import RemotingError, RemotingProtocolError, TlsFilesError
+from cluster.remoting.log_limit import LogLimit
 from cluster.remoting.request import BatchHandler as BatchHandler
 from cluster.remoting.request import Check as Check
 from cluster.remoting.request import Handler as Handler
@@ -39,7 +41,7 @@ _BACKLOG = 1024
 _IDLE_SCAN_SECONDS = 5
 _FRAME_BYTES_PER_SECOND_MIN = 1024
 _DESCRIPTORS_KEPT = 256  # For log files, queues and tables: a store that cannot open one takes no more messages.
-_REFUSED_LOG_SECONDS = 60
+_WRONG_LOG_SECONDS = 5.0
 _LOOK_SECONDS = 0.01  # While everything comes to its end.
 
 
@@ -77,8 +79,9 @@ class RemotingServer(Dispatch):
     _is_reading: bool = field(default=False, init=False)  # Or is working off what it has read.
     _is_finishing: bool = field(default=False, init=False)
     _is_parting: bool = field(default=False, init=False)
-    _refused_logged_at: float = field(default=float("-inf"), init=False)
-    _drip_logged_at: float = field(default=float("-inf"), init=False)
+    _refusals: LogLimit = field(factory=LogLimit, init=False)
+    _drips: LogLimit = field(factory=LogLimit, init=False)
+    _wrong: LogLimit = field(factory=lambda: LogLimit(_WRONG_LOG_SECONDS), init=False)
 
     @budget.default
     def _own_budget(self) -> Budget:
@@ -168,11 +171,10 @@ class RemotingServer(Dispatch):
             _close(listener)
 
     def _log_refused(self) -> None:
-        now = trio.current_time()
-        if now >= self._refused_logged_at + _REFUSED_LOG_SECONDS:
-            self._refused_logged_at = now
+        if (left_out := self._refusals.due()) is not None:
             log.warning(
                 "connections are refused, there are too many",
+                left_out=left_out,
                 connections=len(self.connections),
                 serverMaxConnections=self.config.connections_max,
                 descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
@@ -198,11 +200,7 @@ class RemotingServer(Dispatch):
         except TlsFilesError as error:
             log.error("connection closed: no TLS", peer=connection.remote_address, why=str(error))
         except RemotingError as error:
-            log.warning(
-                "connection closed: the peer does not speak the remoting protocol",
-                peer=connection.remote_address,
-                why=str(error),
-            )
+            self._log_wrong(connection, error)
         except (OSError, trio.ClosedResourceError):
             pass  # The peer is gone, or somebody here closed the connection.
         except Exception:  # Our fault, and no reason to leave all others.
@@ -213,6 +211,15 @@ class RemotingServer(Dispatch):
             if connection.closed or not self._is_finishing:
                 self.connections.discard(connection)
                 connection.close()
+
+    def _log_wrong(self, connection: Connection, error: RemotingError) -> None:
+        if (left_out := self._wrong.due(ip_of(connection.remote_address))) is not None:
+            log.warning(
+                "connection closed: the peer does not speak the remoting protocol",
+                peer=connection.remote_address,
+                why=str(error),
+                left_out=left_out,
+            )
 
     async def _begins_with_tls(self, tls: ServerTls, peer: socket.socket) -> bool:
         """By the first byte. Raises RemotingProtocolError for the kind that is not taken."""
@@ -280,7 +287,7 @@ class RemotingServer(Dispatch):
         before = reader.buffered
         frames = reader.feed(data)
         if frames or not before:
-            connection.half_since = trio.current_time()
+            connection.half_since = connection.last_active
         rest = self.work_off(connection, frames)
         if change := reader.buffered - before:
             connection.keep(change)
@@ -305,26 +312,25 @@ class RemotingServer(Dispatch):
                 allowed = self.config.half_frame_seconds_max if reader.buffered else self.config.idle_seconds_max
                 if now - connection.last_active > allowed:
                     connection.close()
-                elif self._drips(connection, reader, now):
+                elif self._is_drip(connection, reader, now):
                     self._log_drip(connection, reader)
                     connection.close()
                 else:
                     connection.cut_if_stuck(self.config.unread_seconds_max)
 
-    def _drips(self, connection: Connection, reader: FrameReader, now: float) -> bool:
+    def _is_drip(self, connection: Connection, reader: FrameReader, now: float) -> bool:
         """Whether a frame comes so slowly that its peer has nothing in mind but to keep its place."""
         grace = self.config.half_frame_seconds_max + reader.buffered / _FRAME_BYTES_PER_SECOND_MIN
         return reader.buffered > 0 and now - connection.half_since > grace
 
     def _log_drip(self, connection: Connection, reader: FrameReader) -> None:
-        now = trio.current_time()
-        if now >= self._drip_logged_at + _REFUSED_LOG_SECONDS:
-            self._drip_logged_at = now
+        if (left_out := self._drips.due()) is not None:
             log.warning(
                 "connection closed: its request comes too slowly",
                 peer=connection.remote_address,
                 bytes=reader.buffered,
-                seconds=round(now - connection.half_since),
+                seconds=round(trio.current_time() - connection.half_since),
+                left_out=left_out,
             )
 
 

@@ -37,13 +37,13 @@ from cluster.remoting.address import ip_of
 from cluster.remoting.codes import ResponseCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.connection import Connection
+from cluster.remoting.log_limit import LogLimit
 from cluster.remoting.server import Reply
 from cluster.remoting.signing import ACCESS_KEY, SIGNATURE, remember_order, signed_fields
 
 log = structlog.get_logger(__name__)
 
 RELOAD_SECONDS = 5.0
-REFUSED_LOG_SECONDS = 60.0
 FIELDS_MAX = 1_024  # Ours; requests of RocketMQ have about twenty.
 _ADDRESSES_MAX = 10_000
 _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
@@ -60,7 +60,7 @@ class AclService:
     files: AclFiles
     refused: Counter[str] = field(factory=Counter, init=False)  # By IP; bounded.
     _white: dict[str, bool] = field(factory=dict, init=False)  # By IP:PORT: whether all requests are let through.
-    _logged: dict[str, float] = field(factory=dict, init=False)
+    _lines: LogLimit = field(factory=LogLimit, init=False)
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
 
     @property
@@ -141,11 +141,7 @@ class AclService:
     def _note_refused(self, ip: str, why: str) -> None:
         if len(self.refused) < _ADDRESSES_MAX or ip in self.refused:
             self.refused[ip] += 1
-        now = trio.current_time()
-        if now >= self._logged.get(ip, float("-inf")) + REFUSED_LOG_SECONDS:
-            if len(self._logged) >= _ADDRESSES_MAX:
-                self._logged.clear()
-            self._logged[ip] = now
+        if self._lines.due(ip) is not None:
             log.warning("requests are refused", ip=ip, why=why, count=self.refused[ip])
 
 
