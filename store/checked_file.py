@@ -56,6 +56,6 @@ def unreadable(path: Path, error: Exception) -> StoreDirectoryError:
     """What a start says, and that it ends there."""
     return StoreDirectoryError(
         f"{path} cannot be read: {error}. It says what this member has promised to the others, and nobody may guess that. "
-        "Next: bring the very file back; or, with another member as master (twinlog failover), empty this store "
-        "and start it as brokerRole=SLAVE with a brokerId above 0: it follows that one from the beginning"
+        "Next: bring the very file back; or, with another member as master (twinlog failover), empty this store: "
+        "at its start the member follows that one from the beginning"
     )

@@ -37,6 +37,7 @@ CLIENT_SCAN_SECONDS, SAMPLE_SECONDS = 10.0, 1.0
 FIRST_OFFSET_FLUSH_SECONDS = 10.0
 RECORD_LOOK_SECONDS = 0.1
 UNREGISTER_SECONDS_MAX, STOP_SECONDS_MAX = 1.0, 20.0
+HEAR_SECONDS_MAX = 1.0  # A name server that is silent keeps nobody from serving.
 FINISH_SECONDS_MAX, PART_SECONDS_MAX, LOOK_SECONDS = 6.0, 0.25, 0.01  # syncFlushTimeout is 5 s, slaveTimeout 3 s.
 
 
@@ -213,6 +214,7 @@ class Broker(BrokerParts):
             )
         self.send = SendProcessor(self)
         await nursery.start(self.role_services.tasks.run)
+        await self._hear_group()
         await self.role_services.begin(self.roles.role_state())
         nursery.start_soon(self.roles.run)
         await self._serve(nursery, main, fast)
@@ -235,6 +237,16 @@ class Broker(BrokerParts):
             nursery.start_soon(trio.to_thread.run_sync, prepare_sql)
         nursery.start_soon(self._watch_clients)
         nursery.start_soon(self._sample)
+
+    async def _hear_group(self) -> None:
+        """A master without files may have been emptied, and another one chosen since: it would take that one's id."""
+        if self.is_slave or self.roles.role_state() is not None:
+            return
+        master = None
+        with trio.move_on_after(HEAR_SECONDS_MAX):
+            master = await self.registration.look()
+        if master is not None:
+            await self.roles.hear_group(master)
 
     def _open_listeners(self) -> tuple[socket.socket, socket.socket]:
         """The main port and the fast one; with listenPort 0 any two. Raises OSError that names the port."""

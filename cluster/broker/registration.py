@@ -130,6 +130,11 @@ class RegistrationService:
         for name_server in self._changes:
             self._changes[name_server].set()
 
+    async def look(self) -> str | None:
+        """Who is registered as the group's master, before this broker registers; None: nobody, or no name server answers."""
+        await self._ask_all()
+        return next((leader for leader in self._leaders.values() if leader is not None), None)
+
     async def register_all(self) -> None:
         """Register with all name servers at once and wait for their answers; failures are logged, and retried later."""
         async with trio.open_nursery() as nursery:

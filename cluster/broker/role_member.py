@@ -222,6 +222,21 @@ class RoleMember(RoleFacts):
         if self.book.state is None and (master.group is None or master.group.member(self.address) is None):
             self.joins = True
 
+    async def hear_group(self, address: str) -> None:
+        """Before a master that has no files serves: somebody else is registered as its group's. Was it emptied, and who serves
+        says so, it is none. Else, or without an answer, broker.conf holds, as with RocketMQ.
+        """
+        if self.book.state is not None or not self.is_serving or address == self.address:
+            return
+        try:
+            found = await self.calls.history(address)
+        except HAPeerError as error:
+            log.warning("another member is registered as master, and does not answer", peer=address, why=str(error))
+            return
+        async with self.turn:
+            if found is not None and (why := self._must_hear_others(found.group)):
+                await self.fence(why)
+
     def _must_hear_others(self, group: GroupRecord | None) -> str:
         """Why a member whose directory was emptied may not follow yet: nobody else knows what it promised."""
         if self.book.state is not None or self.joins or group is None or group.member(self.address) is None:

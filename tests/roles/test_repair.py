@@ -1,6 +1,7 @@
 """`twinlog rewind` and `twinlog reinit` on real processes."""
 
 import json
+import shutil
 
 import pytest
 import trio
@@ -63,4 +64,29 @@ async def test_reinit_begins_anew(tmp_path):
         group.wait_healthy()
         await in_thread(wait_for_same_commitlog, first.commit_log, second.commit_log)
         group.twinlog("switchover", "--candidate", second.label, "--yes")
+        traffic.check(await traffic.consumed())
+
+
+async def test_an_emptied_master_comes_back_as_a_slave(tmp_path):
+    """Its broker.conf says master still, and no moment is there in which it is one: producers are at it all the time."""
+    with running(tmp_path, 3) as group:
+        first, second, _third = group.members
+        traffic = Traffic(group.namesrv.address)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(traffic.produce, "p")
+            await traffic.more(20)
+            first.kill()
+            await in_thread(lambda: group.twinlog("failover", "--candidate", second.label, "--yes", status=6))
+            await traffic.more(20)
+            shutil.rmtree(first.store)
+            said = len(first.tail(1000).splitlines())
+            await in_thread(first.start)
+            await in_thread(group.wait_healthy)
+            await traffic.more(20)
+            nursery.cancel_scope.cancel()
+        told = "\n".join(first.tail(1000).splitlines()[said:])
+        assert told.index("every other voter has to be heard first") < told.index("ready broker="), told
+        assert group.master() is second
+        group.twinlog("wait", "level")
+        await in_thread(wait_for_same_commitlog, first.commit_log, second.commit_log)
         traffic.check(await traffic.consumed())

@@ -112,6 +112,8 @@ class Node:
         self.ha.me, self.ha.adopt, self.ha.doubt = roles.me, roles.adopt, roles.doubt
         try:
             roles.load()
+            if self.group.registered_master is not None:
+                await roles.hear_group(self.group.registered_master)
             if state is not None:
                 self.ha.fence("it starts")
             elif role is SLAVE:
@@ -312,6 +314,7 @@ class Group:
     config: dict[str, Any] = field(factory=dict)
     nodes: list[Node] = field(init=False)
     streams: list[Any] = field(factory=list)
+    registered_master: str | None = None  # What a name server says when it is asked first.
 
     def __attrs_post_init__(self) -> None:
         self.config = {"in_sync_replicas": self.need, **self.config}

@@ -93,6 +93,41 @@ async def test_an_emptied_master_takes_nothing_as_soon_as_it_hears_of_its_group(
     assert group.are_equal()
 
 
+async def test_an_emptied_master_never_serves_beside_the_one_that_is_registered(
+    tmp_path, autojump_clock, no_threads, nursery
+):
+    """What it took for a moment would be a second beginning of the log."""
+    group = Group(nursery, tmp_path, size=3)
+    await group.start()
+    a, b, _c = group.nodes
+    a.put(3)
+    await group.settled()
+    await a.stop()
+    assert (await group.change("failover", b)).error == ""
+    group.registered_master = b.address
+    shutil.rmtree(a.root)
+    await a.start()
+    assert (a.store.config.broker_role, a.hooks.done) == (SLAVE, ["fence"])
+    assert (await group.settled()).name == "b"
+    assert group.are_equal()
+    assert "master" not in a.hooks.done
+
+
+async def test_a_new_master_serves_whoever_is_registered(tmp_path, autojump_clock, no_threads, nursery):
+    """It never belonged to that one's group: as with RocketMQ, broker.conf says what it is. Nor does it wait for a dead one."""
+    group = Group(nursery, tmp_path, size=2)
+    a, b = group.nodes
+    await b.start()
+    group.registered_master = b.address
+    await a.start()
+    assert (await group.settled()).name == "a"
+    await a.stop()
+    await b.stop()
+    shutil.rmtree(a.root)
+    await a.start()
+    assert a.store.config.broker_role is group.role
+
+
 async def test_what_is_promised_is_not_thrown_away_meanwhile(
     tmp_path, autojump_clock, no_threads, nursery, monkeypatch
 ):

@@ -95,8 +95,6 @@ class AtRest(Fault):
             if self.was_master:
                 fail_over(self.group, others, self.rng)
             shutil.rmtree(self.victim.store)
-            if self.victim.settings["brokerRole"] != "SLAVE":
-                self.victim.begin_as_slave(len(self.group.members) + self.group.members.index(self.victim))
             Process.start(self.victim)
         else:
             if self.was_master and "ends before where it is known" in self._said():

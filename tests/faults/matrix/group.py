@@ -86,15 +86,7 @@ class Member(Process):
         own_boots: bool = False,
         has_points: bool = False,
     ) -> None:
-        self.label = f"broker-a-{number}"
-        self.place = place
-        self.home = root / "home"
-        self.store = self.home / self.label
-        self.commit_log = self.store / "commitlog"
-        self.home.mkdir(parents=True, exist_ok=True)
-        self.port = place.port()
-        self.address = f"{place.address}:{self.port}"
-        self.conf = root / "broker.conf"
+        self._lie_in(root, place, number)
         self.settings = {
             "brokerName": "broker-a",
             "brokerId": str(number),
@@ -107,7 +99,7 @@ class Member(Process):
             **SETTINGS,
             **settings,
         }
-        self._configure()
+        self.configure()
         changes = [OWN_BOOTS] * own_boots + [FAIL_POINTS] * has_points + [hole] * bool(hole)
         changes += [OWN_CLOCK] * (FAKETIME in (environment or {}))
         program = [PYTHON, "-m", "tests.faults.matrix.planted", *changes] if changes else [PROGRAM]
@@ -120,14 +112,22 @@ class Member(Process):
         told[POINTS_FILE] = str(self.points)
         super().__init__(self.label, command, log=root / "log", environment=told)
 
-    def _configure(self) -> None:
-        self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-
-    def begin_as_slave(self, number: int) -> None:
-        """From its next start on it is one, of that number: what a person makes of a master that has forgotten everything."""
-        self.settings |= {"brokerRole": "SLAVE", "brokerId": str(number)}
+    def _lie_in(self, root: Path, place: Place, number: int) -> None:
+        """What is where, whoever's member it is."""
         self.label = f"broker-a-{number}"
-        self._configure()
+        self.place = place
+        self.home = root / "home"
+        self.store = self.home / self.label
+        self.commit_log = self.store / "commitlog"
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.port = place.port()
+        self.address = f"{place.address}:{self.port}"
+        self.conf = root / "broker.conf"
+        self.boot_id = root / "boot_id"
+
+    def configure(self) -> None:
+        """Write its broker.conf, for its next start."""
+        self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
 
     def note_boot(self) -> None:
         """Its machine was started. A member takes what a crash left in memory for safe, unless its machine died."""

@@ -47,16 +47,7 @@ class TheirMember(Member):
         settings: Mapping[str, str],
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.label = f"broker-a-{number}"
-        self.place = place
-        self.home = root / "home"
-        self.store = self.home / self.label
-        self.commit_log = self.store / "commitlog"
-        self.home.mkdir(parents=True, exist_ok=True)
-        self.port = place.port()
-        self.address = f"{place.address}:{self.port}"
-        self.conf = root / "broker.conf"
-        self.boot_id = root / "boot_id"
+        self._lie_in(root, place, number)
         self.server_log = root / "server.log"
         self.stale_pid = -1  # A process that runs with another role than its broker.conf says now.
         self.settings = {
@@ -87,7 +78,7 @@ class TheirMember(Member):
     def edit(self, role: str, number: int) -> None:
         """Another role from its next start on."""
         self.settings |= {"brokerRole": role, "brokerId": str(number)}
-        self.conf.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        self.configure()
         self.stale_pid = self.pid if self.running else -1
 
     def empty(self) -> None:
