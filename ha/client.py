@@ -103,6 +103,8 @@ class HAClient:
     _handed_over: PeerHistory | None = field(default=None, init=False)  # To the master that is followed next.
     _following: Following | None = field(default=None, init=False)  # The present attempt, or the last one.
     _replica: Replica | None = field(default=None, init=False)  # The present connection, or the last one.
+    # One for all connections: why one ended refers to what it arrived in until a full garbage collection.
+    _buffer: bytearray | None = field(default=None, init=False)
     _connections: int = field(default=0, init=False)
     _received_before: int = field(default=0, init=False)  # Over earlier connections.
     _refused_at: list[int] = field(factory=list, init=False)  # The log's end at each refusal in a row.
@@ -170,6 +172,7 @@ class HAClient:
         before = self.store.max_offset
         peer, memory = self.peer_of(address), self._memory
         told, self._handed_over = self._handed_over, None
+        self._buffer = self._buffer or bytearray(self.config.receive_buffer_size)
         following = Following(
             address,
             self.store,
@@ -180,6 +183,7 @@ class HAClient:
             lambda state: self._entered(following, state),
             self.own,
             told if told is not None and told.ha_address == address else None,
+            self._buffer,
         )
         try:
             await following.run()

@@ -10,7 +10,7 @@ from attrs import frozen, validators
 from ha.ack_policy import AckRule
 from ha.admission import parse_networks
 from ha.in_sync import Limits
-from ha.protocol import BODY_SIZE_MAX
+from ha.protocol import BODY_SIZE_MAX, BUFFER_SIZE
 from store.config import option
 
 _PORT = validators.and_(validators.ge(0), validators.le(65_535))
@@ -196,7 +196,7 @@ class HAConfig:
         BODY_SIZE_MAX, key="haReceiveBodySizeMax", doc="largest frame that a slave takes", validator=_POSITIVE
     )
     receive_buffer_size: int = option(
-        4 * 1024 * 1024,
+        BUFFER_SIZE,
         key="haReceiveBufferSize",
         doc="what a slave takes from the socket at once; grows for larger records",
         validator=validators.ge(4096),

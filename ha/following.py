@@ -71,6 +71,7 @@ class Following:
     entered: Callable[[ClientState], None]
     own_history: OwnHistory = field(factory=OwnHistory)
     handed_over: PeerHistory | None = None  # By this member, to the master, where our log ends.
+    buffer: bytearray | None = None  # For what arrives.
     fresh_transport: Transport | None = field(default=None, init=False)  # It stands, and nothing was said yet.
     replica: Replica | None = field(default=None, init=False)
     finding: Finding | None = field(default=None, init=False)  # What there is to say although it follows.
@@ -216,7 +217,7 @@ class Following:
             raise
         finally:
             self.fresh_transport = None
-        self.replica = Replica(transport, self.store, self.config, overlap, begin_at, self._master_end)
+        self.replica = Replica(transport, self.store, self.config, overlap, begin_at, self._master_end, self.buffer)
         self.entered("streaming")
         return self.replica
 

@@ -17,6 +17,7 @@ BATCH_HEADER, ACK = Struct(">qi"), Struct(">q")
 assert (BATCH_HEADER.size, ACK.size) == (12, 8)
 
 NO_REQUEST_YET = -1  # As a report: a sign of life before the request, which masters ignore.
+BUFFER_SIZE = 4 * 1024 * 1024
 BODY_SIZE_MAX = (
     4 * 1024 * 1024 - BATCH_HEADER.size
 )  # HAClient.READ_MAX_BUFFER_SIZE: a larger frame hangs a RocketMQ slave.
@@ -46,22 +47,19 @@ class BatchReader:
         0                      _staged                  _received        len(_buffer)
         | bytes of the log, headers taken out | a cut header | free for the next read |
 
-    `next_offset` is where the next frame has to begin, None while an empty log takes any start of a file.
+    `next_offset` is where the next frame has to begin, None while an empty log takes any start of a file. `buffer` may have
+    been used before; a record that is too large for it gets one of its own.
     """
 
     next_offset: int | None
     file_size: int
     body_size_max: int = BODY_SIZE_MAX
-    buffer_size: int = 4 * 1024 * 1024
+    _buffer: bytearray = field(factory=lambda: bytearray(BUFFER_SIZE))
     frames: int = field(default=0, init=False)  # Whole headers seen, heartbeats included.
-    _buffer: bytearray = field(init=False)
     _staged: int = field(default=0, init=False)
     _received: int = field(default=0, init=False)
     _body_left: int = field(default=0, init=False)  # Of the frame whose header was the last one seen.
     _header: bytes = field(default=b"", init=False)  # The beginning of one, while frames pass by this buffer.
-
-    def __attrs_post_init__(self) -> None:
-        self._buffer = bytearray(max(self.buffer_size, BATCH_HEADER.size))
 
     def free_space(self) -> memoryview:
         """Where the next bytes from the socket go: never empty. Say received() before the next call."""
@@ -130,11 +128,6 @@ class BatchReader:
             )
         self._body_left = body_size
         self.frames += 1
-
-    def close(self) -> None:
-        """Let go of the buffer. Why a connection ended refers to it by its traceback, until a full garbage collection."""
-        self._buffer = bytearray()
-        self._staged = self._received = 0
 
     def begin_passing(self) -> bytes:
         """Give back what is staged: from now on bytes pass by this buffer, see pieces(), until end_passing()."""

@@ -41,7 +41,7 @@ class Replica:
     """Follows a master over one transport, which it owns.
 
     `overlap`: what is asked for again and compared, before anything new is taken. `begin_at`: what an empty log asks for, a
-    file's start; 0 leaves it to the master.
+    file's start; 0 leaves it to the master. `buffer`: of receive_buffer_size, from the connection before.
     """
 
     transport: Transport
@@ -50,6 +50,7 @@ class Replica:
     overlap: Overlap | None = None
     begin_at: int = 0
     master_end: Callable[[], int] = lambda: 0  # Where the master's log ended when it was asked last; 0: it was not.
+    buffer: bytearray | None = None
     received_bytes: int = field(default=0, init=False)  # Of log, appended.
     reported_at: float = field(default=0.0, init=False)  # Monotonic seconds of the last report.
     connected_at: float = field(factory=trio.current_time, init=False)
@@ -68,7 +69,7 @@ class Replica:
             or None,
             file_size=self.store.commit_log.file_size,
             body_size_max=self.config.receive_body_size_max,
-            buffer_size=self.config.receive_buffer_size,
+            buffer=self.buffer if self.buffer is not None else bytearray(self.config.receive_buffer_size),
         )
 
     @property
@@ -100,7 +101,6 @@ class Replica:
                     nursery.start_soon(self._flushed_task)
                 await self._receive_task()
         finally:
-            self._reader.close()
             await self.transport.aclose()
 
     async def _receive_task(self) -> None:
@@ -152,8 +152,7 @@ class Replica:
 
     async def _receive(self) -> None:
         """Take what arrived. Raises HAProtocolError, HAConnectionLostError; what came in order before is staged then."""
-        with self._reader.free_space() as space:
-            size = await self.transport.receive_into(space)
+        size = await self.transport.receive_into(self._reader.free_space())
         if size == 0:
             raise HAConnectionLostError("the master closed the connection")
         self.last_read = trio.current_time()

@@ -1,6 +1,7 @@
 """How a slave keeps its connection, in virtual time: the test decides what each attempt to connect meets."""
 
 import itertools
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -87,6 +88,26 @@ async def test_the_first_retry_is_at_once_and_later_ones_wait_longer_up_to_five_
     assert 0.6 < sum(late) / len(late) < 1.4  # Jitter: anything up to 2 s.
     assert len(set(late)) > 10
     assert (client.state, client.statistics().last_error) == ("retrying", "cannot connect: refused")
+
+
+async def test_all_connections_share_a_buffer(autojump_clock, nursery, store):
+    """Why one ended refers to what it was arriving in, for long: a link that comes and goes took 4 MiB each time."""
+    size = HAConfig().receive_buffer_size
+    tracemalloc.start()
+    try:
+        client, network = start(nursery, store, *[misplace] * 5, heartbeats)
+        await trio.sleep(60)
+        assert len(network.attempts) == 6
+        assert size < tracemalloc.get_traced_memory()[1] < 1.5 * size
+    finally:
+        tracemalloc.stop()
+    assert client.state == "streaming"
+
+
+async def misplace(stream: trio.StapledStream) -> None:
+    """A frame that has no place in an empty log."""
+    await stream.receive_some()
+    await stream.send_all(BATCH_HEADER.pack(5, 10) + b"x" * 10)
 
 
 async def test_repeated_failures_are_one_line(autojump_clock, nursery, store):

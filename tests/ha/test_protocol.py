@@ -41,8 +41,11 @@ def log_of(stream: bytes) -> bytes:
 LOG = log_of(FROM_MASTER)
 
 
-def reader(next_offset: int | None = None, file_size: int = CAPTURED_FILE_SIZE, **options: int) -> BatchReader:
-    return BatchReader(next_offset=next_offset, file_size=file_size, **options)
+def reader(
+    next_offset: int | None = None, file_size: int = CAPTURED_FILE_SIZE, *, buffer_size: int = 4096, **options: int
+) -> BatchReader:
+    buffer = bytearray(max(buffer_size, BATCH_HEADER.size))
+    return BatchReader(next_offset=next_offset, file_size=file_size, buffer=buffer, **options)
 
 
 def feed(batches: BatchReader, data: bytes) -> None:
