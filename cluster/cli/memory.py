@@ -1,7 +1,8 @@
 """Memory that was freed goes back to the system.
 
 glibc keeps what lies between two blocks that are in use. After a catch-up, or a role change, that is as much as the blocks
-themselves; within an hour of faults a member of 80 MiB came to 130 that way, none of it in use.
+themselves; within an hour of faults a member of 80 MiB came to 130 that way, none of it in use. And it gives each thread a heap of
+its own: of 35 MiB in five heaps 18 were free, while one at a time has the interpreter's lock, and none needs its own.
 """
 
 import ctypes
@@ -10,6 +11,14 @@ from collections.abc import Callable
 import trio
 
 EVERY_S = 60.0
+M_ARENA_MAX = -8  # malloc.h
+
+
+def share_one_heap() -> None:
+    """All threads that begin from now on; where the C library is not glibc, nothing happens."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(M_ARENA_MAX, 1)
 
 
 def trimmer() -> Callable[[], object] | None:

@@ -17,7 +17,7 @@ import trio
 
 from cluster.cli.errors import CliError, innermost
 from cluster.cli.log import set_up_log, speak_for
-from cluster.cli.memory import give_memory_back
+from cluster.cli.memory import give_memory_back, share_one_heap
 from cluster.cli.ports import busy_ports, in_use
 from cluster.cli.up_plan import Port
 from cluster.config_file import Configuration
@@ -131,6 +131,7 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
     Raises CliError for what a person can mend: a port in use, a store that is locked or broken, a full disk.
     """
     raise_file_limit()
+    share_one_heap()
     notifier = Notifier.from_environment()
     stop = _Stop(notifier)
     is_ready = False
