@@ -1,8 +1,8 @@
 """Memory that was freed goes back to the system.
 
 glibc keeps what lies between two blocks that are in use. After a catch-up, or a role change, that is as much as the blocks
-themselves; within an hour of faults a member of 80 MiB came to 130 that way, none of it in use. And it gives each thread a heap of
-its own: of 35 MiB in five heaps 18 were free, while one at a time has the interpreter's lock, and none needs its own.
+themselves; within an hour of faults a member of 80 MiB came to 130 that way, none of it in use. And it gives each thread a heap
+of its own: of 35 MiB in five heaps 18 were free. One thread at a time has the interpreter's lock, so one heap will do.
 """
 
 import ctypes
