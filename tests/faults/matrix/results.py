@@ -2,6 +2,7 @@
 
 import datetime
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -53,11 +54,24 @@ def show(report: Report) -> None:
         click.echo(f"      {report.error}")
 
 
+def command(arguments: Sequence[str]) -> str:
+    """What was run, without the places where results and logs of it went."""
+    left = iter(arguments)
+    said = []
+    for each in left:
+        option, has_value, _ = each.partition("=")
+        if option not in ("--out", "--keep"):
+            said.append(each)
+        elif not has_value:
+            next(left, None)
+    return " ".join(["scripts/faults", *said])
+
+
 def document(reports: list[Report], skipped: dict[str, str]) -> dict[str, Any]:
     """What is kept of it."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["scripts/faults", *sys.argv[1:]]),
+        "command": command(sys.argv[1:]),
         "machine": facts(),
         "acknowledged": sum(each.counts.get("acknowledged", 0) for each in reports),
         "operations": sum(each.counts.get("operations", 0) for each in reports),
