@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from attrs import define, field
 
+from cluster.broker.watchdog import STALL_SECONDS
 from tests.faults.harness import Shim
 from tests.faults.matrix.disks import disk_of, mount, unmount
 from tests.faults.matrix.fault import Fault
@@ -110,7 +111,7 @@ class StuckDisk(Fault):
 
     def prepare(self) -> None:
         self.victim = self.pick()
-        self.hold_s = self.rng.uniform(1.0, 8.0)
+        self.hold_s = self.rng.uniform(STALL_SECONDS + 1.0, 8.0)  # Less is no hang to anybody, and is not told.
 
     def pick(self) -> Member:
         raise NotImplementedError
