@@ -7,60 +7,35 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
 from attrs import define, evolve, field, frozen
 
-from store import disk_space
-from store.allocate import AllocateMappedFileService
-from store.checkpoint import Checkpoint
-from store.commit_log import CommitLog, PutMessage, PutResult
-from store.config import BrokerRole, StoreConfig
+from store.commit_log import PutMessage, PutResult
+from store.config import BrokerRole
 from store.consume_queue import ConsumeQueue
-from store.consume_queue_table import ConsumeQueueTable
-from store.damage import DamagedRanges
-from store.delay_level import parse_delay_levels
-from store.digest_service import DIGEST_BYTES_PER_SECOND, DigestService
-from store.disk_refusal import DiskRefusal
-from store.dispatch import ArrivalListener, ReputMessageService
+from store.dispatch import ArrivalListener
 from store.divergent import Divergent
 from store.errors import StoreError, StoreNotWritableError
-from store.flush import FlushConsumeQueueService, FlushService
 from store.get_message import (
     GetResult,
     PropertyFilter,
     any_accepted,
     get_message,
-    memory_bytes_max,
     offset_by_time,
     store_timestamp,
 )
-from store.index_service import IndexService
-from store.known_damage import KnownDamage
-from store.known_end import KnownEnd
 from store.lock_file import take_lock
 from store.log_tail import LogTail, remove_left_over
-from store.mapped_file_queue import MappedFileQueue
-from store.pull_check import CheckAhead
-from store.put_service import PutService
+from store.parts import StoreParts
 from store.put_times import PutTimes
 from store.query_message import QueryResult, query_message
-from store.range_digests import RangeDigester
-from store.read_check import ReadCheck
 from store.record_scan import DispatchEntry
 from store.recovery import recover
-from store.recovery_points import RecoveryPoints
-from store.repair import LogRepair
-from store.retention import NO_FLOOR
-from store.retention_service import RetentionService
-from store.running_flags import Condition, RunningFlags
-from store.scrub import ScrubService
-from store.side_files import SideFiles
+from store.running_flags import Condition
 from store.sync import make_directory, sync_directory
-from store.truncation import TruncationService
 from store.truncation_start import UnfinishedCut
 
 if TYPE_CHECKING:
@@ -93,7 +68,7 @@ class StoreStatistics:
 
 
 @define(eq=False)
-class MessageStore:
+class MessageStore(StoreParts):
     """A store directory that is open.
 
     `load()` opens it, `run()` serves it, `close()` leaves it as a clean stop does. Listeners in `on_arrival` are told (topic,
@@ -101,171 +76,8 @@ class MessageStore:
     were added to the log.
     """
 
-    config: StoreConfig
-    now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000, kw_only=True)
-    disk_usage: Callable[[Path], float] = field(default=lambda path: disk_space.usage_ratio(path), kw_only=True)
-    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)  # Seconds, for how long a write takes.
-    retention_floor: Callable[[], int] = field(
-        default=lambda: NO_FLOOR, init=False
-    )  # The lowest byte replicas still need.
-    retention_wish: Callable[[], int] = field(default=lambda: NO_FLOOR, init=False)  # As long as the disk has room.
-    appended: list[Callable[[], None]] = field(factory=list, init=False)
-    commit_log: CommitLog = field(init=False)
-    flusher: FlushService = field(init=False)
-    delays_ms: tuple[int, ...] = field(init=False)
-    damaged: DamagedRanges = field(factory=DamagedRanges, init=False)  # Bytes of the log that are not served.
-    dispatch_limit: Callable[[], int] | None = field(
-        default=None, init=False
-    )  # Consumers are shown bytes below it only.
-    # Told where the log is cut, before anything is written there.
-    on_truncate: list[Callable[[int], None]] = field(factory=list, init=False)
-    digest: DigestService = field(init=False)
-    range_digester: RangeDigester = field(init=False)
-    repairs: LogRepair = field(init=False)
-    scrub: ScrubService = field(init=False)
-    index: IndexService = field(init=False)
-    retention: RetentionService = field(init=False)
-    flags: RunningFlags = field(factory=RunningFlags, init=False)
-    _root: Path = field(init=False)
-    _ahead: Path = field(init=False)
-    _queues: ConsumeQueueTable = field(init=False)
-    _queue_flusher: FlushConsumeQueueService = field(init=False)
-    _checkpoint: Checkpoint = field(init=False)
-    _known_end: KnownEnd = field(init=False)
-    _points: RecoveryPoints = field(init=False)
-    _read_check: ReadCheck = field(init=False)
-    _check_ahead: CheckAhead = field(init=False)
-    _refusal: DiskRefusal = field(init=False)
-    _allocator: AllocateMappedFileService = field(init=False)
-    _reput: ReputMessageService = field(init=False)
-    _truncation: TruncationService = field(init=False)
-    _putter: PutService = field(init=False)
     _lock_fd: int = field(default=-1, init=False)
     _gets: int = field(default=0, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        config = self.config
-        self.flags.set(Condition.NOT_OPEN, "the store is not open")
-        self._root = config.root.expanduser()
-        self.delays_ms = parse_delay_levels(config.message_delay_level)
-        directory, *others = config.commit_log_paths
-        files = MappedFileQueue(
-            directory,
-            config.mapped_file_size_commit_log,
-            "mappedFileSizeCommitLog",
-            preallocate=True,
-            others=tuple(others),
-            read_only=config.read_only_commit_log_paths,
-            has_room=lambda path: self.disk_usage(path) * 100 <= self.config.disk_limits.forced,
-        )
-        self.commit_log = CommitLog(files, self.delays_ms)
-        self._ahead = directory.parent / "twinlog" / "ahead"
-        self._refusal = DiskRefusal(
-            flags=self.flags, ask_again=self._write_what_was_refused, make_room=lambda: self.retention.make_room()
-        )
-        self._allocator = AllocateMappedFileService(
-            self.commit_log, directory.parent / "twinlog" / "spare", make_room=lambda: self.retention.make_room()
-        )
-        self._queues = ConsumeQueueTable(self._root / "consumequeue", config.consume_queue_file_size)
-        self._checkpoint = Checkpoint(self._root / "checkpoint")
-        self.flusher = FlushService(self.commit_log, config, self._checkpoint, self.fail)
-        side = SideFiles(self._root / "twinlog")
-        self._known_end = KnownEnd(side.directory)
-        self._points = RecoveryPoints(self.commit_log, self._queues, side, self.damaged)
-        self._queue_flusher = FlushConsumeQueueService(
-            self._queues,
-            config,
-            self._checkpoint,
-            self.fail,
-            self._points,
-            self.flusher,
-            level_offset=lambda: self.dispatched_offset,
-        )
-        self._read_check = ReadCheck(self.commit_log, KnownDamage(self.damaged))
-        self._check_ahead = CheckAhead(self._read_check)
-        self.digest = DigestService(
-            self.commit_log,
-            self._root / "twinlog" / "digest",
-            now_ms=self.now_ms,
-            old_bytes_per_second=config.scrub_bytes_per_second or DIGEST_BYTES_PER_SECOND,
-        )
-        self.range_digester = RangeDigester(self.commit_log, self.digest)
-        self.repairs = LogRepair(self.commit_log, self._queues, self.digest, self._read_check.known, self.delays_ms)
-        self.scrub = ScrubService(
-            self.commit_log,
-            self._queues,
-            self.digest,
-            self._read_check,
-            config.scrub_bytes_per_second,
-            config.scrub_interval_hours,
-            self.delays_ms,
-            memory_bytes_max(config.access_message_in_memory_max_ratio),
-        )
-        self.on_truncate += [
-            self._points.truncated,
-            self.digest.truncated,
-            self.scrub.truncated,
-            self.flusher.truncated,
-        ]
-        self.retention = RetentionService(
-            log=self.commit_log,
-            queues=self._queues,
-            config=config,
-            flags=self.flags,
-            fail=self.fail,
-            floor=lambda: min(self.retention_floor(), self.dispatched_offset, self.flushed_offset),
-            wish=lambda: self.retention_wish(),
-            now_s=lambda: self.now_ms() / 1000,
-            disk_usage=lambda path: self.disk_usage(path),
-            clock_path=self._root / "twinlog" / "clock",
-        )
-        self.index = IndexService(
-            self._root / "index",
-            self._root / "twinlog" / "index-behind",
-            self.commit_log,
-            config,
-            self._checkpoint,
-            lambda: self.dispatched_offset,
-        )
-        self._reput = ReputMessageService(
-            log=self.commit_log,
-            queues=self._queues,
-            queue_flusher=self._queue_flusher,
-            points=self._points,
-            index=self.index,
-            refused=self._refusal.refused,
-        )
-        self._putter = PutService(
-            log=self.commit_log,
-            config=config,
-            flags=self.flags,
-            now_ms=lambda: self.now_ms(),
-            clock=lambda: self.clock(),
-            written=self._after_append,
-            refused=self._refusal.refused,
-        )
-        self.on_truncate += [self.index.truncate, self.retention.truncated, lambda _offset: self._known_end.forget()]
-        self._truncation = TruncationService(
-            side=side.directory,
-            log=self.commit_log,
-            queues=self._queues,
-            flags=self.flags,
-            flusher=self.flusher,
-            queue_flusher=self._queue_flusher,
-            reput=self._reput,
-            points=self._points,
-            digest=self.digest,
-            index=self.index,
-            retention=self.retention,
-            checkpoint=self._checkpoint,
-            is_slave=lambda: self.config.broker_role is BrokerRole.SLAVE,
-            tail_ended=self.tail_ended,
-            now_ms=lambda: self.now_ms(),
-            fail=self.fail,
-            on_truncate=self.on_truncate,
-            repairing=self.repairs.turn,
-        )
-        self.retention.shortened.append(self.index.delete_before)
 
     # Opening and closing
 
@@ -400,10 +212,6 @@ class MessageStore:
         """What was lost is here again, or given up by those who know: count it no more. Raises OSError."""
         self._known_end.forget()
 
-    def fail(self, reason: str) -> None:
-        """Take no more bytes: the disk refused some, and what it holds now is not known."""
-        self._refusal.fail(reason)
-
     def put(self, messages: Sequence[PutMessage], *, together: bool = False) -> list[PutResult]:
         """Append messages with one system call; each has its own status. Never waits: flush and replicas come after.
 
@@ -473,12 +281,6 @@ class MessageStore:
             finally:
                 tail.done()
 
-    async def tail_ended(self) -> None:
-        """Have no more bytes written behind the log's end, and wait until none are there."""
-        while self.commit_log.tail is not None:
-            self.commit_log.tail.is_unwanted = True
-            await self.commit_log.tail.ended.wait()
-
     @property
     def unverified_bytes(self) -> int:
         """Bytes behind the log's end that were received, and not verified yet."""
@@ -540,39 +342,12 @@ class MessageStore:
             self.config = evolve(self.config, broker_role=BrokerRole.SLAVE)
             self._putter.become_slave(self.config)
 
-    def _after_append(self, entries: "list[DispatchEntry] | Columns", timestamp: int) -> None:
-        self.flusher.last_store_timestamp = timestamp or self.flusher.last_store_timestamp
-        self._reput.add(entries)
-        for listener in self.appended:
-            listener()
-        self._allocator.appended()
-
-    def dispatch_pending(self) -> None:
-        """Bring the queues level with the log and tell the listeners."""
-        self._reput.dispatch()
-
-    async def _write_what_was_refused(self, lacks_file: bool) -> bool:
-        """Whether nothing is left of it. Raises OSError."""
-        self.commit_log.mend()
-        if self.commit_log.pending is not None:
-            self.commit_log.pending.commit()
-            self._putter.committed()
-        if lacks_file and self._allocator.takes_spares:
-            await self._allocator.make()
-        self.dispatch_pending()
-        return not self._reput.pending
-
     # Reading
 
     @property
     def on_arrival(self) -> list[ArrivalListener]:
         """Who is told after dispatch."""
         return self._reput.on_arrival
-
-    @property
-    def dispatched_offset(self) -> int:
-        """All bytes below are in the queues."""
-        return self._reput.dispatched_offset
 
     @property
     def min_offset(self) -> int:
@@ -583,11 +358,6 @@ class MessageStore:
     def max_offset(self) -> int:
         """The end of the log."""
         return self.commit_log.max_offset
-
-    @property
-    def flushed_offset(self) -> int:
-        """All bytes below are on disk."""
-        return self.flusher.flushed_offset
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A queue; one that nobody wrote to is empty."""

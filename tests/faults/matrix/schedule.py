@@ -55,7 +55,7 @@ def one_fault(fault: Fault, group: Group, traffic: Traffic, *, is_helped: bool) 
 
 
 def _help(group: Group, rng: random.Random) -> None:
-    """What a person does who finds the group without a master: chooses one that may be chosen."""
+    """What a person does who finds the group without a master: chooses one that may be chosen. Raises NotRecoveredError."""
     for member in group.members:
         member.wait_until(lambda member=member: member.printed("ready "), "its ready line")
     deadline = time.monotonic() + HELP_AFTER_S
@@ -63,7 +63,10 @@ def _help(group: Group, rng: random.Random) -> None:
         with suppress(LookupError):
             group.master()
             return
-    fail_over(group, list(group.members), rng)
+    try:
+        fail_over(group, list(group.members), rng)
+    except AssertionError as error:  # Nobody is left who has everything: a finding, and no trouble of ours.
+        raise NotRecoveredError(str(error)) from error
 
 
 def _look(group: Group, at: int, pattern: str, ends: float) -> None:
