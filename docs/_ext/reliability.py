@@ -21,6 +21,7 @@ RESULTS = ROOT / "docs" / "reliability"
 sys.path.insert(0, str(ROOT))  # The rows are the tests' own.
 
 from tests.faults.matrix.checkers.verdict import ORACLES  # noqa: E402
+from tests.faults.matrix.failpoints import POINTS  # noqa: E402
 from tests.faults.matrix.rows import ROWS, SECONDS_TO_RECOVER, Row  # noqa: E402
 
 Run = Mapping[str, Any]
@@ -120,6 +121,14 @@ def totals() -> str:
     return table(head, rows) + "\n\n" + said(each for kept in kinds.values() for each in kept.documents)
 
 
+def points() -> str:
+    """How many of the named places members have died at, and which are left."""
+    told = " ".join(text for run in Kept.read("matrix").runs for text in run.get("faults", ()))
+    left = [point.name for point in POINTS if f"{point.name} ({point.stage})" not in told]
+    said = f"Members have died at {len(POINTS) - len(left)} of the {len(POINTS)} named places in these runs."
+    return said + (f" Left: {', '.join(left)}." if left else "")
+
+
 def soak() -> str:
     """The long run in numbers, and the memory of who lived long."""
     parts = []
@@ -205,6 +214,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "matrix": matrix,
     "oracles": oracles,
     "totals": totals,
+    "points": points,
     "soak": soak,
     "planted": planted,
     "rocketmq": rocketmq,
@@ -213,7 +223,14 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 
 # Which parts need which results.
-KIND_OF = {"matrix": "matrix", "totals": "matrix", "soak": "soak", "planted": "planted", "rocketmq": "rocketmq"}
+KIND_OF = {
+    "matrix": "matrix",
+    "totals": "matrix",
+    "points": "matrix",
+    "soak": "soak",
+    "planted": "planted",
+    "rocketmq": "rocketmq",
+}
 
 
 class ReliabilityDirective(SphinxDirective):

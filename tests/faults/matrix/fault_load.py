@@ -21,6 +21,7 @@ from tests.faults.matrix.group import PYTHON, Member
 CLIENTS = 1000
 BURNERS_PER_CORE = 4
 ROOM = 16 << 20  # Bytes of memory that a member may take besides what it has: files that it writes are among them.
+SPARSE = 1 << 30  # Bytes of a file without any.
 SECONDS_MAX = 60.0
 STALL = re.compile(r"(?:stalls|did not run|goes on).*\"seconds\": ([0-9.]+)")
 TAKEN_FOR_DEAD = re.compile(
@@ -36,6 +37,18 @@ def burn(seconds: float) -> list[subprocess.Popen[bytes]]:
     program = f"import time\nends = time.monotonic() + {seconds}\nwhile time.monotonic() < ends: pass"
     number = (os.cpu_count() or 1) * BURNERS_PER_CORE
     return [subprocess.Popen([PYTHON, "-c", program]) for _ in range(number)]
+
+
+def read_on(path: Path, seconds: float) -> subprocess.Popen[bytes]:
+    """A file of holes, over and over: what is cached of it crowds out what others have cached."""
+    with path.open("wb") as file:
+        file.truncate(SPARSE)
+    program = (
+        f"import time\nends, file, buffer = time.monotonic() + {seconds}, open({str(path)!r}, 'rb', 0), bytearray(1 << 20)\n"
+        "while time.monotonic() < ends:\n"
+        "    if not file.readinto(buffer): file.seek(0)\n"
+    )
+    return subprocess.Popen([PYTHON, "-c", program])
 
 
 def can_cap() -> bool:
@@ -69,9 +82,13 @@ class Cage:
         is_old = (path / "memory.limit_in_bytes").exists()
         (path / ("memory.limit_in_bytes" if is_old else "memory.max")).write_text(str(room))
         for pid in pids:
-            (path / "cgroup.procs").write_text(str(pid))
-            cage.pids.append(pid)
+            cage.put(pid)
         return cage
+
+    def put(self, pid: int) -> None:
+        """What it has by now is not counted."""
+        (self.path / "cgroup.procs").write_text(str(pid))
+        self.pids.append(pid)
 
     @property
     def refusals(self) -> int:
@@ -137,24 +154,27 @@ class Pressure(Fault):
     @property
     def text(self) -> str:
         return (
-            f"{CLIENTS} clients come to {self.master.label} and say nothing, members share {ROOM >> 20} MiB of new memory, "
-            f"and all cores are busy for {self.hold_s:.1f} s"
+            f"{CLIENTS} clients come to {self.master.label} and say nothing, members and somebody who reads a large file "
+            f"share {ROOM >> 20} MiB of new memory, and all cores are busy for {self.hold_s:.1f} s"
         )
 
     def inject(self) -> None:
         self.sizes = {each.label: each.log_size for each in self.group.members}
         self.clients = crowd(self.master, CLIENTS)
         self.cage = Cage.of([each.pid for each in self.group.members], ROOM)
-        self.burners = burn(SECONDS_MAX)
+        self.burners = [*burn(SECONDS_MAX), reader := read_on(self.group.root / "sparse", SECONDS_MAX)]
+        self.cage.put(reader.pid)
 
     def heal(self) -> None:
         for burner in self.burners:
             burner.kill()
             burner.wait()
-        self.group.write("note", text=f"{self.cage.refusals} times there was no memory")
+        refusals = self.cage.refusals
+        self.group.write("note", text=f"{refusals} times there was no memory")
         self.cage.open()
         for client in self.clients:
             client.close()
+        assert refusals, "there was memory all the time: the fault was none"
         self.look()
 
     def look(self) -> None:
