@@ -114,7 +114,7 @@ def memory_of(group: Group) -> dict[str, float]:
     """MiB that are a process's own, by its name and number."""
     found = {}
     for process in (*group.namesrvs, *group.members):
-        with suppress(psutil.Error, OSError, AssertionError):
+        with suppress(psutil.Error, OSError, LookupError, AssertionError):
             found[f"{process.name}#{process.pid}"] = anonymous_bytes(process.pid) / MIB
     return found
 
