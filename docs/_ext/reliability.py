@@ -1,7 +1,8 @@
 """The directives of docs/reliability.md: the fault matrix with what came of it, from the results in docs/reliability/*.json.
 
 matrix-*.json are runs of scripts/faults, planted-*.json those with `--planted`, rocketmq-*.json those with `--system rocketmq`,
-soak-*.json those with `--soak`. All files of a kind count, so that a page never says more than what was kept.
+soak-*.json those with `--soak`. A file holds one result, or a list of them. All files of a kind count, so that a page never says
+more than what was kept.
 """
 
 import json
@@ -35,7 +36,8 @@ class Kept:
 
     @classmethod
     def read(cls, kind: str) -> "Kept":
-        return cls(tuple(json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind}-*.json"))))
+        files = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind}-*.json"))]
+        return cls(tuple(each for file in files for each in (file if isinstance(file, list) else [file])))
 
     @property
     def runs(self) -> list[Run]:
@@ -94,15 +96,16 @@ def oracles() -> str:
 
 
 def said(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Where, when, and by which command."""
-    lines = []
+    """Where, when, and by which commands."""
+    commands: dict[str, list[str]] = {}
     for each in documents:
         facts = each["machine"]
         machine = (
             f"{facts['cpu_model']} with {facts['cpu_count']} cores, Linux {facts['kernel']}, Python {facts['python']}"
         )
-        lines.append(f"- {each['date'][:10]}, commit `{facts['commit'][:12]}`, {machine}: `{each['command']}`")
-    return "\n".join(lines)
+        place = f"- {each['date'][:10]}, commit `{facts['commit'][:12]}`, {machine}"
+        commands.setdefault(place, []).append(f"`{each['command']}`")
+    return "\n".join(f"{place}: {', '.join(said)}" for place, said in commands.items())
 
 
 def totals() -> str:
