@@ -87,10 +87,28 @@ class StoreParts:
     _putter: PutService = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        config = self.config
         self.flags.set(Condition.NOT_OPEN, "the store is not open")
-        self._root = config.root.expanduser()
-        self.delays_ms = parse_delay_levels(config.message_delay_level)
+        self._root = self.config.root.expanduser()
+        self.delays_ms = parse_delay_levels(self.config.message_delay_level)
+        side = SideFiles(self._root / "twinlog")
+        self._make_log()
+        self._make_queues(side)
+        self._make_checks()
+        self._make_services(side)
+        self.on_truncate += [
+            self._points.truncated,
+            self.digest.truncated,
+            self.scrub.truncated,
+            self.flusher.truncated,
+            self.index.truncate,
+            self.retention.truncated,
+            lambda _offset: self._known_end.forget(),
+        ]
+        self.retention.shortened.append(self.index.delete_before)
+
+    def _make_log(self) -> None:
+        """The log, its files, and what happens when the disk refuses."""
+        config = self.config
         directory, *others = config.commit_log_paths
         files = MappedFileQueue(
             directory,
@@ -109,10 +127,13 @@ class StoreParts:
         self._allocator = AllocateMappedFileService(
             self.commit_log, directory.parent / "twinlog" / "spare", make_room=lambda: self.retention.make_room()
         )
+
+    def _make_queues(self, side: SideFiles) -> None:
+        """Queues, and how all comes to the disk."""
+        config = self.config
         self._queues = ConsumeQueueTable(self._root / "consumequeue", config.consume_queue_file_size)
         self._checkpoint = Checkpoint(self._root / "checkpoint")
         self.flusher = FlushService(self.commit_log, config, self._checkpoint, self.fail)
-        side = SideFiles(self._root / "twinlog")
         self._known_end = KnownEnd(side.directory)
         self._points = RecoveryPoints(self.commit_log, self._queues, side, self.damaged)
         self._queue_flusher = FlushConsumeQueueService(
@@ -124,6 +145,10 @@ class StoreParts:
             self.flusher,
             level_offset=lambda: self.dispatched_offset,
         )
+
+    def _make_checks(self) -> None:
+        """What finds bytes that have changed."""
+        config = self.config
         self._read_check = ReadCheck(self.commit_log, KnownDamage(self.damaged))
         self._check_ahead = CheckAhead(self._read_check)
         self.digest = DigestService(
@@ -144,12 +169,10 @@ class StoreParts:
             self.delays_ms,
             memory_bytes_max(config.access_message_in_memory_max_ratio),
         )
-        self.on_truncate += [
-            self._points.truncated,
-            self.digest.truncated,
-            self.scrub.truncated,
-            self.flusher.truncated,
-        ]
+
+    def _make_services(self, side: SideFiles) -> None:
+        """What writes, dispatches, deletes and cuts."""
+        config = self.config
         self.retention = RetentionService(
             log=self.commit_log,
             queues=self._queues,
@@ -187,7 +210,6 @@ class StoreParts:
             written=self._after_append,
             refused=self._refusal.refused,
         )
-        self.on_truncate += [self.index.truncate, self.retention.truncated, lambda _offset: self._known_end.forget()]
         self._truncation = TruncationService(
             side=side.directory,
             log=self.commit_log,
@@ -208,7 +230,6 @@ class StoreParts:
             on_truncate=self.on_truncate,
             repairing=self.repairs.turn,
         )
-        self.retention.shortened.append(self.index.delete_before)
 
     # What they ask of each other
 
