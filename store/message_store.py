@@ -114,7 +114,7 @@ class MessageStore(StoreParts):
             self.damaged,
             self._known_end,
             after_crash=after_crash,
-            is_slave=self.config.broker_role is BrokerRole.SLAVE,
+            others_have_it=self.is_replicated or self.config.broker_role is BrokerRole.SLAVE,
             check_crc=self.config.check_crc_on_recover,
             delays_ms=self.delays_ms,
         )

@@ -50,6 +50,7 @@ class StoreParts:
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000, kw_only=True)
     disk_usage: Callable[[Path], float] = field(default=lambda path: disk_space.usage_ratio(path), kw_only=True)
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)  # Seconds, for how long a write takes.
+    is_replicated: bool = field(default=False, kw_only=True)  # Nothing is acknowledged that other members do not hold.
     retention_floor: Callable[[], int] = field(
         default=lambda: NO_FLOOR, init=False
     )  # The lowest byte replicas still need.

@@ -78,7 +78,7 @@ def recover(
     known_end: KnownEnd,
     *,
     after_crash: bool,
-    is_slave: bool = False,
+    others_have_it: bool = False,
     check_crc: bool,
     delays_ms: tuple[int, ...],
 ) -> Recovered:
@@ -91,7 +91,18 @@ def recover(
         point = None
     of_queues = QueueRecovery(log, queues, side, damaged, point, after_crash, check_crc, delays_ms)
     return _Recovery(
-        log, queues, checkpoint, side, damaged, of_queues, after_crash, is_slave, check_crc, delays_ms, known_end, noted
+        log,
+        queues,
+        checkpoint,
+        side,
+        damaged,
+        of_queues,
+        after_crash,
+        others_have_it,
+        check_crc,
+        delays_ms,
+        known_end,
+        noted,
     ).run()
 
 
@@ -104,7 +115,7 @@ class _Recovery:
     damaged: DamagedRanges
     of_queues: QueueRecovery
     after_crash: bool
-    is_slave: bool
+    others_have_it: bool  # What was acknowledged: by a slave, or by a master whose group acknowledges together.
     check_crc: bool
     delays_ms: tuple[int, ...]
     known_end: KnownEnd
@@ -208,8 +219,8 @@ class _Recovery:
                 if self._is_left_over(entries, offset):
                     self.error = f"{self.error}, then messages that were cut before"
                     break
-                if self.after_crash and self.is_slave:
-                    self.error = f"{self.error}; what follows is for the master to send again"
+                if self.after_crash and self.others_have_it:
+                    self.error = f"{self.error}; what follows is for others to send again"
                     break
                 self._keep_damage(damage, offset)
                 damage = None

@@ -45,6 +45,13 @@ def under_saved_role(
     )
 
 
+def is_replicated(config: BrokerConfig, store_config: StoreConfig) -> bool:
+    """Whether nothing is acknowledged in this member's group that other members of ours do not hold, by its saved record."""
+    state = load_role(store_config.root.expanduser() / "twinlog", f"{config.broker_ip1}:{config.listen_port}")
+    records = [record for record in (state.group, state.before) if record is not None] if state is not None else []
+    return bool(records) and all(record.acks_needed > 1 and len(record.voters) > 1 for record in records)
+
+
 @define(eq=False)
 class GroupView:
     """Answers for replication and for a slave's services; everything is looked up anew each time."""

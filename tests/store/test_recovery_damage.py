@@ -253,10 +253,14 @@ def test_what_rocketmq_wrote_where_it_cut_the_log_at_damage_is_served(tmp_path, 
     crash(store)
 
 
-def test_a_slave_has_its_master_send_again_what_a_crash_damaged(crashed):
-    """Its log must be its master's, byte for byte."""
+@pytest.mark.parametrize("role", [BrokerRole.SLAVE, BrokerRole.SYNC_MASTER])
+def test_who_has_others_takes_from_them_again_what_a_crash_damaged(crashed, role):
+    """A slave's log must be its master's, byte for byte. A master that acknowledges nothing alone would go on with a record that
+    nobody else ever had, and that no slave can take.
+    """
     write(crashed, place(17) + 300, b"damage")
-    store = make(crashed, mapped_file_size_commit_log=FILE_SIZE, broker_role=BrokerRole.SLAVE)
+    store = make(crashed, mapped_file_size_commit_log=FILE_SIZE, broker_role=role)
+    store.is_replicated = role is not BrokerRole.SLAVE
     store.load()
     assert store.max_offset == place(17)
     assert served(store) == expected(range(17))

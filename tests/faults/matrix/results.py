@@ -1,6 +1,7 @@
 """Runs as lines for people and as JSON."""
 
 import datetime
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,11 @@ from tests.faults.matrix.run import Report
 STATES = {True: "holds", False: "FAILS"}
 
 
+def placeless(text: str) -> str:
+    """Without the directory that a run had, which says nothing to anybody: m0:x is what lay on the first member's disk."""
+    return re.sub(r'[^\s"\\]*/(m\d+)/(?:home/)?', r"\1:", text)
+
+
 def told(report: Report) -> dict[str, Any]:
     """As JSON has it."""
     row = report.row
@@ -25,10 +31,11 @@ def told(report: Report) -> dict[str, Any]:
         "seconds": round(report.seconds, 1),
         "holds": report.holds,
         "oracles": {
-            each.oracle: {"holds": each.holds, "facts": each.facts, "wrong": each.wrong} for each in report.verdicts
+            each.oracle: {"holds": each.holds, "facts": each.facts, "wrong": [placeless(wrong) for wrong in each.wrong]}
+            for each in report.verdicts
         },
         **report.counts,
-        **({"error": report.error} if report.error else {}),
+        **({"error": placeless(report.error)} if report.error else {}),
     }
 
 
