@@ -163,6 +163,10 @@ class SyncFails(ShimFault):
 
     trace: ClassVar[str] = r"Input/output error"
 
+    def prepare(self) -> None:
+        ShimFault.prepare(self)
+        self.hold_s = self.rng.uniform(1.5, 3.0)  # Long enough for a sync, on a busy machine, too.
+
     @property
     def killed(self) -> Sequence[Process]:
         return [self.victim]
