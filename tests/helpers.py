@@ -1,8 +1,11 @@
 """Small stand-ins and shorthands that several suites share."""
 
+import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import trio
 from attrs import define, evolve, field
@@ -174,3 +177,16 @@ class RecordingSink:
         self.calls += 1
         self.refused += [(frame, status) for frame in frames]
         self.reasons.append(reason)
+
+
+def docs_extension(name: str) -> ModuleType:
+    """A module of docs/_ext, which is no package."""
+    spec = importlib.util.spec_from_file_location(
+        f"docs_{name}", Path(__file__).parents[1] / "docs" / "_ext" / f"{name}.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # attrs looks there.
+    spec.loader.exec_module(module)
+    return module

@@ -1,22 +1,15 @@
 """What is logged: sentences that stay the same, each on its page."""
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from cluster.cli.log import FIRST_FIELDS
+from tests.helpers import docs_extension
 
 ROOT = Path(__file__).parents[1]
-_SPEC = importlib.util.spec_from_file_location("docs_logs", ROOT / "docs/_ext/logs.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-logs = importlib.util.module_from_spec(_SPEC)
-sys.modules["docs_logs"] = logs  # attrs looks there.
-_SPEC.loader.exec_module(logs)
-
+logs = docs_extension("logs")
 PAGE = (ROOT / "docs/operating/logs.md").read_text()
 # Where a function logs the event that it was given; those who give it are read instead.
 GIVEN = {"reception.py", "registration.py", "following.py"}

@@ -214,7 +214,7 @@ class Broker(BrokerParts):
             )
         self.send = SendProcessor(self)
         await nursery.start(self.role_services.tasks.run)
-        await self._hear_group()
+        await self.roles.hear_group(self._registered_master)
         await self.role_services.begin(self.roles.role_state())
         nursery.start_soon(self.roles.run)
         await self._serve(nursery, main, fast)
@@ -238,15 +238,10 @@ class Broker(BrokerParts):
         nursery.start_soon(self._watch_clients)
         nursery.start_soon(self._sample)
 
-    async def _hear_group(self) -> None:
-        """A master without files may have been emptied, and another one chosen since: it would take that one's id."""
-        if self.is_slave or self.roles.role_state() is not None:
-            return
-        master = None
+    async def _registered_master(self) -> str | None:
         with trio.move_on_after(HEAR_SECONDS_MAX):
-            master = await self.registration.look()
-        if master is not None:
-            await self.roles.hear_group(master)
+            return await self.registration.look()
+        return None
 
     def _open_listeners(self) -> tuple[socket.socket, socket.socket]:
         """The main port and the fast one; with listenPort 0 any two. Raises OSError that names the port."""

@@ -10,7 +10,7 @@ from cluster.broker.config import BrokerConfig
 from cluster.remoting.address import ip_of
 from ha.config import HAConfig
 from store.config import StoreConfig
-from store.role_file import GroupMember, load_role
+from store.role_file import GroupMember, RoleState, load_role
 
 if TYPE_CHECKING:
     from cluster.broker.parts import BrokerParts
@@ -18,22 +18,25 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-def under_saved_role(
-    config: BrokerConfig, store_config: StoreConfig, ha_config: HAConfig
-) -> tuple[BrokerConfig, StoreConfig, HAConfig]:
-    """The configuration under the role that the store has saved, or else under its own. Raises ValueError,
-    StoreDirectoryError.
-    """
+def saved_role(config: BrokerConfig, store_config: StoreConfig) -> RoleState | None:
+    """The role that this member has saved in its store. Raises StoreDirectoryError."""
     side = store_config.root.expanduser() / "twinlog"
     address = f"{config.broker_ip1}:{config.listen_port}"
     state = load_role(side, address)
+    if state is None and (other := load_role(side)) is not None:
+        log.warning(
+            "this directory is a copy of another member's, or this one has another address now: it is a new member",
+            was=other.address,
+            address=address,
+        )
+    return state
+
+
+def under_role(
+    state: RoleState | None, config: BrokerConfig, store_config: StoreConfig, ha_config: HAConfig
+) -> tuple[BrokerConfig, StoreConfig, HAConfig]:
+    """The configuration under the role that the store has saved, or else under its own. Raises ValueError."""
     if state is None:
-        if (other := load_role(side)) is not None:
-            log.warning(
-                "this directory is a copy of another member's, or this one has another address now: it is a new member",
-                was=other.address,
-                address=address,
-            )
         return config.for_role(store_config.broker_role), store_config, ha_config
     before = (store_config.broker_role.value, config.broker_id)
     if before != (state.role.value, state.broker_id):
@@ -45,9 +48,8 @@ def under_saved_role(
     )
 
 
-def is_replicated(config: BrokerConfig, store_config: StoreConfig) -> bool:
+def is_replicated(state: RoleState | None) -> bool:
     """Whether nothing is acknowledged in this member's group that other members of ours do not hold, by its saved record."""
-    state = load_role(store_config.root.expanduser() / "twinlog", f"{config.broker_ip1}:{config.listen_port}")
     records = [record for record in (state.group, state.before) if record is not None] if state is not None else []
     return bool(records) and all(record.acks_needed > 1 and len(record.voters) > 1 for record in records)
 

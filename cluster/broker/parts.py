@@ -15,7 +15,7 @@ from cluster.broker.config import BrokerConfig, MessageVisibility
 from cluster.broker.data_version import DataVersion
 from cluster.broker.delay_service import ScheduleMessageService
 from cluster.broker.gate import Gate
-from cluster.broker.group_view import GroupView, is_replicated, under_saved_role
+from cluster.broker.group_view import GroupView, is_replicated, saved_role, under_role
 from cluster.broker.ha_peer import Peers, RemotingPeer
 from cluster.broker.json_file import JsonFile
 from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
@@ -117,12 +117,13 @@ class BrokerParts(BrokerTables):
             self.remoting.sign = make_signer(own)
         ip = self.config.broker_ip1 or own_ip()
         config = attrs.evolve(self.config, broker_ip1=ip, broker_ip2=self.config.broker_ip2 or ip)
-        config, self.store_config, self.ha_config = under_saved_role(config, self.store_config, self.ha_config)
+        state = saved_role(config, self.store_config)
+        config, self.store_config, self.ha_config = under_role(state, config, self.store_config, self.ha_config)
         self.config = config
         if not self.ha_config.listen_port and config.listen_port:
             self.ha_config = attrs.evolve(self.ha_config, listen_port=config.listen_port + HA_PORT_DISTANCE)
         self.set_addresses(config.listen_port, self.ha_config.listen_port)
-        self.store = MessageStore(self.store_config, is_replicated=is_replicated(config, self.store_config))
+        self.store = MessageStore(self.store_config, is_replicated=is_replicated(state))
         self.stats = BrokerStatsManager(
             config.broker_cluster_name, lambda: self.store.queues(), takes_puts=lambda: not self.is_slave
         )

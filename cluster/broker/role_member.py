@@ -4,6 +4,8 @@ Order, always: streams of an older epoch end -> what is decided is on the disk -
 that two decisions never mix.
 """
 
+from collections.abc import Awaitable, Callable
+
 import structlog
 import trio
 from attrs import define, evolve, field, frozen
@@ -222,11 +224,15 @@ class RoleMember(RoleFacts):
         if self.book.state is None and (master.group is None or master.group.member(self.address) is None):
             self.joins = True
 
-    async def hear_group(self, address: str) -> None:
-        """Before a master that has no files serves: somebody else is registered as its group's. Was it emptied, and who serves
-        says so, it is none. Else, or without an answer, broker.conf holds, as with RocketMQ.
+    async def hear_group(self, registered: Callable[[], Awaitable[str | None]]) -> None:
+        """Before a master that has no files serves: it may have been emptied, and another one chosen since, whose id it would
+        take. `registered` asks name servers who is their master. If that one says that this is a member of its group, this is no
+        master. Else, or without an answer, broker.conf holds, as with RocketMQ.
         """
-        if self.book.state is not None or not self.is_serving or address == self.address:
+        if self.book.state is not None or not self.is_serving:
+            return
+        address = await registered()
+        if address is None or address == self.address:
             return
         try:
             found = await self.calls.history(address)

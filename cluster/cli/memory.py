@@ -2,7 +2,7 @@
 
 glibc keeps what lies between two blocks that are in use. After a catch-up, or a role change, that is as much as the blocks
 themselves; within an hour of faults a member of 80 MiB came to 130 that way, none of it in use. And it gives each thread a heap
-of its own: of 35 MiB in five heaps 18 were free. One thread at a time has the interpreter's lock, so one heap will do.
+of its own, with free memory of its own. One thread at a time has the interpreter's lock, so one heap will do.
 """
 
 import ctypes

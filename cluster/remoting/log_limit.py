@@ -3,14 +3,13 @@
 import trio
 from attrs import define, field
 
-_KEYS_MAX = 1000  # Then all are forgotten: a line too many is no harm.
-
 
 @define
 class LogLimit:
-    """One line for each key in so many seconds."""
+    """One line for each key in so many seconds. Of more than `keys_max` all are forgotten: a line too many is no harm."""
 
     seconds: float = 60.0
+    keys_max: int = 1000
     _told: dict[str, tuple[float, int]] = field(factory=dict, init=False)  # When, and how many times not since then.
 
     def due(self, key: str = "") -> int | None:
@@ -20,7 +19,7 @@ class LogLimit:
         if now < at + self.seconds:
             self._told[key] = at, left_out + 1
             return None
-        if len(self._told) >= _KEYS_MAX:
+        if len(self._told) >= self.keys_max:
             self._told.clear()
         self._told[key] = now, 0
         return left_out

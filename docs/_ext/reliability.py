@@ -105,7 +105,7 @@ def said(documents: Iterable[Mapping[str, Any]]) -> str:
         )
         place = f"- {each['date'][:10]}, commit `{facts['commit'][:12]}`, {machine}"
         commands.setdefault(place, []).append(f"`{each['command']}`")
-    return "\n".join(f"{place}: {', '.join(said)}" for place, said in commands.items())
+    return "\n".join(f"{place}: {', '.join(there)}" for place, there in commands.items())
 
 
 def totals() -> str:
@@ -128,8 +128,8 @@ def points() -> str:
     """How many of the named places members have died at, and which are left."""
     told = " ".join(text for run in Kept.read("matrix").runs for text in run.get("faults", ()))
     left = [point.name for point in POINTS if f"{point.name} ({point.stage})" not in told]
-    said = f"Members have died at {len(POINTS) - len(left)} of the {len(POINTS)} named places in these runs."
-    return said + (f" Left: {', '.join(left)}." if left else "")
+    line = f"Members have died at {len(POINTS) - len(left)} of the {len(POINTS)} named places in these runs."
+    return line + (f" Left: {', '.join(left)}." if left else "")
 
 
 def soak() -> str:
@@ -185,13 +185,13 @@ def planted() -> str:
 
 def rocketmq() -> str:
     """What RocketMQ made of the same faults."""
-    kept, parts = Kept.read("rocketmq"), []
+    kept, of_ours, parts = Kept.read("rocketmq"), Kept.read("matrix").runs, []
     rows = []
     for run in kept.runs:
         wrong = [
             f"{oracle}: {each[0]}" for oracle, judged in sorted(run["oracles"].items()) if (each := judged["wrong"])
         ]
-        ours = state([each for each in Kept.read("matrix").runs if each["row"] == run["row"]])
+        ours = state([each for each in of_ours if each["row"] == run["row"]])
         counts = (number(run.get("acknowledged") or 0), "?" if run.get("lost") is None else number(run["lost"]))
         told = run.get("error") or "<br>".join(wrong)
         rows.append((str(run["row"]), run["name"], run["level"], *counts, state([run]), told[:600], ours))

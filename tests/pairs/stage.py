@@ -70,7 +70,7 @@ class Stage:
         return self
 
     @property
-    def copy(self) -> Path:
+    def copied_store(self) -> Path:
         """Of the master's disk."""
         return self.root / "copy"
 
@@ -109,8 +109,8 @@ def join(stage: Stage) -> None:
 
 def copy(stage: Stage) -> None:
     """The master's disk is copied."""
-    shutil.copytree(stage.master.store, stage.copy)
-    stage.copied_end = end_offset(stage.copy / "commitlog")
+    shutil.copytree(stage.master.store, stage.copied_store)
+    stage.copied_end = end_offset(stage.copied_store / "commitlog")
 
 
 def lose(stage: Stage) -> None:
@@ -122,7 +122,7 @@ def lose(stage: Stage) -> None:
     for slave in (stage.real, stage.ours):
         commit_offset(slave, READERS, TOPIC, LATE_OFFSET)
     shutil.rmtree(stage.master.store)
-    shutil.copytree(stage.copy, stage.master.store)
+    shutil.copytree(stage.copied_store, stage.master.store)
     if stage.masters is rocketmq:
         stage.master.start()
     else:  # It hears from our slave what it lacks.
@@ -152,7 +152,7 @@ def part(stage: Stage) -> None:
     stage.real.kill()
     stage.ours.stop()
     aside = twinlog.Broker(stage.root / "aside", stage.namesrv, broker_name="aside", settings=SETTINGS)
-    shutil.copytree(stage.copy, aside.store)
+    shutil.copytree(stage.copied_store, aside.store)
     with aside:
         send(aside.port, TOPIC, OWN_MESSAGES, size=1000)
     stage.parted_end = end_offset(aside.commit_log)

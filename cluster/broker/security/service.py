@@ -60,7 +60,7 @@ class AclService:
     files: AclFiles
     refused: Counter[str] = field(factory=Counter, init=False)  # By IP; bounded.
     _white: dict[str, bool] = field(factory=dict, init=False)  # By IP:PORT: whether all requests are let through.
-    _lines: LogLimit = field(factory=LogLimit, init=False)
+    _lines: LogLimit = field(factory=lambda: LogLimit(keys_max=_ADDRESSES_MAX), init=False)
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
 
     @property

@@ -112,8 +112,7 @@ class Node:
         self.ha.me, self.ha.adopt, self.ha.doubt = roles.me, roles.adopt, roles.doubt
         try:
             roles.load()
-            if self.group.registered_master is not None:
-                await roles.hear_group(self.group.registered_master)
+            await roles.hear_group(self.group.ask_name_server)
             if state is not None:
                 self.ha.fence("it starts")
             elif role is SLAVE:
@@ -319,6 +318,10 @@ class Group:
     def __attrs_post_init__(self) -> None:
         self.config = {"in_sync_replicas": self.need, **self.config}
         self.nodes = [Node(self, "abcd"[n], n, self.root / "abcd"[n]) for n in range(self.size)]
+
+    async def ask_name_server(self) -> str | None:
+        await trio.lowlevel.checkpoint()
+        return self.registered_master
 
     async def start(self) -> None:
         """Until all follow, and the record says who they are."""

@@ -3,11 +3,11 @@
 import pytest
 from attrs import evolve
 
-from cluster.broker.config import BrokerConfig
 from cluster.broker.group_view import is_replicated
-from store.config import BrokerRole, StoreConfig
+from store.config import BrokerRole
 from store.epoch_file import EpochId
 from store.role_file import GroupMember, GroupRecord, RoleState, save_role
+from tests.cluster.broker.helpers import make_broker
 
 HERE = "127.0.0.1:10911"
 MEMBERS = (
@@ -34,9 +34,10 @@ def test_only_where_nothing_is_acknowledged_alone(tmp_path, group, before, told)
     role, promised = BrokerRole.SYNC_MASTER, EpochId(0, HERE)
     state = RoleState(role=role, broker_id=0, promised=promised, group=group, before=before, address=HERE)
     save_role(tmp_path / "twinlog", state)
-    config = BrokerConfig(broker_ip1="127.0.0.1", listen_port=10911)
-    assert is_replicated(config, StoreConfig(root=tmp_path)) is told
+    assert is_replicated(state) is told
+    assert make_broker(tmp_path).store.is_replicated is told
 
 
 def test_a_member_without_a_record_has_nobody(tmp_path):
-    assert not is_replicated(BrokerConfig(broker_ip1="127.0.0.1", listen_port=10911), StoreConfig(root=tmp_path))
+    assert not is_replicated(None)
+    assert not make_broker(tmp_path).store.is_replicated

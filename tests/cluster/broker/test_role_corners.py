@@ -71,19 +71,26 @@ async def test_a_schedule_ends_with_the_mastership_that_it_was_made_for(autojump
     assert (await pair.settled()).name == "a"
 
 
-async def test_an_emptied_master_takes_nothing_as_soon_as_it_hears_of_its_group(
-    tmp_path, autojump_clock, no_threads, nursery
-):
-    """Another one may be master since: it waits to hear all the others, and stores nothing meanwhile."""
+async def with_emptied_master(nursery, tmp_path) -> Group:
+    """Of three, whose second one was chosen when the first one had died. The first one's directory is empty."""
     group = Group(nursery, tmp_path, size=3)
     await group.start()
-    a, b, c = group.nodes
+    a, b, _c = group.nodes
     a.put(3)
     await group.settled()
     await a.stop()
     assert (await group.change("failover", b)).error == ""
-    await c.stop()
     shutil.rmtree(a.root)
+    return group
+
+
+async def test_an_emptied_master_takes_nothing_as_soon_as_it_hears_of_its_group(
+    tmp_path, autojump_clock, no_threads, nursery
+):
+    """Another one may be master since: it waits to hear all the others, and stores nothing meanwhile."""
+    group = await with_emptied_master(nursery, tmp_path)
+    a, _b, c = group.nodes
+    await c.stop()
     await a.start()
     await trio.sleep(5)
     word, role = a.word, a.store.config.broker_role
@@ -97,15 +104,9 @@ async def test_an_emptied_master_never_serves_beside_the_one_that_is_registered(
     tmp_path, autojump_clock, no_threads, nursery
 ):
     """What it took for a moment would be a second beginning of the log."""
-    group = Group(nursery, tmp_path, size=3)
-    await group.start()
+    group = await with_emptied_master(nursery, tmp_path)
     a, b, _c = group.nodes
-    a.put(3)
-    await group.settled()
-    await a.stop()
-    assert (await group.change("failover", b)).error == ""
     group.registered_master = b.address
-    shutil.rmtree(a.root)
     await a.start()
     assert (a.store.config.broker_role, a.hooks.done) == (SLAVE, ["fence"])
     assert (await group.settled()).name == "b"

@@ -1,11 +1,13 @@
 """Brokers whose role changes while they run: what a role means for their services. No network: logs are copied by hand."""
 
 import contextlib
+import socket
 
 import pytest
 import trio
 from attrs import evolve
 
+from cluster.broker.broker import HEAR_SECONDS_MAX
 from cluster.broker.master_offsets import MasterOffsets
 from cluster.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
 from cluster.broker.registration import Master
@@ -336,3 +338,15 @@ class Answering:
         if address not in self.bodies or command.code != RequestCode.GET_ALL_CONSUMER_OFFSET:
             raise RemotingConnectError(address, "Connection refused")
         return RemotingCommand(0, body=self.bodies[address])
+
+
+async def test_a_name_server_that_is_silent_keeps_no_new_master_from_serving(autojump_clock, nursery, tmp_path):
+    """It takes the connection, and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        broker = make_broker(tmp_path, namesrv_addr=f"{host}:{port}")
+        await nursery.start(broker.remoting.run)
+        began = trio.current_time()
+        await broker.roles.hear_group(broker._registered_master)
+        assert broker.roles.is_serving
+        assert 0.9 < trio.current_time() - began <= HEAR_SECONDS_MAX + 0.1

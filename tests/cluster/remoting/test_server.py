@@ -460,6 +460,18 @@ async def test_bad_input_ends_the_connection_with_one_line(data):
         assert len(here.server.connections) == 1
 
 
+async def test_bad_input_time_and_again_is_one_line_now_and_then(autojump_clock):
+    """A hundred thousand probes are no hundred thousand lines; the next line says how many there were."""
+    async with serving() as here:
+        with capture_logs() as logs:
+            for pause in (0, 0, 0, 6):
+                await trio.sleep(pause)
+                client = await here.connect()
+                await client.send(BAD["random"])
+                assert await client.receive() is None
+    assert [line["left_out"] for line in logs] == [0, 2]
+
+
 async def test_a_large_frame_is_no_bad_input():
     async with serving() as here:
         client = await here.connect()

@@ -162,7 +162,7 @@ class Pressure(Fault):
         self.sizes = {each.label: each.log_size for each in self.group.members}
         self.clients = crowd(self.master, CLIENTS)
         self.cage = Cage.of([each.pid for each in self.group.members], ROOM)
-        self.burners = [*burn(SECONDS_MAX), reader := read_on(self.group.root / "sparse", SECONDS_MAX)]
+        self.burners = [*burn(SECONDS_MAX), reader := read_on(self.group.root / "holes.img", SECONDS_MAX)]
         self.cage.put(reader.pid)
 
     def heal(self) -> None:
