@@ -158,6 +158,16 @@ class ConsumeQueue:
         raw = self.read(queue_offset, 1)
         return Unit(*UNIT.unpack(raw)) if raw else None
 
+    def put_right(self, queue_offset: int, unit: Unit) -> bool:
+        """Write a unit that is here anew; the next flush brings it to the disk. False: it is not here. Raises OSError."""
+        at = queue_offset * CONSUME_QUEUE_UNIT
+        file = self.files.file_at(at)
+        if file is None or queue_offset < self.min_offset or at >= file.end:
+            return False
+        file.write_at(at - file.start, UNIT.pack(*unit))
+        file.flushed = min(file.flushed, at - file.start)
+        return True
+
     def next_file_offset(self, queue_offset: int) -> int:
         """The first queue offset of the file after the one that would hold `queue_offset`."""
         per_file = self.files.file_size // CONSUME_QUEUE_UNIT

@@ -13,11 +13,14 @@ _UNITS_MAX = 10_000  # More wrong units than this are counted, not kept one by o
 
 @define(eq=False)
 class KnownDamage:
-    """`damaged`: no message of these bytes is served. `in_doubt`: a byte in them changed that no message's CRC covers."""
+    """`damaged`: no message of these bytes is served. `in_doubt`: a byte in them changed that no message's CRC covers.
+    `wrong_units` are wrong still, `mended_units` were.
+    """
 
     damaged: DamagedRanges = field(factory=DamagedRanges)
     in_doubt: DamagedRanges = field(factory=DamagedRanges)
     wrong_units: int = 0
+    mended_units: int = 0
     _told: int = field(default=0, init=False)
     _units: set[tuple[str, int, int]] = field(factory=set, init=False)
 
@@ -63,8 +66,30 @@ class KnownDamage:
                 queue_id=queue_id,
                 queue_offset=queue_offset,
                 found=found,
-                advice="stop the broker and remove this queue's directory: the next start makes it anew from the commit log",
+                advice="the scrub puts it right where digests prove the log; else stop the broker and remove this queue's"
+                " directory: the next start makes it anew from the log",
             )
+
+    def unit_mended(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """A consume queue's unit that was wrong is what its record says now."""
+        self.units_right(topic, queue_id, queue_offset, queue_offset + 1)
+        self.mended_units += 1
+        if self._may_tell():
+            log.warning(
+                "a wrong unit in a consume queue was put right",
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+            )
+
+    def units_right(self, topic: str, queue_id: int, start: int, end: int) -> None:
+        """Units `start` to `end` of a queue are as they should be, whatever was said of them."""
+        if not self._units:
+            return
+        for key in [(topic, queue_id, queue_offset) for queue_offset in range(start, end)]:
+            if key in self._units:
+                self._units.remove(key)
+                self.wrong_units -= 1
 
     def healed(self, start: int, end: int) -> None:
         """Bytes that were damaged are sound: somebody put them right."""

@@ -14,7 +14,7 @@ import trio
 from attrs import define, field, frozen
 
 from store.commit_log import CommitLog
-from store.consume_queue import UNIT
+from store.consume_queue import Unit
 from store.consume_queue_table import ConsumeQueueTable
 from store.damage import DamagedRanges
 from store.digest import Block, block_bounds, ceil_block, digest, floor_block
@@ -204,13 +204,7 @@ class LogRepair:
         unit = queue.unit(entry.queue_offset) if queue is not None else None
         if queue is None or unit is None or not unit.is_blank or entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
             return False
-        at = entry.queue_offset * UNIT.size
-        file = queue.files.file_at(at)
-        if file is None:
-            return False
-        file.write_at(at - file.start, UNIT.pack(entry.phy_offset, entry.size, entry.tags_code))
-        file.flushed = min(file.flushed, at - file.start)
-        return True
+        return queue.put_right(entry.queue_offset, Unit(entry.phy_offset, entry.size, entry.tags_code))
 
 
 def _write(file: MappedFile, position: int, data: bytes) -> None:

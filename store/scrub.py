@@ -126,6 +126,7 @@ class ScrubService:
             damaged_bytes=self.known.damaged.total,
             in_doubt_bytes=self.known.in_doubt.total,
             wrong_units=self.known.wrong_units,
+            mended_units=self.known.mended_units,
             seconds=round(time.monotonic() - started, 1),
         )
 
@@ -155,6 +156,7 @@ class ScrubService:
         units.trust()
         for block in differing:  # Afterwards: it may find that some of them are not to be trusted.
             await self._explain(block)
+        await units.put_right(lambda low, high: cuts == self.digest.cuts and self._is_proven(low, high))
         for known_start, known_end in before:
             is_small = known_end - known_start <= _PIECE
             if is_small and not broken.overlaps(known_start, known_end) and self._is_sound(known_start, known_end):
@@ -169,6 +171,12 @@ class ScrubService:
         elif not self._distrusts_all:
             self._distrusts_all = True
             self.check.distrust(queues)  # All of them: to look up each range in each queue would hold up the loop.
+
+    def _is_proven(self, start: int, end: int) -> bool:
+        """Whether all of a range that was compared with digests a moment ago has them, and none is in doubt."""
+        blocks = list(self.digest.digests.blocks(start, end))
+        is_covered = bool(blocks) and blocks[0].start <= start and end <= blocks[-1].end
+        return is_covered and not self.known.in_doubt.overlaps(start, end)
 
     # Records
 
