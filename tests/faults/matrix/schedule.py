@@ -37,6 +37,18 @@ def one_kind(row: Row, group: Group, traffic: Traffic, rng: random.Random) -> No
 def one_fault(fault: Fault, group: Group, traffic: Traffic, *, is_helped: bool) -> None:
     """From its begin until all members are back. Raises NotRecoveredError."""
     at = group.fault_begins(fault.text)
+    try:
+        _carry_out(fault, at, group, traffic, is_helped=is_helped)
+    except KeyboardInterrupt:  # Whoever is on a frozen disk cannot be ended, either.
+        with suppress(Exception):
+            fault.heal()
+        raise
+    settle(group)
+    if at not in group.seen:
+        group.traces(at, fault.trace)
+
+
+def _carry_out(fault: Fault, at: int, group: Group, traffic: Traffic, *, is_helped: bool) -> None:
     fault.inject()
     with ThreadPoolExecutor(1) as beside:  # `twinlog check` waits for silent members, the fault not for it.
         ends = time.monotonic() + fault.hold_s
@@ -49,9 +61,6 @@ def one_fault(fault: Fault, group: Group, traffic: Traffic, *, is_helped: bool) 
             _help(group, fault.rng)
         traffic.more(BETWEEN)
         looked.result()
-    settle(group)
-    if at not in group.seen:
-        group.traces(at, fault.trace)
 
 
 def _help(group: Group, rng: random.Random) -> None:
