@@ -25,7 +25,7 @@ MODULE = "tests.faults.matrix.planted"
 NOTHING_THERE = '"log": "0..0"'  # Said by a start; a scrub of nothing says nothing.
 OF_DAMAGE = (
     r"ends before where it is known|damaged bytes|changed on its disk|a wrong unit|made anew|were cut|was cut|is cut|"
-    r"cannot be (read|opened)|could not be read"
+    r"cannot be (read|opened)|could not be read|a table is missing"
 )
 
 
