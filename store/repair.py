@@ -199,12 +199,15 @@ class LogRepair:
         )
 
     def _put_unit(self, entry: DispatchEntry) -> bool:
-        """A blank that took a message's place when it could not be read makes way for its unit."""
+        """A blank that took a message's place when it could not be read makes way for its unit; one that leads here is right."""
         queue = self.queues.find(entry.topic, entry.queue_id)
         unit = queue.unit(entry.queue_offset) if queue is not None else None
-        if queue is None or unit is None or not unit.is_blank or entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
+        if queue is None or unit is None or entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
             return False
-        return queue.put_right(entry.queue_offset, Unit(entry.phy_offset, entry.size, entry.tags_code))
+        right = Unit(entry.phy_offset, entry.size, entry.tags_code)
+        if unit == right:
+            self.known.units_right(entry.topic, entry.queue_id, entry.queue_offset, entry.queue_offset + 1)
+        return unit.is_blank and queue.put_right(entry.queue_offset, right)
 
 
 def _write(file: MappedFile, position: int, data: bytes) -> None:

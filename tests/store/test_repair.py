@@ -9,6 +9,7 @@ import trio
 from store.config import BrokerRole
 from store.digest import Block, block_bounds, digest
 from store.get_message import GetStatus
+from store.message import decode_message
 from store.offline.directory import StoreDirectory
 from store.offline.verify import verify
 from store.offline.walk import walk_log
@@ -88,9 +89,12 @@ async def test_what_was_damaged_is_put_right(sound, damage, where):
     assert span.start <= start
     assert end <= span.end
     before = {path: path.stat().st_mtime_ns for path in (store.config.root / "commitlog").iterdir()}
+    message = decode_message(log[start:end])  # A pull that came before the scrub found that its unit leads nowhere.
+    store.scrub.known.unit(message.topic, message.queue_id, message.queue_offset, "no record begins there")
     await store.repairs.repair(span.start, log[span.start : span.end], {})
     assert {path: path.stat().st_mtime_ns for path in before} == before  # RocketMQ deletes files by their time.
     check_is(store, sound)
+    assert store.statistics().wrong_units == 0
     assert bytes(store.message_at(start)) == log[start:end]
     assert await store.repairs.spans() == []
     await store.scrub.scrub()
