@@ -57,13 +57,15 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
         lines[at] = line
         for place in range(at + 1, goes_on + 1):  # The rest of a line that went on over several; places stay countable.
             lines[place] = ""
+    text = "".join(lines)
     if added:
-        last = len(lines) - 1 if lines[-1] or len(lines) == 1 else len(lines) - 3
-        if lines[-1]:
-            lines.append(end)
-        if _is_continued(lines[last]):  # With nothing behind it: it must not swallow what is added.
-            lines[last] = lines[last][:-1]
-    return "".join([*lines, *(line + end for line in added)])
+        last = re.search(r"(?:\r\n|\r|\n)?\Z", text)
+        assert last is not None  # It matches the end of any text.
+        before = text[: last.start()]
+        if _is_continued(before):  # With nothing behind it: it must not swallow what is added.
+            before = before[:-1]
+        text = before + (last[0] or (end if before else ""))
+    return text + "".join(line + end for line in added)
 
 
 def _is_continued(line: str) -> bool:

@@ -65,6 +65,7 @@ def test_what_is_escaped_comes_back(table):
         ("a=1\r\n", {"b": "2"}, "a=1\r\nb=2\r\n"),
         ("a=1", {"b": "2", "c": "3"}, "a=1\nb=2\nc=3\n"),
         ("", {"a": "x y"}, "a=x y\n"),
+        ("\\\na", {"a": "", "b": ""}, "a=\nb=\n"),  # A line that is now shorter than its two were, without an end.
         ("! only a comment", {"a": " \u00e9\\\t"}, "! only a comment\na=\\u0020\\u00e9\\\\\\t\n"),
     ],
 )

@@ -51,6 +51,7 @@ class _Calls:
         return self.disks.get(text.split("/", 1)[0]) if isinstance(text, str) else None
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        path = _from_root(path, dir_fd)
         disk = self._disk(path)
         if disk is None:
             return int(REAL["open"](path, flags, mode, dir_fd=dir_fd))
@@ -99,7 +100,7 @@ class _Calls:
         return new
 
     def link(self, src: Any, dst: Any, *, dst_dir_fd: int | None = None, **options: Any) -> None:
-        target = f"{owners[dst_dir_fd].fds[dst_dir_fd]}/{dst}" if dst_dir_fd in owners else dst
+        target = _from_root(dst, dst_dir_fd)
         disk = self._disk(target)
         if disk is not None:
             disk.step()
@@ -107,12 +108,13 @@ class _Calls:
         if disk is not None:
             disk.added(os.fspath(target), os.stat(target).st_ino)
 
-    def unlink(self, path: Any, **options: Any) -> None:
+    def unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
+        named, path = path, _from_root(path, dir_fd)
         disk = self._disk(path)
         if disk is not None:
             disk.step()
             disk.keep_ghost(os.fspath(path))
-        REAL["unlink"](path, **options)
+        REAL["unlink"](named, dir_fd=dir_fd)
         if disk is not None:
             disk.journal.append(Change(removes=os.fspath(path)))
 
@@ -138,11 +140,12 @@ class _Calls:
         if disk is not None:
             disk.added(os.fspath(path), 0)
 
-    def rmdir(self, path: Any, **options: Any) -> None:
+    def rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
+        named, path = path, _from_root(path, dir_fd)
         disk = self._disk(path)
         if disk is not None:
             disk.step()
-        REAL["rmdir"](path, **options)
+        REAL["rmdir"](named, dir_fd=dir_fd)
         if disk is not None:
             disk.journal.append(Change(removes=os.fspath(path)))
 
@@ -201,3 +204,8 @@ class _Calls:
             disk.sync(fd)
 
     fdatasync = fsync
+
+
+def _from_root(path: Any, dir_fd: int | None) -> Any:
+    """A path that is meant from a directory of ours, as shutil.rmtree() does, from where all others are."""
+    return path if dir_fd not in owners else f"{owners[dir_fd].fds[dir_fd]}/{os.fspath(path)}"

@@ -3,11 +3,13 @@
 import os
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import trio
 from structlog.testing import capture_logs
+from trio.testing import wait_all_tasks_blocked
 
 from store.config import StoreConfig
 from store.disk_space import UNKNOWN, DiskLimits, DiskState, judge, usage_ratio, used_ratio
@@ -422,13 +424,19 @@ async def test_on_request(tmp_path, disk, wall, nursery, autojump_clock):
     store = await filled(tmp_path, disk, wall, file_reserved_time_hours=2, delete_file_batch_max=3)
     wall[0] += HOUR
     await nursery.start(store.run)
-    await trio.sleep(2)
+    await settled(lambda: store.retention.disk.ratio)  # It runs.
     assert len(names(store)) == FILES
+    gone = []
+    store.retention.shortened.append(lambda _: gone.append(trio.current_time()))
     store.retention.request()
-    await settled(lambda: names(store) == list(range(3, FILES)))
+    await wait_all_tasks_blocked()  # No time has passed.
+    assert names(store)[0] > 0
     await settled(lambda: names(store) == list(range(10, FILES)))
     await trio.sleep(100)
     assert names(store) == list(range(10, FILES))
+    rounds = [gone[n : n + 3] for n in range(0, len(gone), 3)]
+    pause = store.config.clean_resource_interval_ms / 1000
+    assert all(later[0] - earlier[-1] >= pause for earlier, later in pairwise(rounds))
 
 
 @pytest.mark.parametrize("restarts", [False, True])
