@@ -19,6 +19,7 @@ from store.unit_check import BLANK, BLANK_SIZE, sound_units
 from store.unit_check import UNIT as UNIT
 
 _CHUNK = 4096  # Units that are read at a time.
+_LATE_BYTES_MAX = 4096  # Of a queue, that the disk may lack.
 _NO_LIMIT = (1 << 63) - 1
 
 
@@ -126,8 +127,11 @@ class ConsumeQueue:
         self.min_offset = queue_offset
         return queue_offset
 
-    def write(self) -> None:
-        """Write what was staged: one system call, two where a file ends. Raises OSError; the rest stays staged then."""
+    def write(self, *, late: bool = False) -> None:
+        """Write what was staged: one system call, two where a file ends. Raises OSError; the rest stays staged then.
+
+        `late`: no system call for a few units; the disk gets them with write_late(), and reads find them before.
+        """
         data = b"".join(self._staged)
         done = 0
         try:
@@ -139,11 +143,21 @@ class ConsumeQueue:
                     else self.files.create(self.files.max_offset)
                 )
                 part = data[done : done + file.size - file.wrote]
-                file.append(part)
+                if late and len(part) + file.late_size <= _LATE_BYTES_MAX:
+                    file.append_late(part)
+                else:
+                    file.append(part)
                 done += len(part)
+                if file.late_size and file.wrote == file.size:
+                    file.write_late()
         finally:
             self._staged = [data[at : at + CONSUME_QUEUE_UNIT] for at in range(done, len(data), CONSUME_QUEUE_UNIT)]
         self._next = None
+
+    def write_late(self) -> None:
+        """Have nothing late any more. Raises OSError."""
+        for file in self.files.files[-2:]:  # Where the disk refused the end of a file, the next one has begun.
+            file.write_late()
 
     def read(self, queue_offset: int, count: int) -> bytes:
         """Up to `count` units from `queue_offset` on, raw; at most to the end of the file that holds the first one."""
@@ -164,6 +178,7 @@ class ConsumeQueue:
         file = self.files.file_at(at)
         if file is None or queue_offset < self.min_offset or at >= file.end:
             return False
+        file.write_late()
         file.write_at(at - file.start, UNIT.pack(*unit))
         file.flushed = min(file.flushed, at - file.start)
         return True

@@ -3,7 +3,9 @@
 On disk: consumequeue/<topic>/<queue id>/. Source: DefaultMessageStore.consumeQueueTable, RocketMQ 4.9.8.
 """
 
+import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,10 +32,12 @@ class ConsumeQueueTable:
 
     directory: Path
     file_size: int
+    writes_late: bool = field(default=False, init=False)  # Whether put() leaves a few units to write_late().
     _queues: dict[tuple[str, int], ConsumeQueue] = field(factory=dict, init=False)
     _unwritten: dict[ConsumeQueue, list[int]] = field(
         factory=dict, init=False
     )  # Queues with staged units, their new codes.
+    _late: set[ConsumeQueue] = field(factory=set, init=False)  # Queues of which the disk may lack units.
 
     def load(self) -> None:
         """Open every queue in the directory and find its end. Raises StoreDirectoryError when one of them is damaged."""
@@ -104,6 +108,7 @@ class ConsumeQueueTable:
         """Append a unit for each record that belongs into a queue; the queues that grew, with the new tags codes.
 
         Units that are there already are left out. Raises OSError; calling again with the same entries goes on then.
+        Readers find the units at once; see `writes_late` for the disk.
         """
         grown, queues = self._unwritten, self._queues
         for entry in entries:
@@ -134,16 +139,29 @@ class ConsumeQueueTable:
         return self._write()
 
     def _write(self) -> dict[ConsumeQueue, list[int]]:
-        grown = self._unwritten
+        grown, late = self._unwritten, self.writes_late
+        if late:
+            self._late.update(grown)
         for queue in grown:
-            queue.write()
+            queue.write(late=late)
         self._unwritten = {}
         return grown
 
     @property
+    def late_count(self) -> int:
+        """How many queues write_late() has to write to."""
+        return len(self._late)
+
+    def write_late(self, count_max: int = sys.maxsize) -> None:
+        """Let the disk have all units of so many queues, at most. Raises OSError; what is left is still late then."""
+        for queue in list(islice(self._late, count_max)):
+            queue.write_late()
+            self._late.discard(queue)
+
+    @property
     def is_written(self) -> bool:
         """Whether no unit waits for the disk to take it."""
-        return not self._unwritten and all(queue.is_written for queue in self._queues.values())
+        return not self._unwritten and not self._late and all(queue.is_written for queue in self._queues.values())
 
     def forget(self, key: tuple[str, int]) -> None:
         """Drop a queue that has neither messages nor files."""
@@ -187,3 +205,4 @@ class ConsumeQueueTable:
         for queue in self:
             queue.files.close()
         self._queues.clear()
+        self._late.clear()

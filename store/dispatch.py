@@ -1,5 +1,9 @@
 """Brings consume queues, index and held pulls level with the log.
 
+A broker's units are read from memory at first and written a little later, all that came to a queue in one system call, not one
+for the one or two units that each turn of the loop brings. What a crash takes of them is made anew from the log, as what was not
+dispatched yet.
+
 Source: DefaultMessageStore.ReputMessageService, RocketMQ 4.9.8. Who appended hands the entries over, so that the log need not be
 read again; after a start recovery dispatches what the queues lack.
 """
@@ -8,6 +12,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import TYPE_CHECKING, cast
 
+import trio
 from attrs import define, field
 
 from store.commit_log import CommitLog
@@ -19,6 +24,8 @@ from store.recovery_points import RecoveryPoints
 from store.wakeup import Wakeup
 
 _BATCH = 4096
+_LATE_SECONDS = 0.02  # Units wait so long for others before they are written.
+_SLICE = 256  # Queues that are written to in one turn of the loop.
 
 if TYPE_CHECKING:
     from store.columns import Columns
@@ -28,7 +35,7 @@ ArrivalListener = Callable[[str, int, int, list[int]], None]
 
 @define(eq=False, kw_only=True)
 class ReputMessageService:
-    """All bytes below `dispatched_offset` are in the queues. `on_arrival`: see MessageStore."""
+    """All bytes below `dispatched_offset` are in the queues. `on_arrival`, `on_dispatched`: see MessageStore."""
 
     log: CommitLog
     queues: ConsumeQueueTable
@@ -37,10 +44,12 @@ class ReputMessageService:
     index: IndexService
     refused: Callable[[str, OSError], object]  # Told when the disk does not take a unit.
     on_arrival: list[ArrivalListener] = field(factory=list, init=False)
+    on_dispatched: list[Callable[[], None]] = field(factory=list, init=False)
     dispatched_offset: int = field(default=0, init=False)
     # Written, not yet in the queues. In columns: many records at once, from a slave that catches up.
     pending: "list[DispatchEntry | Columns]" = field(factory=list, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
+    _grown: Wakeup = field(factory=Wakeup, init=False)
 
     def add(self, entries: "list[DispatchEntry] | Columns") -> None:
         """Take the entries of records that are in the log now, in its order."""
@@ -65,6 +74,8 @@ class ReputMessageService:
             self.queue_flusher.last_dispatched_timestamp = last.store_timestamp
             self.points.note(last.phy_offset, last.size, last.store_timestamp)
             self.index.feed(batch)
+            if self.queues.late_count:
+                self._grown.set()
             for queue, codes in grown.items():
                 for listener in self.on_arrival:
                     listener(queue.topic, queue.queue_id, queue.max_offset, codes)
@@ -81,6 +92,25 @@ class ReputMessageService:
 
     async def run(self) -> None:
         """Dispatch until cancelled."""
+        self.queues.writes_late = True
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write_late)
+                while True:
+                    await self._wakeup.wait()
+                    self.dispatch()
+                    for listener in self.on_dispatched:
+                        listener()
+        finally:
+            self.queues.writes_late = False
+
+    async def _write_late(self) -> None:
         while True:
-            await self._wakeup.wait()
-            self.dispatch()
+            await self._grown.wait()
+            await trio.sleep(_LATE_SECONDS)
+            try:
+                for _ in range(0, self.queues.late_count, _SLICE):
+                    self.queues.write_late(_SLICE)
+                    await trio.lowlevel.checkpoint()
+            except OSError as error:
+                self.refused("writing a consume queue", error)

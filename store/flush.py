@@ -220,6 +220,10 @@ class FlushConsumeQueueService:
     async def _flush(self, *, thorough: bool) -> bool:
         if self._failed:
             return False
+        try:
+            self.queues.write_late()
+        except OSError:  # ReputMessageService tells of it, and tries again.
+            return False
         # Before it is looked at what is dirty: all that the point tells of is on the disk once that is.
         point = self.points.take(self.level_offset()) if thorough else None
         timestamp = self.last_dispatched_timestamp

@@ -82,29 +82,75 @@ def get_message(
     count_max = max(1, count_max)
     low, high = queue.min_offset, queue.max_offset
 
-    def nothing(status: GetStatus, corrected: int) -> GetResult:
-        keep = config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave
-        return GetResult(status, offset if keep else corrected, low, high, [])
-
-    if high == 0:
-        return nothing(GetStatus.NO_MESSAGE_IN_QUEUE, 0)
-    if offset < low:
-        return nothing(GetStatus.OFFSET_TOO_SMALL, low)
-    if offset == high:
+    if offset == high != 0:
         return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [])
-    if offset > high:
-        return nothing(GetStatus.OFFSET_OVERFLOW_BADLY, high)
+    if not low <= offset < high:
+        return _outside(config, offset, low, high)
     filtered = tags_codes is not None or accepts is not None
     units = queue.read(offset, max(_SCAN_UNITS_MAX, count_max) if filtered else count_max)
     if not units:
-        return nothing(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset))
+        corrected = queue.next_file_offset(offset)
+        return GetResult(GetStatus.OFFSET_FOUND_NULL, _told(config, offset, corrected), low, high, [])
+    if not filtered and check is None and (found := _all_of(units, low, high, log, config, offset, limit)) is not None:
+        return found
     result = _collect(units, low, high, queue, log, config, offset, count_max, tags_codes, accepts, check, limit)
-    all_passed = (result.next_offset - offset) * CONSUME_QUEUE_UNIT == len(units)
-    if all_passed and result.message_count < count_max < _SCAN_UNITS_MAX and not filtered:
+    passed = result.next_offset - offset
+    are_all = passed * CONSUME_QUEUE_UNIT == len(units)
+    if are_all and result.message_count < min(passed, count_max) and count_max < _SCAN_UNITS_MAX and not filtered:
         more = queue.read(offset, _SCAN_UNITS_MAX)  # Some were left out: look farther, as RocketMQ does at once.
         if len(more) > len(units):
             return _collect(more, low, high, queue, log, config, offset, count_max, None, None, check, limit)
     return result
+
+
+def _outside(config: StoreConfig, offset: int, low: int, high: int) -> GetResult:
+    if high == 0:
+        status, corrected = GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    elif offset < low:
+        status, corrected = GetStatus.OFFSET_TOO_SMALL, low
+    else:
+        status, corrected = GetStatus.OFFSET_OVERFLOW_BADLY, high
+    return GetResult(status, _told(config, offset, corrected), low, high, [])
+
+
+def _told(config: StoreConfig, offset: int, corrected: int) -> int:
+    """Where a consumer is sent; a slave does not judge, unless it was told to."""
+    return offset if config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave else corrected
+
+
+def _all_of(
+    units: bytes, low: int, high: int, log: CommitLog, config: StoreConfig, offset: int, limit: int | None
+) -> GetResult | None:
+    """All these messages, as they lie in memory: nearly every answer. None: look at each."""
+    log_end, file_size = log.max_offset, log.file_size
+    shown_end = log_end if limit is None else min(limit, log_end)
+    first = max(log.min_offset, log_end - memory_bytes_max(config.access_message_in_memory_max_ratio))
+    bytes_max = config.max_transfer_bytes_on_message_in_memory
+    count = len(units) // CONSUME_QUEUE_UNIT
+    if count > config.max_transfer_count_on_message_in_memory:
+        return None
+    runs: list[tuple[int, int]] = []
+    run_start = run_end = -1
+    total = 0
+    for phy_offset, size, _ in UNIT.iter_unpack(units):
+        end = phy_offset + size
+        if phy_offset < first or not phy_offset < end <= shown_end or phy_offset % file_size + size > file_size:
+            return None
+        if phy_offset != run_end or not phy_offset % file_size:
+            runs.append((run_start, run_end))
+            run_start = phy_offset
+        run_end = end
+        total += size
+    if total > bytes_max:
+        return None
+    runs.append((run_start, run_end))
+    buffers = []
+    for start, end in runs[1:]:
+        view = log.read(start, end - start)
+        if view is None:
+            return None
+        buffers.append(view)
+    return GetResult(GetStatus.FOUND, offset + count, low, high, buffers, total, count)
 
 
 def _collect(
@@ -188,7 +234,7 @@ def _collect(
         status = GetStatus.MESSAGE_WAS_REMOVING
     suggest = last_phy_offset < memory_start
     buffers = [view for view in views if view is not None]
-    return GetResult(status, offset + passed, low, high, buffers, total, count, suggest)
+    return GetResult(status, offset + passed, low, high, buffers, sum(map(len, buffers)), count, suggest)
 
 
 def any_accepted(queue: ConsumeQueue, log: CommitLog, start: int, end: int, accepts: PropertyFilter) -> bool:

@@ -45,7 +45,8 @@ def _give_name(fd: int, path: Path) -> None:
 class MappedFile:
     """A file that holds bytes `start` up to `start + size` of an endless queue. Its length on disk is `size` from the first.
 
-    `wrote` and `flushed` are positions in the file: what holds data, and what is known to be on disk.
+    `wrote` and `flushed` are positions in the file: what holds data, and what is known to be on disk. The last of the data may
+    be late: kept here, where reads find it, until write_late(). Whoever goes by the descriptor does not see it.
     """
 
     path: Path
@@ -56,6 +57,7 @@ class MappedFile:
     flushed: int = 0
     torn_end: int = 0  # Where bytes end that a refused write left behind `wrote`.
     _view: memoryview | None = field(default=None, init=False)
+    _late: tuple[int, bytearray] | None = field(default=None, init=False)  # From which position on, and the bytes.
 
     @classmethod
     def create(cls, path: Path, start: int, size: int, *, preallocate: bool) -> "MappedFile":
@@ -100,10 +102,11 @@ class MappedFile:
 
     def append(self, data: bytes | memoryview) -> None:
         """Write at the end of the data. Raises OSError; `wrote` stays then, and what was written even so ends at `torn_end`."""
+        self.write_late()
         self.write_at(self.wrote, data)
         self.wrote += len(data)
 
-    def write_at(self, position: int, data: bytes | memoryview) -> None:
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write at a position of the file. Raises OSError; part of it may be written then, see `torn_end`."""
         done = 0
         try:
@@ -114,6 +117,42 @@ class MappedFile:
         except OSError:
             self.torn_end = max(self.torn_end, position + done)
             raise
+
+    def append_late(self, data: bytes) -> None:
+        """Add to the end of the data what the disk gets with the next write_late() or append()."""
+        if self._late is None:
+            self._late = self.wrote, bytearray(data)
+        else:
+            self._late[1].extend(data)
+        self.wrote += len(data)
+
+    @property
+    def late_size(self) -> int:
+        """How many bytes the disk has not got yet."""
+        return 0 if self._late is None else len(self._late[1])
+
+    def write_late(self) -> None:
+        """Write what came by append_late(). Raises OSError; it is still late then."""
+        if self._late is not None:
+            self.write_at(*self._late)
+            self._late = None
+
+    def read_late(self, position: int, size: int) -> bytes | None:
+        """Bytes of which some are late, without the disk where all are; None when none is. A thread may ask."""
+        late = self._late
+        if late is None or position + size <= late[0]:
+            return None
+        start, data = late
+        before = os.pread(self.fd, start - position, position) if position < start else b""
+        found = before + data[max(0, position - start) : position + size - start]
+        return found.ljust(min(size, self.size - position), b"\0")
+
+    def shorten(self, position: int) -> None:
+        """Let the data end at a position, if it does not end before; what the disk has behind it stays there."""
+        self.wrote, self.flushed = min(self.wrote, position), min(self.flushed, position)
+        if self._late is not None:
+            start, data = self._late
+            self._late = (start, data[: position - start]) if start < position else None
 
     def mend(self) -> None:
         """Make zero again what a refused write left behind the data. Raises OSError: try again later."""
@@ -144,6 +183,8 @@ class MappedFile:
 
     def read(self, position: int, size: int) -> bytes:
         """A copy of the bytes from a position on."""
+        if self._late is not None and (found := self.read_late(position, size)) is not None:
+            return found
         return os.pread(self.fd, size, position)
 
     def is_clear_from(self, position: int, look_max: int | None = None) -> bool:
@@ -218,8 +259,8 @@ class MappedFile:
         self.path, self.start = path, start
 
     def close(self) -> None:
-        """Give the descriptor back. Views that are still held stay valid."""
-        self._view = None
+        """Give the descriptor back; what is late is dropped. Views that are still held stay valid."""
+        self._view = self._late = None
         os.close(self.fd)
 
     def delete(self) -> None:

@@ -169,9 +169,7 @@ class MappedFileQueue:
         while self.files and self.files[-1].start >= offset and (len(self.files) > 1 or self.files[0].start == 0):
             removed.insert(0, self.files.pop())
         if self.files:
-            last, position = self.files[-1], max(0, offset - self.files[-1].start)
-            last.wrote = min(last.wrote, position)
-            last.flushed = min(last.flushed, position)
+            self.files[-1].shorten(max(0, offset - self.files[-1].start))
         return removed
 
     def cut(self, offset: int, *, is_clear: bool | None = None) -> None:

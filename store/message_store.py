@@ -72,8 +72,9 @@ class MessageStore(StoreParts):
     """A store directory that is open.
 
     `load()` opens it, `run()` serves it, `close()` leaves it as a clean stop does. Listeners in `on_arrival` are told (topic,
-    queue id, new end of the queue, tags codes of the new units) after dispatch; each function in `appended` is called after bytes
-    were added to the log.
+    queue id, new end of the queue, tags codes of the new units) after dispatch, those in `on_dispatched` once all of them were,
+    still in the same turn of the loop or, after dispatch_pending(), in the next; each function in `appended` is called after
+    bytes were added to the log.
     """
 
     _lock_fd: int = field(default=-1, init=False)
@@ -159,6 +160,7 @@ class MessageStore(StoreParts):
             nursery.start_soon(self.flusher.run)
             nursery.start_soon(self._queue_flusher.run)
             nursery.start_soon(self._allocator.run)
+            nursery.start_soon(self._pages.run)
             nursery.start_soon(self._refusal.run)
             nursery.start_soon(self.retention.run)
             nursery.start_soon(self.index.run)
@@ -348,6 +350,11 @@ class MessageStore(StoreParts):
     def on_arrival(self) -> list[ArrivalListener]:
         """Who is told after dispatch."""
         return self._reput.on_arrival
+
+    @property
+    def on_dispatched(self) -> list[Callable[[], None]]:
+        """Who is called when all were told."""
+        return self._reput.on_dispatched
 
     @property
     def min_offset(self) -> int:

@@ -24,6 +24,7 @@ from store.index_service import IndexService
 from store.known_damage import KnownDamage
 from store.known_end import KnownEnd
 from store.mapped_file_queue import MappedFileQueue
+from store.page_ahead import PageAheadService
 from store.pull_check import CheckAhead
 from store.put_service import PutService
 from store.range_digests import RangeDigester
@@ -83,6 +84,7 @@ class StoreParts:
     _check_ahead: CheckAhead = field(init=False)
     _refusal: DiskRefusal = field(init=False)
     _allocator: AllocateMappedFileService = field(init=False)
+    _pages: PageAheadService = field(init=False)
     _reput: ReputMessageService = field(init=False)
     _truncation: TruncationService = field(init=False)
     _putter: PutService = field(init=False)
@@ -128,6 +130,7 @@ class StoreParts:
         self._allocator = AllocateMappedFileService(
             self.commit_log, directory.parent / "twinlog" / "spare", make_room=lambda: self.retention.make_room()
         )
+        self._pages = PageAheadService(self.commit_log)
 
     def _make_queues(self, side: SideFiles) -> None:
         """Queues, and how all comes to the disk."""
@@ -208,7 +211,7 @@ class StoreParts:
             flags=self.flags,
             now_ms=lambda: self.now_ms(),
             clock=lambda: self.clock(),
-            written=self._after_append,
+            written=self._after_put,
             refused=self._refusal.refused,
         )
         self._truncation = TruncationService(
@@ -258,6 +261,10 @@ class StoreParts:
             self.commit_log.tail.is_unwanted = True
             await self.commit_log.tail.ended.wait()
 
+    def _after_put(self, entries: list[DispatchEntry], timestamp: int) -> None:
+        self._pages.appended()
+        self._after_append(entries, timestamp)
+
     def _after_append(self, entries: "list[DispatchEntry] | Columns", timestamp: int) -> None:
         self.flusher.last_store_timestamp = timestamp or self.flusher.last_store_timestamp
         self._reput.add(entries)
@@ -274,4 +281,5 @@ class StoreParts:
         if lacks_file and self._allocator.takes_spares:
             await self._allocator.make()
         self.dispatch_pending()
+        self._queues.write_late()
         return not self._reput.pending

@@ -38,6 +38,8 @@ def stored_ms_at(store: MessageStore, phy_offset: int) -> int | None:
 def _in_memory(file: MappedFile | None, offset: int, size: int) -> bytes | None:
     if file is None or offset + size > file.end:
         return None
+    if (late := file.read_late(offset - file.start, size)) is not None:
+        return late
     found = bytearray(size)
     try:
         read = os.preadv(file.fd, [found], offset - file.start, os.RWF_NOWAIT)

@@ -274,9 +274,13 @@ def test_a_write_that_stops_half_way(tmp_path, said, armed, number, part):
 
 
 def test_a_stuck_disk(tmp_path, said):
-    """It takes nothing for three seconds. The broker says where it hangs while it hangs, and goes on as if nothing had been."""
-    image = make_image(tmp_path / "image", megabytes=32)
-    with ext4(image, tmp_path / "disk") as disk, Broker(disk.path / "store", said, SYNC) as broker:
+    """It takes nothing for a while. The broker says where it hangs while it hangs, and goes on as if nothing had been.
+
+    After a write that takes longer than osPageCacheBusyTimeOutMills the next messages are refused, as RocketMQ does it; how long
+    this one takes is up to the machine, so it may take any time.
+    """
+    image, patient = make_image(tmp_path / "image", megabytes=32), {**SYNC, "osPageCacheBusyTimeOutMills": "60000"}
+    with ext4(image, tmp_path / "disk") as disk, Broker(disk.path / "store", said, patient) as broker:
         producer = Producer(broker)
         producer.send_some(20)
 
@@ -297,7 +301,8 @@ def test_a_stuck_disk(tmp_path, said):
         thread.join(30)
         assert producer.refused == []
         wait_for(lambda: broker.lines("goes on") or broker.lines("came back"), "the line after")
-        assert all("append" in line["stack"] for line in broker.lines("the event loop stalls"))
+        # In a write to the log, or of units that came a little before.
+        assert all("write_at" in line["stack"] for line in broker.lines("the event loop stalls"))
         counters = broker.counters()
         assert int(counters["eventLoopStalls"]) == len(broker.lines("the event loop stalls"))
         producer.send_some(20)

@@ -136,7 +136,7 @@ async def test_a_file_that_cannot_be_made_takes_back_the_whole_batch(tmp_path, d
 
 
 async def test_queue_units_wait_for_room(tmp_path, disk, nursery, autojump_clock):
-    """Stored, answered, but not findable yet: the units come, each once and in order; a half unit is written anew."""
+    """Stored and answered; they are found once the store runs, and the disk gets each once and in order, a half one anew."""
     store = opened(tmp_path)
     told = []
     store.on_arrival.append(lambda *arrival: told.append(arrival[1:3]))
@@ -147,16 +147,52 @@ async def test_queue_units_wait_for_room(tmp_path, disk, nursery, autojump_clock
     store.dispatch_pending()
     assert (store.dispatched_offset, told) == (0, [])
     assert statuses(store.put([put_message()])) == [PutStatus.SERVICE_NOT_AVAILABLE]
+    assert bodies(store) == [b"%d" % n for n in range(0, 20, 2)]  # What fitted.
     await nursery.start(store.run)
     await trio.sleep(3)
-    assert bodies(store) == [b"%d" % n for n in range(0, 20, 2)]  # What fitted.
+    assert not store.writable
+    assert bodies(store) == [b"%d" % n for n in range(0, 30, 2)]
+    assert not any(units_on_disk(store, 0)[11 * 20 :] + units_on_disk(store, 1))
     disk.recover()
     await trio.sleep(1.5)
     assert store.writable
     assert store.dispatched_offset == store.max_offset
-    assert bodies(store) == [b"%d" % n for n in range(0, 30, 2)]
     assert bodies(store, queue_id=1) == [b"%d" % n for n in range(1, 30, 2)]
+    assert [units_on_disk(store, number) for number in (0, 1)] == [queue_units(store, number) for number in (0, 1)]
     assert sorted(told) == [(0, 15), (1, 15)]
+
+
+async def test_late_units_wait_for_room(tmp_path, disk, nursery, autojump_clock):
+    """The disk refuses units that were told of: producers are refused until it has them, and nothing says before that it has."""
+    store = opened(tmp_path)
+    await nursery.start(store.run)
+    await trio.sleep(3)
+    store.put([put_message(body=b"%d" % n) for n in range(5)])
+    disk.room = 0
+    store.dispatch_pending()
+    assert bodies(store) == [b"%d" % n for n in range(5)]
+    assert store.writable
+    await trio.sleep(0.05)
+    assert not store.writable
+    assert not await store._queue_flusher.flush(thorough=True)
+    assert store._points.take(store.dispatched_offset) is None
+    assert not any(units_on_disk(store, 0))
+    disk.recover()
+    await trio.sleep(1.5)
+    assert store.writable
+    assert units_on_disk(store, 0) == queue_units(store, 0)
+    assert await store._queue_flusher.flush(thorough=True)
+    assert store._points.offset == store.max_offset
+
+
+def units_on_disk(store, queue_id):
+    queue = store.queue("T1", queue_id)
+    return b"".join(file.path.read_bytes() for file in queue.files.files)[: queue.max_offset * 20]
+
+
+def queue_units(store, queue_id):
+    queue = store.queue("T1", queue_id)
+    return b"".join(queue.read(n, 1) for n in range(queue.max_offset))
 
 
 async def test_a_slave_waits_for_room(tmp_path, disk, nursery, autojump_clock):

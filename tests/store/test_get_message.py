@@ -142,6 +142,46 @@ def test_what_is_read_is_what_was_written(tmp_path_factory, topics, offset, coun
     store._release()
 
 
+LOSSES = st.sampled_from(["", "", "", "nothing", "beyond", "negative", "the first files"])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["T1", "T1", "T2"]), st.integers(0, 900)), min_size=5, max_size=40),
+    st.integers(0, 12),
+    st.integers(1, 40),
+    st.sampled_from([None, None, 100, 70, 30]),
+    st.integers(200, 4000),
+    LOSSES,
+)
+@settings(max_examples=150)
+def test_what_is_not_filtered_comes_as_with_a_filter_that_takes_all(
+    tmp_path_factory, sent, offset, count, shown_percent, bytes_max, loss
+):
+    """The short way, for what lies in memory as it was written, against the one that looks at each message."""
+    store = open_store(
+        tmp_path_factory.mktemp("s"),
+        mapped_file_size_commit_log=4096,
+        mapped_file_size_consume_queue=2000,
+        max_transfer_bytes_on_message_in_memory=bytes_max,
+        max_transfer_count_on_message_in_memory=20,
+    )
+    for topic, size in sent:
+        store.put([put_message(topic, bytes(size))])
+    store.dispatch_pending()
+    if loss and store.queue("T1", 0).max_offset:
+        if loss == "the first files":
+            del store.commit_log.files.files[: len(store.commit_log.files.files) // 2]
+        else:
+            unit = {"nothing": (0, 0x7FFFFFFF, 0), "beyond": (1 << 40, 100, 0), "negative": (0, -100, 0)}[loss]
+            store.queue("T1", 0).files.files[0].write_at(offset * 20, UNIT.pack(*unit))
+    if shown_percent is not None:
+        store.dispatch_limit = lambda: store.max_offset * shown_percent // 100
+    plain = store.get_message("T1", 0, offset, count, None)
+    careful = store.get_message("T1", 0, offset, count, None, lambda properties: True)
+    assert plain == careful
+    store._release()
+
+
 def test_limits_in_memory(tmp_path):
     store = open_store(
         tmp_path,
