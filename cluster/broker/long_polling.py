@@ -1,6 +1,7 @@
 """Pulls that found nothing and wait for messages: no task and no timer per pull.
 
-    arrival of a message -> the held pulls of its queue whose filter lets it through run again, in the next turn of the loop
+    arrival of a message -> the held pulls of its queue whose filter lets it through are ready
+    all arrivals told    -> those that are ready run again, still in the same turn; a connection's answers go out together
     each 5 s (1 s without long polling) -> those run again whose queue has grown, filter or not, or whose time is up
 
 Pulls of one queue that filter alike are asked about once an arrival, however many they are: an arrival costs as much as there
@@ -13,7 +14,7 @@ longer than it asked for. Other than a 4.9 slave, ours wakes pulls on arrivals, 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from time import monotonic
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 import trio
@@ -33,6 +34,16 @@ ASK_SECONDS_MAX = 0.01  # So long an arrival may be looked at by filters; pulls 
 TURN_SECONDS = 0.01  # Then other tasks get a chance.
 
 
+class Asker(Hashable, Protocol):
+    """The connection that a pull came by."""
+
+    def cork(self) -> None:
+        """Gather what is written from now on."""
+
+    def uncork(self) -> None:
+        """Send what was gathered."""
+
+
 @define(eq=False)
 class HeldPull:
     """One pull that waits for something at `offset` or behind it."""
@@ -42,7 +53,7 @@ class HeldPull:
     offset: int
     wanted: frozenset[int] | None  # Tags codes; None: all.
     deadline: float  # Seconds, monotonic.
-    connection: Hashable
+    connection: Asker
     run_again: Callable[[], None]  # Must answer, without a further hold.
     accepts: PropertyFilter | None = None  # Of those with these codes only the messages that this one wants.
     text_size: int = 0  # Of what its client chose: such as an expression.
@@ -76,7 +87,7 @@ class PullRequestHoldService:
     # Whether a filter wants one of the messages from one offset to another of a queue.
     any_accepted: Callable[[str, int, int, int, PropertyFilter], bool] = _nothing_known
     _queues: dict[tuple[str, int], dict[_Filter, dict[HeldPull, None]]] = field(factory=dict, init=False)
-    _connections: dict[Hashable, dict[HeldPull, None]] = field(factory=dict, init=False)
+    _connections: dict[Asker, dict[HeldPull, None]] = field(factory=dict, init=False)
     _ready: deque[HeldPull] = field(factory=deque, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     held_bytes: int = field(default=0, init=False)  # About what all of them cost.
@@ -96,7 +107,10 @@ class PullRequestHoldService:
         return True
 
     def on_arrival(self, topic: str, queue_id: int, max_offset: int, codes: Sequence[int]) -> None:
-        """Messages came: `max_offset` is now the queue's end, `codes` are their tags codes. Cheap when nobody waits."""
+        """Messages came: `max_offset` is now the queue's end, `codes` are their tags codes. Cheap when nobody waits.
+
+        The caller sees to run_ready() once it has told of all that came.
+        """
         filters = self._queues.get((topic, queue_id))
         if not filters:
             return
@@ -113,7 +127,7 @@ class PullRequestHoldService:
             for pull in [pull for pull in held if pull.offset < max_offset]:
                 self._make_ready(pull)
 
-    def connection_closed(self, connection: Hashable) -> None:
+    def connection_closed(self, connection: Asker) -> None:
         for pull in list(self._connections.get(connection, ())):
             self._forget(pull)
 
@@ -126,11 +140,28 @@ class PullRequestHoldService:
             for pull in held:
                 if pull.offset != end or pull.deadline <= now:
                     self._make_ready(pull)
+        self.run_ready()
+
+    def run_ready(self) -> None:
+        """Answer those that are ready, as many as one turn of the loop has time for; the next turns answer the others."""
+        if not self._ready:
+            return
+        corked: set[Asker] = set()
+        turn_ends = monotonic() + TURN_SECONDS
+        while self._ready and monotonic() < turn_ends:
+            pull = self._ready.popleft()
+            if pull.connection not in corked:
+                corked.add(pull.connection)
+                pull.connection.cork()
+            self._run_one(pull)
+        for connection in corked:
+            connection.uncork()
+        if self._ready:
+            self._wakeup.set()
 
     def _make_ready(self, pull: HeldPull) -> None:
         self._forget(pull)
         self._ready.append(pull)
-        self._wakeup.set()
 
     def _forget(self, pull: HeldPull) -> None:
         queue = pull.topic, pull.queue_id
@@ -144,19 +175,15 @@ class PullRequestHoldService:
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._run_ready)
+            nursery.start_soon(self._run_others)
             while True:
                 await trio.sleep(self.scan_seconds)
                 self.scan()
 
-    async def _run_ready(self) -> None:
+    async def _run_others(self) -> None:
         while True:
             await self._wakeup.wait()
-            while self._ready:
-                turn_ends = monotonic() + TURN_SECONDS
-                while self._ready and monotonic() < turn_ends:
-                    self._run_one(self._ready.popleft())
-                await trio.lowlevel.checkpoint()
+            self.run_ready()
 
     def _run_one(self, pull: HeldPull) -> None:
         try:

@@ -161,11 +161,15 @@ class BrokerParts(BrokerTables):
 
     def _show(self, wanted: MessageVisibility) -> None:
         """Let consumers see messages from when on they may."""
+        self.store.on_dispatched.append(self.held_pulls.run_ready)
         if wanted is MessageVisibility.all:
             self.store.on_arrival.append(self.held_pulls.on_arrival)
             return
         self.visibility = Visibility(
-            store=self.store, confirmed=self.group.confirmed_for_consumers, arrived=self.held_pulls.on_arrival
+            store=self.store,
+            confirmed=self.group.confirmed_for_consumers,
+            arrived=self.held_pulls.on_arrival,
+            all_arrived=self.held_pulls.run_ready,
         )
         self.store.dispatch_limit = self.visibility.limit
         self.store.on_arrival.append(self.visibility.on_arrival)

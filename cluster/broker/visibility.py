@@ -34,12 +34,13 @@ class _Store(Protocol):
 @define(kw_only=True, eq=False)
 class Visibility:
     """`confirmed` gives how far the log is as safe as promised, on a slave as far as it was told; `arrived` is told what
-    consumers may be shown now.
+    consumers may be shown now, `all_arrived` is called after that, unless it is the store that tells.
     """
 
     store: _Store
     confirmed: Callable[[], int]
     arrived: Callable[[str, int, int, Sequence[int]], None]
+    all_arrived: Callable[[], None]
     shown: int = field(default=0, init=False)  # The greatest limit so far.
     _arrivals: deque[_Arrival] = field(factory=lambda: deque(maxlen=_ARRIVALS_MAX), init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
@@ -88,6 +89,7 @@ class Visibility:
         limit, before = self.limit(), len(self._arrivals)
         while self._arrivals and self._arrivals[0].log_end <= limit:
             self.arrived(*self._arrivals.popleft()[1:])
+        self.all_arrived()
         return len(self._arrivals) < before
 
 

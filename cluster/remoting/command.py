@@ -211,11 +211,21 @@ def encode_header(command: RemotingCommand, body_size: int) -> bytes:
         header = _encode_binary(command)
     else:
         raise RemotingProtocolError(f"serialize type {command.serialize_type} is unknown")
+    return with_lengths(header, command.serialize_type, body_size)
+
+
+def with_lengths(header: bytes, serialize_type: int, body_size: int) -> bytes:
+    """The frame up to its body, of an encoded header. Raises RemotingProtocolError when no peer would take it."""
     header_size = len(header)
     total = _WORD_SIZE + header_size + body_size
     if total + _WORD_SIZE > FRAME_SIZE_MAX:
         raise RemotingProtocolError(f"frame of {total + _WORD_SIZE} bytes, at most {FRAME_SIZE_MAX} are allowed")
-    return _FRAME_HEAD.pack(total, command.serialize_type << 24 | header_size) + header
+    return _FRAME_HEAD.pack(total, serialize_type << 24 | header_size) + header
+
+
+def header_text(command: RemotingCommand) -> str:
+    """Its header as JSON."""
+    return _encode_json(command).decode()
 
 
 def _encode_json(command: RemotingCommand) -> bytes:

@@ -9,7 +9,8 @@ import contextlib
 import mmap
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 
 import structlog
 import trio
@@ -80,13 +81,20 @@ class Connection:
         """Send what was gathered, in one system call."""
         gathered, self._corked = self._corked, None
         if gathered:
-            self.write(*gathered)
+            self._write(gathered)
 
     def write(self, *buffers: bytes | memoryview) -> None:
         """Send these bytes, in order, behind all that were written before. What is written to a dead peer is dropped."""
-        if self._corked is not None:
-            self._gather(buffers)
+        if self._corked is None:
+            self._write(buffers)
             return
+        self._corked += buffers
+        self._corked_bytes += sum(map(len, buffers))
+        if self._corked_bytes > _CORKED_BYTES_MAX:
+            self.uncork()
+            self.cork()
+
+    def _write(self, buffers: "Sequence[bytes | memoryview]") -> None:
         if self.closed:
             return
         queue = deque(buffers) if self.secure is None else self._encrypted(self.secure, buffers)
@@ -102,15 +110,7 @@ class Connection:
             size, kept = _sizes(queue)
             self._set_unsent(self.unsent_bytes + size, self._unsent_kept + kept)
 
-    def _gather(self, buffers: "tuple[bytes | memoryview, ...]") -> None:
-        assert self._corked is not None
-        self._corked += buffers
-        self._corked_bytes += sum(map(len, buffers))
-        if self._corked_bytes > _CORKED_BYTES_MAX:
-            self.uncork()
-            self.cork()
-
-    def _encrypted(self, secure: TlsChannel, buffers: "tuple[bytes | memoryview, ...]") -> "deque[bytes | memoryview]":
+    def _encrypted(self, secure: TlsChannel, buffers: "Sequence[bytes | memoryview]") -> "deque[bytes | memoryview]":
         try:
             return deque(secure.encrypt(buffers))
         except RemotingProtocolError as error:
@@ -173,14 +173,13 @@ class Connection:
         """Give the socket as much of the queue as it takes; False when the peer is gone."""
         try:
             while queue:
-                if len(queue) == 1:
-                    sent = self._socket.send(queue[0])
-                else:
-                    sent = self._socket.sendmsg([queue[i] for i in range(min(len(queue), _BUFFERS_MAX))])
+                one = len(queue) == 1
+                sent = self._socket.send(queue[0]) if one else self._socket.sendmsg(islice(queue, _BUFFERS_MAX))
                 self.last_active = self.stuck_since = trio.current_time()
-                while queue and sent >= len(queue[0]):
-                    sent -= len(queue.popleft())
-                if queue and sent:
+                while queue and sent >= (size := len(queue[0])):
+                    sent -= size
+                    queue.popleft()
+                if sent:
                     queue[0] = memoryview(queue[0])[sent:]
         except BlockingIOError:
             return True

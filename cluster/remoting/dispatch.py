@@ -50,7 +50,7 @@ class Dispatch:
         """
         connection.cork()
         batch: list[RemotingCommand] = []
-        check = self.check
+        check, batch_codes = self.check, self.batch_codes
         left, turn_ends = iter(frames), 0.0
         try:
             for frame in left:
@@ -61,7 +61,7 @@ class Dispatch:
                     continue
                 if check is not None and self._stopped(check, Request(connection, command)):
                     pass
-                elif command.code in self.batch_codes:
+                elif command.code in batch_codes:
                     batch.append(command)
                     continue
                 else:

@@ -9,18 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, get_type_hints
 
 import structlog
-from attrs import frozen
+from attrs import define
 
 from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand, encode_header
+from cluster.remoting.command import ONEWAY, RemotingCommand, encode_header
 from cluster.remoting.connection import Connection
 from cluster.remoting.errors import RequestError
 from cluster.remoting.header_fields import RequestHeader
+from cluster.remoting.response_template import TemplateReply
 
 log = structlog.get_logger()
 
 
-@frozen
+@define
 class Reply:
     """What a handler answers. A body may be several views, which are sent without being copied together."""
 
@@ -34,12 +35,21 @@ class Reply:
         """Code 0 with these header fields; None is left out."""
         return cls(ext={name: _text(value) for name, value in fields.items() if value is not None}, body=body)
 
+    def frame(self, command: RemotingCommand) -> Sequence[bytes | memoryview]:
+        """The whole answer to a command, in pieces. Raises RemotingProtocolError when no peer would take it."""
+        body = [self.body] if isinstance(self.body, bytes) else self.body
+        response = RemotingCommand.response_to(command, self.code, remark=self.remark, ext=self.ext)
+        return encode_header(response, sum(map(len, body))), *(part for part in body if len(part))
+
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@frozen(eq=False)
+AnyReply = Reply | TemplateReply
+
+
+@define(eq=False)
 class Request:
     """A request under way: who asked, and how to answer later."""
 
@@ -51,16 +61,12 @@ class Request:
         """The body as it came."""
         return self.command.body
 
-    def reply(self, reply: Reply) -> None:
+    def reply(self, reply: AnyReply) -> None:
         """Answer; nothing is sent for a oneway request. Raises RemotingProtocolError when no peer would take it."""
-        if self.command.is_oneway:
-            return
-        body = [reply.body] if isinstance(reply.body, bytes) else reply.body
-        response = RemotingCommand.response_to(self.command, reply.code, remark=reply.remark, ext=reply.ext)
-        header = encode_header(response, sum(map(len, body)))
-        self.connection.write(header, *(part for part in body if len(part)))
+        if not self.command.flag & ONEWAY:
+            self.connection.write(*reply.frame(self.command))
 
-    def answer_with(self, handler: "Callable[[], Reply | None]") -> None:
+    def answer_with(self, handler: "Callable[[], AnyReply | None]") -> None:
         """Carry out a request that was put off, as if it had come now."""
         try:
             reply = handler()

@@ -23,6 +23,7 @@ from cluster.remoting.connection import Connection
 from cluster.remoting.dispatch import Dispatch
 from cluster.remoting.errors import RemotingError, RemotingProtocolError, TlsFilesError
 from cluster.remoting.log_limit import LogLimit
+from cluster.remoting.request import AnyReply as AnyReply
 from cluster.remoting.request import BatchHandler as BatchHandler
 from cluster.remoting.request import Check as Check
 from cluster.remoting.request import Handler as Handler

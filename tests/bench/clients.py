@@ -59,13 +59,14 @@ class ClientsBench:
                         row = self._drain(broker, count, messages, f"bench-{is_cold}-{count}")
                         yield {"round": number, "system": kind, "cold": is_cold, "consumers": count, **row}
 
-    def latency(self, rates: Sequence[int], warm_up: int, seconds: int) -> Iterator[Row]:
-        """From send to listener, at even rates."""
+    def latency(self, rates: Sequence[int], warm_ups: Sequence[int], seconds: int) -> Iterator[Row]:
+        """From send to listener, at even rates; measured after each of these seconds of load."""
         for number, kind in self._turns():
             with self._broker(kind) as broker:
-                arguments = [broker.namesrv, TOPIC, str(BODY_BYTES), str(warm_up), str(seconds), *map(str, rates)]
+                starts = ",".join(map(str, warm_ups))
+                arguments = [broker.namesrv, TOPIC, str(BODY_BYTES), starts, str(seconds), *map(str, rates)]
                 before: dict[str, float] = {}
-                limit_s = 60 + len(rates) * 2 * (warm_up + seconds + 10)
+                limit_s = 60 + len(rates) * 2 * (max(warm_ups) + seconds + 10)
                 for event in self._java("LatencyLoad", arguments, limit_s):
                     now = cpu_seconds({"broker": broker.pid})
                     if event.pop("event") == "start":

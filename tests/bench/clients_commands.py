@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,31 @@ def consume(rounds: int, only: tuple[str, ...], mib: int, consumers: tuple[int, 
 @click.option(
     "--rate", "rates", multiple=True, type=int, default=(1_000, 10_000), show_default=True, help="Messages a second."
 )
-@click.option("--warm-up", default=10, show_default=True, help="Seconds at each rate before it counts.")
+@click.option(
+    "--warm-up",
+    "warm_ups",
+    multiple=True,
+    type=int,
+    default=(10, 40),
+    show_default=True,
+    help="Seconds at a rate before it is measured; of several, it is measured after each.",
+)
 @click.option("--seconds", default=10, show_default=True, help="Length of one measurement.")
 @out_option
 def latency(
-    rounds: int, only: tuple[str, ...], rates: tuple[int, ...], warm_up: int, seconds: int, out: Path | None
+    rounds: int,
+    only: tuple[str, ...],
+    rates: tuple[int, ...],
+    warm_ups: tuple[int, ...],
+    seconds: int,
+    out: Path | None,
 ) -> None:
     """Measure how long messages take from send to a push consumer's listener."""
-    setup = {"rounds": rounds, "rates": rates, "warm_up": warm_up, "seconds": seconds}
-    _measure("latency", setup, only, out, lambda bench: bench.latency(rates, warm_up, seconds))
+    starts = sorted(set(warm_ups))
+    if any(after - before < seconds for before, after in pairwise(starts)):
+        raise click.UsageError(f"a measurement takes {seconds} s; warm-ups {starts} leave no room for it")
+    setup = {"rounds": rounds, "rates": rates, "warm_ups": starts, "seconds": seconds}
+    _measure("latency", setup, only, out, lambda bench: bench.latency(rates, starts, seconds))
 
 
 @click.command()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.broker.dispatch import main_port_table
-from cluster.broker.processors.send import _HEADERS as SEND_HEADERS
+from cluster.broker.send_requests import HEADERS as SEND_HEADERS
 from cluster.namesrv.processors import HANDLERS
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.request import dispatch_table

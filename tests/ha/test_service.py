@@ -488,7 +488,7 @@ async def test_a_frame_larger_than_a_socket_takes_at_once(tmp_path):
 async def test_a_slave_that_reports_and_never_drains_is_dropped(tmp_path, messages):
     """What it does not take may lie in the socket's buffer, where nobody waits for it. Others go on."""
     async with (
-        master_at(tmp_path, slaves=("127.0.0.1", "127.0.0.7"), housekeeping_interval_ms=700) as master,
+        master_at(tmp_path, slaves=("127.0.0.1", "127.0.0.7"), housekeeping_interval_ms=1500) as master,
         slave_at(tmp_path, send_heartbeat_interval_ms=100) as slave,
     ):
         put(master.store, *[b"x" * 1000] * messages)

@@ -24,13 +24,16 @@ from cluster.remoting.errors import RequestError
 from cluster.remoting.header_fields import encode_header_fields
 from cluster.remoting.headers.messages import LitePullMessage, PullMessage
 from cluster.remoting.headers.offsets import UpdateConsumerOffset
-from cluster.remoting.server import Reply, Request
+from cluster.remoting.response_template import ResponseTemplate, TemplateReply
+from cluster.remoting.server import AnyReply, Reply, Request
 from store.get_message import GetResult, GetStatus, PropertyFilter
 from store.message import host_bytes
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of sys_flag.
 SUSPEND_MS_MAX = 10 * 60_000  # Ours: nobody is held longer, whatever the request says.
 MASTER_ID = 0
+_WHERE = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
+_FOUND = ResponseTemplate(ResponseCode.SUCCESS, GetStatus.FOUND.value, _WHERE)
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -43,22 +46,23 @@ _CODES = {
 }
 
 
-def pull_message(broker: BrokerParts, header: PullMessage, request: Request) -> Reply | None:
+def pull_message(broker: BrokerParts, header: PullMessage, request: Request) -> AnyReply | None:
     """None: nothing new; the request is held until a message comes or its time is up."""
     return _pull(broker, header, request, may_hold=True)
 
 
-def lite_pull_message(broker: BrokerParts, header: LitePullMessage, request: Request) -> Reply | None:
+def lite_pull_message(broker: BrokerParts, header: LitePullMessage, request: Request) -> AnyReply | None:
     """The same under another code."""
     return _pull(broker, header, request, may_hold=True)
 
 
-def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hold: bool) -> Reply | None:
+def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hold: bool) -> AnyReply | None:
     began = time.perf_counter()
     group, subscription, accepts = _check(broker, header)
     # A queue is read as far ahead as is asked for, so what an answer cannot hold is not asked for.
     count = max(1, min(header.max_msg_nums, broker.store.config.max_transfer_count_on_message_in_memory))
     wanted = subscription.wanted
+    broker.store.dispatch_pending()  # What this turn of the loop has appended before is found, too: one turn less to wait.
     result = broker.store.get_message(header.topic, header.queue_id, header.queue_offset, count, wanted, accepts)
     if may_hold and header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
         _commit(broker, header, request)
@@ -76,21 +80,13 @@ def _pull(broker: BrokerParts, header: PullMessage, request: Request, *, may_hol
             # A consumer that is ahead of this slave goes back to the master instead of being reset.
             code, suggested = ResponseCode.PULL_RETRY_IMMEDIATELY, group.broker_id
     broker.pulls.count(result.message_count)
-    if code == ResponseCode.SUCCESS:
-        group_name, latency_ms = header.consumer_group, int((time.perf_counter() - began) * 1000)
-        count, size = result.message_count, result.size
-        broker.stats.group_get(group_name, header.topic, header.queue_id, count, size, latency_ms, result.next_offset)
-    return Reply(
-        code=code,
-        remark=result.status.value,
-        ext={
-            "suggestWhichBrokerId": str(suggested),
-            "nextBeginOffset": str(result.next_offset),
-            "minOffset": str(result.min_offset),
-            "maxOffset": str(result.max_offset),
-        },
-        body=result.buffers if code == ResponseCode.SUCCESS else b"",
-    )
+    where = (suggested, result.next_offset, result.min_offset, result.max_offset)
+    if result.status is not GetStatus.FOUND:
+        return Reply(code, result.status.value, _FOUND.ext(where))
+    group_name, latency_ms = header.consumer_group, int((time.perf_counter() - began) * 1000)
+    count, size = result.message_count, result.size
+    broker.stats.group_get(group_name, header.topic, header.queue_id, count, size, latency_ms, result.next_offset)
+    return TemplateReply(_FOUND, where, result.buffers, size)
 
 
 def _commit(broker: BrokerParts, header: PullMessage, request: Request) -> None:

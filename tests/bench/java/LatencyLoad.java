@@ -14,8 +14,9 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * How long a message takes from the call of send until a push consumer's listener has it, both in this JVM.
  *
- * Arguments: namesrv topic bodySize warmUpSeconds seconds rates... One line of JSON for each rate. Messages leave at times laid down
- * beforehand, and time counts from then: a broker that stops for a moment is charged for all that had to wait.
+ * Arguments: namesrv topic bodySize warmUps seconds rates... One line of JSON for each rate and each of the warm-ups, which are the
+ * seconds since that rate began, such as 10,40: the measurements come one after the other, and messages between them. Messages leave
+ * at times laid down beforehand, and time counts from then: a broker that stops for a moment is charged for all that had to wait.
  */
 public final class LatencyLoad {
     private static final int FINE = 200_000;
@@ -60,15 +61,22 @@ public final class LatencyLoad {
         Thread.sleep(3_000); // The consumer has its queues.
         for (int i = 5; i < args.length; i++) {
             int rate = Integer.parseInt(args[i]);
-            send(producer, callback, args, rate, Integer.parseInt(args[3]), got, failed);
-            synchronized (counts) {
-                java.util.Arrays.fill(counts, 0);
-            }
-            failed.set(0);
-            System.out.println("{\"event\":\"start\",\"rate\":" + rate + "}");
-            long sent = send(producer, callback, args, rate, Integer.parseInt(args[4]), got, failed);
-            synchronized (counts) {
-                System.out.printf("{\"event\":\"end\",\"rate\":%d,\"sent\":%d,\"failed\":%d,%s}%n", rate, sent, failed.get(), json(counts));
+            int seconds = Integer.parseInt(args[4]);
+            int end = 0;
+            for (String warmUp : args[3].split(",")) {
+                int start = Integer.parseInt(warmUp);
+                send(producer, callback, args, rate, start - end, got, failed);
+                synchronized (counts) {
+                    java.util.Arrays.fill(counts, 0);
+                }
+                failed.set(0);
+                System.out.printf("{\"event\":\"start\",\"rate\":%d,\"warm_up\":%d}%n", rate, start);
+                long sent = send(producer, callback, args, rate, seconds, got, failed);
+                synchronized (counts) {
+                    String result = "{\"event\":\"end\",\"rate\":%d,\"warm_up\":%d,\"sent\":%d,\"failed\":%d,%s}%n";
+                    System.out.printf(result, rate, start, sent, failed.get(), json(counts));
+                }
+                end = start + seconds;
             }
         }
         System.exit(0);

@@ -49,6 +49,12 @@ class FakeConnection:
     def write(self, *buffers):
         self.sent.append(decode(b"".join(buffers)[4:]))
 
+    def cork(self):
+        """What is written is there at once all the same."""
+
+    def uncork(self):
+        """Nothing was kept back."""
+
     def close(self):
         self.closed = True
         for callback in self.on_close:
@@ -135,10 +141,19 @@ async def opened(broker: Broker) -> AsyncIterator[Client]:
         await broker.store.close()
 
 
-def put(
+def put(broker: Broker, topic: str = "T1", **more: object):
+    """Store one message, bring the queues up to date and answer who waited for it; where it lies."""
+    result = append(broker, topic, **more)
+    broker.store.dispatch_pending()
+    for listener in broker.store.on_dispatched:
+        listener()
+    return result
+
+
+def append(
     broker: Broker, topic: str = "T1", *, queue_id: int = 0, tags: str = "", body: bytes = b"hello", **more: object
 ):
-    """Store one message and bring the queues up to date; where it lies."""
+    """Store one message; where it lies."""
     properties = {"TAGS": tags, "UNIQ_KEY": "id"} if tags else {"UNIQ_KEY": "id"}
     message = PutMessage(
         topic=topic,
@@ -154,7 +169,6 @@ def put(
         **more,
     )
     (result,) = broker.store.put([message])
-    broker.store.dispatch_pending()
     return result
 
 

@@ -3,6 +3,7 @@
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from cluster.broker import long_polling
 from cluster.broker.offset_moved import OffsetMoved, OffsetMovedEvents
@@ -13,7 +14,7 @@ from cluster.remoting.codes import ResponseCode
 from store.config import BrokerRole
 from store.get_message import GetResult, GetStatus
 from store.message import decode_message, host_bytes
-from tests.cluster.broker.helpers import FakeConnection, heartbeat, make_broker, opened, put
+from tests.cluster.broker.helpers import FakeConnection, append, heartbeat, make_broker, opened, put
 from tests.store.java_map import JavaHashMap
 
 PULL = {
@@ -225,6 +226,26 @@ async def test_a_pull_may_bring_the_offset_to_commit(tmp_path, role, stored):
         serving(client.broker, client)
         client.ask(11, **{**PULL, "sysFlag": COMMIT, "commitOffset": 7})
         assert client.broker.offsets.query("G", "T1", 0) == stored
+
+
+async def test_a_pull_finds_what_was_appended_just_now(tmp_path):
+    """Before the dispatcher had its turn; what was held meanwhile is answered when that comes."""
+    async with opened(make_broker(tmp_path)) as client, trio.open_nursery() as nursery:
+        broker = client.broker
+        serving(broker, client)
+        assert client.ask(11, **{**PULL, "sysFlag": SUSPEND}) is None
+        nursery.start_soon(broker.store.run)
+        await trio.testing.wait_all_tasks_blocked()
+        append(broker)
+        assert broker.store.queue("T1", 0).max_offset == 0, "nobody has dispatched it"
+        found = client.ask(11, **{**PULL, "sysFlag": SUSPEND})
+        assert (found.code, found.remark) == (0, "FOUND")
+        assert client.connection.sent == []
+        await trio.testing.wait_all_tasks_blocked()
+        (answer,) = client.connection.sent
+        assert (answer.code, answer.opaque) == (0, client.opaque - 1)
+        assert len(broker.held_pulls) == 0
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_held_pull_is_answered_when_its_message_comes(tmp_path, autojump_clock, nursery):

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.broker import acks
+from cluster.broker.send_requests import SendRequests
 from cluster.broker.subscription_group import SubscriptionGroupConfig
 from cluster.remoting.command import ONEWAY, ROCKETMQ
 from store.config import BrokerRole, FlushDiskType
@@ -114,10 +115,10 @@ def test_the_quick_way_does_what_the_careful_one_does(tmp_path_factory, fields):
     """Byte for byte, for every header that the quick way takes."""
     producer = Producer(make_broker(tmp_path_factory.mktemp("s"), now_ms=lambda: NOW_MS))
     producer.send(producer.command())  # Creates the topic.
-    command = producer.command(**fields)
-    quick = producer.processor._prepare_plain(producer.wire, command)
+    command, requests = producer.command(**fields), SendRequests(producer.broker)
+    quick = requests.read_plain(producer.wire, command)
     if quick is not None:
-        assert quick == producer.processor._prepare(producer.wire, command)
+        assert quick == requests.read(producer.wire, command)
     producer.broker.store._release()
 
 

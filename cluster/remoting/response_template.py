@@ -1,0 +1,72 @@
+"""Answers that are sent often: the JSON header is written once, and only its values are filled in.
+
+That spares a dict and its encoding for each of them. Other serializations are encoded as any response is.
+"""
+
+from collections.abc import Sequence
+
+from attrs import define, field, frozen
+
+from cluster.remoting.command import JSON, RemotingCommand, encode_header, header_text, with_lengths
+
+
+@define(eq=False)
+class ResponseTemplate:
+    """A response with this code and remark, and with `names` beside the `constants` in its extFields."""
+
+    code: int
+    remark: str | None
+    names: Sequence[str]
+    constants: dict[str, str] = field(factory=dict)
+    _text: str = field(init=False)  # With %s for each value, in the order of `names`, and for opaque.
+
+    def __attrs_post_init__(self) -> None:
+        marks = {name: f"@{name}@" for name in self.names}
+        response = RemotingCommand(self.code, 0, 1, {**marks, **self.constants}, remark=self.remark)
+        text = header_text(response).replace("%", "%%").replace('"opaque":0', '"opaque":%s')
+        for mark in marks.values():
+            text = text.replace(mark, "%s")
+        self._text = text
+
+    def ext(self, values: Sequence[object]) -> dict[str, str]:
+        """The extFields with these values."""
+        return {**dict(zip(self.names, map(str, values), strict=True)), **self.constants}
+
+    def head(self, command: RemotingCommand, values: tuple[object, ...], body_size: int = 0) -> bytes:
+        """The frame up to its body. Values are numbers, or texts that JSON needs not escape, in the order of `names`.
+
+        Raises RemotingProtocolError for a body that no peer would take.
+        """
+        if command.serialize_type != JSON:
+            response = RemotingCommand.response_to(command, self.code, remark=self.remark, ext=self.ext(values))
+            return encode_header(response, body_size)
+        return with_lengths((self._text % (*values, command.opaque)).encode(), JSON, body_size)
+
+
+@frozen
+class TemplateReply:
+    """A Reply by template; its body is not empty views, `body_size` bytes in all."""
+
+    template: ResponseTemplate
+    values: tuple[object, ...]
+    body: Sequence[bytes | memoryview] = ()
+    body_size: int = 0
+
+    @property
+    def code(self) -> int:
+        """As Reply has it."""
+        return self.template.code
+
+    @property
+    def remark(self) -> str | None:
+        """As Reply has it."""
+        return self.template.remark
+
+    @property
+    def ext(self) -> dict[str, str]:
+        """As Reply has it."""
+        return self.template.ext(self.values)
+
+    def frame(self, command: RemotingCommand) -> Sequence[bytes | memoryview]:
+        """The whole answer to a command, in pieces."""
+        return self.template.head(command, self.values, self.body_size), *self.body
