@@ -40,11 +40,17 @@ def burn(seconds: float) -> list[subprocess.Popen[bytes]]:
 
 
 def read_on(path: Path, seconds: float) -> subprocess.Popen[bytes]:
-    """A file of holes, over and over: what is cached of it crowds out what others have cached."""
+    """A file of holes, over and over: what is cached of it crowds out what others have cached.
+
+    A little at a time, and nothing ahead: pages that are being read cannot be taken from anybody. With 8 MiB of them, as
+    some disks have read ahead, there was nothing left to take, and the kernel killed a member.
+    """
     with path.open("wb") as file:
         file.truncate(SPARSE)
     program = (
-        f"import time\nends, file, buffer = time.monotonic() + {seconds}, open({str(path)!r}, 'rb', 0), bytearray(1 << 20)\n"
+        "import os, time\n"
+        f"ends, file, buffer = time.monotonic() + {seconds}, open({str(path)!r}, 'rb', 0), bytearray(1 << 16)\n"
+        "os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)\n"
         "while time.monotonic() < ends:\n"
         "    if not file.readinto(buffer): file.seek(0)\n"
     )
@@ -175,6 +181,8 @@ class Pressure(Fault):
         for client in self.clients:
             client.close()
         assert refusals, "there was memory all the time: the fault was none"
+        gone = [each.label for each in self.group.members if not each.running]
+        assert not gone, f"{', '.join(gone)} ended: the kernel log (dmesg) tells whether it was killed for want of memory"
         self.look()
 
     def look(self) -> None:
