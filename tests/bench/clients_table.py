@@ -25,7 +25,10 @@ in messages of 1 KiB and 8 queues; their listener does nothing. Seconds from its
 LATENCY = """From the moment at which a message was due until a push consumer's listener had it; producer and consumer
 share one JVM. Messages of 1 KiB at an even rate, sent asynchronously; ASYNC_MASTER. Each rate runs through, and is
 measured for {seconds} s at a time: *after* so many seconds of it. At first the compilers of the client's JVM, and of
-RocketMQ's, are still at work beside what they compile."""
+RocketMQ's, are still at work beside what they compile.
+
+How much the host gives the machine matters: in [a run on a busier one](latency-2026-11-23-busy-host.json) of the same
+commit twinlog's p50 at 10,000 messages/s was behind RocketMQ's, its p99 was not."""
 IDLE = """{consumers:,} connections, each a consumer with heartbeats and its share of {pulls:,} held pulls, on 8 queues.
 *Waking*: one message comes to each queue, until every held pull was answered with it; all clients are one Python
 process, which takes a part of that time. *Memory* is the process's own (anonymous) pages."""
