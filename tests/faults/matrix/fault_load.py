@@ -182,7 +182,7 @@ class Pressure(Fault):
             client.close()
         assert refusals, "there was memory all the time: the fault was none"
         gone = [each.label for each in self.group.members if not each.running]
-        assert not gone, f"{', '.join(gone)} ended: the kernel log (dmesg) tells whether it was killed for want of memory"
+        assert not gone, f"{', '.join(gone)} ended: dmesg tells whether it was killed for want of memory"
         self.look()
 
     def look(self) -> None:
