@@ -63,12 +63,13 @@ class PageAheadService:
 async def _make_ready(of_file: int, start: int, end: int) -> None:
     fd = os.dup(of_file)  # Whose it is may close it meanwhile.
     try:
-        await trio.to_thread.run_sync(_read_ahead, fd, start, end)
+        await trio.to_thread.run_sync(read_ahead, fd, start, end)
     finally:
         os.close(fd)
 
 
-def _read_ahead(fd: int, start: int, end: int) -> None:
+def read_ahead(fd: int, start: int, end: int) -> None:
+    """Have the kernel hold these positions of a file; the thread rests as long as it works."""
     for position in range(start, end, _STEP):
         began = time.perf_counter()
         os.posix_fadvise(fd, position, min(_STEP, end - position), os.POSIX_FADV_WILLNEED)

@@ -4,6 +4,7 @@ import ctypes
 import mmap
 import os
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from store.config import StoreConfig
 from store.mapped_file import MappedFile
 from store.message_store import MessageStore
-from store.page_ahead import AHEAD_BYTES, LOW_BYTES, next_range
+from store.page_ahead import AHEAD_BYTES, LOW_BYTES, next_range, read_ahead
 from tests.store.records import put_message
 
 MIB = 1 << 20
@@ -89,3 +90,13 @@ async def test_the_next_pages_are_in_memory(on_disk, nursery):
         await trio.sleep(0.01)
     nursery.cancel_scope.cancel()
     store._release()
+
+
+def test_the_thread_leaves_the_processor_to_others_in_between(tmp_path):
+    (tmp_path / "hole").touch()
+    os.truncate(tmp_path / "hole", AHEAD_BYTES)
+    fd = os.open(tmp_path / "hole", os.O_RDWR)
+    began, used = time.perf_counter(), time.thread_time()
+    read_ahead(fd, 0, AHEAD_BYTES)
+    assert time.perf_counter() - began > 1.5 * (time.thread_time() - used)
+    os.close(fd)
