@@ -137,20 +137,8 @@ class Operations:
                 next_step="See them with: GET /v1/operations",
                 headers={"retry-after": "5"},
             )
-        operation = Operation(
-            operation=secrets.token_hex(8),
-            verb=verb,
-            group=group,
-            member=member,
-            reason=reason,
-            state="running",
-            began_ms=_now_ms(),
-        )
-        self._keep(operation)
-        if key[0] is not None:
-            self._by_key[key[0]] = (key[1], operation.operation)
+        operation = self._note(verb, group, member, reason, key)
         self._settled[operation.operation] = (trio.Event(), [])
-        log.info("asked for over HTTP", verb=verb, group=group, about=member, operation=operation.operation)
         trio.lowlevel.spawn_system_task(self._run, operation.operation, carry_out, name=f"{verb} over HTTP")
         return operation
 
@@ -173,20 +161,33 @@ class Operations:
 
     def finished(self, verb: Verb, group: str, reason: str, key: tuple[str | None, bytes] = (None, b"")) -> Operation:
         """Note one that is done already."""
+        return self._note(verb, group, None, reason, key, is_done=True)
+
+    def _note(
+        self,
+        verb: Verb,
+        group: str,
+        member: str | None,
+        reason: str,
+        key: tuple[str | None, bytes],
+        *,
+        is_done: bool = False,
+    ) -> Operation:
+        now = _now_ms()
         operation = Operation(
             operation=secrets.token_hex(8),
             verb=verb,
             group=group,
-            member=None,
+            member=member,
             reason=reason,
-            state="done",
-            began_ms=_now_ms(),
-            ended_ms=_now_ms(),
+            state="done" if is_done else "running",
+            began_ms=now,
+            ended_ms=now if is_done else None,
         )
         self._keep(operation)
         if key[0] is not None:
             self._by_key[key[0]] = (key[1], operation.operation)
-        log.info("asked for over HTTP", verb=verb, group=group, operation=operation.operation)
+        log.info("asked for over HTTP", verb=verb, group=group, about=member, operation=operation.operation)
         return operation
 
     async def _run(self, name: str, carry_out: Callable[[Update], Awaitable[Any]]) -> None:
