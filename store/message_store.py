@@ -19,19 +19,13 @@ from store.consume_queue import ConsumeQueue
 from store.dispatch import ArrivalListener
 from store.divergent import Divergent
 from store.errors import StoreError, StoreNotWritableError
-from store.get_message import (
-    GetResult,
-    PropertyFilter,
-    any_accepted,
-    get_message,
-    offset_by_time,
-    store_timestamp,
-)
+from store.get_message import GetResult, PropertyFilter, any_accepted, get_message
 from store.lock_file import take_lock
 from store.log_tail import LogTail, remove_left_over
 from store.parts import StoreParts
 from store.put_times import PutTimes
 from store.query_message import QueryResult, query_message
+from store.queue_time import offset_by_time, store_timestamp
 from store.record_scan import DispatchEntry
 from store.recovery import recover
 from store.running_flags import Condition
