@@ -9,6 +9,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.utils.MessageUtil;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -26,6 +27,7 @@ public final class Dialog implements Handle, MessageListenerConcurrently {
         consumer = new DefaultMQPushConsumer(options.get("group"));
         consumer.setNamesrvAddr(options.get("namesrv"));
         consumer.setInstanceName(options.get("instance") + "-consumer");
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET); // The first question may be quicker.
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener(this);
         consumer.start();
