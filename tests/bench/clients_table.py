@@ -27,8 +27,8 @@ share one JVM. Messages of 1 KiB at an even rate, sent asynchronously; ASYNC_MAS
 measured for {seconds} s at a time: *after* so many seconds of it. At first the compilers of the client's JVM, and of
 RocketMQ's, are still at work beside what they compile.
 
-How much the host gives the machine matters: in [a run on a busier one](latency-2026-11-23-busy-host.json) of the same
-commit twinlog's p50 at 10,000 messages/s was behind RocketMQ's, its p99 was not."""
+Runs differ: in [one of commit `8fb95583f909`](latency-2026-11-23-earlier.json), in which both systems were slower at 10,000
+messages/s, twinlog's p50 at that rate was behind RocketMQ's, its p99 was not."""
 IDLE = """{consumers:,} connections, each a consumer with heartbeats and its share of {pulls:,} held pulls, on 8 queues.
 *Waking*: one message comes to each queue, until every held pull was answered with it; all clients are one Python
 process, which takes a part of that time. *Memory* is the process's own (anonymous) pages."""

@@ -108,7 +108,7 @@ def _failures(row: Row) -> int:
 
 def _others(rows: Sequence[Row]) -> str:
     """Say how far the machine was ours alone."""
-    percents = [max(0.0, row["other_cpu_percent"]) for row in rows]  # Clocks are read one after the other.
+    percents = [max(0.0, row["other_cpu_percent"]) for row in rows]  # The kernel counts its ticks there.
     return f"{median(percents):.0f} % (at most {max(percents):.0f} %)"
 
 

@@ -93,10 +93,8 @@ async def test_the_next_pages_are_in_memory(on_disk, nursery):
 
 
 def test_the_thread_leaves_the_processor_to_others_in_between(tmp_path):
-    (tmp_path / "hole").touch()
-    os.truncate(tmp_path / "hole", AHEAD_BYTES)
-    fd = os.open(tmp_path / "hole", os.O_RDWR)
-    began, used = time.perf_counter(), time.thread_time()
-    read_ahead(fd, 0, AHEAD_BYTES)
-    assert time.perf_counter() - began > 1.5 * (time.thread_time() - used)
-    os.close(fd)
+    with (tmp_path / "hole").open("wb+") as hole:
+        hole.truncate(AHEAD_BYTES)
+        began, used = time.perf_counter(), time.thread_time()
+        read_ahead(hole.fileno(), 0, AHEAD_BYTES)
+        assert time.perf_counter() - began > 1.5 * (time.thread_time() - used)
