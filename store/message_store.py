@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from store.commit_log import PutMessage, PutResult
 from store.config import BrokerRole
 from store.consume_queue import ConsumeQueue
 from store.dispatch import ArrivalListener
-from store.divergent import Divergent
 from store.errors import StoreError, StoreNotWritableError
 from store.get_message import GetResult, PropertyFilter, any_accepted, get_message
 from store.lock_file import take_lock
@@ -29,6 +28,7 @@ from store.queue_time import offset_by_time, store_timestamp
 from store.record_scan import DispatchEntry
 from store.recovery import recover
 from store.running_flags import Condition
+from store.statistics import StoreStatistics
 from store.sync import make_directory, sync_directory
 from store.truncation_start import UnfinishedCut
 
@@ -36,29 +36,6 @@ if TYPE_CHECKING:
     from store.columns import Columns
 
 log = structlog.get_logger()
-
-
-@frozen
-class StoreStatistics:
-    """A snapshot for people and metrics. Offsets and sizes in bytes."""
-
-    min_offset: int
-    max_offset: int
-    flushed_offset: int
-    dispatched_offset: int
-    put_messages: int
-    put_bytes: int
-    put_failed: int
-    get_messages: int
-    writable: bool
-    why_not_writable: str
-    scrubbed_offset: int  # From here on all bytes were read, or written, since the start.
-    unscrubbed_bytes: int
-    damaged_bytes: int
-    lost_bytes: int  # Of the log's end, which were on the disk.
-    in_doubt_bytes: int  # Differ from their digest, where no CRC covers them.
-    wrong_units: int
-    divergent: tuple[Divergent, ...]  # What was cut, and is kept.
 
 
 @define(eq=False)

@@ -1,0 +1,28 @@
+"""What a store says of itself at a moment."""
+
+from attrs import frozen
+
+from store.divergent import Divergent
+
+
+@frozen
+class StoreStatistics:
+    """A snapshot for people and metrics. Offsets and sizes in bytes."""
+
+    min_offset: int
+    max_offset: int
+    flushed_offset: int
+    dispatched_offset: int
+    put_messages: int
+    put_bytes: int
+    put_failed: int
+    get_messages: int
+    writable: bool
+    why_not_writable: str
+    scrubbed_offset: int  # From here on all bytes were read, or written, since the start.
+    unscrubbed_bytes: int
+    damaged_bytes: int
+    lost_bytes: int  # Of the log's end, which were on the disk.
+    in_doubt_bytes: int  # Differ from their digest, where no CRC covers them.
+    wrong_units: int
+    divergent: tuple[Divergent, ...]  # What was cut, and is kept.
