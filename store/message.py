@@ -35,6 +35,10 @@ _TO_BORN_HOST = Struct(">iiiiiqqiq")
 _STORE_TIME = Struct(">q")
 _TO_BODY = Struct(">iqi")
 _I16 = Struct(">h")
+_HOST_V4_SIZE, _HOST_V6_SIZE = 8, 20
+STORED_MS_END = (
+    _TO_BORN_HOST.size + _HOST_V6_SIZE + _STORE_TIME.size
+)  # Of a record: where its store time ends at the latest.
 
 
 @frozen
@@ -92,6 +96,16 @@ def host_text(host: bytes) -> str:
     return f"{address}:{port}" if len(host) == 8 else f"[{address}]:{port}"
 
 
+def record_stored_ms(head: bytes, phy_offset: int) -> int | None:
+    """When a record was stored, ms since 1970, by its first STORED_MS_END bytes; None when it says another offset."""
+    says, sys_flag = _TO_BORN_HOST.unpack_from(head)[6:8]
+    if says != phy_offset:
+        return None
+    at = _TO_BORN_HOST.size + (_HOST_V6_SIZE if sys_flag & BORN_HOST_V6 else _HOST_V4_SIZE)
+    timestamp: int = _STORE_TIME.unpack_from(head, at)[0]
+    return timestamp
+
+
 def decode_message(buffer: bytes | memoryview, at: int = 0, *, check_crc: bool = True) -> Message:
     """The record that starts at `at`. Raises MessageFormatError when there is no whole, sound record."""
     try:
@@ -108,9 +122,9 @@ def _decode(data: memoryview, check_crc: bool) -> Message:
     if not RECORD_SIZE_MIN <= size <= len(data):
         raise MessageFormatError(f"size {size}, but {len(data)} bytes are there")
     at = _TO_BORN_HOST.size
-    born_host, at = _take(data, at, 20 if sys_flag & BORN_HOST_V6 else 8)
+    born_host, at = _take(data, at, _HOST_V6_SIZE if sys_flag & BORN_HOST_V6 else _HOST_V4_SIZE)
     (store_timestamp,) = _STORE_TIME.unpack_from(data, at)
-    store_host, at = _take(data, at + 8, 20 if sys_flag & STORE_HOST_V6 else 8)
+    store_host, at = _take(data, at + 8, _HOST_V6_SIZE if sys_flag & STORE_HOST_V6 else _HOST_V4_SIZE)
     reconsume_times, prepared, body_size = _TO_BODY.unpack_from(data, at)
     body, at = _take(data, at + _TO_BODY.size, body_size)
     if magic == MAGIC_V1:

@@ -2,11 +2,7 @@
 
 from store.commit_log import CommitLog
 from store.consume_queue import ConsumeQueue
-from store.message import RECORD_V4
-
-_STORE_TIME_AT_V6, _SYS_FLAG, _SAYS, _STORE_TIME = 68, 7, 6, 10  # A byte offset; fields.
-_STORE_TIME_END = RECORD_V4.size  # Either way.
-assert _STORE_TIME_AT_V6 + 8 <= _STORE_TIME_END
+from store.message import RECORD_V4, record_stored_ms
 
 
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
@@ -44,14 +40,8 @@ def store_timestamp(queue: ConsumeQueue, log: CommitLog, queue_offset: int) -> i
     if unit is None or file is None or unit.size < RECORD_V4.size or unit.phy_offset + unit.size > file.end:
         return -1
     try:  # By a system call: the map would end the process where the disk does not read a sector.
-        record = file.read(unit.phy_offset - file.start, _STORE_TIME_END)
+        record = file.read(unit.phy_offset - file.start, RECORD_V4.size)
     except OSError:
         return -1
-    if len(record) < _STORE_TIME_END:
-        return -1
-    fields = RECORD_V4.unpack_from(record)
-    if fields[_SAYS] != unit.phy_offset:  # The unit leads nowhere.
-        return -1
-    if fields[_SYS_FLAG] & 0x10:
-        return int.from_bytes(record[_STORE_TIME_AT_V6 : _STORE_TIME_AT_V6 + 8], signed=True)
-    return int(fields[_STORE_TIME])
+    stored = record_stored_ms(record, unit.phy_offset) if len(record) == RECORD_V4.size else None
+    return stored if stored is not None else -1  # None: the unit leads nowhere.

@@ -7,32 +7,27 @@ for what it has in memory (RWF_NOWAIT), and what it has not is not known. A file
 import errno
 import os
 
+from store.config import CONSUME_QUEUE_UNIT
 from store.consume_queue import UNIT, ConsumeQueue
 from store.mapped_file import MappedFile
+from store.message import STORED_MS_END, record_stored_ms
 from store.message_store import MessageStore
-
-_UNIT_BYTES = 20
-_SYS_FLAG, _SAYS, _TIME, _TIME_V6, _END = 36, 28, 56, 68, 76
-_BORN_HOST_V6 = 0x10
 
 
 def stored_ms(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> int | None:
     """ms since 1970; None: it is not in memory, or not there."""
-    at = queue_offset * _UNIT_BYTES
-    unit = _in_memory(queue.files.file_at(at), at, _UNIT_BYTES)
+    at = queue_offset * CONSUME_QUEUE_UNIT
+    unit = _in_memory(queue.files.file_at(at), at, CONSUME_QUEUE_UNIT)
     if unit is None:
         return None
     phy_offset, size, _ = UNIT.unpack(unit)
-    return stored_ms_at(store, phy_offset) if size >= _END else None
+    return stored_ms_at(store, phy_offset) if size >= STORED_MS_END else None
 
 
 def stored_ms_at(store: MessageStore, phy_offset: int) -> int | None:
     """The same of the record at an offset of the log."""
-    record = _in_memory(store.commit_log.files.file_at(phy_offset), phy_offset, _END)
-    if record is None or int.from_bytes(record[_SAYS : _SAYS + 8]) != phy_offset:
-        return None
-    at = _TIME_V6 if int.from_bytes(record[_SYS_FLAG : _SYS_FLAG + 4]) & _BORN_HOST_V6 else _TIME
-    return int.from_bytes(record[at : at + 8], signed=True)
+    record = _in_memory(store.commit_log.files.file_at(phy_offset), phy_offset, STORED_MS_END)
+    return record_stored_ms(record, phy_offset) if record is not None else None
 
 
 def _in_memory(file: MappedFile | None, offset: int, size: int) -> bytes | None:

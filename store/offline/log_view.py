@@ -1,17 +1,14 @@
 """Where a log ends and when its messages were stored, without walking all of it."""
 
 from collections.abc import Iterable
-from struct import Struct
 
 from attrs import frozen
 
-from store.message import BORN_HOST_V6, MAGIC_V1, MAGIC_V2, RECORD_V4
+from store.message import MAGIC_V1, MAGIC_V2, RECORD_V4, SIZE_AND_MAGIC, record_stored_ms
 from store.offline.file_series import FileSeries
 from store.offline.queue_view import QueueView
 from store.offline.walk import Gap, walk_log
 
-_STORE_TIME, _STORE_TIME_AT = Struct(">q"), 56  # Behind a born host of 8 bytes.
-_ADDRESS_V6_MORE = 12
 _LOOK_BYTES = 4096  # Behind the end.
 
 
@@ -52,9 +49,5 @@ def stored_ms(log: FileSeries, offset: int) -> int | None:
     head = log.read(offset, RECORD_V4.size)
     if len(head) < RECORD_V4.size:
         return None
-    fields = RECORD_V4.unpack(head)
-    if fields[1] not in (MAGIC_V1, MAGIC_V2) or fields[6] != offset:
-        return None
-    at = _STORE_TIME_AT + (_ADDRESS_V6_MORE if fields[7] & BORN_HOST_V6 else 0)
-    timestamp: int = _STORE_TIME.unpack_from(head, at)[0]
-    return timestamp
+    _, magic = SIZE_AND_MAGIC.unpack_from(head)
+    return record_stored_ms(head, offset) if magic in (MAGIC_V1, MAGIC_V2) else None
