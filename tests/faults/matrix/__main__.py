@@ -15,6 +15,7 @@ import click
 from attrs import evolve, frozen
 
 from tests.faults.matrix.checkers.memory import memory_flat
+from tests.faults.matrix.every_point import EVERY_POINT, every_point
 from tests.faults.matrix.judge import judged_again
 from tests.faults.matrix.needs import missing
 from tests.faults.matrix.results import STATES, document, show
@@ -40,6 +41,12 @@ def chosen(numbers: tuple[int, ...]) -> list[Row]:
 )
 @click.option("--short", is_flag=True, help="One fault a row, chosen by the seed.")
 @click.option("--soak", type=float, metavar="MINUTES", help="Instead of rows one group, with faults of all kinds.")
+@click.option(
+    "--every-point",
+    "is_every_point",
+    is_flag=True,
+    help="Instead of rows one run in which members die at every named place.",
+)
 @click.option("--seed", type=int, help="Of the first run of each row.  [default: by chance]")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the results there, as JSON.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep histories and logs below this directory.")
@@ -52,6 +59,7 @@ def main(
     minutes: float,
     short: bool,
     soak: float | None,
+    is_every_point: bool,
     seed: int | None,
     out: Path | None,
     keep: Path | None,
@@ -79,7 +87,13 @@ def main(
     skipped = {row.key: why for row in rows if (why := missing(row))}
     reports: list[Report] = []
     try:
-        for report in soaked(orders, soak) if soak else runs(rows, skipped, orders, minutes):
+        if soak:
+            turns = soaked(orders, soak)
+        elif is_every_point:
+            turns = iter([evolve(orders, schedule=every_point).run(EVERY_POINT, orders.seed)])
+        else:
+            turns = runs(rows, skipped, orders, minutes)
+        for report in turns:
             reports.append(report)
             show(report)
     finally:

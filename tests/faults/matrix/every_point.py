@@ -1,18 +1,13 @@
-"""All fail-points in one go: python -m tests.faults.matrix.every_point [SEED]. Rows 1 and 18 take some of them in each run."""
+"""All fail-points in one run: `scripts/faults --every-point`. Rows 1 and 18 take some of them in each run."""
 
 import random
-import sys
-import tempfile
-from pathlib import Path
 
 from attrs import evolve
 
-from tests.faults.matrix.__main__ import show
 from tests.faults.matrix.failpoints import POINTS, of_stage
 from tests.faults.matrix.fault_points import AtPoints, KillAtPoint, KillInCut, KillInRoleChange
 from tests.faults.matrix.group import Group
-from tests.faults.matrix.rows import ROWS, Row
-from tests.faults.matrix.run import run
+from tests.faults.matrix.rows import ROWS
 from tests.faults.matrix.schedule import WARM, one_fault
 from tests.faults.matrix.traffic import Traffic
 
@@ -21,22 +16,14 @@ KINDS: tuple[tuple[type[AtPoints], str], ...] = (
     (KillInCut, "cut"),
     (KillInRoleChange, "change"),
 )
+(_ROW,) = (row for row in ROWS if row.key == "1-L2")
+EVERY_POINT = evolve(_ROW, name=f"kill -9 at all {len(POINTS)} named places", seconds_max=1200.0)
 
 
-def every_point(row: Row, group: Group, traffic: Traffic, rng: random.Random) -> None:
+def every_point(row: object, group: Group, traffic: Traffic, rng: random.Random) -> None:
     """Fault after fault until each stage's list was gone through. Starts are in all of them."""
     traffic.more(WARM)
     for kind, stage in KINDS:
         while group.points_taken.get(stage, 0) < len(of_stage(stage)):  # type: ignore[arg-type]
             one_fault(kind(group, rng), group, traffic, is_helped=False)
     assert group.points_taken["start"] >= len(of_stage("start"))
-
-
-if __name__ == "__main__":
-    seed = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    (row,) = (each for each in ROWS if each.key == "1-L2")
-    row = evolve(row, name=f"kill -9 at all {len(POINTS)} named places", seconds_max=1200.0)
-    with tempfile.TemporaryDirectory(prefix="twinlog-faults-") as directory:
-        report = run(row, seed, Path(directory), schedule=every_point)
-    show(report)
-    sys.exit(not report.holds)

@@ -61,16 +61,17 @@ def _around(stage: Stage, what: str, target: str, **more: Any) -> list[Point]:
     return [Point(f"{side} {what}", stage, target, side, **more) for side in ("before", "after")]  # type: ignore[arg-type]
 
 
-def _write(what: str, part: str, passes: int) -> list[Point]:
-    target, when = "store.mapped_file:MappedFile.append", _lies_in(part)
+def _write(what: str, part: str, passes: int, target: str) -> list[Point]:
+    when = _lies_in(part)
     half = Point(f"half way through a write of {what}", "traffic", target, "half way through", passes=passes, when=when)
     return [half, *_around("traffic", f"a write of {what}", target, passes=passes, when=when)]
 
 
 LOG, QUEUE = "commitlog", "consumequeue"
 POINTS = (
-    *_write("the log", LOG, 200),
-    *_write("a queue", QUEUE, 200),
+    *_write("the log", LOG, 200, "store.mapped_file:MappedFile.append"),
+    # Units reach the disk many at a time, each 20 ms; all of them, and those of a queue that is made anew, by write_at().
+    *_write("a queue", QUEUE, 100, "store.mapped_file:MappedFile.write_at"),
     *_around("traffic", "an fsync of the log", "store.flush:_sync", passes=2, when=_syncs(LOG)),
     *_around("traffic", "an fsync of queues", "store.flush:_sync", passes=2, when=_syncs(QUEUE)),
     *_around("traffic", "a roll of the log", "store.mapped_file_queue:MappedFileQueue.adopt", when=_lies_in(LOG)),
@@ -182,8 +183,8 @@ class Armed:
             if not point.when(*arguments, **options) or not self.reached(point):
                 return False
             if point.side == "half way through":
-                file, data = arguments
-                file.write_at(file.wrote, data[: len(data) // 2])
+                file, *position, data = arguments  # Of write_at(), or of append().
+                file.write_at(position[0] if position else file.wrote, data[: len(data) // 2])
             if point.side != "after":
                 self.end()
             return point.side == "after"
