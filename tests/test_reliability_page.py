@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 
+from tests.faults.matrix.failpoints import POINTS
 from tests.faults.matrix.rows import ROWS, SECONDS_TO_RECOVER
 from tests.helpers import docs_extension
 
@@ -40,6 +41,10 @@ def test_each_row_has_a_planted_fault_that_it_noticed(row):
     runs = KEPT["planted"].of_row(row)
     assert row.planted
     assert any(not run["holds"] and not run.get("error") for run in runs)
+
+
+def test_members_have_died_at_every_named_place():
+    assert page.points() == f"Members have died at {len(POINTS)} of the {len(POINTS)} named places in these runs."
 
 
 def test_the_long_run_is_long():
