@@ -16,6 +16,17 @@ def _at_least_1(default: int, *, key: str, doc: str) -> Any:
     return option(default, key=key, doc=doc, validator=validators.ge(1))
 
 
+NO_BIT_MAPS = (
+    "twinlog keeps no bit maps of SQL92 filters, which only save RocketMQ work: each pull evaluates its filter, and consumers "
+    "get the same messages. Remove the line, or set it to false"
+)
+
+
+def _no_bit_maps(_config: Any, _attribute: Any, value: bool) -> None:
+    if value:
+        raise ValueError(f"false: {NO_BIT_MAPS}: {value}")
+
+
 class MessageVisibility(Enum):
     """Which messages consumers are shown."""
 
@@ -87,6 +98,12 @@ class BrokerConfig:
     )
     filter_support_retry: bool = option(
         False, key="filterSupportRetry", doc="ask a group's filter about retried messages, too"
+    )
+    enable_calc_filter_bit_map: bool = option(
+        False,
+        key="enableCalcFilterBitMap",
+        doc="false only, `true` ends the start: there are no bit maps of filters, each pull evaluates its filter",
+        validator=_no_bit_maps,
     )
     filter_data_clean_time_span_ms: int = option(
         24 * 3_600_000, key="filterDataCleanTimeSpan", doc="how long the filter of a group without consumers is kept"

@@ -12,7 +12,7 @@ import attrs
 from attrs import fields, frozen
 
 from cluster import rocketmq_keys
-from cluster.broker.config import BrokerConfig
+from cluster.broker.config import NO_BIT_MAPS, BrokerConfig
 from cluster.config_file import format_value, read_value
 from cluster.properties_file import parse_properties
 from cluster.remoting.codes import ResponseCode
@@ -119,6 +119,8 @@ def read_changes(body: bytes | memoryview, broker: BrokerConfig, store: StoreCon
 
 
 def _why_not(key: str, known: Collection[str]) -> str:
+    if key == "enableCalcFilterBitMap":
+        return f"{key} is always false: {NO_BIT_MAPS}"
     if key in known:
         return f"{key} cannot be changed while the broker runs: change its configuration file, then restart it"
     if key in rocketmq_keys.BROKER_FILE:

@@ -34,8 +34,16 @@ def counters(broker: "BrokerParts") -> tuple[int, ...]:
 FIXED_OPTIONS = {
     "clientCallbackExecutorThreads": os.cpu_count() or 1,
     "filterServerNums": 0,
-    "useTLS": False,
 }
+
+
+def rocketmq_options(broker: "BrokerParts") -> dict[str, Any]:
+    """The keys that RocketMQ's brokers tell besides, which exportConfigs of mqadmin cannot do without.
+
+    `useTLS`: whether this broker's own requests use TLS; which connections it takes says `tls.server.mode`.
+    Sources: BrokerStartup, NettyClientConfig, ExportConfigsCommand (RocketMQ 4.9.7, 5.3.3).
+    """
+    return {**FIXED_OPTIONS, "useTLS": broker.tls_config.is_client}
 
 
 def options(broker: "BrokerParts") -> dict[str, Any]:

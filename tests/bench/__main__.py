@@ -12,7 +12,17 @@ from typing import Any
 
 import click
 
-from tests.bench import audit_commands, clients_commands, ha, ha_table, observe_commands, roles, roles_table, table
+from tests.bench import (
+    audit_commands,
+    clients_commands,
+    cost_commands,
+    ha,
+    ha_table,
+    observe_commands,
+    roles,
+    roles_table,
+    table,
+)
 from tests.bench.load import TOPIC, Load, measure
 from tests.bench.report import new_report
 from tests.bench.store import PARTS, SYSTEMS, StoreBench
@@ -174,7 +184,7 @@ def role_changes(rounds: int, rates: tuple[int, ...], mib: int, part: tuple[str,
 
 for command in (clients_commands.consume, clients_commands.latency, clients_commands.idle):
     main.add_command(command)
-for command in (audit_commands.audit, observe_commands.observe):
+for command in (audit_commands.audit, observe_commands.observe, cost_commands.http, cost_commands.acks):
     main.add_command(command)
 
 

@@ -6,7 +6,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.bench import audit_table, clients_table, ha_table, observe_table, roles_table, store_table
+from tests.bench import (
+    ack_table,
+    audit_table,
+    clients_table,
+    ha_table,
+    http_table,
+    observe_table,
+    roles_table,
+    store_table,
+)
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "benchmarks"
 Row = dict[str, Any]
@@ -126,4 +135,6 @@ PAGES = {
     "idle": clients_table.idle_page,
     "audit": audit_table.page,
     "observe": observe_table.observe_page,
+    "http": http_table.page,
+    "acks": ack_table.page,
 }

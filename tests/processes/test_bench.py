@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench import ha_table, observe_table, roles_table, table
+from tests.bench import ack_table, ha_table, http_table, observe_table, roles_table, table
 from tests.bench.machine import ROOT
 from tests.bench.report import new_report
 from tests.bench.store_table import page
@@ -78,6 +78,34 @@ def test_measures_role_changes(tmp_path: Path) -> None:
     shown = roles_table.page(report, "raw.json")
     assert "| 200 | 1 |" in shown
     assert "| rewind | " in shown
+
+
+def test_measures_http(tmp_path: Path) -> None:
+    """`scripts/bench http` in small: brokers with and without the port, and scrapes that tell of what is there."""
+    arguments = ["http", "--rounds", "1", "--seconds", "1", "--settle", "0.5", "--scrapes", "3", "--topics", "20"]
+    report, _ = measured(tmp_path, *arguments, timeout_s=55)
+    rows = report["results"]
+    processes = {row["kind"]: row for row in rows if row["measure"] == "process"}
+    assert set(processes) == {"off", "on", "probed"}
+    assert all(0 < row["ready_cpu_seconds"] <= row["settled_cpu_seconds"] for row in processes.values())
+    assert processes["on"]["rss_mib"] > processes["off"]["rss_mib"] > 10
+    scrapes = [row for row in rows if row["measure"] == "scrape"]
+    assert [(row["topics"], row["lagging"]) for row in scrapes] == [(1, 1), (20, 0), (20, 20)]
+    assert [row["answer_kib"] for row in scrapes] == sorted(row["answer_kib"] for row in scrapes)
+    assert all(0 < row["loop_ms"] < row["answer_ms"] for row in scrapes)
+    shown = http_table.page(report, "raw.json")
+    assert "| `httpEnable=false` | " in shown
+    assert "| 20 | 20 | " in shown
+
+
+def test_measures_acknowledgements(tmp_path: Path) -> None:
+    """`scripts/bench acks` in small: each level is answered, and the page shows it."""
+    report, _ = measured(tmp_path, "acks", "--rounds", "1", "--messages", "20", "--warm-up", "5", timeout_s=55)
+    rows = report["results"]
+    assert [row["level"] for row in rows] == ["L0", "L1", "L2", "L3", "L3 and SYNC_FLUSH"]
+    assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in rows)
+    shown = ack_table.page(report, "raw.json")
+    assert shown.count("| L3") == 2
 
 
 def test_a_slave_that_checks_no_crcs_is_one() -> None:

@@ -108,6 +108,20 @@ def test_a_bad_value_ends_the_start_with_status_2(tmp_path, kind, line, allowed)
     assert done.stderr == f"Error: {conf}:2: {line}: allowed is {allowed}\n"
 
 
+def test_bit_maps_of_filters_are_refused_with_the_reason(tmp_path):
+    conf = tmp_path / "broker.conf"
+    conf.write_text("enableCalcFilterBitMap=true\n")
+    done = run("broker", "-c", str(conf))
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"Error: {conf}:1: enableCalcFilterBitMap=true: allowed is false: twinlog keeps no bit maps"
+    )
+    assert done.stderr.endswith("Remove the line, or set it to false\n")
+    conf.write_text("enableCalcFilterBitMap=false\n")
+    done = run("broker", "-c", str(conf), "-p")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_nobody_there_has_status_3():
     done = run("list", "-n", "127.0.0.1:1")
     assert done.returncode == 3

@@ -31,7 +31,7 @@ async def update_broker_config(broker: BrokerParts, header: UpdateBrokerConfig, 
 
 def get_broker_config(broker: BrokerParts, header: GetBrokerConfig, request: Request) -> Reply:
     """All options as `key=value` lines, but for secrets."""
-    options = runtime_info.FIXED_OPTIONS | runtime_info.options(broker)
+    options = runtime_info.rocketmq_options(broker) | runtime_info.options(broker)
     lines = sorted(f"{key}={shown(key, format_value(value))}\n" for key, value in options.items())
     return Reply.success("".join(lines).encode(), version=fastjson.dumps(broker.config_version.plain()).decode())
 

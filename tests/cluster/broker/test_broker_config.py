@@ -9,7 +9,7 @@ from cluster.broker.config_changes import BLACK_LIST, CHANGEABLE, range_text, re
 from cluster.broker.processors.send import SendProcessor
 from cluster.config_file import configure, settings_of
 from cluster.remoting.errors import RequestError
-from cluster.remoting.tls_config import TlsConfig
+from cluster.remoting.tls_config import TlsConfig, TlsMode
 from store.config import BrokerRole, FlushDiskType, StoreConfig
 from tests.cluster.broker.helpers import make_broker, opened, put
 
@@ -116,6 +116,7 @@ def test_the_black_list_of_rocketmq(key):
         ("storePathRootDir", "cannot be changed while the broker runs"),
         ("brokerRole", "cannot be changed while the broker runs"),
         ("sendMessageThreadPoolNums", "has no effect here"),
+        ("enableCalcFilterBitMap", "is always false: twinlog keeps no bit maps"),
         ("noSuchKey", "there is no option noSuchKey"),
         ("x" * 10_000, "there is no option"),
         ("", "there is no option"),
@@ -295,3 +296,16 @@ async def test_secrets_are_not_shown(tmp_path):
         shown = told(client)
         assert shown["tls.server.keyPassword"] == "******"
         assert "hunter2" not in client.ask(26).body.decode()
+
+
+@pytest.mark.parametrize("mode", TlsMode)
+@pytest.mark.parametrize("enable", [None, False, True])
+async def test_tls_is_shown_as_it_is_in_use(tmp_path, mode, enable):
+    """RocketMQ's `useTLS` is about a broker's own requests: `tls.enable` decides, else whether it takes TLS only."""
+    broker = make_broker(tmp_path / "b")
+    tls = TlsConfig(mode=mode, enable=enable)
+    async with opened(Broker(broker.config, broker.store_config, tls_config=tls)) as client:
+        shown = told(client)
+        assert shown["useTLS"] == ("true" if client.broker.remoting.tls is not None else "false")
+        assert (shown["useTLS"] == "true") == (mode is TlsMode.enforcing if enable is None else enable)
+        assert shown["tls.server.mode"] == mode.value
