@@ -106,6 +106,7 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
         "msgGetTotalTodayNow": pulls.messages,
         "eventLoopStalls": watchdog.stalls,
         "eventLoopLongestStallMills": watchdog.longest_ms,
+        "eventLoopCpuWaits": watchdog.cpu_waits,
         "unscrubbedBytes": store.unscrubbed_bytes,
         "damagedBytes": store.damaged_bytes,
         "lostBytes": store.lost_bytes,
