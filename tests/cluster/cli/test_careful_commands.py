@@ -62,9 +62,7 @@ async def test_what_was_changed_before_a_broker_refused_is_told(fake):
     ]
 
 
-@pytest.mark.parametrize(
-    "command", [("topic", "update", "T", "--queues", "4"), ("group", "create", "G2")]
-)
+@pytest.mark.parametrize("command", [("topic", "update", "T", "--queues", "4"), ("group", "create", "G2")])
 async def test_what_was_done_in_part_is_told_in_json(fake, command):
     """Status 6 with the same document as every failure: where it is done, where not, and why."""
     for code in (17, 200):
