@@ -16,7 +16,6 @@ from cluster.client.api import ClientApi
 from cluster.remoting.errors import RemotingError
 
 if TYPE_CHECKING:
-    from cluster.broker.role_messages import ChangeResult
     from cluster.bundle import Part
     from cluster.check_result import CheckResult
     from cluster.client.consumer import ReceivedMessage
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from cluster.message_sending import Destination
     from cluster.offset_admin import OffsetAdmin
     from cluster.peeking import MessageAdmin
-    from cluster.role_admin import Prepared, RoleGroup, RoleOrder, Tell
+    from cluster.role_admin import ChangeOutcome, Prepared, RoleGroup, RoleOrder, Tell
     from cluster.role_history import History
     from cluster.role_repair import PreparedRepair, Progress, RepairResult
     from cluster.topic_admin import TopicAdmin
@@ -179,7 +178,7 @@ class Admin:
 
         return await role_admin.prepare(self.api, order)
 
-    async def change_role(self, prepared: "Prepared", tell: "Tell") -> "ChangeResult":
+    async def change_role(self, prepared: "Prepared", tell: "Tell") -> "ChangeOutcome":
         """Carry it out; `tell` hears how far it is. Raises RoleError and RemotingError."""
         from cluster import role_admin
 

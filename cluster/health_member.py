@@ -128,6 +128,14 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
                 what=f"the commit log of {each.member.name} ends {lost} bytes before where it is known to have ended",
                 fix="files of it are gone: put them back while it is stopped, or let a member that has them be master",
             )
+        if lost := each.number("lostStartBytes"):
+            yield Finding(
+                level=Level.WARNING,
+                cause="lost start",
+                subject=each.member.name,
+                what=f"the commit log of {each.member.name} lacks its first {lost} bytes: it did not delete their files",
+                fix="put them back while it is stopped, from another member or a backup; a slave: twinlog reinit",
+            )
         if (stalls := each.number("eventLoopLongestStallMills")) and stalls >= 1000:
             yield Finding(
                 level=Level.NOTE,

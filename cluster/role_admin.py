@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import trio
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 
 from cluster.broker.role_messages import STRANGER, ChangeAsk, ChangeResult, ChangeState, Op, PauseAsk, ScheduleAsk
 from cluster.client.api import ClientApi
@@ -90,6 +90,18 @@ class RoleOrder:
     reason: str = ""
     accept_data_loss: DataLoss = None
     timeout_seconds: float = 30.0
+
+
+@frozen(kw_only=True)
+class ChangeOutcome(ChangeResult):
+    """What became of it. `absent`: who of `not_following` did not answer before it began, and follows when it is back."""
+
+    absent: tuple[str, ...] = ()
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """Who answered before it began, and does not follow yet: then it is done in part only."""
+        return tuple(each for each in self.not_following if each not in self.absent)
 
 
 @frozen(kw_only=True)
@@ -187,11 +199,14 @@ def how_to_accept(lost: LostRange) -> str:
     return f"to go on all the same, and give them up: --accept-data-loss {size}"
 
 
-async def carry_out(api: ClientApi, prepared: Prepared, tell: Tell) -> ChangeResult:
+async def carry_out(api: ClientApi, prepared: Prepared, tell: Tell) -> ChangeOutcome:
     """Begin it, or find it begun, and wait for its end; `tell` hears each change. Raises RoleError."""
     address = prepared.candidate.address
     state = await call(api, prepared.group, address, "start", prepared.ask)
-    return await watched(api, prepared.group, prepared.candidate, state, prepared.ask.timeout_ms / 1000, tell)
+    result = await watched(api, prepared.group, prepared.candidate, state, prepared.ask.timeout_ms / 1000, tell)
+    silent = {each.member.address for each in prepared.group.members if each.member.state == "unreachable"}
+    absent = tuple(each for each in result.not_following if each in silent)
+    return ChangeOutcome(**asdict(result, recurse=False), absent=absent)
 
 
 async def watched(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
 
 if TYPE_CHECKING:
     from cluster.role_admin import RoleError
@@ -18,14 +18,36 @@ FAILED, USAGE, UNREACHABLE, REFUSED, TIMED_OUT, PARTIAL = range(1, 7)
 NOT_ALLOWED = "You may not do that."
 
 
+@frozen(kw_only=True)
+class NotDone:
+    """A part of a change that did not come about."""
+
+    where: str = field(metadata={"doc": "the broker, or what else was to be changed"})
+    why: str = field(metadata={"doc": "what failed, or that it was not tried"})
+
+
+@frozen(kw_only=True)
+class Failure:
+    """What a command prints with -o json instead of its answer when it fails, or has done only a part."""
+
+    error: str
+    why: str = field(metadata={"doc": "one sentence a line; empty: nothing more is known"})
+    next: str = field(metadata={"doc": "what to do; empty: nothing in particular"})
+    exit_status: int
+    done: tuple[str, ...] = field(metadata={"doc": "where it is in force already"})
+    not_done: tuple[NotDone, ...]
+
+
 @frozen
 class Told:
-    """`why` may have several lines, each a sentence; what is empty is left out."""
+    """`why` may have several lines, each a sentence; what is empty is left out. `done`, `not_done`: of a change done in part."""
 
     what: str
     why: str = ""
     next_step: str = ""
     kind: int = FAILED
+    done: tuple[str, ...] = ()
+    not_done: tuple[NotDone, ...] = ()
 
     @property
     def lines(self) -> list[str]:
@@ -35,6 +57,18 @@ class Told:
             *(line.strip() for line in self.why.splitlines()),
             *([self.next_step] if self.next_step else []),
         ]
+
+    @property
+    def failure(self) -> Failure:
+        """As -o json has it."""
+        return Failure(
+            error=self.what,
+            why="\n".join(line.strip() for line in self.why.splitlines()),
+            next=self.next_step,
+            exit_status=self.kind,
+            done=self.done,
+            not_done=self.not_done,
+        )
 
 
 def sentence(error: BaseException) -> str:
@@ -146,8 +180,14 @@ def _partly_done(error: "PartlyDoneError", namesrv: Sequence[str]) -> Told:
     words = " ".join(why.lines[:2]) if why is not None else sentence(error.why)
     lines = [f"Done: {', '.join(error.done)}.", f"Failed: {error.failed}: {words}"]
     lines += [f"Not tried: {', '.join(error.not_tried)}."] if error.not_tried else []
+    not_tried = (NotDone(where=each, why="It was not tried, after the failure of another.") for each in error.not_tried)
     return Told(
-        "Only a part was done.", "\n".join(lines), "See how it is now, and give the command for the rest.", PARTIAL
+        "Only a part was done.",
+        "\n".join(lines),
+        "See how it is now, and give the command for the rest.",
+        PARTIAL,
+        done=error.done,
+        not_done=(NotDone(where=error.failed, why=words), *not_tried),
     )
 
 

@@ -126,6 +126,20 @@ class IndexFile:
             raise
         self._take(fd)
 
+    def fault(self) -> str:
+        """What somebody did to the file since it was opened; "" for nothing. Raises OSError where the disk does not tell."""
+        if not self.is_on_disk:
+            return ""
+        try:
+            named, opened = os.stat(self.path), os.fstat(self._fd)
+        except FileNotFoundError:
+            return f"{self.path.name} is gone"
+        if (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino):
+            return f"{self.path.name} is another file now"
+        if named.st_size != self.layout.file_size:
+            return f"{self.path.name} has {named.st_size} bytes instead of {self.layout.file_size}"
+        return ""
+
     def clear_items_from(self, number: int) -> None:
         """Make all items from one on zero: what was dropped must not look like what comes in its place. Raises OSError."""
         os.ftruncate(self._fd, self.layout.item_position(number))

@@ -175,6 +175,13 @@ class IndexFiles:
         async with self._disk:
             file.settle()
 
+    async def first_fault(self) -> tuple[int, str] | None:
+        """The first file that somebody removed, cut or replaced, by number, and what was done. Raises OSError."""
+        async with self._disk:
+            files = list(self.files)
+            faults = await trio.to_thread.run_sync(lambda: [file.fault() for file in files])
+        return next(((number, fault) for number, fault in enumerate(faults) if fault), None)
+
     async def drop(self, number: int, why: str) -> None:
         """Delete the files from a number on, because they are not right. Raises OSError."""
         names: list[str] = []

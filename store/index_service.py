@@ -41,6 +41,7 @@ _SLICE = 256  # Records that are indexed before others have their turn: 1 ms or 
 _GATHER_SECONDS, _GATHER_MAX = 0.1, 1_000
 _WRITE_SECONDS = 5.0  # Keys touch slots all over the file: what is written once serves many of them.
 _TRY_AGAIN_SECONDS = 1.0
+CHECK_SECONDS = 5.0  # How often the files are looked at, whether somebody removed or cut one: a system call for each.
 # Records that wait for their turn: whoever is busy with new ones has to wait for these now and then.
 _PENDING_MAX = 2_000
 _UNWRITTEN_MAX = 8 << 20
@@ -85,6 +86,7 @@ class IndexService:
     _has_note: bool = field(default=False, init=False)
     _is_sound: bool = field(default=False, init=False)
     _cut_at: int | None = field(default=None, init=False)
+    _fault: tuple[int, str] | None = field(default=None, init=False)  # The first file that is not what was written.
     _note_lock: trio.Lock = field(factory=trio.Lock, init=False)
     _pending: list[DispatchEntry] = field(factory=list, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
@@ -121,6 +123,7 @@ class IndexService:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow_task)
             nursery.start_soon(self._write_task)
+            nursery.start_soon(self._check_task)
 
     async def close(self) -> None:
         """Bring everything to the disk, and give the files up."""
@@ -208,6 +211,9 @@ class IndexService:
         limit, self._cut_at = self._cut_at, None
         limit = self.commit_log.max_offset if limit is None else min(limit, self.commit_log.max_offset)
         try:
+            if self._fault is not None:
+                await self._files.drop(*self._fault)
+                self._fault = None
             self.phy_offset = await make_sound(self._files, self.commit_log, limit)
         except BaseException:
             self._cut_later(limit)
@@ -315,6 +321,21 @@ class IndexService:
             except OSError as error:
                 self._fail(error)
                 self._changed.set()
+
+    async def _check_task(self) -> None:
+        """Notice files that somebody removed, cut or replaced, and have them made anew, with those behind them."""
+        while True:
+            await trio.sleep(CHECK_SECONDS)
+            try:
+                fault = await self._files.first_fault()
+            except OSError as error:
+                self._fail(error)
+                continue
+            if fault is not None and self._fault is None:
+                self._fall_behind()
+                self._is_sound, self._fault = False, fault
+                self._wakeup.set()
+                self._enough.set()
 
     async def _write(self) -> None:
         await self._files.write()

@@ -1,8 +1,11 @@
-"""Notices at a start that a log ends before where it is known to have ended: files of it are gone, or what was on its disk.
+"""Notices at a start that a log lacks its last or first bytes: files of it are gone, or what was on its disk.
 
 All below a recovery point is on the disk, and who cuts the log on purpose lowers or drops the point. So a log that ends below it
 lost something that may have been acknowledged. How far it went is noted in ROOT/twinlog/known-end, before the point goes, until
 the log has grown as far again, is cut on purpose, or whoever knows the group says that nothing is missing any more.
+
+A log that begins later than when it was stopped lost its first files: nobody else deletes them while it stands. Where it began is
+noted in ROOT/twinlog/known-start, until the files are back or retention would have deleted them by now.
 """
 
 from pathlib import Path
@@ -14,7 +17,7 @@ from store.sync import make_directory, sync_directory, write_durably
 
 log = structlog.get_logger()
 
-NAME = "known-end"
+NAME, START_NAME = "known-end", "known-start"
 _NEXT = (
     "put the missing files back while it is stopped; or fail over to a member that has them: this one follows it then; "
     "without any: restore a backup, or go on without these bytes"
@@ -67,12 +70,47 @@ class KnownEnd:
             sync_directory(self.directory)
 
 
-def tell_lost_start(begin: int, began: int) -> None:
-    """The log's first files are gone, and nobody here deleted them."""
-    log.warning(
-        "the commit log begins later than when it was stopped",
-        log_start=begin,
-        was=began,
-        why="its first files were removed meanwhile: their messages are missing here",
-        next="put them back while it is stopped, where they are needed; other members have them, or a backup",
-    )
+@define
+class KnownStart:
+    """`directory` is ROOT/twinlog. `offset`: where the log began before its first files were gone; None: none are missing."""
+
+    directory: Path
+    offset: int | None = field(default=None, init=False)
+
+    def load(self) -> None:
+        """What an earlier start noted. A note that cannot be read is none."""
+        path = self.directory / START_NAME
+        try:
+            self.offset = int(path.read_bytes())
+        except FileNotFoundError:
+            self.offset = None
+        except (OSError, ValueError) as error:
+            log.warning("a side file is not used", path=str(path), reason=str(error))
+            self.offset = None
+
+    def compare(self, begin: int, began: int) -> None:
+        """The log begins at `begin`, and began at `began` when it was stopped: note what is missing, durably. Raises OSError."""
+        known = began if self.offset is None else min(began, self.offset)
+        if begin <= known:
+            self.forget()
+            return
+        if known != self.offset:
+            make_directory(self.directory)
+            write_durably(self.directory / START_NAME, b"%d" % known)
+            self.offset = known
+        log.warning(
+            "the commit log begins later than when it was stopped",
+            log_start=begin,
+            was=known,
+            bytes=begin - known,
+            why="its first files were removed meanwhile: their messages are missing here",
+            next="put them back while it is stopped, where they are needed; other members have them, or a backup",
+        )
+
+    def forget(self) -> None:
+        """The files are back, or would have been deleted by now. Raises OSError."""
+        path = self.directory / START_NAME
+        self.offset = None
+        if path.exists():
+            path.unlink()
+            sync_directory(self.directory)

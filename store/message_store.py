@@ -77,6 +77,7 @@ class MessageStore(StoreParts):
         self._allocator.path.unlink(missing_ok=True)
         remove_left_over(self._ahead)
         self._known_end.load()
+        self._known_start.load()
         started = time.monotonic()
         recovered = recover(
             self.commit_log,
@@ -85,6 +86,7 @@ class MessageStore(StoreParts):
             self._points.side,
             self.damaged,
             self._known_end,
+            self._known_start,
             after_crash=after_crash,
             others_have_it=self.is_replicated or self.config.broker_role is BrokerRole.SLAVE,
             check_crc=self.config.check_crc_on_recover,
@@ -180,6 +182,12 @@ class MessageStore(StoreParts):
     def lost_bytes(self) -> int:
         """How many bytes that were on its disk the end of the log lacks since a start, until it has grown as far again."""
         return max(self._known_end.offset - self.max_offset, 0) if self._known_end.offset else 0
+
+    @property
+    def lost_start(self) -> tuple[int, int] | None:
+        """The first bytes of the log, from and to, of which the files are gone though nobody here deleted them; None: none."""
+        began = self._known_start.offset
+        return (began, self.min_offset) if began is not None and began < self.min_offset else None
 
     def accept_end(self) -> None:
         """What was lost is here again, or given up by those who know: count it no more. Raises OSError."""
@@ -433,6 +441,7 @@ class MessageStore(StoreParts):
             unscrubbed_bytes=self.scrub.unscrubbed_bytes,
             damaged_bytes=self.damaged.total,
             lost_bytes=self.lost_bytes,
+            lost_start_bytes=lost[1] - lost[0] if (lost := self.lost_start) is not None else 0,
             in_doubt_bytes=self._read_check.known.in_doubt.total,
             wrong_units=self._read_check.known.wrong_units,
             divergent=self._truncation.divergent.list(),

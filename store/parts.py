@@ -22,7 +22,7 @@ from store.flush import FlushConsumeQueueService, FlushService
 from store.get_message import memory_bytes_max
 from store.index_service import IndexService
 from store.known_damage import KnownDamage
-from store.known_end import KnownEnd
+from store.known_end import KnownEnd, KnownStart
 from store.mapped_file_queue import MappedFileQueue
 from store.page_ahead import PageAheadService
 from store.pull_check import CheckAhead
@@ -79,6 +79,7 @@ class StoreParts:
     _queue_flusher: FlushConsumeQueueService = field(init=False)
     _checkpoint: Checkpoint = field(init=False)
     _known_end: KnownEnd = field(init=False)
+    _known_start: KnownStart = field(init=False)
     _points: RecoveryPoints = field(init=False)
     _read_check: ReadCheck = field(init=False)
     _check_ahead: CheckAhead = field(init=False)
@@ -106,8 +107,14 @@ class StoreParts:
             self.index.truncate,
             self.retention.truncated,
             lambda _offset: self._known_end.forget(),
+            self._forget_start,
         ]
         self.retention.shortened.append(self.index.delete_before)
+        self.retention.shortened.append(lambda _min_offset: self._known_start.forget())
+
+    def _forget_start(self, offset: int) -> None:
+        if offset <= self.commit_log.min_offset:  # The whole log: what comes now begins where it is told to.
+            self._known_start.forget()
 
     def _make_log(self) -> None:
         """The log, its files, and what happens when the disk refuses."""
@@ -139,6 +146,7 @@ class StoreParts:
         self._checkpoint = Checkpoint(self._root / "checkpoint")
         self.flusher = FlushService(self.commit_log, config, self._checkpoint, self.fail)
         self._known_end = KnownEnd(side.directory)
+        self._known_start = KnownStart(side.directory)
         self._points = RecoveryPoints(self.commit_log, self._queues, side, self.damaged)
         self._queue_flusher = FlushConsumeQueueService(
             self._queues,

@@ -29,7 +29,7 @@ from store.checkpoint import Checkpoint
 from store.commit_log import CommitLog
 from store.consume_queue_table import ConsumeQueueTable
 from store.damage import DamagedRanges
-from store.known_end import KnownEnd, tell_lost_start
+from store.known_end import KnownEnd, KnownStart
 from store.left_overs import Key, begins_with_record, goes_on, head_of, is_torn
 from store.log_end import Cut, keep_behind_end
 from store.log_walk import read_log, walk_in_bulk
@@ -76,6 +76,7 @@ def recover(
     side: SideFiles,
     damaged: DamagedRanges,
     known_end: KnownEnd,
+    known_start: KnownStart,
     *,
     after_crash: bool,
     others_have_it: bool = False,
@@ -102,6 +103,7 @@ def recover(
         check_crc,
         delays_ms,
         known_end,
+        known_start,
         noted,
     ).run()
 
@@ -119,6 +121,7 @@ class _Recovery:
     check_crc: bool
     delays_ms: tuple[int, ...]
     known_end: KnownEnd
+    known_start: KnownStart
     noted: RecoveryPoint | None  # The recovery point as it lies there, whether it fits or not.
     start: int = 0
     end: int = 0
@@ -330,8 +333,8 @@ class _Recovery:
             known = max(known, self.queues.max_phy_offset, 1)
         self.known_end.compare(self.end, known)
         begin = self.log.min_offset
-        if noted is not None and not self.after_crash and noted.offset == self.end and noted.log_start < begin:
-            tell_lost_start(begin, noted.log_start)
+        was_stopped = noted is not None and not self.after_crash and noted.offset == self.end
+        self.known_start.compare(begin, noted.log_start if noted is not None and was_stopped else begin)
 
     @property
     def _zeros_max(self) -> int:

@@ -2,7 +2,8 @@
 
 Everything a broker does for its clients and replicas happens on one thread. When a system call on it hangs (a disk that takes
 nothing), or a computation takes long, all of them see a broker that does not answer, and nobody on that thread could say why. So
-another thread looks. A sync that hangs in a thread of its own stalls no loop, but producers: that is told, too.
+another thread looks. A loop that is ready to run and has no CPU does not stand still: the machine is busy, and nothing of the
+broker is to blame (cpu_wait.py). A sync that hangs in a thread of its own stalls no loop, but producers: that is told, too.
 """
 
 import sys
@@ -10,11 +11,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 
 import structlog
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
+
+from cluster.broker.cpu_wait import CpuWait, Read, read_thread
 
 log = structlog.get_logger(__name__)
 
@@ -24,11 +28,25 @@ _FRAMES_MAX = 12  # The innermost ones say it.
 
 @frozen
 class WatchdogStatistics:
-    """Since the start. `stalled_ms`: how long the stall has lasted that is under way, 0 for none."""
+    """Since the start. `stalled_ms`: how long the stall has lasted that is under way, 0 for none.
+
+    `cpu_waits`: how often the loop had no CPU for as long as would be a stall; `cpu_wait_seconds`: all that it waited for one.
+    """
 
     stalls: int
     longest_ms: int
     stalled_ms: int
+    cpu_waits: int = 0
+    cpu_wait_seconds: float = 0.0
+
+
+@frozen
+class _Absence:
+    """The loop did not run since `since`. `cpu_wait`: all that it had waited for a CPU by then, in seconds."""
+
+    since: float
+    cpu_wait: float
+    is_stall: bool  # Else it had no CPU.
 
 
 @define(eq=False)
@@ -38,17 +56,26 @@ class Watchdog:
     busy_since: Callable[[], float | None]
     clock: Callable[[], float] = time.monotonic
     on_stall: Callable[[str], None] = lambda _why: None  # On the watchdog's thread.
+    _loop: Read = field(default=lambda: None, init=False)
+    _own: Read = field(default=lambda: None, init=False)
+    _loop_wait: CpuWait = field(factory=CpuWait, init=False)
+    _own_wait: CpuWait = field(factory=CpuWait, init=False)
+    _wait_at_beat: tuple[float, float] = field(
+        default=(0.0, 0.0), init=False
+    )  # The last beat seen, and the wait until then.
+    _cpu_waits: int = field(default=0, init=False)
     _beat: float = field(default=0.0, init=False)  # When the loop was last seen alive.
     _seen: float = field(default=0.0, init=False)  # When this watchdog last looked.
     _stalls: int = field(default=0, init=False)
     _longest: float = field(default=0.0, init=False)
-    _stalled_since: float | None = field(default=None, init=False)
+    _absent: _Absence | None = field(default=None, init=False)
     _slow_since: float | None = field(default=None, init=False)
     _ended: threading.Event = field(factory=threading.Event, init=False)
 
     async def run(self) -> None:
         """Watch until cancelled."""
         self._beat = self._seen = self.clock()
+        self._loop = partial(read_thread, threading.get_native_id())
         thread = threading.Thread(
             target=self._watch, args=(threading.get_ident(),), name="twinlog watchdog", daemon=True
         )
@@ -63,9 +90,10 @@ class Watchdog:
 
     def statistics(self) -> WatchdogStatistics:
         """A snapshot, from any thread."""
-        since = self._stalled_since
-        lasted = self.clock() - since if since is not None else 0.0
-        return WatchdogStatistics(self._stalls, round(max(self._longest, lasted) * 1000), round(lasted * 1000))
+        absent = self._absent
+        lasted = self.clock() - absent.since if absent is not None and absent.is_stall else 0.0
+        longest = round(max(self._longest, lasted) * 1000)
+        return WatchdogStatistics(self._stalls, longest, round(lasted * 1000), self._cpu_waits, self._loop_wait.total)
 
     # On the loop
 
@@ -84,6 +112,7 @@ class Watchdog:
     # On the watchdog's thread
 
     def _watch(self, loop_thread: int) -> None:
+        self._own = partial(read_thread, threading.get_native_id())
         while not self._ended.wait(BEAT_SECONDS):
             self.look(sys._current_frames().get(loop_thread))
 
@@ -91,21 +120,56 @@ class Watchdog:
         """Compare the time with the loop's last sign of life."""
         now, before, beat = self.clock(), self._seen, self._beat
         self._seen = now
+        own_before = self._own_wait.total
+        self._loop_wait.take(now, self._loop())
+        self._own_wait.take(now, self._own())
+        if beat != self._wait_at_beat[0]:
+            self._wait_at_beat = beat, self._loop_wait.total
         if now - before > STALL_SECONDS:  # This thread did not run either: stopped by a signal, or no CPU to be had.
             self.on_stall("this process did not run")
-            if self._stalled_since is None:
-                log.warning("this process did not run", seconds=round(now - before, 1))
+            if self._absent is None:
+                without_cpu = round(self._own_wait.total - own_before, 1)
+                log.warning("this process did not run", seconds=round(now - before, 1), without_cpu=without_cpu)
             self._beat = max(beat, now)
+        elif self._absent is None and now - beat > STALL_SECONDS:
+            self._began(_Absence(beat, self._wait_at_beat[1], is_stall=False), now, frame)
+        elif self._absent is not None and beat > self._absent.since:
+            self._ended_at(self._absent, beat)
+        elif self._absent is not None and not self._absent.is_stall and self._stood(self._absent, now) > STALL_SECONDS:
+            self._stalls_now(self._absent, now, frame)
+
+    def _stood(self, absent: _Absence, now: float) -> float:
+        """For how long it has not run, and could have."""
+        return now - absent.since - (self._loop_wait.total - absent.cpu_wait)
+
+    def _began(self, absent: _Absence, now: float, frame: FrameType | None) -> None:
+        stood = self._stood(absent, now)
+        if stood > STALL_SECONDS:
+            self._stalls_now(absent, now, frame)
             return
-        if self._stalled_since is None and now - beat > STALL_SECONDS:
-            self._stalled_since = beat
-            self._stalls += 1
-            self.on_stall("the event loop stalls")
-            log.error("the event loop stalls", seconds=round(now - beat, 1), stack=_stack(frame))
-        elif self._stalled_since is not None and beat > self._stalled_since:
-            lasted = beat - self._stalled_since
-            self._longest, self._stalled_since = max(self._longest, lasted), None
-            log.warning("the event loop goes on", seconds=round(lasted, 1))
+        if stood > (now - absent.since) / 2:  # Some of each: the next look will tell.
+            return
+        self._absent = absent
+        self._cpu_waits += 1
+        self.on_stall("the event loop has no CPU")
+        log.warning(
+            "the event loop has no CPU: the machine is busy",
+            seconds=round(now - absent.since, 1),
+            without_cpu=round(self._loop_wait.total - absent.cpu_wait, 1),
+        )
+
+    def _stalls_now(self, absent: _Absence, now: float, frame: FrameType | None) -> None:
+        self._absent = evolve(absent, is_stall=True)
+        self._stalls += 1
+        self.on_stall("the event loop stalls")
+        log.error("the event loop stalls", seconds=round(now - absent.since, 1), stack=_stack(frame))
+
+    def _ended_at(self, absent: _Absence, beat: float) -> None:
+        lasted, self._absent = beat - absent.since, None
+        if absent.is_stall:
+            self._longest = max(self._longest, lasted)
+        without_cpu = round(self._loop_wait.total - absent.cpu_wait, 1)
+        log.warning("the event loop goes on", seconds=round(lasted, 1), without_cpu=without_cpu)
 
 
 def _stack(frame: FrameType | None) -> str:

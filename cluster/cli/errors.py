@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import click
 
-from cluster.told import FAILED, PARTIAL, REFUSED, TIMED_OUT, UNREACHABLE, USAGE, innermost, sentence
+from cluster.told import FAILED, PARTIAL, REFUSED, TIMED_OUT, UNREACHABLE, USAGE, Told, innermost, sentence
 
 __all__ = [
     "FAILED",
@@ -26,12 +26,23 @@ __all__ = [
 
 
 class CliError(click.ClickException):
-    """Ends the command. Words go to stderr, `exit_code` to the shell."""
+    """Ends the command. Words go to stderr, `exit_code` to the shell, and `told` to stdout where JSON was asked for."""
 
     def __init__(self, what: str, why: str = "", next_step: str = "", *, exit_code: int = FAILED) -> None:
-        super().__init__(what)
-        self.lines = [line for line in (what, why, next_step) if line]
-        self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance
+        self._take(Told(what, why, next_step, exit_code))
+
+    @classmethod
+    def of(cls, told: Told) -> "CliError":
+        """What is told already."""
+        error = cls(told.what)
+        error._take(told)
+        return error
+
+    def _take(self, told: Told) -> None:
+        super().__init__(told.what)
+        self.told = told
+        self.lines = told.lines
+        self.exit_code = told.kind  # type: ignore[misc]  # click reads it from the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the three lines."""
@@ -46,8 +57,11 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     from cluster import told
 
     found = told.explain(error, namesrv)
-    if found is None:
-        return None
-    words = CliError(found.what, exit_code=found.kind)
-    words.lines = found.lines
-    return words
+    return CliError.of(found) if found is not None else None
+
+
+def told_of(error: click.ClickException) -> Told:
+    """Words for whatever ends a command, wrong usage included."""
+    if isinstance(error, CliError):
+        return error.told
+    return Told(error.format_message(), kind=error.exit_code)

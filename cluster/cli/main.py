@@ -17,6 +17,7 @@ from cluster.cli.crosscheck import crosscheck
 from cluster.cli.dashboard import dashboard
 from cluster.cli.demo import demo
 from cluster.cli.errors import CliError
+from cluster.cli.failure import answer_failure, note_format
 from cluster.cli.group import group_group
 from cluster.cli.health import check, doctor, explain, wait
 from cluster.cli.lag import lag
@@ -48,7 +49,15 @@ class Main(InOrder):
             if may_have_changed(context):
                 raise CliError("Nobody reads the output any more, so it is not told what was changed.") from error
             return None
+        except click.ClickException as error:
+            answer_failure(context, error)
+            raise
         return result
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Note whether JSON is asked for: also a command whose other arguments are wrong answers so."""
+        note_format(context, args)
+        return super().parse_args(context, args)
 
 
 @click.group(

@@ -133,6 +133,8 @@ def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, keep_all
 
 def json_answer(answer: Any) -> None:
     """Print an attrs object as one JSON document with its schema number; as YAML, where that was asked for."""
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.meta[ANSWERED] = True
     value = document(answer)
     click.echo(_yaml(value).rstrip() if _wants_yaml() else dumps(value, indent=sys.stdout.isatty()))
 
@@ -144,6 +146,7 @@ def json_line(part: Any) -> None:
 
 
 YAML = "twinlog.yaml"  # In click's meta: what -o json prints is to be YAML.
+ANSWERED = "twinlog.answered"  # There, too: a document was printed, so a failure that follows prints none.
 
 
 def _wants_yaml() -> bool:

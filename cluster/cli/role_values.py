@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from cluster.broker.role_messages import ChangeResult
-    from cluster.role_admin import Prepared
+    from cluster.role_admin import ChangeOutcome, Prepared
     from cluster.role_repair import RepairPlan, RepairResult
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
@@ -85,7 +84,7 @@ def moment_of(text: str, now: datetime) -> datetime:
     return found
 
 
-def show_result(result: "ChangeResult", prepared: "Prepared", fmt: str) -> None:
+def show_result(result: "ChangeOutcome", prepared: "Prepared", fmt: str) -> None:
     """What became of a switchover or failover."""
     from cluster.cli.render import Column, count, json_answer, style, table
 
@@ -107,6 +106,11 @@ def show_result(result: "ChangeResult", prepared: "Prepared", fmt: str) -> None:
     if result.kept:
         holders = prepared.group.named(result.kept)
         click.echo(f"{holders} will keep what was given up in twinlog/divergent once they follow")
+    if result.absent:
+        follows = (
+            "It follows by itself when it comes back" if len(result.absent) == 1 else "They follow when they come back"
+        )
+        click.echo(f"missing: {prepared.group.named(result.absent)}, unreachable since before this began. {follows}")
 
 
 def show_repair_plan(plan: "RepairPlan", fmt: str) -> None:

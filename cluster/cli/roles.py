@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cluster.role_admin import Prepared, RoleGroup, RoleOrder
 
 F = TypeVar("F", bound=Callable[..., Any])
-_RESULT, _PLAN = "cluster.broker.role_messages:ChangeResult", "cluster.broker.role_messages:ChangeState"
+_RESULT, _PLAN = "cluster.role_admin:ChangeOutcome", "cluster.broker.role_messages:ChangeState"
 
 group_option = click.option("--group", metavar="NAME", help="The broker group, where there are several.")
 reason_option = click.option("--reason", metavar="TEXT", default="", help="For the history.")
@@ -150,9 +150,9 @@ def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: 
     from cluster.cli.role_values import show_result
 
     show_result(result, prepared, fmt)
-    if result.not_following:
+    if result.late:
         raise CliError(
-            f"Not following yet: {prepared.group.named(result.not_following)}.",
+            f"Not following yet: {prepared.group.named(result.late)}.",
             next_step="Wait for all with: twinlog wait healthy",
             exit_code=PARTIAL,
         )

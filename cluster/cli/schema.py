@@ -6,11 +6,17 @@ import click
 import orjson
 
 from cluster.document_schema import schema_of
+from cluster.told import Failure
 
 __all__ = ["print_schema", "schema_of"]
 
 
 def print_schema(document: str) -> None:
-    """Print the schema of `module:class`."""
+    """Print the schema of `module:class`; `$defs` has Failure, which is printed instead when the command fails."""
     module, _, name = document.partition(":")
-    click.echo(orjson.dumps(schema_of(getattr(import_module(module), name)), option=orjson.OPT_INDENT_2))
+    schema, failure = schema_of(getattr(import_module(module), name)), schema_of(Failure)
+    of_failure = {
+        key: failure[key] for key in ("type", "description", "properties", "required", "additionalProperties")
+    }
+    schema["$defs"] |= {**failure["$defs"], Failure.__name__: of_failure}
+    click.echo(orjson.dumps(schema, option=orjson.OPT_INDENT_2))

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
-from cluster.broker.role_messages import ChangeResult, StepState
+from cluster.broker.role_messages import StepState
 from cluster.dashboard.html import Markup, join, tag
 from cluster.dashboard.marks import mark
 from cluster.dashboard.tables import named
 from cluster.dashboard.words import latency
 from cluster.http.errors import HttpError
 from cluster.http.operations import Operation
-from cluster.role_admin import Prepared, lost_words
+from cluster.role_admin import ChangeOutcome, Prepared, lost_words
 
 Names = Mapping[str, str]  # Of members, by address.
 
@@ -46,16 +46,18 @@ def _outcome(operation: Operation, names: Names) -> Markup:
         told = operation.failure
         return refusal_section(HttpError(status=200, what=told.error, why=told.why, next_step=told.next))
     result = operation.result
-    if not isinstance(result, ChangeResult):
+    if not isinstance(result, ChangeOutcome):
         words = f"{operation.verb} of {operation.group} runs: {operation.member} becomes the master."
         return tag("p", words, id="role-words")
     winner = named(result.winner, names)
     words = f"Done: {winner} is the master of {operation.group} in epoch {result.epoch}."
     if result.pause_ms is not None:
         words += f" Sends were held for {latency(result.pause_ms / 1000)}."
-    if result.not_following:
-        words += f" Not following yet: {', '.join(named(each, names) for each in result.not_following)}."
-    return tag("p", mark("warn" if result.not_following else "ok"), words, id="role-words")
+    if result.absent:
+        words += f" Missing since before this began: {', '.join(named(each, names) for each in result.absent)}."
+    if result.late:
+        words += f" Not following yet: {', '.join(named(each, names) for each in result.late)}."
+    return tag("p", mark("warn" if result.late else "ok"), words, id="role-words")
 
 
 def _steps(steps: Iterable[StepState], names: Names) -> Markup:

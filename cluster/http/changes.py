@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.admin import Admin
-from cluster.broker.role_messages import ChangeResult, ChangeState
+from cluster.broker.role_messages import ChangeState
 from cluster.documents import document
 from cluster.http.asking import asking
 from cluster.http.errors import HttpError, json_response
@@ -18,7 +18,7 @@ from cluster.http.operations import Operation, OperationList, Operations, Update
 from cluster.http.query import Field, read_body
 from cluster.http.routes import Endpoint
 from cluster.http.tokens import Tokens
-from cluster.role_admin import Prepared, RoleOrder
+from cluster.role_admin import ChangeOutcome, Prepared, RoleOrder
 from cluster.role_repair import PreparedRepair, RepairPlan
 
 SECONDS_MAX = 86_400.0
@@ -152,7 +152,7 @@ class _Changes:
         begun = self.operations.begin(verb, prepared.group.name, prepared.candidate.name, order.reason, carry, key)
         return _accepted(await self.operations.settled(begun))
 
-    async def _carry_change(self, prepared: Prepared, update: Update) -> ChangeResult:
+    async def _carry_change(self, prepared: Prepared, update: Update) -> ChangeOutcome:
         async with self.open_admin() as admin:
             return await admin.change_role(prepared, lambda state: update({"steps": state}))
 

@@ -14,10 +14,11 @@ import structlog
 import trio
 from attrs import define, evolve, field, frozen
 
-from cluster.broker.role_messages import ChangeResult, ChangeState
+from cluster.broker.role_messages import ChangeState
 from cluster.documents import document, dumps
 from cluster.http.asking import http_error
 from cluster.http.errors import HttpError
+from cluster.role_admin import ChangeOutcome
 from cluster.role_repair import RepairResult
 
 log = structlog.get_logger(__name__)
@@ -54,7 +55,7 @@ class Operation:
     steps: ChangeState | None = None
     done_bytes: int | None = None
     total_bytes: int | None = None
-    result: ChangeResult | RepairResult | None = None
+    result: ChangeOutcome | RepairResult | None = None
     failure: Failure | None = None
 
 
@@ -204,7 +205,7 @@ class Operations:
             failure = Failure(found.what, found.why, found.next_step)
             self._update(name, {"state": "failed", "failure": failure, "ended_ms": _now_ms()})
         else:
-            state = "partial" if getattr(result, "not_following", ()) else "done"
+            state = "partial" if isinstance(result, ChangeOutcome) and result.late else "done"
             self._update(name, {"state": state, "result": result, "ended_ms": _now_ms()})
 
     def _update(self, name: str, changes: dict[str, Any]) -> None:

@@ -39,6 +39,8 @@ def broker_snapshot(broker: Broker) -> BrokerSnapshot:
         ha=_ha(broker, broker.ha.statistics()),
         stalls=watchdog.stalls,
         longest_stall=watchdog.longest_ms / 1000,
+        cpu_waits=watchdog.cpu_waits,
+        cpu_wait_seconds=watchdog.cpu_wait_seconds,
         now_ms=broker.now_ms(),
         audit_file=config.audit_metrics_file or None,
         seconds=time.perf_counter() - began,

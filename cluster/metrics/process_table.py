@@ -84,6 +84,18 @@ OWN_PROCESS = (
         read=one(lambda snapshot: snapshot.longest_stall),
     ),
     Metric(
+        name="twinlog_event_loop_cpu_waits_total",
+        kind="counter",
+        help="Times that the broker's event loop was ready to run and had no CPU for more than a second: the machine is busy",
+        read=one(lambda snapshot: snapshot.cpu_waits),
+    ),
+    Metric(
+        name="twinlog_event_loop_cpu_wait_seconds_total",
+        kind="counter",
+        help="All that it waited for a CPU, short waits too",
+        read=one(lambda snapshot: snapshot.cpu_wait_seconds),
+    ),
+    Metric(
         name="twinlog_snapshot_seconds",
         kind="gauge",
         help="How long the event loop worked for these metrics",
@@ -94,7 +106,7 @@ OWN_PROCESS = (
     Metric(
         name="twinlog_event_loop_stalled_seconds",
         kind="gauge",
-        help="How long the event loop has stood still; 0 while it runs",
+        help="How long the event loop has not run, because it stands still or has no CPU; 0 while it runs",
         scope=PROCESS,
         of=EVERYBODY,
         read=one(lambda snapshot: snapshot.stalled_seconds),

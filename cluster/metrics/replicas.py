@@ -1,79 +1,128 @@
 """The slaves of a member by names that stay: a connection has another port each time, and one that is gone still lags.
 
-A slave of twinlog says its name; one of RocketMQ is called by its IP. Who left is remembered for as long as this member serves,
-so that its lag goes on rising where it can be seen.
+A slave has one name from the moment it connects: that of the group's member at its IP; else what it says itself, if it is one of
+twinlog's; else its IP. When a slave that was called by its IP says its name, what was noted under the IP becomes its own. Who
+left is remembered, so that its lag goes on rising where it can be seen: members of the group's record for as long as they are in
+it, others for FORGOTTEN_AFTER_SECONDS.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from weakref import WeakKeyDictionary
 
 import trio
+from attrs import define, evolve, field, frozen
 
 from cluster.broker.broker import Broker
 from cluster.broker.names import member_name
 from cluster.metrics.snapshot import ReplicaNumbers
 from cluster.remoting.address import ip_of
 from ha.statistics import HAConnectionStatistics, HAStatistics
+from store.role_file import GroupMember
 
 NAMED_AFTER_SECONDS = 10.0  # Slaves are asked for their names every five.
+FORGOTTEN_AFTER_SECONDS = 3600.0  # From when on a slave that left, and is no member of the group, is shown no more.
 
-_seen: "WeakKeyDictionary[Broker, dict[str, int]]" = WeakKeyDictionary()  # Each slave's last acknowledgement.
+
+@frozen
+class _Seen:
+    """A slave's last acknowledgement, and when it was connected last, in seconds of the loop's clock."""
+
+    ack_offset: int
+    at: float
+
+
+@define
+class _Memory:
+    """`names`: of the connections that there are, by IP:PORT. `seen`: by name."""
+
+    names: dict[str, str] = field(factory=dict)
+    seen: dict[str, _Seen] = field(factory=dict)
+
+
+_memories: "WeakKeyDictionary[Broker, _Memory]" = WeakKeyDictionary()
 
 
 def replicas(broker: Broker, ha: HAStatistics) -> tuple[ReplicaNumbers, ...]:
     """All slaves: those that are connected, those that were, and those of the group's record."""
-    seen = _seen.setdefault(broker, {})
+    memory = _memories.setdefault(broker, _Memory())
     if broker.is_slave:
-        seen.clear()  # Whoever becomes master next begins anew; a slave's own slaves are told while they are there.
-    connected = {name: each for each in ha.connections if (name := _name(broker, each, ha.connections)) is not None}
-    for name, each in connected.items():
-        if name != each.address:
-            seen[name] = each.ack_offset
-        else:  # One of several behind an IP: nobody can tell which of them comes back, or was called by it before.
-            seen.pop(ip_of(each.address), None)
-    for name, offset in _away(broker, ha, connected.keys() | seen.keys()):
-        seen[name] = offset
-    members = [] if broker.is_slave else _members(broker)
+        memory.seen.clear()  # Whoever becomes master next begins anew; a slave's own slaves are told while they are there.
+    members = _members(broker)
+    memory.names = names = _names(broker, ha, members, memory.names)
+    connected = {names[each.address]: each for each in ha.connections if each.address in names}
+    _note(memory, connected, members, trio.current_time())
+    for name, offset in _away(ha, members, connected.keys() | memory.seen.keys()):
+        memory.seen[name] = _Seen(offset, trio.current_time())
     found = [_connected(broker, name, each) for name, each in connected.items()]
-    found += [_gone(broker, name, seen.get(name)) for name in dict.fromkeys([*seen, *members]) if name not in connected]
+    gone = [name for name in dict.fromkeys([*memory.seen, *members]) if name not in connected]
+    found += [_gone(broker, name, memory.seen.get(name)) for name in gone]
     return tuple(sorted(found, key=lambda each: each.name))
 
 
-def _name(
-    broker: Broker, connection: HAConnectionStatistics, connections: Iterable[HAConnectionStatistics]
-) -> str | None:
-    """None: it has made no request, or is so new that it has not been asked."""
-    if connection.ack_offset < 0:
-        return None
-    kind = broker.slave_kinds.kinds.get(connection.address)
-    if kind is not None:
-        return member_name(broker.config.broker_name, kind.broker_id, kind.directory)
-    if trio.current_time() - connection.connected_since < NAMED_AFTER_SECONDS:
-        return None
-    ip = ip_of(connection.address)
-    alone = sum(ip_of(each.address) == ip for each in connections) == 1
-    return ip if alone else connection.address
+def _names(
+    broker: Broker, ha: HAStatistics, members: Mapping[str, GroupMember], before: Mapping[str, str]
+) -> dict[str, str]:
+    """By IP:PORT of the connection. Missing: one that has made no request, or is so new that it has not been asked.
+
+    `before`: what each was called; only what a slave says itself replaces that.
+    """
+    slaves = [each for each in ha.connections if each.ack_offset >= 0]
+    names = {each.address: name for each in slaves if (name := _own_name(broker, each.address)) is not None}
+    for each in slaves:
+        if before.get(each.address, each.address) not in (each.address, ip_of(each.address)):
+            names.setdefault(each.address, before[each.address])
+    unnamed = [each for each in slaves if each.address not in names]
+    of_ip = Counter(ip_of(each.address) for each in unnamed)
+    for each in unnamed:
+        ip = ip_of(each.address)
+        fitting = [name for name, member in members.items() if ip_of(member.ha_address) == ip]
+        registered = ha.registered.count(ip) - sum(name in fitting for name in names.values())
+        left = [name for name in fitting if name not in names.values()]
+        if each.address not in before and len(left) == of_ip[ip] == 1 and registered <= 1:
+            names[each.address] = left[0]
+        elif trio.current_time() - each.connected_since >= NAMED_AFTER_SECONDS:
+            alone = sum(ip_of(other.address) == ip for other in ha.connections) == 1
+            names[each.address] = ip if alone else each.address
+    return names
 
 
-def _members(broker: Broker) -> list[str]:
-    """The others of the group's record."""
+def _own_name(broker: Broker, address: str) -> str | None:
+    """As it said itself; None: nothing."""
+    kind = broker.slave_kinds.kinds.get(address)
+    return member_name(broker.config.broker_name, kind.broker_id, kind.directory) if kind is not None else None
+
+
+def _note(
+    memory: _Memory, connected: Mapping[str, HAConnectionStatistics], members: Mapping[str, GroupMember], now: float
+) -> None:
+    """What is remembered of each, by one name; whoever is gone for long is forgotten."""
+    for name, each in connected.items():
+        if name != ip_of(each.address):
+            # It was called by its IP before. Of several behind one IP nobody can tell which of them was.
+            memory.seen.pop(ip_of(each.address), None)
+        if name != each.address:
+            memory.seen[name] = _Seen(each.ack_offset, now)
+    for name in list(memory.seen):
+        if name in members and name not in connected:
+            memory.seen[name] = evolve(memory.seen[name], at=now)
+        elif now - memory.seen[name].at > FORGOTTEN_AFTER_SECONDS:
+            del memory.seen[name]
+
+
+def _members(broker: Broker) -> dict[str, GroupMember]:
+    """The others of the group's record, by name, where this one is its master."""
     record, own = broker.roles.group, broker.config.broker_name
-    others = record.members if record is not None else ()
-    return [member_name(own, each.broker_id, each.name) for each in others if each.address != broker.address]
+    if broker.is_slave or record is None:
+        return {}
+    others = [each for each in record.members if each.address != broker.address]
+    return {member_name(own, each.broker_id, each.name): each for each in others}
 
 
-def _away(broker: Broker, ha: HAStatistics, known: Iterable[str]) -> list[tuple[str, int]]:
+def _away(ha: HAStatistics, members: Mapping[str, GroupMember], known: Iterable[str]) -> list[tuple[str, int]]:
     """Members that were away already when this process started, where their IP says who it is."""
-    record, known = broker.roles.group, set(known)
-    if broker.is_slave or record is None or not ha.away:
-        return []
-    absent = [
-        (member_name(broker.config.broker_name, each.broker_id, each.name), ip_of(each.ha_address))
-        for each in record.members
-        if each.address != broker.address
-    ]
-    absent = [(name, ip) for name, ip in absent if name not in known]
+    known = set(known)
+    absent = [(name, ip_of(each.ha_address)) for name, each in members.items() if name not in known]
     ips, away = Counter(ip for _, ip in absent), Counter(each.ip for each in ha.away)
     offsets = {each.ip: each.offset for each in ha.away}
     return [(name, offsets[ip]) for name, ip in absent if ips[ip] == away[ip] == 1]
@@ -90,7 +139,8 @@ def _connected(broker: Broker, name: str, slave: HAConnectionStatistics) -> Repl
     )
 
 
-def _gone(broker: Broker, name: str, ack_offset: int | None) -> ReplicaNumbers:
+def _gone(broker: Broker, name: str, seen: _Seen | None) -> ReplicaNumbers:
+    ack_offset = seen.ack_offset if seen is not None else None
     lag = None if ack_offset is None else max(broker.store.max_offset - ack_offset, 0)
     return ReplicaNumbers(
         name=name,

@@ -95,6 +95,8 @@ class BrokerSnapshot:
     ha: HANumbers
     stalls: int
     longest_stall: float
+    cpu_waits: int
+    cpu_wait_seconds: float
     now_ms: int
     audit_file: str | None
     seconds: float  # How long it took to put this together.

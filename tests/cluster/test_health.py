@@ -103,6 +103,7 @@ CASES = [
     ("damage", Level.CRITICAL, (evolve(MASTER, status={**MASTER.status, "damagedBytes": 17}), SLAVE)),
     ("damage", Level.CRITICAL, (MASTER, evolve(SLAVE, status={**SLAVE.status, "inDoubtBytes": 17}))),
     ("damage", Level.CRITICAL, (evolve(MASTER, runtime={"inDoubtBytes": "17"}), SLAVE)),
+    ("lost start", Level.WARNING, (evolve(MASTER, status={**MASTER.status, "lostStartBytes": 17}), SLAVE)),
     ("lost end", Level.CRITICAL, (evolve(MASTER, status={**MASTER.status, "lostBytes": 17}), SLAVE)),
     ("stalls", Level.NOTE, (evolve(MASTER, runtime={"eventLoopLongestStallMills": "2500"}), SLAVE)),
     ("refused connections", Level.NOTE, (evolve(MASTER, status={**MASTER.status, "refused": {"stranger": 3}}), SLAVE)),

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 import trio
-from attrs import define, evolve, field
+from attrs import asdict, define, evolve, field
 
 from cluster.admin import Admin
 from cluster.broker.role_json import history_body
@@ -17,6 +17,7 @@ from cluster.remoting.codes import RequestCode, ResponseCode
 from cluster.remoting.command import RemotingCommand
 from cluster.remoting.errors import RemotingConnectError
 from cluster.role_admin import (
+    ChangeOutcome,
     RoleChoiceError,
     RoleError,
     RoleOrder,
@@ -43,6 +44,7 @@ MAY = Judgement(candidate=B, may=True)
 STEPS = (StepState(number=1, name="check", text="ask everybody", state="done"),)
 READY = ChangeState(running=False, steps=STEPS, judgements=(MAY,))
 RESULT = ChangeResult(epoch=4, winner=B, start_offset=900, pause_ms=41.0, lost_bytes=0, kept=(), not_following=())
+OUTCOME = ChangeOutcome(**asdict(RESULT))
 OFF = RemotingConnectError(A, "refused")
 
 
@@ -145,9 +147,20 @@ async def test_the_candidate_is_asked_and_begins(members, autojump_clock):
     ]
     assert (prepared.ask.candidate, prepared.ask.reason, prepared.ask.timeout_ms) == (B, "new disk", 5000)
     told: list[ChangeState] = []
-    assert await carry_out(api(members), prepared, told.append) == RESULT
+    outcome = await carry_out(api(members), prepared, told.append)
+    assert outcome == OUTCOME
     assert members.ops()[1:] == [(B, "start"), (B, "state"), (B, "state")]
     assert [state.running for state in told] == [True, False], "each change once"
+
+
+async def test_who_was_unreachable_before_is_absent_and_others_are_late(members, autojump_clock):
+    """A dead master is no half-done failover; a member that answered, and does not follow, is."""
+    members.statuses[A] = None
+    members.answers[B, "check"] = [READY]
+    members.answers[B, "start"] = [evolve(READY, result=evolve(RESULT, not_following=(A, C)))]
+    prepared = await prepare(api(members), RoleOrder(verb="failover", member=B))
+    outcome = await carry_out(api(members), prepared, lambda _: None)
+    assert (outcome.not_following, outcome.absent, outcome.late) == ((A, C), (A,), (C,))
 
 
 async def test_without_a_candidate_the_first_that_may(members, autojump_clock):
@@ -229,7 +242,7 @@ async def test_silence_for_a_moment_is_nothing(members, autojump_clock):
     members.answers[B, "start"] = [evolve(READY, running=True)]
     members.answers[B, "state"] = [OFF, OFF, evolve(READY, result=RESULT)]
     prepared = await prepare(api(members), RoleOrder(verb="switchover", member=B))
-    assert await carry_out(api(members), prepared, lambda _: None) == RESULT
+    assert await carry_out(api(members), prepared, lambda _: None) == OUTCOME
 
 
 async def test_not_within_the_time(members, autojump_clock):

@@ -1,6 +1,7 @@
 """HTTP of real processes: role changes to their end, a loop that stands still, ports that are taken, a stop."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cluster.metrics.replicas import NAMED_AFTER_SECONDS
 from tests.interop.ports import free_broker_port
 from tests.processes.harness import SMALL, run, running, until
 from tests.processes.stalling_broker import STALL_SECONDS
@@ -247,3 +249,29 @@ def test_while_the_loop_stands_still_livez_answers_and_after_5_s_says_no(tmp_pat
         finally:
             broker.send_signal(signal.SIGTERM)
             broker.communicate(timeout=30)
+
+
+def test_a_slave_that_is_frozen_from_the_start_is_one_replica(tmp_path):
+    """Not one by its IP, which lags for ever, beside one by its name: an alert that never ends."""
+
+    def lags() -> dict[str, float]:
+        text = httpx.get(f"http://127.0.0.1:{up.port_base + 14}/metrics", timeout=30).text
+        return {
+            name: float(value) for name, value in re.findall(r'replica_lag_bytes\{.*?replica="(.*?)"\} (\S+)', text)
+        }
+
+    with running(tmp_path / "data") as up:
+        up.wait_ready()
+        time.sleep(1)
+        slave = up.member("broker-a-1")
+        slave.suspend()
+        try:
+            began = time.monotonic()
+            for _ in range(3):
+                run("send", "orders", "hello", env={"NAMESRV_ADDR": up.namesrv})  # Stored, and not as safe as promised.
+            until(lambda: time.monotonic() > began + NAMED_AFTER_SECONDS, "the time after which a slave gets a name")
+            assert lags().keys() == {"broker-a-1"}
+            assert lags()["broker-a-1"] > 0
+        finally:
+            slave.resume()
+        until(lambda: lags() == {"broker-a-1": 0.0}, "the slave to have all")

@@ -13,6 +13,7 @@ from store import index_service
 from store.commit_log import CommitLog, PutMessage
 from store.index_check import read_log
 from store.index_note import load_note, save_note
+from store.index_service import CHECK_SECONDS
 from store.mapped_file_queue import MappedFileQueue
 from store.properties import parse_properties
 from tests.store.indexes import entries_of, expected_files, index_files, make_index, running, take_apart, until_level
@@ -244,6 +245,64 @@ async def test_lost_files_are_made_anew_with_those_behind(ledger, autojump_clock
     assert_same(index_files(ledger.root), ledger.expected())
     dropped = [line for line in logs if "dropped" in line["event"]]
     assert len(dropped) == (0 if lost == [-1] else 1)
+
+
+def _remove(paths, number):
+    paths[number].unlink()
+
+
+def _cut(paths, number):
+    with paths[number].open("r+b") as file:
+        file.truncate(100)
+
+
+def _empty(paths, number):
+    paths[number].write_bytes(b"")
+
+
+def _replace(paths, number):
+    copy = paths[number].read_bytes()
+    paths[number].unlink()
+    paths[number].write_bytes(bytes(len(copy)))
+
+
+def _remove_directory(paths, _number):
+    shutil.rmtree(paths[0].parent)
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+@pytest.mark.parametrize("harm", [_remove, _cut, _empty, _replace, _remove_directory])
+async def test_what_somebody_does_to_files_of_a_running_index_is_made_good(ledger, autojump_clock, harm, number):
+    """Noticed within seconds, in one line; queries find everything afterwards, and so does a later start."""
+    entries = ledger.put_any(150)
+    async with running(ledger.index()) as index:
+        await index.flush()
+        paths = sorted((ledger.root / "index").iterdir())
+        assert len(paths) > 3
+        with capture_logs() as logs:
+            harm(paths, number)
+            while not logs:  # Threads take real time.
+                await trio.sleep(CHECK_SECONDS)
+            index.feed(more := ledger.put_any(10))
+            await until_level(index)
+        (line,) = [line for line in logs if line["log_level"] == "warning"]
+        assert line["event"] == "index files are dropped; they are made anew from the log"
+        assert paths[number if harm is not _remove_directory else 0].name in line["reason"]
+        for entry in (*entries, *more):
+            topic, keys, phy_offset, _ = keyed(entry)
+            for key in keys:
+                assert phy_offset in await index.find(topic, key, 64, 0, 1 << 62)
+    assert_same(index_files(ledger.root), ledger.expected())
+
+
+async def test_a_running_index_that_nobody_touches_is_left_alone(ledger, autojump_clock):
+    async with running(ledger.index()) as index:
+        for _ in range(10):
+            index.feed(ledger.put_any(20))
+            with capture_logs() as logs:
+                await trio.sleep(CHECK_SECONDS * 1.5)
+            assert [line for line in logs if line["log_level"] != "info"] == []
+    assert_same(index_files(ledger.root), ledger.expected())
 
 
 async def test_messages_that_rocketmq_indexed_twice_stay(ledger, autojump_clock):

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from store.known_end import NAME
+from store.known_end import NAME, START_NAME
 from tests.store.records import put_message
 from tests.store.test_message_store import opened
 from tests.store.test_recovery_start import FILE_SIZE, crash, put
@@ -77,13 +77,46 @@ def test_the_end_that_was_on_the_disk_is_zero(stopped, capsys):
 
 
 def test_first_files_that_are_gone(stopped, capsys):
-    remove(*files(stopped)[:2])
+    """Told at each start, and known between them, until they are back."""
+    kept = {path: path.read_bytes() for path in files(stopped)[:2]}
+    remove(*kept)
+    for _ in range(2):
+        capsys.readouterr()
+        store = opened(stopped)
+        told = capsys.readouterr().out
+        assert "begins later than when it was stopped" in told
+        assert f"bytes={2 * FILE_SIZE}" in told
+        assert TOLD not in told
+        assert (store.min_offset, store.lost_bytes) == (2 * FILE_SIZE, 0)
+        assert store.lost_start == (0, 2 * FILE_SIZE)
+        trio.run(store.close)
+    for path, data in kept.items():
+        path.write_bytes(data)
     capsys.readouterr()
     store = opened(stopped)
-    told = capsys.readouterr().out
-    assert "begins later than when it was stopped" in told
-    assert TOLD not in told
-    assert (store.min_offset, store.lost_bytes) == (2 * FILE_SIZE, 0)
+    assert "begins later" not in capsys.readouterr().out
+    assert (store.min_offset, store.lost_start) == (0, None)
+    assert not (stopped / "twinlog" / START_NAME).exists()
+    crash(store)
+
+
+def test_what_retention_would_have_deleted_is_not_missing(stopped, capsys):
+    remove(*files(stopped)[:2])
+    store = opened(stopped)
+    for shortened in store.retention.shortened:
+        shortened(3 * FILE_SIZE)
+    assert store.lost_start is None
+    crash(store)
+    capsys.readouterr()
+    crash(opened(stopped))
+    assert "begins later" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("raw", [b"", b"x", b"12 3"])
+def test_a_note_of_the_start_that_cannot_be_read_is_none(stopped, raw):
+    (stopped / "twinlog" / START_NAME).write_bytes(raw)
+    store = opened(stopped)
+    assert store.lost_start is None
     crash(store)
 
 

@@ -48,6 +48,7 @@ def recovered(root, *, after_crash=False) -> tuple[MessageStore, object]:
         SideFiles(root / "twinlog"),
         store.damaged,
         store._known_end,
+        store._known_start,
         after_crash=after_crash,
         check_crc=True,
         delays_ms=store.delays_ms,

@@ -6,8 +6,10 @@ import time
 
 import pytest
 import trio
+from attrs import evolve
 from structlog.testing import capture_logs
 
+from cluster.broker.cpu_wait import ThreadTimes
 from cluster.broker.watchdog import Watchdog
 
 
@@ -95,6 +97,83 @@ def test_a_sync_that_hangs_is_told_by_the_loop(watchdog, at):
         "the sync came back",
     ]
     assert lines[1]["seconds"] == 10.2
+
+
+# ---- A loop that has no CPU
+
+
+def starve(watchdog, at, times, seconds, *, with_cpu=0.0):
+    """The loop's thread is ready all the time, and gets `with_cpu` of each second."""
+    for _ in range(round(seconds * 4)):
+        at.now += 0.25
+        times.append(evolve(times[-1], ran=times[-1].ran + with_cpu / 4, turns=times[-1].turns + bool(with_cpu)))
+        if with_cpu:
+            times[-1] = evolve(times[-1], waited=times[-1].waited + (1 - with_cpu) / 4)
+        watchdog.look(sys._getframe())
+
+
+@pytest.fixture
+def times(watchdog, at):
+    """What the kernel says of the loop's thread: the last of these."""
+    found = [ThreadTimes(ran=5.0, waited=1.0, turns=7, ready=True)]
+    watchdog._loop = lambda: found[-1]
+    watchdog.beat()
+    watchdog.look(None)
+    return found
+
+
+@pytest.mark.parametrize("with_cpu", [0.0, 0.2])
+def test_a_loop_without_a_cpu_does_not_stand_still(watchdog, at, times, with_cpu):
+    """Whether it gets none at all, which the kernel counts only afterwards, or too little."""
+    with capture_logs() as lines:
+        starve(watchdog, at, times, 3, with_cpu=with_cpu)
+        watchdog.beat()
+        watchdog.look(None)
+    assert [(line["event"], line["log_level"]) for line in lines] == [
+        ("the event loop has no CPU: the machine is busy", "warning"),
+        ("the event loop goes on", "warning"),
+    ]
+    assert lines[1]["without_cpu"] == pytest.approx(3 * (1 - with_cpu), abs=0.1)
+    found = watchdog.statistics()
+    assert (found.stalls, found.longest_ms, found.stalled_ms, found.cpu_waits) == (0, 0, 0, 1)
+    assert found.cpu_wait_seconds == pytest.approx(3 * (1 - with_cpu), abs=0.1)
+
+
+@pytest.mark.parametrize("computes", [True, False])
+def test_a_loop_that_computes_or_sleeps_stands_still_however_busy_the_machine_is(watchdog, at, times, computes):
+    with capture_logs() as lines:
+        for _ in range(12):
+            at.now += 0.25
+            more = 0.2 if computes else 0.0
+            before = times[-1]
+            times.append(ThreadTimes(before.ran + more, before.waited + 0.05, before.turns + 1, ready=computes))
+            watchdog.look(sys._getframe())
+    assert [line["event"] for line in lines] == ["the event loop stalls"]
+    assert watchdog.statistics().stalls == 1
+    assert watchdog.statistics().cpu_waits == 0
+
+
+def test_a_loop_that_has_a_cpu_again_and_stands_still_then_stalls(watchdog, at, times):
+    with capture_logs() as lines:
+        starve(watchdog, at, times, 3)
+        for _ in range(8):
+            at.now += 0.25
+            times.append(evolve(times[-1], turns=times[-1].turns + 1, ready=False))
+            watchdog.look(sys._getframe())
+    assert [line["event"] for line in lines] == [
+        "the event loop has no CPU: the machine is busy",
+        "the event loop stalls",
+    ]
+    assert lines[1]["seconds"] == pytest.approx(4.25, abs=0.3)
+
+
+def test_where_the_kernel_says_nothing_it_stands_still(watchdog, at):
+    """As before there was anything to tell them apart by."""
+    watchdog._loop = lambda: None
+    with capture_logs() as lines:
+        live(watchdog, at, 3, beating=False)
+    assert [line["event"] for line in lines] == ["the event loop stalls"]
+    assert watchdog.statistics().cpu_wait_seconds == 0
 
 
 async def test_a_real_loop_that_stands_still():

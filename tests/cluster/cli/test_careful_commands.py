@@ -2,11 +2,15 @@
 
 from functools import partial
 
+import orjson
 import pytest
 import trio
 from click.testing import CliRunner
 
 from cluster.cli.main import cli
+from cluster.cli.schema import schema_of
+from cluster.told import Failure
+from tests.cluster.cli.json_schema import violations
 from tests.cluster.fake_cluster import A, B, FakeCluster, refused
 
 
@@ -56,6 +60,20 @@ async def test_what_was_changed_before_a_broker_refused_is_told(fake):
         "  Failed: b: You may not do that. No right.",
         "  See how it is now, and give the command for the rest.",
     ]
+
+
+@pytest.mark.parametrize("command", [("topic", "update", "T", "--queues", "4"), ("group", "create", "G2")])
+async def test_what_was_done_in_part_is_told_in_json(fake, command):
+    """Status 6 with the same document as every failure: where it is done, where not, and why."""
+    for code in (17, 200):
+        fake.answers[B, code] = refused()
+    result = await twinlog(fake, *command, "-o", "json")
+    assert result.exit_code == 6
+    found = orjson.loads(result.stdout)
+    assert violations(found, schema_of(Failure)) == []
+    assert (found["error"], found["exit_status"], found["done"]) == ("Only a part was done.", 6, ["a"])
+    assert found["not_done"] == [{"where": "b", "why": "You may not do that. No right."}]
+    assert found["next"] == "See how it is now, and give the command for the rest."
 
 
 async def test_a_member_whose_access_control_refuses_is_told_in_one_line(fake):

@@ -6,9 +6,10 @@ from datetime import datetime
 import pytest
 import trio
 
-from cluster.broker.role_messages import ChangeResult, ChangeState
+from cluster.broker.role_messages import ChangeState
 from cluster.cli.role_values import AT, DURATION, LOSS, moment_of
 from cluster.cli.schema import schema_of
+from cluster.role_admin import ChangeOutcome
 from cluster.role_history import History
 from cluster.role_repair import RepairPlan, RepairResult
 from ha.client import connect_socket
@@ -43,7 +44,7 @@ async def test_a_switchover_and_its_history(group):
     assert "127.0.0.1" not in text, "members are told by name"
     done = await group.twinlog("switchover", "--yes", "--reason", "new disk", "-o", "json", ok=False)
     assert done.exit_code in (0, 6), done.output
-    result = of(ChangeResult, done.stdout)
+    result = of(ChangeOutcome, done.stdout)
     assert (result["winner"], result["lost_bytes"]) == (group.slave.address, 0)
     assert group.slave.roles.is_serving
     told = of(History, (await group.twinlog("history", "-o", "json")).stdout)["reigns"][-1]
@@ -184,7 +185,7 @@ async def test_a_wrong_name_changes_nothing(group):
 
 async def test_schemas(group):
     for command, title in (
-        (("switchover",), "ChangeResult"),
+        (("switchover",), "ChangeOutcome"),
         (("failover", "--dry-run"), "ChangeState"),
         (("rewind",), "RepairResult"),
         (("reinit", "--dry-run"), "RepairPlan"),

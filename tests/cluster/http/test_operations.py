@@ -4,10 +4,11 @@ import orjson
 import pytest
 import trio
 
+from cluster.dashboard.role_plan import operation_section
 from cluster.http import operations as module
 from cluster.http.errors import HttpError
 from cluster.http.operations import Operations
-from cluster.role_admin import RoleRefusedError
+from cluster.role_admin import ChangeOutcome, RoleRefusedError
 
 
 def begin(operations: Operations, work, key=(None, b"")):
@@ -29,6 +30,33 @@ async def test_each_step_is_told_to_who_listens(autojump_clock):
     await trio.sleep(1)
     assert operations.find(begun.operation).state == "done"
     assert told == [("operation", "running"), ("operation", "done")]
+
+
+@pytest.mark.parametrize(("absent", "state"), [((), "partial"), (("h:1",), "done")])
+async def test_who_was_away_before_leaves_nothing_to_be_done(autojump_clock, absent, state):
+    """A failover that has a dead master to follow it some day is done; one that waits for a member that answered is not."""
+
+    async def change(_update) -> ChangeOutcome:
+        return outcome
+
+    outcome = ChangeOutcome(
+        epoch=2,
+        winner="h:2",
+        start_offset=0,
+        pause_ms=None,
+        lost_bytes=0,
+        kept=(),
+        not_following=("h:1",),
+        absent=absent,
+    )
+    operations = Operations()
+    begun = begin(operations, change)
+    await trio.sleep(1)
+    found = operations.find(begun.operation)
+    assert (found.state, found.result) == (state, outcome)
+    text = str(operation_section(found, {"h:1": "a-0", "h:2": "a-1"}))
+    assert ("Missing since before this began: a-0." in text) is (state == "done")
+    assert ("Not following yet: a-0." in text) is (state == "partial")
 
 
 async def test_what_fails_says_why_and_ends_nothing_else(autojump_clock):

@@ -6,9 +6,11 @@ from attrs import evolve
 
 from cluster.broker.names import member_name
 from cluster.broker.slave_kinds import SlaveKind
-from cluster.metrics.replicas import NAMED_AFTER_SECONDS, replicas
+from cluster.metrics.replicas import FORGOTTEN_AFTER_SECONDS, NAMED_AFTER_SECONDS, replicas
 from ha.statistics import HAConnectionStatistics
 from store.config import BrokerRole
+from store.epoch_file import EpochId
+from store.role_file import GroupMember, GroupRecord, RoleState
 from tests.cluster.broker.helpers import make_broker, opened, put
 
 
@@ -100,3 +102,79 @@ async def test_a_master_that_resigned_tells_of_nobody(tmp_path):
 )
 def test_only_a_directory_that_is_called_so_names_a_member(directory, name):
     assert member_name("broker-a", 1, directory) == name
+
+
+def with_member(broker, *ids: int, ip: str = "10.0.0.1") -> None:
+    """Give it a group's record with slaves of these ids, all at one IP."""
+    members = (
+        GroupMember(address=broker.address, ha_address="10.0.0.9:10912", broker_id=0, name="broker-a-0"),
+        *(
+            GroupMember(
+                address=f"{ip}:{10911 + each}",
+                ha_address=f"{ip}:{20911 + each}",
+                broker_id=each,
+                name=f"broker-a-{each}",
+            )
+            for each in ids
+        ),
+    )
+    record = GroupRecord(version=1, members=members, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)
+    role, promised = BrokerRole.SYNC_MASTER, EpochId(1, broker.address)
+    broker.roles.book.state = RoleState(role=role, broker_id=0, promised=promised, group=record, address=broker.address)
+
+
+async def test_a_member_that_answers_nothing_has_its_name_from_the_moment_it_connects(tmp_path):
+    """A slave that is frozen before it could say who it is was called by its IP, for ever beside its own name."""
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        with_member(broker, 1)
+        for seconds in (0, NAMED_AFTER_SECONDS * 2):
+            assert shown(broker, connected(broker, "10.0.0.1:5001", 0, seconds=seconds)) == {"broker-a-1": (True, 0)}
+
+
+async def test_the_last_one_of_an_ip_is_known_by_who_the_others_are(tmp_path):
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        with_member(broker, 1, 2)
+        two = [connected(broker, f"10.0.0.1:{port}", 0, seconds=0) for port in (5001, 5002)]
+        assert {each: each_connected for each, (each_connected, _) in shown(broker, *two).items()} == {
+            "broker-a-1": False,
+            "broker-a-2": False,
+        }
+        broker.slave_kinds.kinds = {"10.0.0.1:5001": SlaveKind(directory="broker-a-2", broker_id=2)}
+        assert shown(broker, *two) == {"broker-a-1": (True, 0), "broker-a-2": (True, 0)}
+
+
+async def test_a_slave_that_falls_silent_keeps_its_name(tmp_path):
+    """It is asked every 5 s, and does not answer while it is frozen."""
+    async with opened(make_broker(tmp_path)) as client:
+        broker, slave = client.broker, connected(client.broker, "10.0.0.1:5001", 0)
+        broker.slave_kinds.kinds = {"10.0.0.1:5001": SlaveKind(directory="broker-a-7", broker_id=1)}
+        assert shown(broker, slave).keys() == {"broker-a-7"}
+        broker.slave_kinds.kinds = {}
+        assert shown(broker, slave).keys() == {"broker-a-7"}
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:5001", "10.0.0.1:6002"])
+async def test_what_was_known_by_its_ip_becomes_the_member(tmp_path, address):
+    """Over the same connection, or the next one."""
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        assert shown(broker, connected(broker, "10.0.0.1:5001", 0)).keys() == {"10.0.0.1"}
+        put(broker)
+        broker.slave_kinds.kinds = {address: SlaveKind(directory="broker-a-7", broker_id=1)}
+        assert shown(broker, connected(broker, address, 0)).keys() == {"broker-a-7"}
+
+
+async def test_whoever_left_is_forgotten_after_a_while_unless_it_is_a_member(tmp_path, autojump_clock):
+    async with opened(make_broker(tmp_path)) as client:
+        broker = client.broker
+        assert shown(broker, connected(broker, "10.0.0.1:5001", 0)).keys() == {"10.0.0.1"}
+        await trio.sleep(FORGOTTEN_AFTER_SECONDS - 1)
+        assert shown(broker) == {"10.0.0.1": (False, 0)}
+        await trio.sleep(2)
+        assert shown(broker) == {}
+        with_member(broker, 1)
+        assert shown(broker, connected(broker, "10.0.0.1:5001", 0)) == {"broker-a-1": (True, 0)}
+        await trio.sleep(FORGOTTEN_AFTER_SECONDS * 2)
+        assert shown(broker) == {"broker-a-1": (False, 0)}

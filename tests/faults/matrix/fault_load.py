@@ -23,7 +23,7 @@ BURNERS_PER_CORE = 4
 ROOM = 16 << 20  # Bytes of memory that a member may take besides what it has: files that it writes are among them.
 SPARSE = 1 << 30  # Bytes of a file without any.
 SECONDS_MAX = 60.0
-STALL = re.compile(r"(?:stalls|did not run|goes on).*\"seconds\": ([0-9.]+)")
+STALL = re.compile(r"(?:stalls|did not run|has no CPU|goes on).*\"seconds\": ([0-9.]+)")
 TAKEN_FOR_DEAD = re.compile(
     r"replication interrupted|slave left|no answer|fenced|gives no answer|connection .*given up"
 )
