@@ -31,8 +31,11 @@ class MessageView:
     stored_ms: int
     reconsume_times: int
     body: str | None = field(metadata={"doc": "where it is UTF-8"})
-    body_base64: str | None = field(metadata={"doc": "where it is not"})
+    body_base64: str | None = field(metadata={"doc": "where it is not, or has a body_problem"})
     body_size: int = field(metadata={"doc": "bytes"})
+    body_problem: str | None = field(
+        default=None, metadata={"doc": "why the body is given as it is stored, although it is compressed"}
+    )
 
 
 @frozen(kw_only=True)
@@ -67,7 +70,7 @@ def text_of(body: bytes) -> str | None:
 
 def view_of(message: ReceivedMessage) -> MessageView:
     """The fields of a message that was received."""
-    text = text_of(message.body)
+    text = text_of(message.body) if message.body_problem is None else None
     return MessageView(
         topic=message.queue.topic,
         broker=message.queue.broker_name,
@@ -85,6 +88,7 @@ def view_of(message: ReceivedMessage) -> MessageView:
         body=text,
         body_base64=b64encode(message.body).decode() if text is None else None,
         body_size=len(message.body),
+        body_problem=message.body_problem,
     )
 
 

@@ -102,8 +102,12 @@ def _body(message: "DumpedMessage") -> str | None:
         return message.body
     from base64 import b64decode
 
-    what = f"{message.compression}-compressed, " if message.compression not in (None, "zlib") else ""
-    return f"<{what}{message.body_size} bytes> {b64decode(message.body_base64)[:32].hex(' ')}"
+    body = b64decode(message.body_base64)
+    if message.body_problem is None:
+        return f"<{len(body)} bytes> {body[:32].hex(' ')}"
+    # What it is comes before why it is shown so: a table cuts the rest off.
+    what = f"not decompressed, {message.compression}, {len(body)} bytes as stored: {message.body_problem}"
+    return f"<{what}> {body[:32].hex(' ')}"
 
 
 def printable(text: str) -> str:

@@ -42,9 +42,9 @@ def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int 
     WHERE is an offset of the log in bytes (269484), a time in your time zone (2026-11-21T12:55:30, 2026-11-21) or with its
     own (2026-11-21T12:55:30+00:00), or milliseconds since 1970 (@1795265730000). Times are those of storing.
 
-    JSON is one object a line. Bodies that are compressed with zlib are decompressed; of others it is said how they are
-    compressed. A body that is not UTF-8 is shown in hex, and given as body_base64 in JSON. Damaged parts of the log are told on
-    stderr, and make the exit status 6.
+    JSON is one object a line. Bodies that a client compressed with zlib, lz4 or zstd are decompressed; one that cannot be
+    is given as it is stored, and body_problem says why. A body that is not UTF-8 is shown in hex, and given as body_base64 in
+    JSON. Damaged parts of the log are told on stderr, and make the exit status 6.
 
     --by-index finds at once what the index has; a message that it lacks, because it is damaged or not level with the log, is only
     found without.

@@ -40,7 +40,8 @@ def print_pretty(message: "MessageView", *, wide: bool = False) -> None:
     if message.body is not None:
         click.echo("\n".join(f"  {printable(line)}" for line in message.body.split("\n")))
     else:
-        click.echo(f"  <{message.body_size} bytes> {b64decode(message.body_base64 or '')[:32].hex(' ')}")
+        stored = f" as stored, not decompressed: {message.body_problem}" if message.body_problem else ""
+        click.echo(f"  <{message.body_size} bytes{stored}> {b64decode(message.body_base64 or '')[:32].hex(' ')}")
 
 
 def headline(message: "MessageView", *, wide: bool = False) -> str:

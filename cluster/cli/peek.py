@@ -124,7 +124,8 @@ def _show(peeked: "PeekedMessage", form: str, *, wide: bool) -> None:
     for i, text in enumerate(_readers(peeked, wide=wide)):
         line("consumed by" if not i else "", text)
     lines = body_in_form(message, form)
-    line("body", f"{message.body_size} bytes" + (":" if lines else ""))
+    stored = f" as stored, not decompressed: {message.body_problem}" if message.body_problem else ""
+    line("body", f"{message.body_size} bytes{stored}" + (":" if lines else ""))
     for each in lines:
         click.echo(f"    {each}")
 

@@ -122,6 +122,8 @@ def _readers(peeked: PeekedMessage) -> str | None:
 def _body(message: MessageView) -> Markup:
     text = message.body if message.body is not None else message.body_base64 or ""
     kind = "text" if message.body is not None else "base64, it is no UTF-8"
+    if message.body_problem is not None:
+        kind = f"base64 as stored, it cannot be decompressed: {message.body_problem}"
     cut = text[:BODY_CHARACTERS_MAX]
     more = f"; the first {count(len(cut))} characters are shown" if len(cut) < len(text) else ""
     label = f"Body, {size(message.body_size)}, {kind}{more}"

@@ -4,19 +4,14 @@ The record's sys flag says that a body is compressed, and how: zlib, LZ4 frames 
 two bounds hold at once, one of size and one of the ratio. Source: MessageSysFlag, CompressionType; RocketMQ 5.3.3.
 """
 
-import zlib
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow
 from attrs import frozen
 
-from cluster.pipeline.frames import is_whole_lz4, is_whole_zstd
+from store.compression import COMPRESSED, CompressionError, TooLongError, decompress
 
-COMPRESSED, COMPRESSION_MASK = 0x1, 0x700
-_ZLIB, _LZ4, _ZSTD = "zlib", "lz4", "zstd"
-_COMPRESSIONS = {0: _ZLIB, 1: _LZ4, 2: _ZSTD, 3: _ZLIB}  # 0: of clients that know no other.
-_PIECE = 64 << 10
 _TOGETHER = 32 << 20  # Bytes of inflated bodies that are handed over together.
 
 
@@ -40,50 +35,18 @@ class BodyError(Exception):
     """The body cannot be inflated, or should not be. Keep it as it is stored; the message says why."""
 
 
-def is_compressed(sys_flag: int) -> bool:
-    """Whether a client compressed the body."""
-    return bool(sys_flag & COMPRESSED)
-
-
 def inflate(body: bytes, sys_flag: int, bounds: Bounds) -> bytes:
     """The body of a record as its producer gave it. Raises BodyError."""
-    if not is_compressed(sys_flag):
-        return body
-    number = (sys_flag & COMPRESSION_MASK) >> 8
-    kind = _COMPRESSIONS.get(number)
-    if kind is None:
-        raise BodyError(f"compression {number} is not known here")
-    pieces, size, limit = [], 0, bounds.limit(len(body))
+    limit = bounds.limit(len(body))
     try:
-        for piece in _zlib_pieces(body) if kind == _ZLIB else _arrow_pieces(body, kind):
-            pieces.append(piece)
-            size += len(piece)
-            if size > limit:
-                raise BodyError(
-                    f"{len(body)} bytes inflate to more than {limit}: at most {bounds.size_max} bytes and "
-                    f"{bounds.ratio_max} times as many are taken"
-                )
-    except (zlib.error, OSError, pyarrow.ArrowException) as error:
-        raise BodyError(f"it is no {kind}: {error}") from error
-    return b"".join(pieces)
-
-
-def _zlib_pieces(body: bytes) -> Iterator[bytes]:
-    inflater = zlib.decompressobj()
-    while not inflater.eof:
-        piece = inflater.decompress(body, _PIECE)
-        body = inflater.unconsumed_tail
-        if not piece and not body and not inflater.eof:
-            raise zlib.error("it ends too early")
-        yield piece
-
-
-def _arrow_pieces(body: bytes, kind: str) -> Iterator[bytes]:
-    if not (is_whole_lz4(body) if kind == _LZ4 else is_whole_zstd(body)):
-        raise OSError("it is not whole")
-    with pyarrow.input_stream(pyarrow.py_buffer(body), compression=kind) as stream:
-        while piece := stream.read(_PIECE):
-            yield piece
+        return decompress(body, sys_flag, size_max=limit)
+    except TooLongError as error:
+        raise BodyError(
+            f"{len(body)} bytes inflate to more than {limit}: at most {bounds.size_max} bytes and "
+            f"{bounds.ratio_max} times as many are taken"
+        ) from error
+    except CompressionError as error:
+        raise BodyError(str(error)) from error
 
 
 def inflated_batches(batch: pyarrow.RecordBatch, bounds: Bounds) -> Iterator[pyarrow.RecordBatch]:

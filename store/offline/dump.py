@@ -1,12 +1,12 @@
 """The messages of a log in words: some of them, by topic, queue, place, time or key."""
 
-import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from attrs import field, frozen
 
+from store.compression import CompressionError, compression_of, decompress
 from store.index_keys import message_keys
 from store.message import (
     SIZE_AND_MAGIC,
@@ -25,8 +25,6 @@ from store.properties import KEYS, TAGS, UNIQ_KEY
 from store.record_scan import DispatchEntry, scan_records
 from store.resync import next_record
 
-COMPRESSED, _COMPRESSION_MASK = 0x1, 0x700
-_COMPRESSIONS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}  # 0: of clients that know no other.
 _TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", TRANSACTION_ROLLBACK: "rollback"}
 _BODY_MAX = 256 << 20  # A few bytes may decompress to any number.
 
@@ -60,9 +58,10 @@ class DumpedMessage:
     prepared_transaction_offset: int
     body_size: int = _doc("as it is stored")
     body_crc: int
-    compression: str | None = _doc("zlib, lz4 or zstd, of the stored body")
-    body: str | None = _doc("where asked for, and UTF-8; zlib is decompressed")
-    body_base64: str | None = _doc("where asked for, and not UTF-8; lz4 and zstd bodies are given as they are stored")
+    compression: str | None = _doc("zlib, lz4 or zstd, of the stored body; unknown for another")
+    body: str | None = _doc("where asked for, and UTF-8; decompressed")
+    body_base64: str | None = _doc("where asked for, and not UTF-8; decompressed unless there is a body_problem")
+    body_problem: str | None = _doc("why the body is given as it is stored, although it is compressed")
 
 
 @frozen(kw_only=True)
@@ -157,8 +156,7 @@ def _is_late(log: FileSeries, selection: Selection, offset: int) -> bool:
 def described(message: Message, *, with_body: bool = False) -> DumpedMessage:
     """A message in words."""
     properties = message.properties
-    compression = _COMPRESSIONS.get((message.sys_flag & _COMPRESSION_MASK) >> 8, "unknown")
-    text, raw = body_of(message) if with_body else (None, None)
+    text, raw, problem = body_of(message) if with_body else (None, None, None)
     return DumpedMessage(
         phy_offset=message.phy_offset,
         size=message.size,
@@ -181,27 +179,20 @@ def described(message: Message, *, with_body: bool = False) -> DumpedMessage:
         prepared_transaction_offset=message.prepared_transaction_offset,
         body_size=len(message.body),
         body_crc=message.body_crc,
-        compression=compression if message.sys_flag & COMPRESSED else None,
+        compression=compression_of(message.sys_flag),
         body=text,
         body_base64=None if raw is None else b64encode(raw).decode(),
+        body_problem=problem,
     )
 
 
-def body_of(message: Message) -> tuple[str | None, bytes | None]:
-    """The body as text or, where it is none, as bytes; as it is stored where it cannot be decompressed."""
-    body = message.body
-    if message.sys_flag & COMPRESSED and _COMPRESSIONS.get((message.sys_flag & _COMPRESSION_MASK) >> 8) == "zlib":
-        inflater = zlib.decompressobj()
-        try:
-            inflated = inflater.decompress(body, _BODY_MAX)
-        except zlib.error:
-            return None, body
-        if not inflater.eof:
-            return None, body
-        body = inflated
-    elif message.sys_flag & COMPRESSED:
-        return None, body
+def body_of(message: Message) -> tuple[str | None, bytes | None, str | None]:
+    """The body as text, else as bytes; and, where it cannot be decompressed and is given as it is stored, why."""
     try:
-        return body.decode(), None
+        body = decompress(message.body, message.sys_flag, size_max=_BODY_MAX)
+    except CompressionError as error:
+        return None, message.body, str(error)
+    try:
+        return body.decode(), None, None
     except UnicodeDecodeError:
-        return None, body
+        return None, body, None

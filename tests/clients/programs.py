@@ -27,7 +27,7 @@ def java_classes() -> Path:
     return jars.classes(HERE / "java", jars.VERSION_5)
 
 
-def java(namesrv: str, home: Path) -> list[str]:
-    """The command that runs them against a name server."""
+def java(namesrv: str, home: Path, program: str = "Scenarios") -> list[str]:
+    """The command that runs them, or another class of the folder, against a name server."""
     class_path = ":".join(jars.class_path(jars.VERSION_5, sources=HERE / "java"))
-    return ["java", "-Xmx256m", *jars.OPEN_MODULES, f"-Duser.home={home}", "-cp", class_path, "Scenarios", namesrv]
+    return ["java", "-Xmx256m", *jars.OPEN_MODULES, f"-Duser.home={home}", "-cp", class_path, program, namesrv]

@@ -3,10 +3,13 @@
 import zlib
 from base64 import b64decode
 
+import lz4.frame
 import pytest
 
+from cluster.cli.log_dump import show_messages
 from store.message import Message, body_crc
 from store.offline.dump import described
+from store.zstd import compress as zstd_compress
 
 
 def message(body: bytes, sys_flag: int = 0, properties: bytes = b"") -> Message:
@@ -22,11 +25,30 @@ def test_a_zlib_body_is_decompressed(kind):
     assert found.body_size < 600
 
 
-@pytest.mark.parametrize(("kind", "name"), [(0x100, "lz4"), (0x200, "zstd"), (0x700, "unknown")])
-def test_another_body_is_said_to_be_compressed_and_given_as_it_is(kind, name):
+@pytest.mark.parametrize(
+    ("kind", "name", "compress"), [(0x100, "lz4", lz4.frame.compress), (0x200, "zstd", zstd_compress)]
+)
+def test_lz4_and_zstd_bodies_are_decompressed(kind, name, compress):
+    found = described(message(compress(b"hello " * 100), 0x1 | kind), with_body=True)
+    assert (found.compression, found.body, found.body_base64) == (name, "hello " * 100, None)
+    assert (found.body_size < 600, found.body_problem) == (True, None)
+    no_text = described(message(compress(b"\xff" * 1000), 0x1 | kind), with_body=True)
+    assert (no_text.body, b64decode(no_text.body_base64), no_text.body_problem) == (None, b"\xff" * 1000, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "why"),
+    [(0x100, "lz4", "it is no lz4: "), (0x200, "zstd", "it is no zstd: "), (0x700, "unknown", "compression 7 is not")],
+)
+def test_a_body_that_cannot_be_decompressed_is_given_as_it_is_with_the_reason(kind, name, why, capsys):
     found = described(message(b"\x00\x01", 0x1 | kind), with_body=True)
     assert (found.compression, found.body) == (name, None)
     assert b64decode(found.body_base64) == b"\x00\x01"
+    assert found.body_problem.startswith(why)
+    show_messages([found], "wide", with_body=True)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(f"  <not decompressed, {name}, 2 bytes as stored: {why}")
+    assert last.endswith("> 00 01")
 
 
 @pytest.mark.parametrize("body", [b"no zlib at all", zlib.compress(b"x" * 1000)[:-4]])
@@ -34,6 +56,7 @@ def test_a_body_that_is_not_what_its_flag_says_is_given_as_it_is(body):
     found = described(message(body, 0x1), with_body=True)
     assert found.body is None
     assert b64decode(found.body_base64) == body
+    assert found.body_problem.startswith("it is no zlib: ")
 
 
 def test_a_body_that_is_no_text():
