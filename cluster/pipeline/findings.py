@@ -11,6 +11,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 KEPT_MAX = 200  # Of each class and member.
+_FIRST = "the first one: "
 
 
 class FindingClass(StrEnum):
@@ -34,6 +35,9 @@ class FindingClass(StrEnum):
     def is_fault(self) -> bool:
         """Whether members with such a finding are not equal."""
         return self is not FindingClass.LAG
+
+
+_DAMAGE = (FindingClass.BIT_ROT, FindingClass.DIFFERS)
 
 
 def _doc(text: str, default: Any = None) -> Any:
@@ -105,7 +109,14 @@ class AuditFindings:
 
 
 def are_neighbours(first: AuditFinding, second: AuditFinding) -> bool:
-    """Whether the second one begins where the first one ends, and is of the same kind."""
+    """Whether the second one begins where the first one ends, and is of the same kind. Damaged records are, whatever changed."""
+    if first.cls in _DAMAGE and first.record_end is not None and first.record_end == second.record:
+        return (first.cls, first.member, first.good, first.file) == (
+            second.cls,
+            second.member,
+            second.good,
+            second.file,
+        )
     return (
         first.end is not None
         and first.end == second.offset
@@ -116,7 +127,11 @@ def are_neighbours(first: AuditFinding, second: AuditFinding) -> bool:
 
 def joined(first: AuditFinding, second: AuditFinding) -> AuditFinding:
     """One finding for two neighbours."""
-    return evolve(first, end=second.end, record_end=second.record_end, count=first.count + second.count)
+    count = first.count + second.count
+    both = evolve(first, end=second.end, record_end=second.record_end, count=count)
+    if first.cls not in _DAMAGE or (first.what, first.why) == (second.what, second.why):
+        return both
+    return evolve(both, what=f"{count} records in a row are damaged", why=f"{_FIRST}{first.why.removeprefix(_FIRST)}")
 
 
 def settled(

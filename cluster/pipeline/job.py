@@ -28,10 +28,12 @@ from cluster.pipeline import tasks
 from cluster.pipeline.assembly import assembled
 from cluster.pipeline.audit_plan import as_it_is_now, before_unreadable_end, bounded, is_known, split_size
 from cluster.pipeline.compare import Range, Side, nothing_in_common
+from cluster.pipeline.completeness import StoreParts, incomplete
 from cluster.pipeline.config_tables import compare_tables, read_tables
 from cluster.pipeline.files import StoreFiles, StoreUri
 from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass, settled
 from cluster.pipeline.job_runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
+from cluster.pipeline.places import UnreadableError
 from cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport
 from cluster.pipeline.session import spark_session
 from cluster.pipeline.side_tables import file_ranges, own_findings
@@ -281,7 +283,24 @@ class _Audit:
             self._unreadable(unit[0].member, "queues and index were not checked", why)
         members = [read_tables(self.stores[number].name, files) for number, files in alive.items()]
         if len(members) > 1:
-            self.between = compare_tables(members[0], members[1:])
+            truncated = {found.member for found in self.findings if found.cls is FindingClass.TRUNCATED}
+            parts = [self._parts(number, files) for number, files in alive.items()]
+            self.between = [*compare_tables(members[0], members[1:]), *incomplete(parts, truncated)]
+
+    def _parts(self, number: int, files: StoreFiles) -> StoreParts:
+        last = files.log[-1] if files.log else None
+        try:
+            index_files = len(files.index()) if files.queues() else None
+        except UnreadableError:  # It is told elsewhere.
+            index_files = None
+        return StoreParts(
+            name=self.stores[number].name,
+            file_size=files.file_size,
+            log_end=self.sides[number].last,
+            files=len(files.log),
+            last_file=(last.start, last.start + last.size) if last is not None else None,
+            index_files=index_files,
+        )
 
     def _members(self) -> list[AuditedMember]:
         return [self._member(number, store) for number, store in enumerate(self.stores)]

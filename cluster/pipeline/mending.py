@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from attrs import asdict
 
+from cluster.pipeline.completeness import CUT_AT_END
 from cluster.pipeline.findings import AuditFinding, FindingClass
 from cluster.pipeline.report import AuditedMember, ReportedFinding
 
@@ -47,7 +48,12 @@ def _lag(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | N
     )
 
 
-def _tail_lost(_finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
+def _tail_lost(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
+    if finding.what == CUT_AT_END and finding.file is not None:
+        size = (finding.end or 0) - int(finding.file.rpartition("/")[2])
+        path = shlex.quote(f"{member.place.partition(';')[0]}/{finding.file}")
+        note = "No record is lost. Stop its broker first; zeros behind the last record are what the file had there."
+        return Mending(f"truncate -s {size} {path}", note)
     if member.is_master:
         return _follow_other(member, good, "The master lost its newest messages")
     return Mending("twinlog wait level", f"The slave takes what it lost from its master again.{_start(member)}")

@@ -30,7 +30,7 @@ def sentences(report: AuditReport) -> Iterator[str]:
     looked = [member for member in report.members if member.problem is None]
     if report.compared_by == "digests" and report.blocks:
         different = report.differing_blocks
-        count = "" if different is None else f", {different} of them differ"
+        count = "" if different is None else f", {different} of them {'differs' if different == 1 else 'differ'}"
         yield f"{report.blocks} blocks of up to 64 KiB were compared by their digests{count}"
     read = sum(member.read_bytes for member in looked)
     if read:

@@ -302,7 +302,7 @@ def test_one_byte_is_never_rounded_away(capsys):
 def test_the_sentences_say_what_was_compared():
     report = evolve(report_of(*ALL), seconds=2.0)
     told = list(sentences(report))
-    assert "16 blocks of up to 64 KiB were compared by their digests, 1 of them differ" in told
+    assert "16 blocks of up to 64 KiB were compared by their digests, 1 of them differs" in told
     assert any(line.startswith("read 2.0 MB of log in 2.0 s, 1.0 MB/s") for line in told)
 
 
