@@ -277,4 +277,7 @@ def _scan(data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, .
         return scan_records(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
     from store.column_scan import scan_columns  # Brings numpy along.
 
-    return scan_columns(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
+    scan = scan_columns(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
+    if not scan.has_more_queues:
+        return scan
+    return scan_records(data, offset, file_size, check_crc=True, delays_ms=delays_ms)

@@ -23,6 +23,7 @@ from store.message import (
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
+from store.multi_dispatch import MULTI_DISPATCHED
 from store.property_columns import PropertyReader, prefix_hashes
 from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, topic_name
 
@@ -58,6 +59,9 @@ class ColumnScan:
     entries: Columns
     error: str | None = None
     needed: int = 0
+    has_more_queues: bool = (
+        False  # One of the messages may lie in further queues: its entry is needed then, not columns.
+    )
 
 
 def scan_columns(
@@ -80,7 +84,7 @@ def scan_columns(
     at = end if bad is None else bad
     rest = scan_records(view[at:], phy_offset + at, file_size, check_crc=check_crc, delays_ms=delays_ms)
     assert not rest.consumed, "what is sound was walked over"
-    return ColumnScan(at, columns, rest.error, rest.needed)
+    return ColumnScan(at, columns, rest.error, rest.needed, stretch.has_more_queues)
 
 
 @define(eq=False)
@@ -94,6 +98,7 @@ class _Stretch:
     delays_ms: tuple[int, ...]
     hashes: bool
     topics: list[str] = field(factory=list, init=False)
+    has_more_queues: bool = field(default=False, init=False)
     _numbers: dict[str, int] = field(factory=dict, init=False)
 
     def read(self, starts: Ints) -> tuple[Columns, int | None]:
@@ -222,6 +227,7 @@ class _Stretch:
         prefixes = prefix_hashes(self.topics)[columns.topic[plain]] if len(plain) else np.zeros(0, np.uint64)
         reader = PropertyReader(self.data, begins[plain], ends[plain], prefixes, indexed[plain])
         reader.read()
+        self.has_more_queues = reader.has_more_queues
         columns.tags_code[plain] = reader.tags_codes
         hashes, records = reader.keys()
         records = plain[records]
@@ -240,6 +246,7 @@ class _Stretch:
             columns.tags_code[number] = entry.tags_code
             columns.store_timestamp[number] = entry.store_timestamp
             columns.sys_flag[number] = entry.sys_flag
+            self.has_more_queues |= MULTI_DISPATCHED in entry.properties
             found = keys_of([entry]).hashes
             hashes.append(np.array(found, np.int64))
             records.append(np.full(len(found), number))

@@ -18,12 +18,15 @@ from store.consume_queue_ext import ConsumeQueueExt
 from store.errors import StoreDirectoryError
 from store.mapped_file_queue import MappedFileQueue, file_sizes
 from store.message import QUEUELESS, TRANSACTION_MASK
+from store.multi_dispatch import is_light
 from store.record_scan import DispatchEntry, may_be_topic
 
 if TYPE_CHECKING:
     from store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 log = structlog.get_logger()
+
+_LIGHT_MAX = 20_000  # RocketMQ's maxLmqConsumeQueueNum. One message can name thousands of queues.
 
 
 @define(eq=False)
@@ -34,6 +37,8 @@ class ConsumeQueueTable:
     file_size: int
     writes_late: bool = field(default=False, init=False)  # Whether put() leaves a few units to write_late().
     _queues: dict[tuple[str, int], ConsumeQueue] = field(factory=dict, init=False)
+    _light_count: int = field(default=0, init=False)  # Those that only multi dispatch fills.
+    _is_told: bool = field(default=False, init=False)  # That there are too many of them.
     _unwritten: dict[ConsumeQueue, list[int]] = field(
         factory=dict, init=False
     )  # Queues with staged units, their new codes.
@@ -95,11 +100,31 @@ class ConsumeQueueTable:
             directory = self.directory / topic / str(queue_id)
             files = MappedFileQueue(directory, self.file_size, "mappedFileSizeConsumeQueue")
             queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
+            self._light_count += is_light(topic)
         return queue
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, if anybody wrote to it or asked for it before."""
         return self._queues.get((topic, queue_id))
+
+    def admits(self, topic: str, queue_id: int) -> bool:
+        """Whether a unit of multi dispatch goes there: into a queue that exists, or a new one of the kind that has no others."""
+        if (topic, queue_id) in self._queues:
+            return True
+        if not is_light(topic):
+            return False
+        if self._light_count >= _LIGHT_MAX:
+            if not self._is_told:
+                log.warning(
+                    "messages do not get into new queues of multi dispatch",
+                    queue=topic,
+                    why=f"there are {self._light_count} such queues",
+                    next="delete the directories below consumequeue/ of those that nobody reads, while the broker is stopped",
+                )
+            self._is_told = True
+            return False
+        self.get(topic, queue_id)
+        return True
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))
@@ -166,6 +191,7 @@ class ConsumeQueueTable:
     def forget(self, key: tuple[str, int]) -> None:
         """Drop a queue that has neither messages nor files."""
         queue = self._queues.pop(key)
+        self._light_count -= is_light(queue.topic)
         assert not queue.files.files
 
     @property
@@ -205,4 +231,5 @@ class ConsumeQueueTable:
         for queue in self:
             queue.files.close()
         self._queues.clear()
+        self._light_count = 0
         self._late.clear()

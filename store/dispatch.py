@@ -16,9 +16,11 @@ import trio
 from attrs import define, field
 
 from store.commit_log import CommitLog
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_table import ConsumeQueueTable
 from store.flush import FlushConsumeQueueService
 from store.index_service import IndexService
+from store.multi_dispatch import MoreQueues, is_light, with_more_queues
 from store.record_scan import DispatchEntry
 from store.recovery_points import RecoveryPoints
 from store.wakeup import Wakeup
@@ -47,11 +49,11 @@ class ReputMessageService:
     on_dispatched: list[Callable[[], None]] = field(factory=list, init=False)
     dispatched_offset: int = field(default=0, init=False)
     # Written, not yet in the queues. In columns: many records at once, from a slave that catches up.
-    pending: "list[DispatchEntry | Columns]" = field(factory=list, init=False)
+    pending: "list[DispatchEntry | Columns | MoreQueues]" = field(factory=list, init=False)
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
     _grown: Wakeup = field(factory=Wakeup, init=False)
 
-    def add(self, entries: "list[DispatchEntry] | Columns") -> None:
+    def add(self, entries: "list[DispatchEntry] | Columns | MoreQueues") -> None:
         """Take the entries of records that are in the log now, in its order."""
         if isinstance(entries, list):
             self.pending += entries
@@ -64,11 +66,12 @@ class ReputMessageService:
         while self.pending:
             batch, size = self._next_batch()
             try:
-                grown = self.queues.put(batch) if isinstance(batch, list) else self.queues.put_columns(batch)
+                grown = self._put(batch)
             except OSError as error:  # The batch stays: nothing is ever passed over.
                 self.refused("writing a consume queue", error)
                 return
             del self.pending[:size]
+            batch = batch.entries if isinstance(batch, MoreQueues) else batch
             last = batch[-1]
             self.dispatched_offset = last.phy_offset + last.size
             self.queue_flusher.last_dispatched_timestamp = last.store_timestamp
@@ -81,7 +84,17 @@ class ReputMessageService:
                     listener(queue.topic, queue.queue_id, queue.max_offset, codes)
         self.dispatched_offset = self.log.max_offset
 
-    def _next_batch(self) -> "tuple[list[DispatchEntry] | Columns, int]":
+    def _put(self, batch: "list[DispatchEntry] | Columns | MoreQueues") -> dict[ConsumeQueue, list[int]]:
+        if isinstance(batch, list):
+            return self.queues.put(batch)
+        if isinstance(batch, MoreQueues):
+            return self.queues.put(with_more_queues(batch.entries, self._takes))
+        return self.queues.put_columns(batch)
+
+    def _takes(self, entry: DispatchEntry) -> bool:
+        return is_light(entry.topic) and self.queues.admits(entry.topic, entry.queue_id)
+
+    def _next_batch(self) -> "tuple[list[DispatchEntry] | Columns | MoreQueues, int]":
         """What to dispatch together, and how much of what is pending that is."""
         first, some = self.pending[0], self.pending[:_BATCH]
         if not isinstance(first, DispatchEntry):

@@ -21,6 +21,7 @@ from store.errors import StoreError, StoreNotWritableError
 from store.get_message import GetResult, PropertyFilter, any_accepted, get_message
 from store.lock_file import take_lock
 from store.log_tail import LogTail, remove_left_over
+from store.multi_dispatch import replicated
 from store.parts import StoreParts
 from store.put_times import PutTimes
 from store.query_message import QueryResult, query_message
@@ -230,7 +231,7 @@ class MessageStore(StoreParts):
             self._refusal.refused("writing the commit log", error)
             raise StoreNotWritableError(self.flags.why_not_appendable) from error
         self._putter.count(len(entries), self.max_offset - start)
-        self._after_append(entries, entries[-1].store_timestamp if len(entries) else 0)
+        self._after_append(replicated(entries), entries[-1].store_timestamp if len(entries) else 0)
 
     def _check_replicates(self) -> None:
         if self.config.broker_role is not BrokerRole.SLAVE:

@@ -41,6 +41,7 @@ from store.truncation import TruncationService
 
 if TYPE_CHECKING:
     from store.columns import Columns
+    from store.multi_dispatch import MoreQueues
 
 
 @define(eq=False)
@@ -273,7 +274,7 @@ class StoreParts:
         self._pages.appended()
         self._after_append(entries, timestamp)
 
-    def _after_append(self, entries: "list[DispatchEntry] | Columns", timestamp: int) -> None:
+    def _after_append(self, entries: "list[DispatchEntry] | Columns | MoreQueues", timestamp: int) -> None:
         self.flusher.last_store_timestamp = timestamp or self.flusher.last_store_timestamp
         self._reput.add(entries)
         for listener in self.appended:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from store.columns import Ints, Words, java_hashes, word_rows
 from store.index_keys import message_keys
 from store.java_hash import power_of_31, utf8_hash, utf16_length
+from store.multi_dispatch import MULTI_DISPATCHED
 from store.properties import KEYS, TAGS, UNIQ_KEY, java_hash
 from store.record_scan import properties_tags_code
 
@@ -48,6 +49,7 @@ class _Shape:
     single: Words
     tags: _Span | None
     keys: list[_Span]  # In the order in which they are put.
+    has_more_queues: bool
 
     def misfits(self, words: Words) -> NDArray[np.bool_]:
         """Which rows have another shape."""
@@ -90,7 +92,14 @@ def _shape(properties: bytes) -> _Shape | None:
     for span in spans.values():
         _fill(read, span, 0xFF)
     return _Shape(
-        _words(properties), _words(fixed), _words(values), _words(read), _words(single), spans.get(TAGS), keys
+        _words(properties),
+        _words(fixed),
+        _words(values),
+        _words(read),
+        _words(single),
+        spans.get(TAGS),
+        keys,
+        MULTI_DISPATCHED in properties,
     )
 
 
@@ -126,6 +135,7 @@ class PropertyReader:
     prefixes: Words
     indexed: NDArray[np.bool_]
     tags_codes: Ints = field(init=False)
+    has_more_queues: bool = field(default=False, init=False)  # Whether one of the messages may lie in further queues.
     _hashes: list[Words] = field(factory=list, init=False)
     _records: list[Ints] = field(factory=list, init=False)
 
@@ -175,6 +185,7 @@ class PropertyReader:
         return _others(left, is_alike)
 
     def _read_shape(self, shape: _Shape, size: int, records: Ints) -> None:
+        self.has_more_queues |= shape.has_more_queues
         if shape.tags is not None:
             hashes = self._hashes_of(shape.tags, size, records)
             self.tags_codes[records] = hashes.astype(np.uint32).view(np.int32)
@@ -195,6 +206,7 @@ class PropertyReader:
         for number in records.tolist():
             properties = bytes(self.data[self.begins[number] : self.ends[number]])
             self.tags_codes[number] = properties_tags_code(properties)
+            self.has_more_queues |= MULTI_DISPATCHED in properties
             if self.indexed[number]:
                 prefix = int(self.prefixes[number])
                 for key in message_keys(properties):

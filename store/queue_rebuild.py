@@ -11,7 +11,7 @@ from attrs import frozen
 from store.commit_log import CommitLog
 from store.consume_queue_table import ConsumeQueueTable
 from store.log_walk import walk_in_bulk
-from store.multi_dispatch import more_queues
+from store.multi_dispatch import with_more_queues
 
 if TYPE_CHECKING:
     from store.columns import Columns  # numpy comes with it: only where there is much to do.
@@ -51,7 +51,7 @@ def rebuild_queues(
         if not isinstance(scan.entries, list):
             units += _put_columns(queues, scan.entries, keys)
             continue
-        wanted = [*scan.entries, *more_queues(scan.entries)]
+        wanted = with_more_queues(scan.entries)
         if keys is not None:
             wanted = [entry for entry in wanted if entry[:2] in keys]
         units += sum(map(len, queues.put(wanted).values()))

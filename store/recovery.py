@@ -228,7 +228,7 @@ class _Recovery:
                 self._keep_damage(damage, offset)
                 damage = None
             self._take(entries, numbers, gaps)
-            self.undispatched += (entry for entry in more_queues(entries) if self.queues.find(*entry[:2]) is not None)
+            self.undispatched += (entry for entry in more_queues(entries) if self.queues.admits(*entry[:2]))
             if damage is None:
                 self.end, self.error = end, scan.error
                 damage = end if scan.error is not None else None

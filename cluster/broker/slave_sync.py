@@ -31,6 +31,7 @@ from cluster.remoting.headers.broker_admin import (
     GetAllTopicConfig,
     GetBrokerRuntimeInfo,
 )
+from store.multi_dispatch import is_light
 from store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
@@ -66,7 +67,7 @@ class SlaveSynchronize:
 
     def on_arrival(self, topic: str, _queue_id: int, _max_offset: int, _codes: list[int]) -> None:
         """Do not let a message wait 10 s for its topic: if this slave is promoted meanwhile, nobody could read it."""
-        if topic not in self.topics.table and topic not in self._new_topics:
+        if topic not in self.topics.table and topic not in self._new_topics and not is_light(topic):
             self._new_topics.add(topic)
             self._wakeup.set()
 

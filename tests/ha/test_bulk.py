@@ -2,6 +2,7 @@
 
 import importlib
 import random
+import shutil
 import sys
 import threading
 
@@ -14,8 +15,9 @@ from ha.errors import HABadRecordError, HAConnectionLostError, HALogError
 from ha.transport import StreamTransport
 from store.commit_log import CommitLog
 from tests.ha.slave_connection import FILE_SIZE, SlaveConnection, long_log
-from tests.helpers import log_bytes
+from tests.helpers import log_bytes, open_store
 from tests.store.golden import queue_files
+from tests.store.records import put_message
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +129,22 @@ async def test_what_was_gathered_before_the_connection_ends_is_taken(connection,
     assert isinstance(connection.error, HAConnectionLostError)
     assert len(data) > connection.store.max_offset > 15_000
     assert data.startswith(log_bytes(connection.store))
+
+
+@pytest.mark.parametrize("shapes", [1, 40])
+@pytest.mark.parametrize("size", [3_000, 200_000])
+async def test_queues_of_multi_dispatch_are_filled_whatever_the_number(connection, tmp_path, size, shapes):
+    """As RocketMQ's master with enableMultiDispatch has dispatched them; `shapes`: how many kinds of properties there are."""
+    master = open_store(tmp_path / "master", file_size=FILE_SIZE)
+    for number in range(600):
+        light = b"\x02INNER_MULTI_DISPATCH\x01%%LMQ%%a\x02INNER_MULTI_QUEUE_OFFSET\x01%d" % (number // 3)
+        properties = b"A\x01" + b"b" * (1 + number % shapes) + light * (number % 3 == 2 and number > 300)
+        master.put([put_message(topic=f"T{number % 7}", body=bytes(500), properties=properties)])
+    data = log_bytes(master)
+    await connection.send(data, iter(lambda: size, None))
+    await connection.until_level(len(data))
+    connection.store.dispatch_pending()
+    shutil.copytree(master.config.root / "commitlog", tmp_path / "anew" / "commitlog")
+    anew = open_store(tmp_path / "anew", file_size=FILE_SIZE)
+    assert anew.queue("%LMQ%a", 0).max_offset == 200
+    assert queue_files(connection.store.config.root) == queue_files(anew.config.root)

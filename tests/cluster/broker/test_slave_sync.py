@@ -79,6 +79,10 @@ async def test_a_message_of_a_new_topic_does_not_wait_for_the_next_round(slave, 
         listener("unknown to the master, too", 0, 3, [0])
         await trio.sleep(1)
     assert len(sync.client.asked) == asked + 10, "it is asked for once"
+    for listener in slave.store.on_arrival:
+        listener("%LMQ%x", 0, 1, [0])
+    await trio.sleep(1)
+    assert len(sync.client.asked) == asked + 10, "RocketMQ keeps no topic for a queue of multi dispatch"
 
 
 def test_topics_are_asked_for_at_the_fast_port():
