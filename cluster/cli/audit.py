@@ -67,8 +67,8 @@ def audit(
 
     MASTER and SLAVE are store directories of RocketMQ 4.9 or 5.3 or twinlog, running or stopped, live or archived: paths, or
     addresses of object storage (s3://; gs://, abfs:// and hdfs:// are untried). Blocks of 64 KiB are compared by their
-    digests; where they differ, records are. Each member's queues, index, topics, groups and offsets are checked, too. Nothing is changed. Spark does the
-    work, on this machine unless --spark-master says otherwise.
+    digests; where they differ, records are. Each member's queues, index, topics, groups and offsets are checked, too. Nothing
+    is changed. Spark does the work, on this machine unless --spark-master says otherwise.
 
     With --live they are running brokers, which answer digests themselves, never reading faster than 64 MiB a second for it; with
     RocketMQ on a side samples of records are compared. No Spark is needed for that.
