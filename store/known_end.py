@@ -32,15 +32,8 @@ class KnownEnd:
     offset: int = field(default=0, init=False)
 
     def load(self) -> None:
-        """What an earlier start noted. A note that cannot be read is none."""
-        path = self.directory / NAME
-        try:
-            self.offset = int(path.read_bytes())
-        except FileNotFoundError:
-            self.offset = 0
-        except (OSError, ValueError) as error:
-            log.warning("a side file is not used", path=str(path), reason=str(error))
-            self.offset = 0
+        """What an earlier start noted."""
+        self.offset = _read(self.directory / NAME) or 0
 
     def compare(self, end: int, known: int) -> None:
         """The log ends at `end`, and was known to reach up to `known`: note what is missing, durably. Raises OSError."""
@@ -49,8 +42,7 @@ class KnownEnd:
             self.forget()
             return
         if known != self.offset:
-            make_directory(self.directory)
-            write_durably(self.directory / NAME, b"%d" % known)
+            _write(self.directory / NAME, known)
             self.offset = known
         log.warning(
             "the commit log ends before where it is known to have ended",
@@ -63,11 +55,8 @@ class KnownEnd:
 
     def forget(self) -> None:
         """Nothing is missing any more, or it is known. Raises OSError."""
-        path = self.directory / NAME
         self.offset = 0
-        if path.exists():
-            path.unlink()
-            sync_directory(self.directory)
+        _remove(self.directory / NAME)
 
 
 @define
@@ -78,15 +67,8 @@ class KnownStart:
     offset: int | None = field(default=None, init=False)
 
     def load(self) -> None:
-        """What an earlier start noted. A note that cannot be read is none."""
-        path = self.directory / START_NAME
-        try:
-            self.offset = int(path.read_bytes())
-        except FileNotFoundError:
-            self.offset = None
-        except (OSError, ValueError) as error:
-            log.warning("a side file is not used", path=str(path), reason=str(error))
-            self.offset = None
+        """What an earlier start noted."""
+        self.offset = _read(self.directory / START_NAME)
 
     def compare(self, begin: int, began: int) -> None:
         """The log begins at `begin`, and began at `began` when it was stopped: note what is missing, durably. Raises OSError."""
@@ -95,8 +77,7 @@ class KnownStart:
             self.forget()
             return
         if known != self.offset:
-            make_directory(self.directory)
-            write_durably(self.directory / START_NAME, b"%d" % known)
+            _write(self.directory / START_NAME, known)
             self.offset = known
         log.warning(
             "the commit log begins later than when it was stopped",
@@ -109,8 +90,27 @@ class KnownStart:
 
     def forget(self) -> None:
         """The files are back, or would have been deleted by now. Raises OSError."""
-        path = self.directory / START_NAME
         self.offset = None
-        if path.exists():
-            path.unlink()
-            sync_directory(self.directory)
+        _remove(self.directory / START_NAME)
+
+
+def _read(path: Path) -> int | None:
+    """An offset that was noted. A note that cannot be read is none."""
+    try:
+        return int(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        log.warning("a side file is not used", path=str(path), reason=str(error))
+        return None
+
+
+def _write(path: Path, offset: int) -> None:
+    make_directory(path.parent)
+    write_durably(path, b"%d" % offset)
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
+        path.unlink()
+        sync_directory(path.parent)
