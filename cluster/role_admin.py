@@ -105,6 +105,15 @@ class ChangeOutcome(ChangeResult):
 
 
 @frozen(kw_only=True)
+class PlannedSwitchover:
+    """What a group's master is to do later. `at_ms`: ms since 1970 by its clock; null: nothing is planned any more."""
+
+    group: str
+    at_ms: int | None
+    candidate: str | None  # As it was asked for; null: whoever is best then.
+
+
+@frozen(kw_only=True)
 class Prepared:
     """A role change that may be begun, with the plan that it follows."""
 

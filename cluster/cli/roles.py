@@ -47,7 +47,7 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 @yes_option
 @timeout_option(30.0)
 @reason_option
-@document_option(_RESULT, instead={"--dry-run": _PLAN})
+@document_option(_RESULT, instead={"--dry-run": _PLAN, "--at": "cluster.role_admin:PlannedSwitchover"})
 def switchover(
     namesrv: str,
     group: str | None,
@@ -68,17 +68,21 @@ def switchover(
 
     order = RoleOrder(verb="switchover", member=candidate, group=group, reason=reason, timeout_seconds=timeout_seconds)
     if at is not None and at != "now":
-        _schedule(namesrv, order, None if at == "off" else at)
+        _schedule(namesrv, order, None if at == "off" else at, fmt)
     else:
         _change(namesrv, order, dry_run=dry_run, yes=yes, fmt=fmt)
 
 
-def _schedule(namesrv: str, order: "RoleOrder", at_ms: int | None) -> None:
+def _schedule(namesrv: str, order: "RoleOrder", at_ms: int | None, fmt: str) -> None:
+    from cluster.cli.render import json_answer
+    from cluster.role_admin import PlannedSwitchover
     from cluster.role_views import clock
 
     group = run_admin(namesrv, lambda admin: admin.schedule_switchover(order, at_ms))
     when = f"is to change its master at {clock(at_ms)}" if at_ms is not None else "has no switchover planned"
     click.echo(f"{group.name} {when}", err=True)
+    if fmt == "json":
+        json_answer(PlannedSwitchover(group=group.name, at_ms=at_ms, candidate=order.member))
 
 
 @click.command(

@@ -9,7 +9,7 @@ import trio
 from cluster.broker.role_messages import ChangeState
 from cluster.cli.role_values import AT, DURATION, LOSS, moment_of
 from cluster.cli.schema import schema_of
-from cluster.role_admin import ChangeOutcome
+from cluster.role_admin import ChangeOutcome, PlannedSwitchover
 from cluster.role_history import History
 from cluster.role_repair import RepairPlan, RepairResult
 from ha.client import connect_socket
@@ -112,7 +112,9 @@ async def test_a_switchover_for_later_is_shown_and_taken_back(group):
     assert "broker-a is to change its master at 2099-01-01 03:00:00" in planned.stderr
     listed = (await group.twinlog("list")).stdout
     assert "note: broker-a is to be switched over to broker-a-1 at 2099-01-01 03:00:00" in listed
-    await group.twinlog("switchover", "--at", "off")
+    off = await group.twinlog("switchover", "--at", "off", "-o", "json")
+    told = of(PlannedSwitchover, off.stdout)
+    assert (told["group"], told["at_ms"], told["candidate"]) == ("broker-a", None, None)
     assert "switched over" not in (await group.twinlog("list")).stdout
 
 
