@@ -136,6 +136,14 @@ def disks(facts: ClusterFacts) -> Iterator[Finding]:
                 what=f"the commit log of {each.member.name} lacks its first {lost} bytes: it did not delete their files",
                 fix="put them back while it is stopped, from another member or a backup; a slave: twinlog reinit",
             )
+        if tables := each.status.get("missingTables"):
+            yield Finding(
+                level=Level.WARNING,
+                cause="missing table",
+                subject=each.member.name,
+                what=f"{each.member.name} has lost tables that it had: {', '.join(map(str, tables))}",
+                fix="a slave that has them is asked for them; without one, copy them from a backup while it is stopped",
+            )
         if (stalls := each.number("eventLoopLongestStallMills")) and stalls >= 1000:
             yield Finding(
                 level=Level.NOTE,

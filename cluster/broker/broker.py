@@ -22,7 +22,7 @@ from attrs import define, field
 from cluster.broker import runtime_info
 from cluster.broker.dispatch import fast_port_table, main_port_table
 from cluster.broker.filter.sql import prepare as prepare_sql
-from cluster.broker.json_file import JsonFile
+from cluster.broker.json_file import JsonFile, is_empty
 from cluster.broker.names import RETRY_PREFIX
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors.send import SEND_CODES, SendProcessor
@@ -60,6 +60,7 @@ class Broker(BrokerParts):
             self.acl.load()
         await trio.to_thread.run_sync(self.store.load)
         try:
+            await trio.to_thread.run_sync(self._note_tables)  # The store is locked now.
             self._load_role()
             async with self._background(), self._services():
                 task_status.started()
@@ -87,19 +88,37 @@ class Broker(BrokerParts):
             (self.filters_writer.file, self.filters.merge),
             (self.schedule.file, self.schedule.merge),
         )
+        self.known_tables.load()
         for file, merge in tables:
             try:
-                file.load_into(merge)
+                is_there = file.load_into(merge)
             except ValueError as error:
                 raise StoreDirectoryError(
                     f"{file.path} cannot be read, and without it the broker does not start: {error}. "
-                    f"Mend it, put one from a backup or a slave there, or delete it and its .bak to start with an empty table."
+                    f"Mend it, put one from a backup or a slave there, or delete it and its .bak: it is taken from a slave or "
+                    f"the master then, and without any it begins empty."
                 ) from error
+            if not is_there and file.path.name in self.known_tables.names:
+                self.lost_tables.lost(file.path.name)
         self.offsets.dirty = False
         self._tell_missing()
 
+    def _note_tables(self) -> None:
+        """Those that are there were there before this note was kept."""
+        tables: tuple[tuple[JsonFile, Mapping[str, Any]], ...] = (
+            (self.topics_writer.file, self.topics.plain()),
+            (self.groups_writer.file, self.groups.plain()),
+            (self.offsets_writer.file, self.offsets.plain()),
+            (self.schedule.file, self.schedule.plain()),
+        )
+        self.known_tables.note(
+            *(file.path.name for file, table in tables if not file.is_missing and not is_empty(table))
+        )
+
     def _tell_missing(self) -> None:
-        """Tables that this store had. Groups have a retry topic each."""
+        """Tables that this store had, as far as its other files show: of a store of RocketMQ nothing else is known. Groups have
+        a retry topic each.
+        """
         queues = self.store_config.root.expanduser() / "consumequeue"
         has_messages = queues.is_dir() and any(queues.iterdir())
         had_groups = any(topic.startswith(RETRY_PREFIX) for topic in self.topics.table)
@@ -108,7 +127,7 @@ class Broker(BrokerParts):
             (self.groups_writer.file, had_groups),
             (self.offsets_writer.file, had_groups),
         ):
-            if was_there and file.is_missing:
+            if was_there and file.is_missing and file.path.name not in self.known_tables.names:
                 log.warning(
                     "a table is missing, and so is the one before its last change: it begins empty",
                     file=str(file.path),
@@ -215,6 +234,7 @@ class Broker(BrokerParts):
         self.send = SendProcessor(self)
         await nursery.start(self.role_services.tasks.run)
         await self.roles.hear_group(self._registered_master)
+        await self.lost_tables.take_at_start()
         await self.role_services.begin(self.roles.role_state())
         nursery.start_soon(self.roles.run)
         await self._serve(nursery, main, fast)
@@ -230,6 +250,7 @@ class Broker(BrokerParts):
         if self.ha_config.repair_enable:
             nursery.start_soon(self.repair.run)
         nursery.start_soon(self._flush_offsets)
+        nursery.start_soon(self.lost_tables.run)
         nursery.start_soon(self.topics_writer.run)
         nursery.start_soon(self.groups_writer.run)
         nursery.start_soon(self.filters_writer.run)

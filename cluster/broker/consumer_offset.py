@@ -94,6 +94,15 @@ class ConsumerOffsetManager:
                     own[queue_id] = offset
                     self.dirty = True
 
+    def fill(self, told: Mapping[str, Mapping[int, int]]) -> None:
+        """Take what is not here at all, from another member's table: what consumers committed here is newer, even if less."""
+        for key, queues in told.items():
+            own = self.table.setdefault(key, {})
+            for queue_id, offset in queues.items():
+                if queue_id not in own:
+                    own[queue_id] = offset
+                    self.dirty = True
+
     def plain(self) -> dict[str, Any]:
         """consumerOffset.json, and the body of 43."""
         return {"offsetTable": {key: dict(queues) for key, queues in self.table.items()}}

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from attrs import field, frozen
 
+from cluster.broker.known_tables import KnownTables
 from cluster.remoting import fastjson
 from store.sync import sync_directory
 
@@ -24,6 +25,7 @@ log = structlog.get_logger(__name__)
 @frozen
 class JsonFile:
     path: Path
+    known: KnownTables | None = field(default=None, eq=False, repr=False)  # Where it is noted that there is a table.
     _lock: Lock = field(factory=Lock, eq=False, repr=False)  # Saves may come from several threads.
 
     @property
@@ -41,11 +43,12 @@ class JsonFile:
         self.load_into(lambda value: table.update(value))
         return table
 
-    def load_into(self, take: Callable[[Mapping[str, Any]], None]) -> None:
+    def load_into(self, take: Callable[[Mapping[str, Any]], None]) -> bool:
         """Give the table to `take`, which raises ValueError and changes nothing when it makes no sense to it.
 
-        An empty file is what a crash leaves of the first save; it counts as none. Raises ValueError when there was something and
-        neither the file nor its backup can be read: the broker must not start with empty tables. Raises OSError.
+        Returns whether there was one. An empty file is what a crash leaves of the first save; it counts as none.
+        Raises ValueError when there was something and neither the file nor its backup can be read: the broker must not start with
+        empty tables. Raises OSError.
         """
         problems, missing = [], False
         for path in (self.path, self.backup):
@@ -68,18 +71,19 @@ class JsonFile:
                 continue
             try:
                 take(_object(raw))
-                return
+                return True
             except (ValueError, TypeError, AttributeError, OverflowError) as error:
                 problems.append(f"{path}: {error}")
                 log.warning("a table could not be read", file=str(path), error=str(error))
         if problems:
             raise ValueError("; ".join(problems))
+        return False
 
     def save_table(self, table: Mapping[str, Any]) -> None:
         """Replace the file by this table, as fastjson prints it. Raises OSError."""
-        self.save(fastjson.pretty(table))
+        self.save(fastjson.pretty(table), is_empty=is_empty(table))
 
-    def save(self, text: str) -> None:
+    def save(self, text: str, *, is_empty: bool = False) -> None:
         """Replace the file at once, durably, and keep the one before. Blocks as long as the disk does: call it in a thread.
 
         Raises OSError; the file is the one before then.
@@ -94,6 +98,8 @@ class JsonFile:
             self._keep_old()
             os.replace(scratch, self.path)
             sync_directory(self.path.parent)
+        if self.known is not None and not is_empty:
+            self.known.note(self.path.name)
 
     def _keep_old(self) -> None:
         """Let the backup be another name of the file, which never goes without its own."""
@@ -106,6 +112,11 @@ class JsonFile:
         except OSError:  # A file system without links.
             shutil.copyfile(self.path, scratch)
         os.replace(scratch, self.backup)
+
+
+def is_empty(table: Mapping[str, Any]) -> bool:
+    """Whether it has no entries: nobody would miss it."""
+    return not any(value for name, value in table.items() if name != "dataVersion")
 
 
 def _object(raw: bytes) -> Mapping[str, Any]:

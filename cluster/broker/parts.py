@@ -17,8 +17,8 @@ from cluster.broker.delay_service import ScheduleMessageService
 from cluster.broker.gate import Gate
 from cluster.broker.group_view import GroupView, is_replicated, saved_role, under_role
 from cluster.broker.ha_peer import Peers, RemotingPeer
-from cluster.broker.json_file import JsonFile
 from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
+from cluster.broker.lost_tables import LostTables
 from cluster.broker.machine import machine_boot_id, own_ip, wall_clock_ms
 from cluster.broker.non_voters import NonVoters
 from cluster.broker.offset_moved import OffsetMovedEvents
@@ -105,13 +105,14 @@ class BrokerParts(BrokerTables):
     puts_by_day: DailyTotals = field(factory=DailyTotals, init=False)
     gets_by_day: DailyTotals = field(factory=DailyTotals, init=False)
     group: GroupView = field(init=False)
+    lost_tables: LostTables = field(init=False)
     roles: RoleService = field(init=False)
     role_services: RoleServices = field(init=False)
     non_voters: NonVoters = field(init=False)
     _watched: set[Connection] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.group = GroupView(self)
+        self.group, self.lost_tables = GroupView(self), LostTables(self)
         self.acl = acl_service(self.acl_config, self.now_ms)
         if (own := self.acl_config.own) is not None:
             self.remoting.sign = make_signer(own)
@@ -153,11 +154,6 @@ class BrokerParts(BrokerTables):
             context = client_context(self.tls_config)
             self.remoting.tls = context
             self.gate.forwarder.connect = tls_connect(context)
-
-    @property
-    def side_directory(self) -> Path:
-        """What RocketMQ does not know of."""
-        return self.store_config.root.expanduser() / "twinlog"
 
     def _show(self, wanted: MessageVisibility) -> None:
         """Let consumers see messages from when on they may."""
@@ -227,7 +223,7 @@ class BrokerParts(BrokerTables):
         self.repair = RepairService(self.store, self._peers_for_repair)
         self.schedule = ScheduleMessageService(
             store=self.store,
-            file=JsonFile(self.config_directory / "delayOffset.json"),
+            file=self.known_file("delayOffset.json"),
             levels_ms=self.store.delays_ms,
             now_ms=self.now_ms,
             confirmed_offset=self.confirmed_offset,

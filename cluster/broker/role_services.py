@@ -18,6 +18,7 @@ import trio
 from attrs import define, field
 
 from cluster.broker.consumer_offset import read_offsets
+from cluster.broker.lost_tables import GROUPS, TOPICS
 from cluster.broker.registration import MASTER_ID, Master
 from cluster.broker.role_messages import Held
 from cluster.broker.role_tasks import RoleTasks
@@ -94,8 +95,8 @@ class RoleServices:
             min_offset=store.min_offset,
             offsets=broker.offsets.plain(),
             delay_offsets=dict(broker.schedule.positions),
-            topics=broker.topics.plain(),
-            groups=broker.groups.plain(),
+            topics=broker.lost_tables.marked(TOPICS, broker.topics.plain()),
+            groups=broker.lost_tables.marked(GROUPS, broker.groups.plain()),
         )
 
     def _is_settled(self) -> bool:

@@ -200,6 +200,7 @@ def member_status(broker: "BrokerParts") -> dict[str, Any]:
         "damagedBytes": store.damaged_bytes,
         "lostBytes": store.lost_bytes,
         "lostStartBytes": store.lost_start_bytes,
+        "missingTables": broker.lost_tables.names,
         "inDoubtBytes": store.in_doubt_bytes,
         "commitLogDiskRatio": max(broker.store.retention.disk.ratio, 0.0),
         "rateBytesPerSecond": round(rate),

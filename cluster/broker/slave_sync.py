@@ -5,7 +5,8 @@ keep the others from being taken.
 Source: SlaveSynchronize.java (RocketMQ 4.9.8), also for the odd fact that topics are asked for at the fast port.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
+from functools import partial
 from typing import Any
 
 import structlog
@@ -15,9 +16,9 @@ from attrs import define, field
 from cluster.broker.consumer_offset import ConsumerOffsetManager, read_offsets
 from cluster.broker.delay_service import ScheduleMessageService, read_delay_offsets
 from cluster.broker.master_offsets import MasterOffsets
-from cluster.broker.subscription_group import SubscriptionGroupManager
+from cluster.broker.subscription_group import SubscriptionGroupManager, read_groups
 from cluster.broker.table_writer import TableWriter
-from cluster.broker.topic_config import TopicConfigManager
+from cluster.broker.topic_config import TopicConfigManager, read_topics
 from cluster.remoting import fastjson
 from cluster.remoting.client import RemotingClient
 from cluster.remoting.codes import ResponseCode
@@ -36,6 +37,7 @@ from store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 
+IS_LOST = "isLost"  # In a table that its broker has lost, and is asking its slaves for.
 PERIOD_SECONDS = 10.0
 TIMEOUT_MS = 3_000
 
@@ -62,6 +64,7 @@ class SlaveSynchronize:
     _round: trio.CancelScope | None = field(default=None, init=False)
     _newer_offsets: int = field(default=0, init=False)  # So that it is logged when it changes.
     _failing: set[str] = field(factory=set, init=False)  # Steps, so that each trouble is logged once.
+    _kept: frozenset[str] = field(default=frozenset(), init=False)  # Tables that the master lost.
     _new_topics: set[str] = field(factory=set, init=False)  # Met in messages; each is asked for at once, but only once.
     _wakeup: Wakeup = field(factory=Wakeup, init=False)
 
@@ -107,7 +110,10 @@ class SlaveSynchronize:
                 self._failing.discard(name)
 
     async def _topics(self, address: str) -> None:
-        if self.topics.replace(_object(await self._ask(fast_address(address), GetAllTopicConfig()))):
+        told = _object(await self._ask(fast_address(address), GetAllTopicConfig()))
+        if self._is_last_copy("topics", address, told, self.topics.table.keys() - read_topics(told).keys()):
+            return
+        if self.topics.replace(told):
             self.topics_writer.changed()
             await self.topics_writer.save()
             log.info("topics copied from the master", count=len(self.topics.table))
@@ -126,9 +132,13 @@ class SlaveSynchronize:
         """What the master hands over, in the form of plain(), to the files. Raises ValueError, OSError."""
         self.offsets.update(self.master_offsets.merge_last(self.offsets.table, read_offsets(offsets)))
         self.offsets_writer.changed()
-        if self.topics.replace(topics):
+        more_topics, more_groups = (
+            self.topics.table.keys() - read_topics(topics),
+            self.groups.table.keys() - read_groups(groups),
+        )
+        if not self._is_last_copy("topics", "", topics, more_topics) and self.topics.replace(topics):
             self.topics_writer.changed()
-        if self.groups.replace(groups):
+        if not self._is_last_copy("subscription groups", "", groups, more_groups) and self.groups.replace(groups):
             self.groups_writer.changed()
         refused: list[OSError] = []
 
@@ -148,14 +158,30 @@ class SlaveSynchronize:
         body = await self._ask(address, GetAllDelayOffset())
         table = read_delay_offsets(_object(body))
         if table != self.schedule.table or not self.schedule.file.path.exists():
-            await trio.to_thread.run_sync(self.schedule.file.save, body.decode())
+            save = partial(self.schedule.file.save, body.decode(), is_empty=not table)
+            await trio.to_thread.run_sync(save)
             self.schedule.replace(table)
 
     async def _groups(self, address: str) -> None:
-        if self.groups.replace(_object(await self._ask(address, GetAllSubscriptionGroupConfig()))):
+        told = _object(await self._ask(address, GetAllSubscriptionGroupConfig()))
+        if self._is_last_copy(
+            "subscription groups", address, told, self.groups.table.keys() - read_groups(told).keys()
+        ):
+            return
+        if self.groups.replace(told):
             self.groups_writer.changed()
             await self.groups_writer.save()
             log.info("subscription groups copied from the master", count=len(self.groups.table))
+
+    def _is_last_copy(self, what: str, address: str, told: Mapping[str, Any], more: Set[str]) -> bool:
+        """Whether the master lost its table, and this copy has more: it is about to ask for it, see lost_tables.py."""
+        is_last = bool(more) and told.get(IS_LOST) is True
+        if is_last and what not in self._kept:
+            log.warning(
+                "the master has lost a table: the copy here is kept", what=what, entries=len(more), peer=address
+            )
+        self._kept = self._kept | {what} if is_last else self._kept - {what}
+        return is_last
 
     async def _ask(self, address: str, header: RequestHeader) -> bytes:
         """Raises RemotingError, RequestError for any code but 0."""
@@ -164,7 +190,14 @@ class SlaveSynchronize:
 
 async def all_consumer_offsets(client: RemotingClient, address: str, *, timeout_ms: int = TIMEOUT_MS) -> dict[str, Any]:
     """43, for read_offsets(). Raises RemotingError, RequestError for any code but 0, ValueError."""
-    return _object(await _ask(client, address, GetAllConsumerOffset(), timeout_ms=timeout_ms))
+    return await ask_object(client, address, GetAllConsumerOffset(), timeout_ms=timeout_ms)
+
+
+async def ask_object(
+    client: RemotingClient, address: str, header: RequestHeader, *, timeout_ms: int = TIMEOUT_MS
+) -> dict[str, Any]:
+    """A table of another member. Raises RemotingError, RequestError for any code but 0, ValueError."""
+    return _object(await _ask(client, address, header, timeout_ms=timeout_ms))
 
 
 async def _ask(client: RemotingClient, address: str, header: RequestHeader, *, timeout_ms: int = TIMEOUT_MS) -> bytes:

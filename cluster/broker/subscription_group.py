@@ -121,6 +121,18 @@ class SubscriptionGroupManager:
         self.version = DataVersion.read(version) if version else self.version
         self.table.update(table)
 
+    def fill(self, value: Mapping[str, Any], built_in: Mapping[str, SubscriptionGroupConfig]) -> None:
+        """Take another member's table where this one was lost: all but what was changed here since. `built_in` is what this
+        one began with. Raises ValueError, TypeError.
+        """
+        told, version = read_groups(value), DataVersion.read(value.get("dataVersion") or {})
+        self.table.update({name: each for name, each in told.items() if self.table.get(name) == built_in.get(name)})
+        if not self.version.counter:
+            self.version = version
+        else:  # It is neither table any more.
+            newest = version if version.counter > self.version.counter else self.version
+            self.version = newest.next(self.now_ms())
+
     def replace(self, value: Mapping[str, Any]) -> bool:
         """Take a master's table when its version is another; whether it was. Raises ValueError, TypeError."""
         version = DataVersion.read(value.get("dataVersion") or {})

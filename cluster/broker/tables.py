@@ -10,6 +10,7 @@ from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
 from cluster.broker.consumer_offset import ConsumerOffsetManager
 from cluster.broker.filter.consumer_filters import ConsumerFilterManager
 from cluster.broker.json_file import JsonFile
+from cluster.broker.known_tables import KnownTables
 from cluster.broker.lock_manager import RebalanceLockManager
 from cluster.broker.machine import wall_clock_ms
 from cluster.broker.subscription_group import SubscriptionGroupManager
@@ -36,6 +37,7 @@ class BrokerTables:
     producers: ProducerManager[Connection] = field(init=False)
     filters: ConsumerFilterManager = field(init=False)
     locks: RebalanceLockManager = field(init=False)
+    known_tables: KnownTables = field(init=False)
     topics_writer: TableWriter = field(init=False)
     groups_writer: TableWriter = field(init=False)
     offsets_writer: TableWriter = field(init=False)
@@ -45,6 +47,15 @@ class BrokerTables:
     def config_directory(self) -> Path:
         """Where RocketMQ keeps them, too."""
         return self.store_config.root.expanduser() / "config"
+
+    @property
+    def side_directory(self) -> Path:
+        """What RocketMQ does not know of."""
+        return self.store_config.root.expanduser() / "twinlog"
+
+    def known_file(self, name: str) -> JsonFile:
+        """A table's file of which it is noted that it was there."""
+        return JsonFile(self.config_directory / name, self.known_tables)
 
     @staticmethod
     def now_ms() -> int:
@@ -63,9 +74,10 @@ class BrokerTables:
             auto_create=config.auto_create_subscription_group,
             changed=lambda group: self.groups_writer.changed(group),
         )
-        self.topics_writer = TableWriter(JsonFile(directory / "topics.json"), self.topics.plain)
-        self.groups_writer = TableWriter(JsonFile(directory / "subscriptionGroup.json"), self.groups.plain)
-        self.offsets_writer = TableWriter(JsonFile(directory / "consumerOffset.json"), self.offsets.plain)
+        self.known_tables = KnownTables(self.side_directory)
+        self.topics_writer = TableWriter(self.known_file("topics.json"), self.topics.plain)
+        self.groups_writer = TableWriter(self.known_file("subscriptionGroup.json"), self.groups.plain)
+        self.offsets_writer = TableWriter(self.known_file("consumerOffset.json"), self.offsets.plain)
         self.filters = ConsumerFilterManager(self.now_ms, lambda: self.filters_writer.changed(), self._is_by_tag)
         self.filters_writer = TableWriter(JsonFile(directory / "consumerFilter.json"), self.filters.plain)
         self.consumers = ConsumerManager(trio.current_time, _notify_consumers, self.filters.unregister)

@@ -105,6 +105,11 @@ CASES = [
     ("damage", Level.CRITICAL, (evolve(MASTER, runtime={"inDoubtBytes": "17"}), SLAVE)),
     ("lost start", Level.WARNING, (evolve(MASTER, status={**MASTER.status, "lostStartBytes": 17}), SLAVE)),
     ("lost end", Level.CRITICAL, (evolve(MASTER, status={**MASTER.status, "lostBytes": 17}), SLAVE)),
+    (
+        "missing table",
+        Level.WARNING,
+        (evolve(MASTER, status={**MASTER.status, "missingTables": ["subscriptionGroup.json"]}), SLAVE),
+    ),
     ("stalls", Level.NOTE, (evolve(MASTER, runtime={"eventLoopLongestStallMills": "2500"}), SLAVE)),
     ("refused connections", Level.NOTE, (evolve(MASTER, status={**MASTER.status, "refused": {"stranger": 3}}), SLAVE)),
     ("mixed group", Level.NOTE, (MASTER, evolve(SLAVE, status={}))),

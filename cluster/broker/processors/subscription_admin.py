@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cluster.broker.lost_tables import GROUPS
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import body
 from cluster.broker.processors.topic_admin import save
@@ -55,7 +56,7 @@ def get_all_subscription_group_config(
     broker: BrokerParts, header: GetAllSubscriptionGroupConfig, request: Request
 ) -> Reply:
     """The whole table; slaves ask for it."""
-    return Reply(ext=None, body=fastjson.dumps(broker.groups.plain()))
+    return Reply(ext=None, body=fastjson.dumps(broker.lost_tables.marked(GROUPS, broker.groups.plain())))
 
 
 def get_all_consumer_offset(broker: BrokerParts, header: GetAllConsumerOffset, request: Request) -> Reply:

@@ -5,6 +5,7 @@ import trio
 
 from cluster.broker import names
 from cluster.broker.consume_stats import queue_key
+from cluster.broker.lost_tables import TOPICS
 from cluster.broker.parts import BrokerParts
 from cluster.broker.processors import body
 from cluster.broker.table_writer import TableWriter
@@ -100,7 +101,7 @@ def _refuse_unless_changeable(broker: BrokerParts, topic: str) -> None:
 
 def get_all_topic_config(broker: BrokerParts, header: GetAllTopicConfig, request: Request) -> Reply:
     """The whole table: slaves ask for it every 10 s."""
-    return Reply.success(fastjson.dumps(broker.topics.plain()))
+    return Reply.success(fastjson.dumps(broker.lost_tables.marked(TOPICS, broker.topics.plain())))
 
 
 def get_topic_config(broker: BrokerParts, header: GetTopicConfig, request: Request) -> Reply:

@@ -191,15 +191,13 @@ class PromisesAtRest(AtRest):
 
 
 class TablesAtRest(AtRest):
-    """Topics, groups, offsets. There is the text before the last change beside each, and slaves have their master's. Where no
-    group ever consumed, the tables of groups and offsets may as well not be there.
+    """Topics, groups, offsets. There is the text before the last change beside each, and slaves have their master's. A member
+    notes which of them it has saved, so it misses each that is gone, whether a group ever consumed or not.
     """
 
     ways = ("zeroed", "truncated", "missing", "garbage")
 
     def files(self) -> list[Path]:
         config = self.victim.store / "config"
-        names = ["topics.json"]
-        if self.how != "missing" or "%RETRY%" in (config / names[0]).read_text(errors="replace"):
-            names += ["consumerOffset.json", "subscriptionGroup.json"]
+        names = ("topics.json", "consumerOffset.json", "subscriptionGroup.json")
         return [config / name for name in names if (config / name).exists()]
