@@ -12,34 +12,34 @@ from typing import TYPE_CHECKING, Any
 import trio
 from attrs import frozen
 
-from cluster.client.api import ClientApi
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.remoting.errors import RemotingError
 
 if TYPE_CHECKING:
-    from cluster.bundle import Part
-    from cluster.check_result import CheckResult
-    from cluster.client.consumer import ReceivedMessage
-    from cluster.client.outgoing import OutgoingMessage
-    from cluster.client.sending import SendResult
-    from cluster.client.start import From, FromTime
-    from cluster.client.subscription import Sql
-    from cluster.config_admin import ConfigAdmin
-    from cluster.contexts import Context
-    from cluster.cross_views import Crosscheck
-    from cluster.explanation import Explanation
-    from cluster.facts import ClusterFacts
-    from cluster.group_admin import GroupAdmin
-    from cluster.health_member import Limits
-    from cluster.live_diff import LiveDiffReport
-    from cluster.members import MemberList
-    from cluster.message_sending import Destination
-    from cluster.offset_admin import OffsetAdmin
-    from cluster.peeking import MessageAdmin
-    from cluster.role_admin import ChangeOutcome, Prepared, RoleGroup, RoleOrder, Tell
-    from cluster.role_history import History
-    from cluster.role_repair import PreparedRepair, Progress, RepairResult
-    from cluster.topic_admin import TopicAdmin
-    from cluster.waiting import Condition
+    from twinlog.cluster.bundle import Part
+    from twinlog.cluster.check_result import CheckResult
+    from twinlog.cluster.client.consumer import ReceivedMessage
+    from twinlog.cluster.client.outgoing import OutgoingMessage
+    from twinlog.cluster.client.sending import SendResult
+    from twinlog.cluster.client.start import From, FromTime
+    from twinlog.cluster.client.subscription import Sql
+    from twinlog.cluster.config_admin import ConfigAdmin
+    from twinlog.cluster.contexts import Context
+    from twinlog.cluster.cross_views import Crosscheck
+    from twinlog.cluster.explanation import Explanation
+    from twinlog.cluster.facts import ClusterFacts
+    from twinlog.cluster.group_admin import GroupAdmin
+    from twinlog.cluster.health_member import Limits
+    from twinlog.cluster.live_diff import LiveDiffReport
+    from twinlog.cluster.members import MemberList
+    from twinlog.cluster.message_sending import Destination
+    from twinlog.cluster.offset_admin import OffsetAdmin
+    from twinlog.cluster.peeking import MessageAdmin
+    from twinlog.cluster.role_admin import ChangeOutcome, Prepared, RoleGroup, RoleOrder, Tell
+    from twinlog.cluster.role_history import History
+    from twinlog.cluster.role_repair import PreparedRepair, Progress, RepairResult
+    from twinlog.cluster.topic_admin import TopicAdmin
+    from twinlog.cluster.waiting import Condition
 
 
 @frozen
@@ -50,39 +50,39 @@ class Admin:
 
     @property
     def topics(self) -> "TopicAdmin":
-        from cluster.topic_admin import TopicAdmin
+        from twinlog.cluster.topic_admin import TopicAdmin
 
         return TopicAdmin(self.api)
 
     @property
     def groups(self) -> "GroupAdmin":
-        from cluster.group_admin import GroupAdmin
+        from twinlog.cluster.group_admin import GroupAdmin
 
         return GroupAdmin(self.api)
 
     @property
     def offsets(self) -> "OffsetAdmin":
-        from cluster.offset_admin import OffsetAdmin
+        from twinlog.cluster.offset_admin import OffsetAdmin
 
         return OffsetAdmin(self.api)
 
     @property
     def messages(self) -> "MessageAdmin":
-        from cluster.peeking import MessageAdmin
+        from twinlog.cluster.peeking import MessageAdmin
 
         return MessageAdmin(self.api)
 
     @property
     def config(self) -> "ConfigAdmin":
-        from cluster.config_admin import ConfigAdmin
+        from twinlog.cluster.config_admin import ConfigAdmin
 
         return ConfigAdmin(self.api)
 
     async def list_members(self) -> "MemberList":
         """Ask the name server who there is, then each of them how it is. Raises RemotingError without a name server."""
-        from cluster.gather import ask_members
-        from cluster.members import MemberList, issues_of
-        from cluster.role_views import notes_of
+        from twinlog.cluster.gather import ask_members
+        from twinlog.cluster.members import MemberList, issues_of
+        from twinlog.cluster.role_views import notes_of
 
         groups = await self.api.cluster()
         facts = await ask_members(self.api, groups)
@@ -91,8 +91,8 @@ class Admin:
 
     async def watch_members(self, seconds: float, show: "Callable[[MemberList], None]") -> None:
         """Show the members now and every so many seconds, for ever. Raises RemotingError when the first time fails."""
-        from cluster.members import MemberList
-        from cluster.watching import watch
+        from twinlog.cluster.members import MemberList
+        from twinlog.cluster.watching import watch
 
         def shown(found: MemberList | str) -> None:
             show(MemberList((), (f"no name server answers: {found}",)) if isinstance(found, str) else found)
@@ -101,8 +101,8 @@ class Admin:
 
     async def explain(self, name: str) -> "Explanation | None":
         """One member by name or address; None when nobody is called so. Raises RemotingError without a name server."""
-        from cluster.explanation import explain_member, find_member
-        from cluster.gather import gather
+        from twinlog.cluster.explanation import explain_member, find_member
+        from twinlog.cluster.gather import gather
 
         facts = await gather(self.api, thorough=True)
         found = find_member(facts, name)
@@ -110,10 +110,10 @@ class Admin:
 
     async def check(self, limits: "Limits") -> "CheckResult":
         """What a monitoring system should know now. Raises RemotingError without a name server."""
-        from cluster.check_result import CheckResult
-        from cluster.finding import Level
-        from cluster.gather import gather
-        from cluster.health import examine
+        from twinlog.cluster.check_result import CheckResult
+        from twinlog.cluster.finding import Level
+        from twinlog.cluster.gather import gather
+        from twinlog.cluster.health import examine
 
         facts = await gather(self.api, thorough=False)
         findings = examine(facts, limits)
@@ -123,7 +123,7 @@ class Admin:
 
     async def diagnose(self, others: tuple[str, ...] = ()) -> "ClusterFacts":
         """All that can be found out, for `examine` to judge; `others` are brokers to ask besides the registered ones."""
-        from cluster.gather import gather
+        from twinlog.cluster.gather import gather
 
         return await gather(self.api, thorough=True, others=others)
 
@@ -131,7 +131,7 @@ class Admin:
         self, condition: "Condition", on_change: Callable[[list[str]], None], *, poll_seconds: float
     ) -> None:
         """Return once the condition holds; `on_change` is told what is missing whenever that changes."""
-        from cluster.gather import gather
+        from twinlog.cluster.gather import gather
 
         told: list[str] | None = None
         while True:
@@ -148,7 +148,7 @@ class Admin:
 
     async def crosscheck(self, *, last_bytes: int, tell: Callable[[str], None] = lambda _what: None) -> "Crosscheck":
         """What every member sees of every other, and whether it fits together. Raises RemotingError without a name server."""
-        from cluster.crosscheck import crosscheck
+        from twinlog.cluster.crosscheck import crosscheck
 
         return await crosscheck(self.api, last_bytes=last_bytes, tell=tell)
 
@@ -159,8 +159,8 @@ class Admin:
 
         Raises NoMemberError, and RemotingError when one of them cannot be asked.
         """
-        from cluster.live_diff import live_diff
-        from cluster.members import NoMemberError
+        from twinlog.cluster.live_diff import live_diff
+        from twinlog.cluster.members import NoMemberError
 
         named = [name for name in (left, right) if ":" not in name]
         members = {each.name: each.address for each in (await self.list_members()).members} if named else {}
@@ -174,43 +174,43 @@ class Admin:
 
     async def prepare_role_change(self, order: "RoleOrder") -> "Prepared":
         """What a switchover or failover would do, and by whom. Raises RoleError, NoMemberError and RemotingError."""
-        from cluster import role_admin
+        from twinlog.cluster import role_admin
 
         return await role_admin.prepare(self.api, order)
 
     async def change_role(self, prepared: "Prepared", tell: "Tell") -> "ChangeOutcome":
         """Carry it out; `tell` hears how far it is. Raises RoleError and RemotingError."""
-        from cluster import role_admin
+        from twinlog.cluster import role_admin
 
         return await role_admin.carry_out(self.api, prepared, tell)
 
     async def schedule_switchover(self, order: "RoleOrder", at_ms: int | None) -> "RoleGroup":
         """Let it happen at a time, by the clock; None: not any more."""
-        from cluster import role_admin
+        from twinlog.cluster import role_admin
 
         return await role_admin.schedule(self.api, order, at_ms)
 
     async def pause_roles(self, group: str | None, *, for_seconds: float | None, reason: str) -> "RoleGroup":
         """Allow no role changes in a group, for so long or until resume_roles()."""
-        from cluster import role_admin
+        from twinlog.cluster import role_admin
 
         return await role_admin.pause(self.api, group, for_seconds=for_seconds, reason=reason)
 
     async def resume_roles(self, group: str | None) -> "RoleGroup":
         """Allow them again."""
-        from cluster import role_admin
+        from twinlog.cluster import role_admin
 
         return await role_admin.resume(self.api, group)
 
     async def prepare_rewind(self, member: str, accept_data_loss: int | None) -> "PreparedRepair":
         """What would be cut from the log of a slave. Raises RoleError, NoMemberError and RemotingError."""
-        from cluster import role_repair
+        from twinlog.cluster import role_repair
 
         return await role_repair.prepare_rewind(self.api, member, accept_data_loss)
 
     async def prepare_reinit(self, member: str) -> "PreparedRepair":
         """What would be put aside for a slave to begin anew."""
-        from cluster import role_repair
+        from twinlog.cluster import role_repair
 
         return await role_repair.prepare_reinit(self.api, member)
 
@@ -218,14 +218,14 @@ class Admin:
         self, prepared: "PreparedRepair", *, timeout_seconds: float, progress: "Progress"
     ) -> "RepairResult":
         """Carry it out, until the slave is level with its master."""
-        from cluster import role_repair
+        from twinlog.cluster import role_repair
 
         return await role_repair.repair(self.api, prepared, timeout_seconds=timeout_seconds, progress=progress)
 
     async def bundle(self, logs: Path | None) -> "tuple[Part, ...]":
         """What a support case needs, in parts; see cluster/bundle.py."""
-        from cluster.bundle import collect
-        from cluster.health_member import Limits
+        from twinlog.cluster.bundle import collect
+        from twinlog.cluster.health_member import Limits
 
         asked: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
             "list.json": ("members, roles, offsets, lag: twinlog list", self.list_members),
@@ -238,7 +238,7 @@ class Admin:
 
     async def history(self, group: str | None) -> "History":
         """Who was the master, since when, why, and at what cost."""
-        from cluster import role_history
+        from twinlog.cluster import role_history
 
         return await role_history.history(self.api, group)
 
@@ -254,7 +254,7 @@ class Admin:
         batch: int = 1,
     ) -> int:
         """Send them in their order, report each answer and how many messages it is for; see cluster/message_sending.py."""
-        from cluster.message_sending import send_messages
+        from twinlog.cluster.message_sending import send_messages
 
         return await send_messages(self.api, messages, on_sent, to=to, rate=rate, batch=batch)
 
@@ -269,7 +269,7 @@ class Admin:
         follow: bool = False,
     ) -> None:
         """Deliver the topic's messages until `deliver` returns False or, without `follow`, all are read."""
-        from cluster.client.consumer import Consumer
+        from twinlog.cluster.client.consumer import Consumer
 
         await Consumer(self.api, topic, deliver, tags=tags, group=group, start=start).run(follow=follow)
 
@@ -282,7 +282,7 @@ async def open_admin(
 
     Raises ConfigError and OSError for credentials and certificates that cannot be used.
     """
-    from cluster.admin_client import client_for
+    from twinlog.cluster.admin_client import client_for
 
     client = client_for(context)
     async with trio.open_nursery() as nursery:

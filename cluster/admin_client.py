@@ -4,13 +4,13 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
     import ssl
 
-    from cluster.contexts import Context
+    from twinlog.cluster.contexts import Context
 
 
 def client_for(context: "Context | None") -> RemotingClient:
@@ -22,9 +22,9 @@ def client_for(context: "Context | None") -> RemotingClient:
 
 
 def _signer_of(context: "Context | None") -> "Callable[[RemotingCommand], None] | None":
-    from cluster.config_file import ConfigError
-    from cluster.credentials import own_signer, read_credentials_file
-    from cluster.remoting.signing import make_signer
+    from twinlog.cluster.config_file import ConfigError
+    from twinlog.cluster.credentials import own_signer, read_credentials_file
+    from twinlog.cluster.remoting.signing import make_signer
 
     if context is None or context.credentials is None:
         return own_signer()
@@ -40,11 +40,11 @@ def _tls_of(context: "Context | None") -> "ssl.SSLContext | None":
     if context is None or not context.tls:
         if not os.environ.get("TWINLOG_TLS"):  # Nearly always: then nothing is imported for it.
             return None
-        from cluster.tls_file import own_tls
+        from twinlog.cluster.tls_file import own_tls
 
         return own_tls()
-    from cluster.remoting.tls import client_context
-    from cluster.remoting.tls_config import TlsConfig
+    from twinlog.cluster.remoting.tls import client_context
+    from twinlog.cluster.remoting.tls_config import TlsConfig
 
     checked = context.trust is not None
     return client_context(TlsConfig(auth_server=checked, client_trust=context.trust))

@@ -10,17 +10,17 @@ from typing import Any
 import orjson
 from attrs import frozen
 
-from cluster.broker.subscription_group import SubscriptionGroupConfig, read_groups
-from cluster.broker.topic_config import TopicConfig
-from cluster.client.api import ClientApi
-from cluster.client.calls import understood
-from cluster.client.route import MessageQueue
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError, RequestError
-from cluster.remoting.header_fields import RequestHeader, encode_header_fields
-from cluster.remoting.headers import broker_admin
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig, read_groups
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.calls import understood
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.header_fields import RequestHeader, encode_header_fields
+from twinlog.cluster.remoting.headers import broker_admin
 
 CHANGE_MS = 6_000  # A broker that changes a topic tells the name servers before it answers.
 
@@ -92,7 +92,7 @@ async def forget_topic(api: ClientApi, topic: str) -> None:
 
     One of several may be down; it asks brokers anew when it is back. Raises RemotingError when all are.
     """
-    from cluster.remoting.headers import namesrv
+    from twinlog.cluster.remoting.headers import namesrv
 
     failures: list[RemotingError] = []
     for address in api.namesrv:
@@ -177,7 +177,7 @@ def _read_consumers(body: Mapping[str, Any]) -> Consumers:
 
 async def queues_held(api: ClientApi, address: str, group: str, client_id: str) -> tuple[MessageQueue, ...] | None:
     """Request 307, which the broker passes on: the queues that a client reads now; None: it does not tell."""
-    from cluster.remoting.headers import clients
+    from twinlog.cluster.remoting.headers import clients
 
     header = clients.GetConsumerRunningInfo(consumer_group=group, client_id=client_id)
     expected = (
@@ -253,7 +253,7 @@ async def by_key(
     api: ClientApi, address: str, topic: str, key: str, *, count_max: int = 32, is_unique_key: bool = False
 ) -> bytes:
     """Request 12: records with a key, or with a client's message id; hashes may collide, so the caller looks again."""
-    from cluster.remoting.headers import messages
+    from twinlog.cluster.remoting.headers import messages
 
     header = messages.QueryMessage(topic, key, count_max, 0, 2**63 - 1, is_unique_key)
     expected = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)

@@ -18,11 +18,11 @@ from typing import Any
 import orjson
 from attrs import asdict, frozen
 
-from cluster.broker.names import as_component
-from cluster.client.api import ClientApi, addresses_of
-from cluster.redaction import redact, redact_text, shown
-from cluster.remoting.errors import RemotingError
-from store.errors import StoreError
+from twinlog.cluster.broker.names import as_component
+from twinlog.cluster.client.api import ClientApi, addresses_of
+from twinlog.cluster.redaction import redact, redact_text, shown
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.store.errors import StoreError
 
 LOG_TAIL_SIZE = 256 * 1024  # Of each log, bytes.
 LOGS_MAX = 64

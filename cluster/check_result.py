@@ -2,8 +2,8 @@
 
 from attrs import frozen
 
-from cluster.finding import Finding
-from cluster.members import Member
+from twinlog.cluster.finding import Finding
+from twinlog.cluster.members import Member
 
 
 @frozen(kw_only=True)

@@ -8,14 +8,14 @@ from functools import partial
 
 from attrs import evolve, frozen
 
-from cluster import admin_requests
-from cluster.client.api import ClientApi
-from cluster.client.parallel import in_parallel
-from cluster.config_options import all_options, changeable, default_of
-from cluster.properties_file import parse_properties
-from cluster.redaction import shown
-from cluster.steps import carry_out
-from cluster.targets import masters, member_address
+from twinlog.cluster import admin_requests
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.config_options import all_options, changeable, default_of
+from twinlog.cluster.properties_file import parse_properties
+from twinlog.cluster.redaction import shown
+from twinlog.cluster.steps import carry_out
+from twinlog.cluster.targets import masters, member_address
 
 
 @frozen(kw_only=True)

@@ -17,8 +17,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from attrs import Attribute, field, fields, frozen
 
-from cluster.properties_file import parse_properties
-from cluster.redaction import shown
+from twinlog.cluster.properties_file import parse_properties
+from twinlog.cluster.redaction import shown
 
 T = TypeVar("T")
 

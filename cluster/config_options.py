@@ -16,10 +16,10 @@ from typing import Any, Union, get_args, get_origin
 import attrs
 from attrs import frozen
 
-from cluster import rocketmq_keys
-from cluster.config_file import allowed_in_words, format_value, options_of
-from cluster.environment import variable_of
-from cluster.redaction import shown
+from twinlog.cluster import rocketmq_keys
+from twinlog.cluster.config_file import allowed_in_words, format_value, options_of
+from twinlog.cluster.environment import variable_of
+from twinlog.cluster.redaction import shown
 
 
 @frozen(kw_only=True)
@@ -49,14 +49,14 @@ class NoOptionError(Exception):
 
 
 def _classes() -> dict[str, tuple[type, ...]]:
-    from cluster.broker.config import BrokerConfig
-    from cluster.broker.security.config import AclConfig
-    from cluster.http.config import HttpConfig
-    from cluster.namesrv.config import NamesrvConfig
-    from cluster.remoting.config import ServerConfig
-    from cluster.remoting.tls_config import TlsConfig
-    from ha.config import HAConfig
-    from store.config import StoreConfig
+    from twinlog.cluster.broker.config import BrokerConfig
+    from twinlog.cluster.broker.security.config import AclConfig
+    from twinlog.cluster.http.config import HttpConfig
+    from twinlog.cluster.namesrv.config import NamesrvConfig
+    from twinlog.cluster.remoting.config import ServerConfig
+    from twinlog.cluster.remoting.tls_config import TlsConfig
+    from twinlog.ha.config import HAConfig
+    from twinlog.store.config import StoreConfig
 
     shared = (ServerConfig, TlsConfig, HttpConfig)
     return {
@@ -108,7 +108,7 @@ def explain_option(key: str) -> OptionExplained:
 
 def changeable(key: str) -> str | None:
     """What a running broker of twinlog takes as a new value, in words; None: nothing, it has to be started anew."""
-    from cluster.broker.config_changes import CHANGEABLE, range_text
+    from twinlog.cluster.broker.config_changes import CHANGEABLE, range_text
 
     if key not in CHANGEABLE:
         return None

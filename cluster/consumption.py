@@ -12,17 +12,17 @@ from functools import partial
 import trio
 from attrs import evolve, frozen
 
-from cluster import admin_requests
-from cluster.admin_requests import Consumers
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.client.api import ClientApi, PullStatus, QueueOffsets
-from cluster.client.parallel import in_parallel
-from cluster.client.route import MessageQueue
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RemotingError, RequestError
-from cluster.targets import Target, readers
-from store.errors import StoreError
-from store.message import decode_message
+from twinlog.cluster import admin_requests
+from twinlog.cluster.admin_requests import Consumers
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.client.api import ClientApi, PullStatus, QueueOffsets
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.targets import Target, readers
+from twinlog.store.errors import StoreError
+from twinlog.store.message import decode_message
 
 ASKED_AT_ONCE_MAX = 32
 BROADCAST = "BROADCASTING"

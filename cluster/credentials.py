@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType
 
-from cluster.config_file import ConfigError
-from cluster.environment import secret_of
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.signing import Credentials, make_signer
+from twinlog.cluster.config_file import ConfigError
+from twinlog.cluster.environment import secret_of
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.signing import Credentials, make_signer
 
 ACCESS, SECRET, TOKEN = "TWINLOG_ACCESS_KEY", "TWINLOG_SECRET_KEY", "TWINLOG_SECURITY_TOKEN"
 
@@ -61,7 +61,7 @@ def credential_files(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 def read_credentials_file(path: Path) -> Credentials | None:
     """None for a file without keys, as RocketMQ's own tools.yml may be. Raises ConfigError that repeats no secret, OSError."""
-    from cluster.plain_yaml import PlainYamlError, load_plain  # 15 ms, for those only who have such a file.
+    from twinlog.cluster.plain_yaml import PlainYamlError, load_plain  # 15 ms, for those only who have such a file.
 
     try:
         value = load_plain(path.read_bytes())

@@ -9,13 +9,13 @@ from typing import Any
 
 from attrs import field, frozen
 
-from cluster.facts import ClusterFacts, MemberFacts
-from cluster.finding import Finding, Level
-from cluster.health import examine
-from cluster.live_diff import LiveDiffReport, LiveVerdict
-from cluster.members import slave_connection
+from twinlog.cluster.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.finding import Finding, Level
+from twinlog.cluster.health import examine
+from twinlog.cluster.live_diff import LiveDiffReport, LiveVerdict
+from twinlog.cluster.members import slave_connection
 
-# Causes of cluster.health that are contradictions: somebody says one thing, and somebody another.
+# Causes of twinlog.cluster.health that are contradictions: somebody says one thing, and somebody another.
 _OF_HEALTH = frozenset(
     {
         "name servers disagree",

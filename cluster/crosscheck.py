@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 
 import trio
 
-from cluster.client.api import ClientApi
-from cluster.cross_views import Crosscheck, master_of, result, slaves_of
-from cluster.facts import ClusterFacts, MemberFacts
-from cluster.gather import gather
-from cluster.live_diff import LiveDiffReport, live_diff
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.cross_views import Crosscheck, master_of, result, slaves_of
+from twinlog.cluster.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.gather import gather
+from twinlog.cluster.live_diff import LiveDiffReport, live_diff
+from twinlog.cluster.remoting.errors import RemotingError
 
 LAST_BYTES = 256 << 20
 SECONDS_BETWEEN = 1.0

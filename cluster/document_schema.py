@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import attrs
 
-from cluster.documents import SCHEMA
+from twinlog.cluster.documents import SCHEMA
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean", NoneType: "null"}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from cluster.config_file import ConfigError, Setting
+from twinlog.cluster.config_file import ConfigError, Setting
 
 PREFIX, FILE = "TWINLOG_", "_FILE"
 # Variables of twinlog's that are no options of a broker or name server, each with its reader.

@@ -5,12 +5,12 @@ from typing import Any
 
 from attrs import frozen
 
-from cluster.facts import ClusterFacts, MemberFacts
-from cluster.finding import Finding
-from cluster.health import examine
-from cluster.members import Member
-from cluster.role_views import name_of, record_of
-from ha.votes import needed
+from twinlog.cluster.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.finding import Finding
+from twinlog.cluster.health import examine
+from twinlog.cluster.members import Member
+from twinlog.cluster.role_views import name_of, record_of
+from twinlog.ha.votes import needed
 
 
 @frozen(kw_only=True)

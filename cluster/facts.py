@@ -5,8 +5,8 @@ from typing import Any
 
 from attrs import field, frozen
 
-from cluster.client.route import BrokerAddresses
-from cluster.members import Member, is_master
+from twinlog.cluster.client.route import BrokerAddresses
+from twinlog.cluster.members import Member, is_master
 
 
 @frozen

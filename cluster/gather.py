@@ -8,16 +8,16 @@ from typing import Any
 import trio
 from attrs import evolve, frozen
 
-from cluster.client.api import ClientApi, addresses_of
-from cluster.client.parallel import in_parallel
-from cluster.client.route import BrokerAddresses
-from cluster.facts import ClusterFacts, MemberFacts, Probe
-from cluster.members import Member, member_of_runtime_info, member_of_status, with_lag
-from cluster.properties_file import parse_properties
-from cluster.refusals import access_refusal
-from cluster.remoting.address import split_address
-from cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
-from cluster.role_views import newest_record
+from twinlog.cluster.client.api import ClientApi, addresses_of
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.route import BrokerAddresses
+from twinlog.cluster.facts import ClusterFacts, MemberFacts, Probe
+from twinlog.cluster.members import Member, member_of_runtime_info, member_of_status, with_lag
+from twinlog.cluster.properties_file import parse_properties
+from twinlog.cluster.refusals import access_refusal
+from twinlog.cluster.remoting.address import split_address
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
+from twinlog.cluster.role_views import newest_record
 
 PROBE_SECONDS = 3.0
 

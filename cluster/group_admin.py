@@ -7,13 +7,13 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from cluster import admin_requests, consumption
-from cluster.broker import names
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.client.api import ClientApi
-from cluster.client.parallel import in_parallel
-from cluster.consumption import BrokerView, LagReport, QueueLag, TopicLag
-from cluster.group_views import (
+from twinlog.cluster import admin_requests, consumption
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.consumption import BrokerView, LagReport, QueueLag, TopicLag
+from twinlog.cluster.group_views import (
     GroupChange,
     GroupDetail,
     GroupExistsError,
@@ -26,10 +26,10 @@ from cluster.group_views import (
     settings_of,
     summary_of,
 )
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RemotingError, RequestError
-from cluster.steps import Step, carry_out
-from cluster.targets import Target, masters
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.steps import Step, carry_out
+from twinlog.cluster.targets import Target, masters
 
 
 @frozen

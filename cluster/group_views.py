@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from cluster import consumption
-from cluster.admin_requests import Client
-from cluster.broker import names
-from cluster.broker.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig
-from cluster.consumption import BrokerView, QueueLag, TopicLag
-from cluster.targets import Target
+from twinlog.cluster import consumption
+from twinlog.cluster.admin_requests import Client
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig
+from twinlog.cluster.consumption import BrokerView, QueueLag, TopicLag
+from twinlog.cluster.targets import Target
 
 
 class NoGroupError(Exception):

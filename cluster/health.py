@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
-from cluster.facts import ClusterFacts
-from cluster.finding import Finding, Level
-from cluster.health_group import alone, file_sizes, followed, masters, name_servers, versions
-from cluster.health_member import Limits, clocks, disks, ha_ports, lag, promises, refused, states
-from cluster.health_security import access, encryption, replication_port, secret_files
-from cluster.role_views import roles
+from twinlog.cluster.facts import ClusterFacts
+from twinlog.cluster.finding import Finding, Level
+from twinlog.cluster.health_group import alone, file_sizes, followed, masters, name_servers, versions
+from twinlog.cluster.health_member import Limits, clocks, disks, ha_ports, lag, promises, refused, states
+from twinlog.cluster.health_security import access, encryption, replication_port, secret_files
+from twinlog.cluster.role_views import roles
 
 
 @frozen(kw_only=True)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from cluster.facts import ClusterFacts, MemberFacts
-from cluster.finding import Finding, Level
+from twinlog.cluster.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.finding import Finding, Level
 
 
 def name_servers(facts: ClusterFacts) -> Iterator[Finding]:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from attrs import frozen
 
-from cluster.facts import ClusterFacts
-from cluster.finding import Finding, Level
-from cluster.health_group import is_sync
-from cluster.members import issue_of, successor_hint
+from twinlog.cluster.facts import ClusterFacts
+from twinlog.cluster.finding import Finding, Level
+from twinlog.cluster.health_group import is_sync
+from twinlog.cluster.members import issue_of, successor_hint
 
 CLOCK_SECONDS_MAX = 2.0
 DISK_RATIO_WARNING, DISK_RATIO_CRITICAL = 0.80, 0.90

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from cluster.facts import ClusterFacts, MemberFacts
-from cluster.finding import Finding, Level
-from cluster.remoting.address import ip_of
+from twinlog.cluster.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.finding import Finding, Level
+from twinlog.cluster.remoting.address import ip_of
 
 _EVERYWHERE = ("0.0.0.0", "::", "")
 

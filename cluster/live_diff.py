@@ -11,15 +11,15 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from cluster.client.api import ClientApi, StoredRecord
-from cluster.client.parallel import in_parallel
-from cluster.log_samples import first_sample
-from cluster.log_side import LiveSide, LogMovedError, LogSide, in_words
-from cluster.refusals import words_of
-from cluster.remoting.errors import RemotingError
-from ha.compare import Answers, Question, answered, first_byte, first_difference
-from ha.errors import HAPeerError
-from store.offline.diff import DiffRecord, fields_that_differ
+from twinlog.cluster.client.api import ClientApi, StoredRecord
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.log_samples import first_sample
+from twinlog.cluster.log_side import LiveSide, LogMovedError, LogSide, in_words
+from twinlog.cluster.refusals import words_of
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.ha.compare import Answers, Question, answered, first_byte, first_difference
+from twinlog.ha.errors import HAPeerError
+from twinlog.store.offline.diff import DiffRecord, fields_that_differ
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 _ATTEMPTS = 5  # With logs that lose files or are cut meanwhile.

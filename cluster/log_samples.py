@@ -10,9 +10,9 @@ from contextlib import aclosing
 
 from attrs import frozen
 
-from cluster.client.api import StoredRecord
-from cluster.log_side import LogSide
-from store.record_at import BLANK
+from twinlog.cluster.client.api import StoredRecord
+from twinlog.cluster.log_side import LogSide
+from twinlog.store.record_at import BLANK
 
 _EVENLY = 48
 _STEP = 64 * 1024  # How far before the end the first of those at growing distances is.

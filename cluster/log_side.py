@@ -6,16 +6,16 @@ from typing import Any, TypeVar
 import trio
 from attrs import define, evolve, field, frozen
 
-from cluster.client.api import ClientApi, StoredRecord
-from cluster.properties_file import parse_properties
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RemotingTimeoutError, RequestError
-from ha.compare import Question
-from store.errors import StoreError
-from store.message import decode_message
-from store.offline.diff import DiffRecord
-from store.offline.dump import DumpedMessage, described
-from store.range_digests import RangeDigests
+from twinlog.cluster.client.api import ClientApi, StoredRecord
+from twinlog.cluster.properties_file import parse_properties
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
+from twinlog.ha.compare import Question
+from twinlog.store.errors import StoreError
+from twinlog.store.message import decode_message
+from twinlog.store.offline.diff import DiffRecord
+from twinlog.store.offline.dump import DumpedMessage, described
+from twinlog.store.range_digests import RangeDigests
 
 T = TypeVar("T")
 _TIMEOUT_MS = 20_000  # For digests: a member reads up to 16 MiB for an answer, and others may come first.

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import trio
 from attrs import frozen
 
-from cluster.client.api import ClientApi
-from cluster.client.outgoing import OutgoingMessage, split_batch
-from cluster.client.producer import Producer
-from cluster.client.route import MessageQueue
-from cluster.client.selectors import by_key
-from cluster.client.sending import SendResult
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.outgoing import OutgoingMessage, split_batch
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.selectors import by_key
+from twinlog.cluster.client.sending import SendResult
 
 
 class NoQueueError(Exception):

@@ -12,15 +12,15 @@ from functools import partial
 
 from attrs import evolve, frozen
 
-from cluster import admin_requests, consumption
-from cluster.client.api import ClientApi
-from cluster.client.parallel import in_parallel
-from cluster.client.route import MessageQueue
-from cluster.consumption import QueueLag
-from cluster.group_views import GroupOnlineError
-from cluster.remoting.errors import RemotingError
-from cluster.steps import Step, carry_out
-from cluster.targets import Target, masters
+from twinlog.cluster import admin_requests, consumption
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.consumption import QueueLag
+from twinlog.cluster.group_views import GroupOnlineError
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.steps import Step, carry_out
+from twinlog.cluster.targets import Target, masters
 
 END, BEGINNING = -1, 0  # Timestamps of request 222.
 

@@ -5,20 +5,20 @@ from functools import partial
 
 from attrs import frozen
 
-from cluster import admin_requests
-from cluster.client.answers import PullStatus
-from cluster.client.api import ClientApi, addresses_of
-from cluster.client.parallel import in_parallel
-from cluster.client.received import ReceivedMessage, as_received, received
-from cluster.client.route import MessageQueue, TopicRoute
-from cluster.client.subscription import Subscription
-from cluster.consumption import BROADCAST
-from cluster.message_view import PeekedMessage, ReaderOf, view_of
-from cluster.remoting.errors import RemotingError
-from cluster.targets import Target, readers
-from cluster.topic_views import NoTopicError
-from store.errors import StoreError
-from store.message import decode_message, host_text
+from twinlog.cluster import admin_requests
+from twinlog.cluster.client.answers import PullStatus
+from twinlog.cluster.client.api import ClientApi, addresses_of
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.received import ReceivedMessage, as_received, received
+from twinlog.cluster.client.route import MessageQueue, TopicRoute
+from twinlog.cluster.client.subscription import Subscription
+from twinlog.cluster.consumption import BROADCAST
+from twinlog.cluster.message_view import PeekedMessage, ReaderOf, view_of
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.targets import Target, readers
+from twinlog.cluster.topic_views import NoTopicError
+from twinlog.store.errors import StoreError
+from twinlog.store.message import decode_message, host_text
 
 ID_LENGTHS = (32, 56)  # Hex digits of a message id, with an IPv4 address or an IPv6 one.
 _HEX = frozenset("0123456789abcdefABCDEF")

@@ -9,17 +9,25 @@ from typing import Any, Literal
 import trio
 from attrs import asdict, evolve, frozen
 
-from cluster.broker.role_messages import STRANGER, ChangeAsk, ChangeResult, ChangeState, Op, PauseAsk, ScheduleAsk
-from cluster.client.api import ClientApi
-from cluster.facts import MemberFacts
-from cluster.gather import ask_members
-from cluster.members import Member, NoMemberError, is_master
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RemotingError, RemotingProtocolError, RequestError
-from cluster.role_views import name_of, newest_record
-from ha.votes import LostRange
-from store.plain import from_plain, to_plain
-from store.role_file import GroupRecord
+from twinlog.cluster.broker.role_messages import (
+    STRANGER,
+    ChangeAsk,
+    ChangeResult,
+    ChangeState,
+    Op,
+    PauseAsk,
+    ScheduleAsk,
+)
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.facts import MemberFacts
+from twinlog.cluster.gather import ask_members
+from twinlog.cluster.members import Member, NoMemberError, is_master
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError, RequestError
+from twinlog.cluster.role_views import name_of, newest_record
+from twinlog.ha.votes import LostRange
+from twinlog.store.plain import from_plain, to_plain
+from twinlog.store.role_file import GroupRecord
 
 POLL_SECONDS = 0.05
 SILENT_SECONDS_MAX = 5.0  # Whoever does not answer for so long is gone, or stands still.

@@ -4,13 +4,13 @@ from functools import partial
 
 from attrs import field, frozen
 
-from cluster.broker.role_json import read_history
-from cluster.client.api import ClientApi
-from cluster.client.parallel import in_parallel
-from cluster.remoting.errors import RemotingError
-from cluster.role_admin import RoleError, RoleGroup, choose_group
-from ha.peer import PeerHistory
-from store.epoch_file import EpochEntry
+from twinlog.cluster.broker.role_json import read_history
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.role_admin import RoleError, RoleGroup, choose_group
+from twinlog.ha.peer import PeerHistory
+from twinlog.store.epoch_file import EpochEntry
 
 
 @frozen(kw_only=True)

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import trio
 from attrs import field, frozen
 
-from cluster.broker.role_messages import ReinitAsk, RewindAsk
-from cluster.client.api import ClientApi
-from cluster.facts import MemberFacts
-from cluster.remoting.errors import RemotingError
-from cluster.role_admin import (
+from twinlog.cluster.broker.role_messages import ReinitAsk, RewindAsk
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.facts import MemberFacts
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.role_admin import (
     POLL_SECONDS,
     SILENT_SECONDS_MAX,
     RoleError,
@@ -24,8 +24,8 @@ from cluster.role_admin import (
     choose_group,
     find_in,
 )
-from cluster.role_history import log_history
-from ha.epochs import compare_histories
+from twinlog.cluster.role_history import log_history
+from twinlog.ha.epochs import compare_histories
 
 Progress = Callable[[int, int], None]
 NEAR_BYTES = 1 << 20

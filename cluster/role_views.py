@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from cluster.broker.role_messages import ChangeState
-from cluster.facts import ClusterFacts, MemberFacts
-from cluster.finding import Finding, Level
-from ha.group_record import newest
-from ha.votes import needed
-from store.plain import from_plain
-from store.role_file import GroupRecord
+from twinlog.cluster.broker.role_messages import ChangeState
+from twinlog.cluster.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.finding import Finding, Level
+from twinlog.ha.group_record import newest
+from twinlog.ha.votes import needed
+from twinlog.store.plain import from_plain
+from twinlog.store.role_file import GroupRecord
 
 JOIN_MS = 15_000
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.errors import RemotingError
 
 Step = tuple[str, Callable[[], Awaitable[object]]]  # What a person calls it, and doing it.
 

@@ -2,10 +2,10 @@
 
 from attrs import frozen
 
-from cluster.client.api import ClientApi, addresses_of
-from cluster.client.route import BrokerAddresses
-from cluster.members import NoMemberError
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.client.api import ClientApi, addresses_of
+from twinlog.cluster.client.route import BrokerAddresses
+from twinlog.cluster.members import NoMemberError
+from twinlog.cluster.remoting.errors import RemotingError
 
 
 class NoMasterError(RemotingError):
@@ -58,7 +58,7 @@ async def member_address(api: ClientApi, member: str) -> tuple[str, str]:
     for group, broker_id, address in addresses_of(await api.cluster()):
         if member == f"{group.broker_name}-{broker_id}" or (member == group.broker_name and broker_id == 0):
             return f"{group.broker_name}-{broker_id}", address
-    from cluster.gather import gather  # Members keep their names when roles change; only they know them.
+    from twinlog.cluster.gather import gather  # Members keep their names when roles change; only they know them.
 
     for each in (await gather(api, thorough=False)).members:
         if each.member.name == member:

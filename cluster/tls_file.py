@@ -12,8 +12,8 @@ import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cluster.config_file import ConfigError, Setting, configure, options_of, settings_of
-from cluster.remoting.tls_config import DEFAULT_FILE, NOT_IN_THE_FILE, TlsConfig
+from twinlog.cluster.config_file import ConfigError, Setting, configure, options_of, settings_of
+from twinlog.cluster.remoting.tls_config import DEFAULT_FILE, NOT_IN_THE_FILE, TlsConfig
 
 ENABLE, CONFIG = "TWINLOG_TLS", "TWINLOG_TLS_CONFIG"
 _FILE_KEY = "tls.config.file"
@@ -40,7 +40,7 @@ def own_tls(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext | Non
         return None
     if wanted != "true":
         raise ConfigError(f"{ENABLE}={wanted}: allowed is true or false")
-    from cluster.remoting.tls import client_context
+    from twinlog.cluster.remoting.tls import client_context
 
     path = environment.get(CONFIG)
     named = [Setting(_FILE_KEY, path, CONFIG)] if path else []

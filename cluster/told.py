@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 if TYPE_CHECKING:
-    from cluster.role_admin import RoleError
-    from cluster.steps import PartlyDoneError
+    from twinlog.cluster.role_admin import RoleError
+    from twinlog.cluster.steps import PartlyDoneError
 
 FAILED, USAGE, UNREACHABLE, REFUSED, TIMED_OUT, PARTIAL = range(1, 7)
 NOT_ALLOWED = "You may not do that."
@@ -79,24 +79,24 @@ def sentence(error: BaseException) -> str:
 
 def explain(error: BaseException, namesrv: Sequence[str]) -> Told | None:
     """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
-    from cluster.client.producer import NoRouteError
-    from cluster.config_file import ConfigError
-    from cluster.members import NoMemberError
-    from cluster.refusals import access_refusal
-    from cluster.remoting.codes import ResponseCode
-    from cluster.remoting.errors import (
+    from twinlog.cluster.client.producer import NoRouteError
+    from twinlog.cluster.config_file import ConfigError
+    from twinlog.cluster.members import NoMemberError
+    from twinlog.cluster.refusals import access_refusal
+    from twinlog.cluster.remoting.codes import ResponseCode
+    from twinlog.cluster.remoting.errors import (
         RemotingConnectError,
         RemotingError,
         RemotingTimeoutError,
         RequestError,
         TlsFilesError,
     )
-    from store.errors import MessageFormatError
+    from twinlog.store.errors import MessageFormatError
 
-    role_admin = sys.modules.get("cluster.role_admin")  # Whoever raises its errors has imported it.
+    role_admin = sys.modules.get("twinlog.cluster.role_admin")  # Whoever raises its errors has imported it.
     if role_admin is not None and isinstance(error, role_admin.RoleError):
         return _role_error(error)
-    steps = sys.modules.get("cluster.steps")
+    steps = sys.modules.get("twinlog.cluster.steps")
     if steps is not None and isinstance(error, steps.PartlyDoneError):
         return _partly_done(error, namesrv)
     if (known := _of_operations(error)) is not None:
@@ -153,22 +153,30 @@ def _of_operations(error: BaseException) -> Told | None:
 
 
 _NEXT_STEPS = (
-    ("cluster.topic_views:NoTopicError", FAILED, "See what there is with: twinlog topic list --all"),
-    ("cluster.topic_views:TopicExistsError", REFUSED, "Change it with: twinlog topic update {name}"),
-    ("cluster.group_views:NoGroupError", FAILED, "See what there is with: twinlog group list --all"),
-    ("cluster.group_views:GroupExistsError", REFUSED, "Change it with: twinlog group update {name}"),
-    ("cluster.group_views:GroupOnlineError", REFUSED, "Stop them first; see them with: twinlog group show {name}"),
-    ("cluster.consumption:SilentBrokersError", REFUSED, "See who is there with: twinlog list"),
-    ("cluster.offset_admin:NothingToMoveError", FAILED, "See how far groups are with: twinlog lag"),
-    ("cluster.offset_admin:NoQueueResetError", REFUSED, "Stop its consumers first, or reset it to a time"),
-    ("cluster.peeking:NoMessageError", FAILED, "See the queues of a topic with: twinlog topic show TOPIC"),
-    ("cluster.message_sending:NoQueueError", FAILED, "See the queues of a topic with: twinlog topic show TOPIC"),
-    ("cluster.targets:NoMasterError", FAILED, "See who is there with: twinlog list"),
+    ("twinlog.cluster.topic_views:NoTopicError", FAILED, "See what there is with: twinlog topic list --all"),
+    ("twinlog.cluster.topic_views:TopicExistsError", REFUSED, "Change it with: twinlog topic update {name}"),
+    ("twinlog.cluster.group_views:NoGroupError", FAILED, "See what there is with: twinlog group list --all"),
+    ("twinlog.cluster.group_views:GroupExistsError", REFUSED, "Change it with: twinlog group update {name}"),
+    (
+        "twinlog.cluster.group_views:GroupOnlineError",
+        REFUSED,
+        "Stop them first; see them with: twinlog group show {name}",
+    ),
+    ("twinlog.cluster.consumption:SilentBrokersError", REFUSED, "See who is there with: twinlog list"),
+    ("twinlog.cluster.offset_admin:NothingToMoveError", FAILED, "See how far groups are with: twinlog lag"),
+    ("twinlog.cluster.offset_admin:NoQueueResetError", REFUSED, "Stop its consumers first, or reset it to a time"),
+    ("twinlog.cluster.peeking:NoMessageError", FAILED, "See the queues of a topic with: twinlog topic show TOPIC"),
+    (
+        "twinlog.cluster.message_sending:NoQueueError",
+        FAILED,
+        "See the queues of a topic with: twinlog topic show TOPIC",
+    ),
+    ("twinlog.cluster.targets:NoMasterError", FAILED, "See who is there with: twinlog list"),
 )
 
 
 def _role_error(error: "RoleError") -> Told:
-    from cluster.role_admin import RoleChoiceError, RoleRefusedError, RoleTimeoutError
+    from twinlog.cluster.role_admin import RoleChoiceError, RoleRefusedError, RoleTimeoutError
 
     statuses = {RoleRefusedError: REFUSED, RoleTimeoutError: TIMED_OUT, RoleChoiceError: USAGE}
     first, *rest = error.lines

@@ -8,16 +8,16 @@ from functools import partial
 
 from attrs import evolve, frozen
 
-from cluster import admin_requests
-from cluster.admin_requests import Consumers
-from cluster.broker.topic_config import TopicConfig
-from cluster.client.api import ClientApi, QueueOffsets
-from cluster.client.parallel import in_parallel
-from cluster.client.route import MessageQueue, TopicRoute
-from cluster.remoting.errors import RemotingError
-from cluster.steps import Step, carry_out
-from cluster.targets import Target, masters, readers
-from cluster.topic_views import (
+from twinlog.cluster import admin_requests
+from twinlog.cluster.admin_requests import Consumers
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.client.api import ClientApi, QueueOffsets
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.route import MessageQueue, TopicRoute
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.steps import Step, carry_out
+from twinlog.cluster.targets import Target, masters, readers
+from twinlog.cluster.topic_views import (
     NoTopicError,
     TopicChange,
     TopicConsumer,

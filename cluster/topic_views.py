@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from cluster.admin_requests import Consumers
-from cluster.broker.topic_config import TopicConfig
-from cluster.client.api import QueueOffsets
-from cluster.client.route import MessageQueue, QueueData
-from cluster.targets import Target
+from twinlog.cluster.admin_requests import Consumers
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.client.api import QueueOffsets
+from twinlog.cluster.client.route import MessageQueue, QueueData
+from twinlog.cluster.targets import Target
 
 # Topics that RocketMQ makes for itself. Source: TopicValidator, MixAll (4.9.8).
 SYSTEM_TOPICS = frozenset(

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
-from cluster.facts import ClusterFacts, MemberFacts
-from cluster.finding import Level
-from cluster.health import examine
-from cluster.members import is_master
+from twinlog.cluster.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.finding import Level
+from twinlog.cluster.health import examine
+from twinlog.cluster.members import is_master
 
 FORMS = "healthy, level, members=N, lag<SIZE (as lag<1MB), behind<SECONDS, MEMBER=STATE (or master, slave)"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?", re.IGNORECASE)

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import trio
 
-from cluster.refusals import words_of
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.refusals import words_of
+from twinlog.cluster.remoting.errors import RemotingError
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import structlog
 import trio
 from attrs import define, field
 
-from ha.absent import EVERYBODY, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
-from store.sync import write_durably
+from twinlog.ha.absent import EVERYBODY, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
+from twinlog.store.sync import write_durably
 
 log = structlog.get_logger()
 

@@ -17,7 +17,7 @@ from struct import error as StructError
 from attrs import define, evolve, field, frozen
 from xxhash import xxh3_64_intdigest
 
-from store.retention import NO_FLOOR
+from twinlog.store.retention import NO_FLOOR
 
 MAGIC, VERSION = b"TWLREPLI", 1
 _HEAD, _IP_SIZE, _FIELDS, _SUM = Struct(">8sII"), Struct(">H"), Struct(">qq"), Struct(">Q")

@@ -4,7 +4,7 @@ import time
 
 from attrs import frozen
 
-from ha.in_sync import Slave
+from twinlog.ha.in_sync import Slave
 
 
 @frozen(kw_only=True)

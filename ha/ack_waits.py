@@ -5,8 +5,8 @@ from typing import Literal
 
 from attrs import define, field
 
-from store.histogram import BOUNDS, Counts, Histogram
-from store.offset_waiters import Waiter
+from twinlog.store.histogram import BOUNDS, Counts, Histogram
+from twinlog.store.offset_waiters import Waiter
 
 Outcome = Literal["confirmed", "timeout", "not_available"]  # SEND_OK, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE.
 OUTCOMES: tuple[Outcome, ...] = ("confirmed", "timeout", "not_available")
@@ -45,7 +45,7 @@ class AckWaits:
             histogram.look(now)
 
     def recent(self) -> tuple[int, ...]:
-        """Those of the last minute who waited, by store.histogram.BOUNDS."""
+        """Those of the last minute who waited, by twinlog.store.histogram.BOUNDS."""
         found = [waits.recent() for (_, outcome), waits in self.waits.items() if outcome != "not_available"]
         return tuple(map(sum, zip(*found, strict=True))) if found else (0,) * len(BOUNDS)
 

@@ -12,7 +12,7 @@ from typing import get_args
 
 from attrs import define, field, frozen
 
-from ha.errors import Cause
+from twinlog.ha.errors import Cause
 
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 REFUSALS_REMEMBERED = 64

@@ -2,11 +2,11 @@
 
 from attrs import define, field
 
-from ha.comparison import answer_of
-from ha.errors import HABadRecordError, HAPeerError
-from ha.finding import Finding
-from ha.peer import Peer
-from store.resync import is_record
+from twinlog.ha.comparison import answer_of
+from twinlog.ha.errors import HABadRecordError, HAPeerError
+from twinlog.ha.finding import Finding
+from twinlog.ha.peer import Peer
+from twinlog.store.resync import is_record
 
 
 @define(eq=False)

@@ -6,14 +6,14 @@ that begins; when that is 0, the first record has to come another way (request 3
 
 import structlog
 
-from ha.comparison import answer_of
-from ha.errors import HALogError, HAPeerError
-from ha.log import ReplicatedStore
-from ha.overlap import Overlap
-from ha.own_log import OwnReader
-from ha.peer import Peer
-from store.errors import StoreError
-from store.record_scan import scan_records
+from twinlog.ha.comparison import answer_of
+from twinlog.ha.errors import HALogError, HAPeerError
+from twinlog.ha.log import ReplicatedStore
+from twinlog.ha.overlap import Overlap
+from twinlog.ha.own_log import OwnReader
+from twinlog.ha.peer import Peer
+from twinlog.store.errors import StoreError
+from twinlog.store.record_scan import scan_records
 
 log = structlog.get_logger()
 

@@ -5,8 +5,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from ha.errors import HAConnectionLostError
-from ha.trail_plan import Receive, Stream
+from twinlog.ha.errors import HAConnectionLostError
+from twinlog.ha.trail_plan import Receive, Stream
 
 # The thread is not woken for less, as long as more comes: each time costs the master's side as much as this one.
 LOW_WATER_BYTES = 256 * 1024

@@ -11,19 +11,19 @@ import trio
 from attrs import define, field
 from structlog.contextvars import bound_contextvars
 
-from ha import finding
-from ha.config import HAConfig
-from ha.errors import HAConnectionLostError, HAError, HALogError, HAUnfitError
-from ha.finding import Finding, FindingKind
-from ha.follow_history import OwnHistory
-from ha.following import Following, MasterMemory
-from ha.log import ComparableStore
-from ha.peer import Peer, PeerHistory
-from ha.replica import Replica
-from ha.resync import Resync
-from ha.statistics import ClientState, HAClientStatistics
-from ha.transport import SocketTransport, Transport
-from store.wakeup import Wakeup
+from twinlog.ha import finding
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError, HAUnfitError
+from twinlog.ha.finding import Finding, FindingKind
+from twinlog.ha.follow_history import OwnHistory
+from twinlog.ha.following import Following, MasterMemory
+from twinlog.ha.log import ComparableStore
+from twinlog.ha.peer import Peer, PeerHistory
+from twinlog.ha.replica import Replica
+from twinlog.ha.resync import Resync
+from twinlog.ha.statistics import ClientState, HAClientStatistics
+from twinlog.ha.transport import SocketTransport, Transport
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger()
 

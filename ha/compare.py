@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from ha.errors import HAPeerError
-from store.digest import BLOCK_SIZE, ceil_block, floor_block
-from store.range_digests import RangeDigests
+from twinlog.ha.errors import HAPeerError
+from twinlog.store.digest import BLOCK_SIZE, ceil_block, floor_block
+from twinlog.store.range_digests import RangeDigests
 
 DIGESTS_PER_LOOK = 256
 T = TypeVar("T")

@@ -6,11 +6,22 @@ from typing import TypeVar
 import trio
 from attrs import define
 
-from ha.errors import HALogError, HAPeerError
-from ha.own_log import OwnReader
-from ha.peer import Peer, PeerLog
-from ha.preflight import Bounds, Digests, Ends, FirstRecord, LastRecord, Proven, Question, Record, Verdict, preflight
-from store.errors import StoreError
+from twinlog.ha.errors import HALogError, HAPeerError
+from twinlog.ha.own_log import OwnReader
+from twinlog.ha.peer import Peer, PeerLog
+from twinlog.ha.preflight import (
+    Bounds,
+    Digests,
+    Ends,
+    FirstRecord,
+    LastRecord,
+    Proven,
+    Question,
+    Record,
+    Verdict,
+    preflight,
+)
+from twinlog.store.errors import StoreError
 
 ANSWER_SECONDS = 30.0  # A master may have to read 16 MiB for an answer, and others may come first.
 

@@ -7,11 +7,11 @@ from enum import Enum
 
 from attrs import frozen, validators
 
-from ha.ack_policy import AckRule
-from ha.admission import parse_networks
-from ha.in_sync import Limits
-from ha.protocol import BODY_SIZE_MAX, BUFFER_SIZE
-from store.config import option
+from twinlog.ha.ack_policy import AckRule
+from twinlog.ha.admission import parse_networks
+from twinlog.ha.in_sync import Limits
+from twinlog.ha.protocol import BODY_SIZE_MAX, BUFFER_SIZE
+from twinlog.store.config import option
 
 _PORT = validators.and_(validators.ge(0), validators.le(65_535))
 _FRAME = validators.and_(validators.ge(1), validators.le(BODY_SIZE_MAX))

@@ -12,19 +12,19 @@ import structlog
 import trio
 from attrs import define, field
 
-from ha.config import HAConfig
-from ha.errors import HAConnectionLostError, HALogError, HARefusedError
-from ha.flow import FlowControl
-from ha.group_transfer import GroupTransferService
-from ha.log import Chunk, ComparableStore
-from ha.peer import Peer
-from ha.peer_nursery import open_peer_nursery
-from ha.protocol import BATCH_HEADER, NO_REQUEST_YET, ReportReader
-from ha.push_start import push_start
-from ha.slave_check import FindSlave, slave_fits
-from ha.transport import Transport
-from store.config import BrokerRole
-from store.wakeup import Wakeup
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import HAConnectionLostError, HALogError, HARefusedError
+from twinlog.ha.flow import FlowControl
+from twinlog.ha.group_transfer import GroupTransferService
+from twinlog.ha.log import Chunk, ComparableStore
+from twinlog.ha.peer import Peer
+from twinlog.ha.peer_nursery import open_peer_nursery
+from twinlog.ha.protocol import BATCH_HEADER, NO_REQUEST_YET, ReportReader
+from twinlog.ha.push_start import push_start
+from twinlog.ha.slave_check import FindSlave, slave_fits
+from twinlog.ha.transport import Transport
+from twinlog.store.config import BrokerRole
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger()
 

@@ -1,10 +1,10 @@
 """How a slave's connection looks to people: all that its master knows of it, at one moment."""
 
-from ha.connection import HAConnection
-from ha.in_sync import Slave
-from ha.lag import AppendStamps
-from ha.protocol import NO_REQUEST_YET
-from ha.statistics import ConnectionState, HAConnectionStatistics
+from twinlog.ha.connection import HAConnection
+from twinlog.ha.in_sync import Slave
+from twinlog.ha.lag import AppendStamps
+from twinlog.ha.protocol import NO_REQUEST_YET
+from twinlog.ha.statistics import ConnectionState, HAConnectionStatistics
 
 
 def describe_connection(

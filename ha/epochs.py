@@ -15,7 +15,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from store.epoch_file import EpochEntry
+from twinlog.store.epoch_file import EpochEntry
 
 ComparisonKind = Literal["same", "behind", "given up", "ahead", "newer", "unrelated"]
 

@@ -4,9 +4,9 @@ from typing import Literal
 
 from attrs import frozen
 
-from store.epoch_file import EpochId
-from store.errors import MessageFormatError
-from store.message import decode_message
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.errors import MessageFormatError
+from twinlog.store.message import decode_message
 
 FindingKind = Literal[
     "diverged",  # From `offset` on the two logs hold different records.

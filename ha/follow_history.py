@@ -18,19 +18,19 @@ from datetime import UTC, datetime
 import structlog
 from attrs import define, field, frozen
 
-from ha import finding
-from ha.comparison import answer_of
-from ha.config import HAConfig
-from ha.epochs import Comparison, compare_histories
-from ha.errors import HAConnectionLostError, HAPeerError, HAUnfitError
-from ha.finding import Finding
-from ha.group_record import remaining_pause
-from ha.log import ComparableStore
-from ha.peer import Peer, PeerHistory
-from ha.preflight import Verdict
-from ha.resync import BeginAnew, Cut
-from store.epoch_file import FIRST, EpochEntry, EpochId
-from store.role_file import GroupMember, GroupRecord
+from twinlog.ha import finding
+from twinlog.ha.comparison import answer_of
+from twinlog.ha.config import HAConfig
+from twinlog.ha.epochs import Comparison, compare_histories
+from twinlog.ha.errors import HAConnectionLostError, HAPeerError, HAUnfitError
+from twinlog.ha.finding import Finding
+from twinlog.ha.group_record import remaining_pause
+from twinlog.ha.log import ComparableStore
+from twinlog.ha.peer import Peer, PeerHistory
+from twinlog.ha.preflight import Verdict
+from twinlog.ha.resync import BeginAnew, Cut
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
+from twinlog.store.role_file import GroupMember, GroupRecord
 
 log = structlog.get_logger()
 

@@ -12,11 +12,11 @@ import structlog
 import trio
 from attrs import define, field
 
-from ha.bad_record import BadPlaces, explain
-from ha.beginning import fetch_first_record, overlap_of
-from ha.comparison import Comparison, answer_of
-from ha.config import HAConfig
-from ha.errors import (
+from twinlog.ha.bad_record import BadPlaces, explain
+from twinlog.ha.beginning import fetch_first_record, overlap_of
+from twinlog.ha.comparison import Comparison, answer_of
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import (
     HABadRecordError,
     HAConnectionLostError,
     HADivergedError,
@@ -24,21 +24,21 @@ from ha.errors import (
     HAPeerError,
     HAUnfitError,
 )
-from ha.finding import Finding, diverged_in_overlap, not_compared
-from ha.follow_history import FollowHistory, OwnHistory
-from ha.log import ComparableStore
-from ha.overlap import OVERLAP_MAX, SHRINK
-from ha.own_log import OwnReader
-from ha.peer import Peer, PeerHistory, PeerLog
-from ha.peer_nursery import open_peer_nursery
-from ha.preflight import Proven, Verdict, equal_by_handover
-from ha.replica import Replica
-from ha.resync import BeginAnew, Cut, Refusal, Repair, Resync
-from ha.stall import LOOK_SECONDS, Look, StallWatch
-from ha.statistics import ClientState
-from ha.transport import Transport
-from store.epoch_file import EpochEntry
-from store.errors import StoreError
+from twinlog.ha.finding import Finding, diverged_in_overlap, not_compared
+from twinlog.ha.follow_history import FollowHistory, OwnHistory
+from twinlog.ha.log import ComparableStore
+from twinlog.ha.overlap import OVERLAP_MAX, SHRINK
+from twinlog.ha.own_log import OwnReader
+from twinlog.ha.peer import Peer, PeerHistory, PeerLog
+from twinlog.ha.peer_nursery import open_peer_nursery
+from twinlog.ha.preflight import Proven, Verdict, equal_by_handover
+from twinlog.ha.replica import Replica
+from twinlog.ha.resync import BeginAnew, Cut, Refusal, Repair, Resync
+from twinlog.ha.stall import LOOK_SECONDS, Look, StallWatch
+from twinlog.ha.statistics import ClientState
+from twinlog.ha.transport import Transport
+from twinlog.store.epoch_file import EpochEntry
+from twinlog.store.errors import StoreError
 
 log = structlog.get_logger()
 

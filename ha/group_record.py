@@ -15,8 +15,8 @@ from collections.abc import Set as AbstractSet
 
 from attrs import evolve
 
-from store.config import BrokerRole
-from store.role_file import GroupMember, GroupRecord, Pause
+from twinlog.store.config import BrokerRole
+from twinlog.store.role_file import GroupMember, GroupRecord, Pause
 
 
 def needed(group: GroupRecord) -> int:

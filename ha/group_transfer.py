@@ -15,13 +15,13 @@ import structlog
 import trio
 from attrs import define, field, frozen
 
-from ha.ack_policy import AckRule, Decision, Verdict, decide
-from ha.ack_reasons import Standing, describe, describe_missing
-from ha.ack_waits import AckWaits
-from ha.config import HAConfig
-from ha.in_sync import InSync, Slave
-from store.offset_waiters import AckSink, OffsetWaiters, PutStatus, Waiter, by_sink
-from store.wakeup import Wakeup
+from twinlog.ha.ack_policy import AckRule, Decision, Verdict, decide
+from twinlog.ha.ack_reasons import Standing, describe, describe_missing
+from twinlog.ha.ack_waits import AckWaits
+from twinlog.ha.config import HAConfig
+from twinlog.ha.in_sync import InSync, Slave
+from twinlog.store.offset_waiters import AckSink, OffsetWaiters, PutStatus, Waiter, by_sink
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger()
 

@@ -13,10 +13,10 @@ from contextlib import suppress
 import trio
 from attrs import define, field
 
-from ha.config import HAConfig
-from ha.protocol import ACK
-from ha.transport import RECEIVE_SIZE
-from store.wakeup import Wakeup
+from twinlog.ha.config import HAConfig
+from twinlog.ha.protocol import ACK
+from twinlog.ha.transport import RECEIVE_SIZE
+from twinlog.store.wakeup import Wakeup
 
 TICK = 0.5  # Seconds: how late a guest may be sent away, and how often the name servers are asked meanwhile.
 LEFT = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR

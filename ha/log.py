@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.digest_service import DigestService
-from store.log_tail import LogTail
-from store.record_scan import DispatchEntry
-from store.running_flags import RunningFlags
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.config import StoreConfig
+from twinlog.store.digest_service import DigestService
+from twinlog.store.log_tail import LogTail
+from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.running_flags import RunningFlags
 
 if TYPE_CHECKING:
-    from store.columns import Columns  # numpy comes with it: only where there is much to do.
+    from twinlog.store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 
 class Chunk(Protocol):

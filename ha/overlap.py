@@ -7,7 +7,7 @@ record names its place and its time: where two logs part, they go on apart, so a
 
 from attrs import define, field
 
-from ha.errors import HADivergedError
+from twinlog.ha.errors import HADivergedError
 
 OVERLAP_MAX = 64 * 1024  # Bytes, but one record at least.
 SHRINK = 8  # So much less is asked for after a connection that broke before anything new came: some break soon.

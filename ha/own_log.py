@@ -6,13 +6,13 @@ A log cannot be read backwards: a record is found by its looks (store/resync.py)
 import trio
 from attrs import define, field
 
-from ha.log import ComparableStore
-from ha.peer import RangeDigests
-from ha.preflight import OwnLog
-from store.log_range import LogRange
-from store.range_digests import RangeDigester
-from store.record_scan import scan_records
-from store.resync import next_record
+from twinlog.ha.log import ComparableStore
+from twinlog.ha.peer import RangeDigests
+from twinlog.ha.preflight import OwnLog
+from twinlog.store.log_range import LogRange
+from twinlog.store.range_digests import RangeDigester
+from twinlog.store.record_scan import scan_records
+from twinlog.store.resync import next_record
 
 READ_BYTES_PER_SECOND = 512 << 20  # For digests that are not known: nothing else goes on meanwhile.
 # Bytes that are searched for the last record before a place; then four times as many, and so on. A thread cannot be stopped.

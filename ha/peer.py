@@ -8,10 +8,10 @@ from typing import Protocol
 
 from attrs import frozen
 
-from store.config import BrokerRole
-from store.epoch_file import EpochEntry, EpochId
-from store.range_digests import RangeDigests
-from store.role_file import GroupMember, GroupRecord
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochEntry, EpochId
+from twinlog.store.range_digests import RangeDigests
+from twinlog.store.role_file import GroupMember, GroupRecord
 
 __all__ = ["Peer", "PeerHistory", "PeerLog", "RangeDigests"]
 

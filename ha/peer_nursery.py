@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ha.errors import HAError, first_error
+from twinlog.ha.errors import HAError, first_error
 
 
 @asynccontextmanager

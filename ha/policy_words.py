@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from ha.ack_policy import AckRule, Decision, Verdict
+from twinlog.ha.ack_policy import AckRule, Decision, Verdict
 
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 

@@ -19,10 +19,10 @@ from typing import Any, Literal, TypeVar
 
 from attrs import frozen
 
-from ha import finding
-from ha.errors import HAConnectionLostError, HAPeerError
-from ha.finding import Finding
-from ha.peer import PeerHistory, PeerLog
+from twinlog.ha import finding
+from twinlog.ha.errors import HAConnectionLostError, HAPeerError
+from twinlog.ha.finding import Finding
+from twinlog.ha.peer import PeerHistory, PeerLog
 
 GROUP_BLOCKS = 4096  # 256 MiB of log for a digest of 16 bytes.
 STEP = 64 * 1024  # How far before the last record the next sample is; then twice as far, and so on.

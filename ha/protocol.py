@@ -11,7 +11,7 @@ from struct import Struct
 
 from attrs import define, field
 
-from ha.errors import HAProtocolError
+from twinlog.ha.errors import HAProtocolError
 
 BATCH_HEADER, ACK = Struct(">qi"), Struct(">q")
 assert (BATCH_HEADER.size, ACK.size) == (12, 8)

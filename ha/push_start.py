@@ -4,7 +4,7 @@ RocketMQ sends an empty slave its last file only, streams on from any position t
 that asks for something it lacks alive on heartbeats for ever. Source: HAConnection.WriteSocketService.
 """
 
-from ha.errors import HARefusedError
+from twinlog.ha.errors import HARefusedError
 
 
 def push_start(requested: int, min_offset: int, max_offset: int, file_size: int) -> int:

@@ -12,15 +12,15 @@ import structlog
 import trio
 from attrs import define, field
 
-from ha.accept import Limits, Seat, must_leave
-from ha.admission import Admission, Refusals, parse_networks
-from ha.config import HAConfig
-from ha.connection import HAConnection
-from ha.errors import Cause
-from ha.group_transfer import GroupTransferService
-from ha.lobby import Guest, Lobby
-from ha.log_limit import LogLimit
-from ha.protocol import NO_REQUEST_YET
+from twinlog.ha.accept import Limits, Seat, must_leave
+from twinlog.ha.admission import Admission, Refusals, parse_networks
+from twinlog.ha.config import HAConfig
+from twinlog.ha.connection import HAConnection
+from twinlog.ha.errors import Cause
+from twinlog.ha.group_transfer import GroupTransferService
+from twinlog.ha.lobby import Guest, Lobby
+from twinlog.ha.log_limit import LogLimit
+from twinlog.ha.protocol import NO_REQUEST_YET
 
 log = structlog.get_logger()
 

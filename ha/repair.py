@@ -10,14 +10,14 @@ import structlog
 import trio
 from attrs import define, field
 
-from ha.errors import HAPeerError
-from ha.peer import Peer
-from store.commit_log import CommitLog
-from store.digest import ceil_block, floor_block
-from store.errors import StoreError
-from store.log_range import LogRange
-from store.message import MAGIC_BLANK, SIZE_AND_MAGIC
-from store.repair import LogRepair, RepairError, Span
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import Peer
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.digest import ceil_block, floor_block
+from twinlog.store.errors import StoreError
+from twinlog.store.log_range import LogRange
+from twinlog.store.message import MAGIC_BLANK, SIZE_AND_MAGIC
+from twinlog.store.repair import LogRepair, RepairError, Span
 
 log = structlog.get_logger()
 

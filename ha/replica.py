@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define, field
 
-from ha.config import AckMode, HAConfig
-from ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
-from ha.log import ReplicatedStore
-from ha.overlap import Overlap
-from ha.peer_nursery import open_peer_nursery
-from ha.protocol import ACK, BatchReader
-from ha.trail_plan import FAR_BYTES, Onset
-from ha.trailing import COLUMNS, Trailing
-from ha.transport import Transport
-from store.errors import StoreError
-from store.record_scan import Scan, scan_records
-from store.wakeup import Wakeup
+from twinlog.ha.config import AckMode, HAConfig
+from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
+from twinlog.ha.log import ReplicatedStore
+from twinlog.ha.overlap import Overlap
+from twinlog.ha.peer_nursery import open_peer_nursery
+from twinlog.ha.protocol import ACK, BatchReader
+from twinlog.ha.trail_plan import FAR_BYTES, Onset
+from twinlog.ha.trailing import COLUMNS, Trailing
+from twinlog.ha.transport import Transport
+from twinlog.store.errors import StoreError
+from twinlog.store.record_scan import Scan, scan_records
+from twinlog.store.wakeup import Wakeup
 
 if TYPE_CHECKING:
-    from store.column_scan import ColumnScan
+    from twinlog.store.column_scan import ColumnScan
 
 # Bytes that arrived together. So many are verified in columns, which takes half the time, and then more of them are waited for.
 BULK_SIZE = 256 * 1024
@@ -275,7 +275,7 @@ class Replica:
 def _scan(data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, ...]) -> "Scan | ColumnScan":
     if len(data) < BULK_SIZE:
         return scan_records(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
-    from store.column_scan import scan_columns  # Brings numpy along.
+    from twinlog.store.column_scan import scan_columns  # Brings numpy along.
 
     scan = scan_columns(data, offset, file_size, check_crc=True, delays_ms=delays_ms)
     if not scan.has_more_queues:

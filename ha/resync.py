@@ -8,7 +8,7 @@ only for a master. Everything else is a person's decision.
 
 from attrs import define, field, frozen
 
-from ha.preflight import Verdict
+from twinlog.ha.preflight import Verdict
 
 
 @frozen

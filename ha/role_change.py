@@ -10,11 +10,11 @@ from typing import Literal
 
 from attrs import frozen
 
-from ha.epochs import key_of, last_of
-from ha.voter import PromiseAnswer
-from store.config import BrokerRole
-from store.epoch_file import EpochEntry, EpochId
-from store.role_file import RoleState
+from twinlog.ha.epochs import key_of, last_of
+from twinlog.ha.voter import PromiseAnswer
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochEntry, EpochId
+from twinlog.store.role_file import RoleState
 
 Verb = Literal["switchover", "failover", "restart"]
 StepName = Literal["check", "hold", "level", "promise", "take", "serve", "register", "report"]

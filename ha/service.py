@@ -12,31 +12,31 @@ import trio
 from attrs import define, field
 from structlog.contextvars import bound_contextvars
 
-from ha.absence import AbsenceService
-from ha.accept import AcceptSocketService
-from ha.client import HAClient, no_peer
-from ha.config import HAConfig
-from ha.connection import HAConnection
-from ha.connection_view import describe_connection
-from ha.errors import HAError, HARefusedError
-from ha.follow_history import OwnHistory
-from ha.group_transfer import GroupTransferService
-from ha.in_sync import Slave
-from ha.lag import AppendStamps
-from ha.lease import ALWAYS, Lease
-from ha.log import ComparableStore
-from ha.peer import Peer, PeerHistory
-from ha.policy_words import configured_warnings
-from ha.protocol import NO_REQUEST_YET
-from ha.reception import Reception
-from ha.slave_check import FindSlave
-from ha.statistics import HAConnectionStatistics, HAStatistics
-from ha.transport import SocketTransport, Transport
-from store.config import BrokerRole
-from store.epoch_file import FIRST, EpochEntry, EpochId
-from store.retention import NO_FLOOR
-from store.role_file import GroupMember, GroupRecord
-from store.wakeup import Wakeup
+from twinlog.ha.absence import AbsenceService
+from twinlog.ha.accept import AcceptSocketService
+from twinlog.ha.client import HAClient, no_peer
+from twinlog.ha.config import HAConfig
+from twinlog.ha.connection import HAConnection
+from twinlog.ha.connection_view import describe_connection
+from twinlog.ha.errors import HAError, HARefusedError
+from twinlog.ha.follow_history import OwnHistory
+from twinlog.ha.group_transfer import GroupTransferService
+from twinlog.ha.in_sync import Slave
+from twinlog.ha.lag import AppendStamps
+from twinlog.ha.lease import ALWAYS, Lease
+from twinlog.ha.log import ComparableStore
+from twinlog.ha.peer import Peer, PeerHistory
+from twinlog.ha.policy_words import configured_warnings
+from twinlog.ha.protocol import NO_REQUEST_YET
+from twinlog.ha.reception import Reception
+from twinlog.ha.slave_check import FindSlave
+from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics
+from twinlog.ha.transport import SocketTransport, Transport
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
+from twinlog.store.retention import NO_FLOOR
+from twinlog.store.role_file import GroupMember, GroupRecord
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger()
 

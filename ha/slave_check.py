@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Collection
 
 from attrs import define
 
-from ha.comparison import Comparison
-from ha.errors import HAConnectionLostError, HALogError, HAPeerError, HARefusedError
-from ha.log import ComparableStore
-from ha.own_log import OwnReader
-from ha.peer import Peer
-from ha.preflight import OwnLog, Verdict
-from store.errors import StoreError
+from twinlog.ha.comparison import Comparison
+from twinlog.ha.errors import HAConnectionLostError, HALogError, HAPeerError, HARefusedError
+from twinlog.ha.log import ComparableStore
+from twinlog.ha.own_log import OwnReader
+from twinlog.ha.peer import Peer
+from twinlog.ha.preflight import OwnLog, Verdict
+from twinlog.store.errors import StoreError
 
 # Whom to ask about the log of the slave at the other end, IP:PORT, of a connection, which holds so many bytes at least: all that
 # it may be, none when it cannot be told, None when it compares by itself.

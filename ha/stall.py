@@ -7,8 +7,8 @@ already.
 
 from attrs import define, field, frozen
 
-from ha.finding import Finding
-from ha.peer import PeerLog
+from twinlog.ha.finding import Finding
+from twinlog.ha.peer import PeerLog
 
 LOOK_SECONDS = 5.0  # Between two looks.
 STALL_SECONDS = 8.0  # For so long a longer log may bring nothing.

@@ -5,11 +5,11 @@ from typing import Literal
 
 from attrs import frozen
 
-from ha.absent import KnownSlave
-from ha.ack_policy import Decision
-from ha.admission import Refusal
-from ha.errors import Cause
-from ha.finding import Finding
+from twinlog.ha.absent import KnownSlave
+from twinlog.ha.ack_policy import Decision
+from twinlog.ha.admission import Refusal
+from twinlog.ha.errors import Cause
+from twinlog.ha.finding import Finding
 
 ConnectionState = Literal["connected", "catchup", "streaming"]
 ClientState = Literal[

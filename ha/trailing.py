@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 from attrs import define, field
 
-from ha import trail_plan
-from ha.errors import HABadRecordError, HAConnectionLostError, HAError, HALogError, HAProtocolError
-from ha.log import ReplicatedStore
-from ha.protocol import BatchReader
-from ha.trail_plan import Leave, Receive, Stream, TrailPlan, Verify
-from ha.transport import Transport
-from store.errors import StoreError
-from store.log_tail import LogTail
-from store.record_scan import Scan
+from twinlog.ha import trail_plan
+from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HAError, HALogError, HAProtocolError
+from twinlog.ha.log import ReplicatedStore
+from twinlog.ha.protocol import BatchReader
+from twinlog.ha.trail_plan import Leave, Receive, Stream, TrailPlan, Verify
+from twinlog.ha.transport import Transport
+from twinlog.store.errors import StoreError
+from twinlog.store.log_tail import LogTail
+from twinlog.store.record_scan import Scan
 
 if TYPE_CHECKING:
-    from store.column_scan import ColumnScan
+    from twinlog.store.column_scan import ColumnScan
 
-COLUMNS = "store.column_scan"
+COLUMNS = "twinlog.store.column_scan"
 BUFFER_BYTES = 512 * 1024  # A write takes no more, see store/mapped_file.py.
 
 
 class ScanRecords(Protocol):
-    """See store.record_scan."""
+    """See twinlog.store.record_scan."""
 
     def __call__(
         self, data: memoryview, offset: int, file_size: int, delays_ms: tuple[int, ...]

@@ -17,11 +17,11 @@ from typing import Protocol
 import trio
 from attrs import define, field
 
-from ha.bulk_receive import receive_bulk
-from ha.cold_data import is_cold, warm
-from ha.errors import HAConnectionLostError, HALogError
-from ha.log import Chunk, ReadableLog
-from ha.trail_plan import Receive, Stream
+from twinlog.ha.bulk_receive import receive_bulk
+from twinlog.ha.cold_data import is_cold, warm
+from twinlog.ha.errors import HAConnectionLostError, HALogError
+from twinlog.ha.log import Chunk, ReadableLog
+from twinlog.ha.trail_plan import Receive, Stream
 
 RECEIVE_SIZE = 4096  # Bytes; reports are 8 each.
 COLD_SIZE_MIN = 256 * 1024  # Bytes. What a slave that keeps up is sent was written just now.
@@ -57,7 +57,7 @@ class Transport(Protocol):
         """The same into a buffer; returns how many bytes, 0 when the peer has closed."""
 
     async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
-        """See ha.bulk_receive: `take` may be called in a thread."""
+        """See twinlog.ha.bulk_receive: `take` may be called in a thread."""
 
     async def aclose(self) -> None:
         """Close, without waiting for anything."""

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from attrs import evolve, frozen
 
-from ha.epochs import last_of
-from ha.group_record import id_as_slave, is_newer
-from store.config import BrokerRole
-from store.epoch_file import FIRST, EpochEntry, EpochId
-from store.role_file import GroupRecord, RoleState
+from twinlog.ha.epochs import last_of
+from twinlog.ha.group_record import id_as_slave, is_newer
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
+from twinlog.store.role_file import GroupRecord, RoleState
 
 EPOCH_STEP_MAX = (
     1 << 32

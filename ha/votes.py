@@ -10,11 +10,11 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from ha.epochs import common_end, key_of
-from ha.group_record import counted, newest
-from ha.group_record import needed as needed
-from ha.voter import PromiseAnswer
-from store.role_file import GroupRecord
+from twinlog.ha.epochs import common_end, key_of
+from twinlog.ha.group_record import counted, newest
+from twinlog.ha.group_record import needed as needed
+from twinlog.ha.voter import PromiseAnswer
+from twinlog.store.role_file import GroupRecord
 
 Accepted = int | Literal["unknown"] | None
 

@@ -7,10 +7,10 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.commit_log import CommitLog
-from store.mapped_file import MappedFile
-from store.sync import is_no_space
-from store.wakeup import Wakeup
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.sync import is_no_space
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger()
 

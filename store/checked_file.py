@@ -8,8 +8,8 @@ from pathlib import Path
 
 import orjson
 
-from store.errors import StoreDirectoryError
-from store.sync import make_directory, write_durably
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.sync import make_directory, write_durably
 
 
 def encode_checked(name: str, version: int, value: object) -> bytes:

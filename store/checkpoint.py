@@ -11,7 +11,7 @@ from struct import Struct
 import structlog
 from attrs import define
 
-from store.sync import sync_data
+from twinlog.store.sync import sync_data
 
 log = structlog.get_logger()
 

@@ -10,11 +10,11 @@ import numpy as np
 from attrs import define, evolve, field, frozen
 from numpy.typing import NDArray
 
-from store.columns import Columns, Ints, KeyColumns, rows, tail_masks, word_rows
-from store.crc import crc32
-from store.head_walk import walk_heads
-from store.index_keys import keys_of
-from store.message import (
+from twinlog.store.columns import Columns, Ints, KeyColumns, rows, tail_masks, word_rows
+from twinlog.store.crc import crc32
+from twinlog.store.head_walk import walk_heads
+from twinlog.store.index_keys import keys_of
+from twinlog.store.message import (
     BORN_HOST_V6,
     FIXED_SIZE,
     MAGIC_V1,
@@ -23,9 +23,9 @@ from store.message import (
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
-from store.multi_dispatch import MULTI_DISPATCHED
-from store.property_columns import PropertyReader, prefix_hashes
-from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, topic_name
+from twinlog.store.multi_dispatch import MULTI_DISPATCHED
+from twinlog.store.property_columns import PropertyReader, prefix_hashes
+from twinlog.store.record_scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, topic_name
 
 Bools = NDArray[np.bool_]
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
@@ -53,7 +53,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 @frozen
 class ColumnScan:
-    """The outcome; see store.record_scan.Scan."""
+    """The outcome; see twinlog.store.record_scan.Scan."""
 
     consumed: int
     entries: Columns

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from store.record_scan import DispatchEntry
+from twinlog.store.record_scan import DispatchEntry
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -19,7 +19,7 @@ Words = NDArray[np.uint64]
 
 @frozen(eq=False)
 class KeyColumns:
-    """Keys in the order in which they are put into the index; see store.index_keys.Keyed."""
+    """Keys in the order in which they are put into the index; see twinlog.store.index_keys.Keyed."""
 
     hashes: Ints
     phy_offsets: Ints

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from store.crc import crc32
-from store.errors import LogFileError
-from store.log_tail import LogTail
-from store.mapped_file import MappedFile
-from store.mapped_file_queue import MappedFileQueue
-from store.message import (
+from twinlog.store.crc import crc32
+from twinlog.store.errors import LogFileError
+from twinlog.store.log_tail import LogTail
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.message import (
     BORN_HOST_V6,
     END_OF_FILE_RESERVE,
     FIXED_SIZE,
@@ -32,9 +32,9 @@ from store.message import (
     body_crc,
     encode_message,
 )
-from store.offset_waiters import PutStatus
-from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, delivery_time
-from store.transient_store_pool import UncommittedEnd
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.record_scan import SCHEDULE_TOPIC, DispatchEntry, delivery_time
+from twinlog.store.transient_store_pool import UncommittedEnd
 
 _I16 = Struct(">h")
 TOPIC_SIZE_MAX = 127  # In a record of version 1: RocketMQ reads a signed byte.

@@ -81,7 +81,7 @@ def _frame_reader(kind: str) -> Any:
         from lz4.frame import LZ4FrameDecompressor
 
         return LZ4FrameDecompressor()
-    from store.zstd import ZstdDecompressor
+    from twinlog.store.zstd import ZstdDecompressor
 
     return ZstdDecompressor()
 

@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from store.config import CONSUME_QUEUE_UNIT
-from store.consume_queue_ext import ConsumeQueueExt
-from store.mapped_file import MappedFile
-from store.mapped_file_queue import MappedFileQueue, fingerprint
-from store.message import RECORD_SIZE_MIN
-from store.queue_manifest import QueueState
-from store.record_scan import DispatchEntry
-from store.unit_check import BLANK, BLANK_SIZE, sound_units
-from store.unit_check import UNIT as UNIT
+from twinlog.store.config import CONSUME_QUEUE_UNIT
+from twinlog.store.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.mapped_file_queue import MappedFileQueue, fingerprint
+from twinlog.store.message import RECORD_SIZE_MIN
+from twinlog.store.queue_manifest import QueueState
+from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.unit_check import BLANK, BLANK_SIZE, sound_units
+from twinlog.store.unit_check import UNIT as UNIT
 
 _CHUNK = 4096  # Units that are read at a time.
 _LATE_BYTES_MAX = 4096  # Of a queue, that the disk may lack.

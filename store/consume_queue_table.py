@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import structlog
 from attrs import define, field
 
-from store.config import CONSUME_QUEUE_UNIT
-from store.consume_queue import ConsumeQueue, Unit
-from store.consume_queue_ext import ConsumeQueueExt
-from store.errors import StoreDirectoryError
-from store.mapped_file_queue import MappedFileQueue, file_sizes
-from store.message import QUEUELESS, TRANSACTION_MASK
-from store.multi_dispatch import is_light
-from store.record_scan import DispatchEntry, may_be_topic
+from twinlog.store.config import CONSUME_QUEUE_UNIT
+from twinlog.store.consume_queue import ConsumeQueue, Unit
+from twinlog.store.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.mapped_file_queue import MappedFileQueue, file_sizes
+from twinlog.store.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.multi_dispatch import is_light
+from twinlog.store.record_scan import DispatchEntry, may_be_topic
 
 if TYPE_CHECKING:
-    from store.columns import Columns  # numpy comes with it: only where there is much to do.
+    from twinlog.store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 log = structlog.get_logger()
 
@@ -150,7 +150,7 @@ class ConsumeQueueTable:
 
     def put_columns(self, columns: "Columns") -> dict[ConsumeQueue, list[int]]:
         """The same for many records at once."""
-        from store.queue_columns import queue_runs
+        from twinlog.store.queue_columns import queue_runs
 
         grown = self._unwritten
         for run in queue_runs(columns):

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from attrs import define, field
 
-from store.consume_queue import ConsumeQueue
-from store.mapped_file import MappedFile
-from store.mapped_file_queue import MappedFileQueue
-from store.sync import sync_directory
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.sync import sync_directory
 
 
 @define(eq=False)

@@ -7,8 +7,8 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.digest import DIGEST_SIZE, PAGE_SIZE, BlockDigests, Decoded, decode
-from store.mapped_file import sync_directory
+from twinlog.store.digest import DIGEST_SIZE, PAGE_SIZE, BlockDigests, Decoded, decode
+from twinlog.store.mapped_file import sync_directory
 
 log = structlog.get_logger()
 

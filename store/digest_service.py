@@ -13,8 +13,8 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.commit_log import CommitLog
-from store.digest import (
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.digest import (
     BLOCK_SIZE,
     Block,
     BlockDigests,
@@ -23,9 +23,9 @@ from store.digest import (
     digests_of,
     floor_block,
 )
-from store.digest_file import DigestFile
-from store.log_range import LogRange
-from store.patient_reader import PatientReader
+from twinlog.store.digest_file import DigestFile
+from twinlog.store.log_range import LogRange
+from twinlog.store.patient_reader import PatientReader
 
 log = structlog.get_logger()
 

@@ -10,11 +10,11 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.errors import LogFileError
-from store.offset_waiters import PutStatus
-from store.running_flags import Condition, RunningFlags
-from store.sync import is_no_space, is_passing
-from store.wakeup import Wakeup
+from twinlog.store.errors import LogFileError
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.running_flags import Condition, RunningFlags
+from twinlog.store.sync import is_no_space, is_passing
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger()
 

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, cast
 import trio
 from attrs import define, field
 
-from store.commit_log import CommitLog
-from store.consume_queue import ConsumeQueue
-from store.consume_queue_table import ConsumeQueueTable
-from store.flush import FlushConsumeQueueService
-from store.index_service import IndexService
-from store.multi_dispatch import MoreQueues, is_light, with_more_queues
-from store.record_scan import DispatchEntry
-from store.recovery_points import RecoveryPoints
-from store.wakeup import Wakeup
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.flush import FlushConsumeQueueService
+from twinlog.store.index_service import IndexService
+from twinlog.store.multi_dispatch import MoreQueues, is_light, with_more_queues
+from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.recovery_points import RecoveryPoints
+from twinlog.store.wakeup import Wakeup
 
 _BATCH = 4096
 _LATE_SECONDS = 0.02  # Units wait so long for others before they are written.
 _SLICE = 256  # Queues that are written to in one turn of the loop.
 
 if TYPE_CHECKING:
-    from store.columns import Columns
+    from twinlog.store.columns import Columns
 
 ArrivalListener = Callable[[str, int, int, list[int]], None]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import orjson
 from attrs import frozen
 
-from store.errors import StoreError
-from store.sync import make_directory, sync_data, sync_directory, write_durably
+from twinlog.store.errors import StoreError
+from twinlog.store.sync import make_directory, sync_data, sync_directory, write_durably
 
 NOTE, VERSION = "divergent.json", 1
 _UNFINISHED = ".new"

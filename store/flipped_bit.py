@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from store.digest import digest
-from store.message import RECORD_V4
-from store.patient_reader import Pace
-from store.record_scan import DispatchEntry
+from twinlog.store.digest import digest
+from twinlog.store.message import RECORD_V4
+from twinlog.store.patient_reader import Pace
+from twinlog.store.record_scan import DispatchEntry
 
 _HEAD_SIZE_MAX = RECORD_V4.size + 2 * 12  # With two IPv6 hosts.
 _AROUND_TOPIC_MAX = 2 + 2  # The lengths of topic and properties.

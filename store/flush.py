@@ -13,16 +13,16 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.checkpoint import Checkpoint
-from store.commit_log import CommitLog
-from store.config import FlushDiskType, StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.histogram import Histogram
-from store.mapped_file import MappedFile
-from store.offset_waiters import AckSink, OffsetWaiters, PutStatus, by_sink
-from store.recovery_points import RecoveryPoints
-from store.sync import is_passing, sync_data, sync_directory
-from store.wakeup import Wakeup
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.config import FlushDiskType, StoreConfig
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.histogram import Histogram
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.offset_waiters import AckSink, OffsetWaiters, PutStatus, by_sink
+from twinlog.store.recovery_points import RecoveryPoints
+from twinlog.store.sync import is_passing, sync_data, sync_directory
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger()
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import psutil
 
-from store.commit_log import CommitLog
-from store.config import CONSUME_QUEUE_UNIT, BrokerRole, StoreConfig
-from store.consume_queue import UNIT, ConsumeQueue
-from store.consume_queue_ext import EXT_ADDRESS_MAX
-from store.pull_check import BROKEN, sound_units
-from store.read_check import ReadCheck
-from store.stored_properties import stored_properties
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.config import CONSUME_QUEUE_UNIT, BrokerRole, StoreConfig
+from twinlog.store.consume_queue import UNIT, ConsumeQueue
+from twinlog.store.consume_queue_ext import EXT_ADDRESS_MAX
+from twinlog.store.pull_check import BROKEN, sound_units
+from twinlog.store.read_check import ReadCheck
+from twinlog.store.stored_properties import stored_properties
 
 _SCAN_UNITS_MAX = 800  # RocketMQ's 16,000 bytes of units.
 _NOTHING = -(1 << 63)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from store.columns import Ints
-from store.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC
+from twinlog.store.columns import Ints
+from twinlog.store.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC
 
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _RUN_MIN = 16  # Records of one size in a row.

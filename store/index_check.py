@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import frozen
 
-from store.commit_log import CommitLog
-from store.index_file import IndexFile
-from store.index_image import IndexImage
-from store.index_keys import keys_of
-from store.index_layout import ITEM, SLOT
-from store.record_scan import DispatchEntry, scan_records
-from store.resync import next_record
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.index_file import IndexFile
+from twinlog.store.index_image import IndexImage
+from twinlog.store.index_keys import keys_of
+from twinlog.store.index_layout import ITEM, SLOT
+from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.resync import next_record
 
 if TYPE_CHECKING:
-    from store.columns import Columns  # numpy comes with it: only where there is much to do.
+    from twinlog.store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 _WINDOW = 256 << 10  # Bytes of log in one slice, which takes 1 ms or so.
 _BULK_WINDOW = 2 << 20  # The same in columns: 2 ms.
@@ -65,7 +65,7 @@ async def read_log(
 
 async def read_columns(log: CommitLog, offset: int, end: int) -> "tuple[Columns, int]":
     """The same for a long stretch; nothing, and `offset`, where the log is not sound there. Raises OSError."""
-    from store.column_scan import scan_columns
+    from twinlog.store.column_scan import scan_columns
 
     file = log.files.file_at(offset)
     size = min(_BULK_WINDOW, file.start + file.size - offset, end - offset) if file is not None else 0

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from store.columns import Ints, KeyColumns
-from store.index_image import PAGE, SECONDS_MAX, IndexImage
-from store.index_layout import ITEM, SLOT
+from twinlog.store.columns import Ints, KeyColumns
+from twinlog.store.index_image import PAGE, SECONDS_MAX, IndexImage
+from twinlog.store.index_layout import ITEM, SLOT
 
 _ITEM = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 assert _ITEM.itemsize == ITEM.size

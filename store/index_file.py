@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from store.index_image import PAGE, IndexImage, Unwritten, page_runs
-from store.index_layout import HEADER, ITEM, SLOT, IndexHeader, IndexItem, IndexLayout
-from store.mapped_file import WRITE_SIZE_MAX
-from store.sync import sync_file
+from twinlog.store.index_image import PAGE, IndexImage, Unwritten, page_runs
+from twinlog.store.index_layout import HEADER, ITEM, SLOT, IndexHeader, IndexItem, IndexLayout
+from twinlog.store.mapped_file import WRITE_SIZE_MAX
+from twinlog.store.sync import sync_file
 
 _CHAIN_MAX = 100_000  # Items that a query passes in one file, at most: each may be a read of the disk.
 _NO_FILE = -1

@@ -13,16 +13,16 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.checkpoint import Checkpoint
-from store.errors import StoreDirectoryError
-from store.index_file import IndexFile, Look
-from store.index_image import IndexImage
-from store.index_keys import Keyed
-from store.index_layout import NAME_LENGTH, IndexHeader, IndexLayout, next_name
-from store.sync import SyncError, sync_directory
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.index_file import IndexFile, Look
+from twinlog.store.index_image import IndexImage
+from twinlog.store.index_keys import Keyed
+from twinlog.store.index_layout import NAME_LENGTH, IndexHeader, IndexLayout, next_name
+from twinlog.store.sync import SyncError, sync_directory
 
 if TYPE_CHECKING:
-    from store.columns import KeyColumns  # numpy comes with it: only where there is much to do.
+    from twinlog.store.columns import KeyColumns  # numpy comes with it: only where there is much to do.
 
 log = structlog.get_logger()
 
@@ -94,7 +94,7 @@ class IndexFiles:
 
     def put_columns(self, keys: "KeyColumns") -> None:
         """The same for many keys at once."""
-        from store.index_columns import put_keys
+        from twinlog.store.index_columns import put_keys
 
         done, count = 0, len(keys)
         while done < count:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from store.index_layout import ITEM, SLOT, IndexHeader, IndexLayout
+from twinlog.store.index_layout import ITEM, SLOT, IndexHeader, IndexLayout
 
 PAGE = 4096  # Bytes of slots that are written together.
 _PAGE_BITS = 12

@@ -7,10 +7,10 @@ not count. Sources: IndexService.buildIndex, MessageDecoder; RocketMQ 4.9.8.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from store.java_hash import UNIQUE_PART, power_of_31, unique_part_hashes, utf8_hash, utf8_hashes, utf16_length
-from store.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from store.properties import KEYS, UNIQ_KEY, java_hash, parse_properties
-from store.record_scan import DispatchEntry
+from twinlog.store.java_hash import UNIQUE_PART, power_of_31, unique_part_hashes, utf8_hash, utf8_hashes, utf16_length
+from twinlog.store.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from twinlog.store.properties import KEYS, UNIQ_KEY, java_hash, parse_properties
+from twinlog.store.record_scan import DispatchEntry
 
 _UNIQ_KEY, _KEYS = b"UNIQ_KEY\x01", b"KEYS\x01"
 _ANY_KEY = b"KEY"  # What both names have in common.

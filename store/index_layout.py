@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from store.properties import java_hash
+from twinlog.store.properties import java_hash
 
 HEADER, SLOT, ITEM = Struct(">qqqqii"), Struct(">i"), Struct(">iqii")
 assert (HEADER.size, SLOT.size, ITEM.size) == (40, 4, 20)

@@ -11,7 +11,7 @@ from struct import Struct
 
 from xxhash import xxh3_64_intdigest
 
-from store.sync import write_durably
+from twinlog.store.sync import write_durably
 
 _MAGIC, _VERSION = b"twlgindx", 1
 _LAYOUT, _DIGEST = Struct(">8siq"), Struct(">Q")

@@ -6,8 +6,8 @@ What is dropped is made anew from the log; each drop is said in one line. All of
 import structlog
 import trio
 
-from store.commit_log import CommitLog
-from store.index_check import (
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.index_check import (
     entry_at,
     first_misfit,
     last_sound_item,
@@ -15,10 +15,10 @@ from store.index_check import (
     missing_keys,
     rebuild_image,
 )
-from store.index_file import IndexFile
-from store.index_files import IndexFiles
-from store.index_image import IndexImage
-from store.index_keys import Keyed
+from twinlog.store.index_file import IndexFile
+from twinlog.store.index_files import IndexFiles
+from twinlog.store.index_image import IndexImage
+from twinlog.store.index_keys import Keyed
 
 log = structlog.get_logger()
 

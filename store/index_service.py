@@ -18,21 +18,21 @@ import structlog
 import trio
 from attrs import define, field, frozen
 
-from store.checkpoint import Checkpoint
-from store.commit_log import CommitLog
-from store.config import StoreConfig
-from store.errors import StoreDirectoryError
-from store.index_check import next_sound, read_columns, read_log
-from store.index_files import IndexFiles
-from store.index_keys import keys_of
-from store.index_layout import IndexLayout, index_hash
-from store.index_note import load_note, lower_note, save_note
-from store.index_repair import make_sound
-from store.record_scan import DispatchEntry, scan_records
-from store.wakeup import Wakeup
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.config import StoreConfig
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.index_check import next_sound, read_columns, read_log
+from twinlog.store.index_files import IndexFiles
+from twinlog.store.index_keys import keys_of
+from twinlog.store.index_layout import IndexLayout, index_hash
+from twinlog.store.index_note import load_note, lower_note, save_note
+from twinlog.store.index_repair import make_sound
+from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.wakeup import Wakeup
 
 if TYPE_CHECKING:
-    from store.columns import Columns  # numpy comes with it: only where there is much to do.
+    from twinlog.store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 log = structlog.get_logger()
 

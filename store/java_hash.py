@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from operator import mul
 from struct import Struct, unpack
 
-from store.properties import java_hash
+from twinlog.store.properties import java_hash
 
 _MASK = 0xFFFFFFFF
 _KEYS_MAX = 128  # At once.

@@ -3,7 +3,7 @@
 import structlog
 from attrs import define, field
 
-from store.damage import DamagedRanges
+from twinlog.store.damage import DamagedRanges
 
 log = structlog.get_logger()
 

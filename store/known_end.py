@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 from attrs import define, field
 
-from store.sync import make_directory, sync_directory, write_durably
+from twinlog.store.sync import make_directory, sync_directory, write_durably
 
 log = structlog.get_logger()
 

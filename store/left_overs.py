@@ -8,9 +8,9 @@ no queue numbers its messages anew. Starts, offline tools and the scrub have to 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from store.message import MAGIC_V1, MAGIC_V2, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
-from store.record_scan import DispatchEntry
-from store.resync import Read, is_record
+from twinlog.store.message import MAGIC_V1, MAGIC_V2, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
+from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.resync import Read, is_record
 
 _SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
 

@@ -7,7 +7,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from store.errors import StoreLockedError
+from twinlog.store.errors import StoreLockedError
 
 
 def take_lock(path: Path) -> int:

@@ -5,9 +5,9 @@ from pathlib import Path
 import structlog
 from attrs import frozen
 
-from store.commit_log import CommitLog
-from store.log_walk import read_log
-from store.side_files import SideFiles
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.log_walk import read_log
+from twinlog.store.side_files import SideFiles
 
 log_lines = structlog.get_logger()
 

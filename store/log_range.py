@@ -4,7 +4,7 @@ import os
 
 from attrs import define
 
-from store.commit_log import CommitLog
+from twinlog.store.commit_log import CommitLog
 
 
 @define(eq=False)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define, field
 
-from store.mapped_file import MappedFile
+from twinlog.store.mapped_file import MappedFile
 
 if TYPE_CHECKING:
-    from store.commit_log import CommitLog
+    from twinlog.store.commit_log import CommitLog
 
 
 @define(eq=False)

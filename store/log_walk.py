@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from store.commit_log import CommitLog
-from store.mapped_file import MappedFile
-from store.multi_dispatch import MULTI_DISPATCHED
-from store.record_scan import Scan, scan_records
-from store.resync import next_record
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.multi_dispatch import MULTI_DISPATCHED
+from twinlog.store.record_scan import Scan, scan_records
+from twinlog.store.resync import next_record
 
 if TYPE_CHECKING:
-    from store.column_scan import ColumnScan  # numpy comes with it: only where there is much to do.
+    from twinlog.store.column_scan import ColumnScan  # numpy comes with it: only where there is much to do.
 
 _WINDOW = 4 << 20
 _PIECE = 1 << 20
@@ -103,7 +103,7 @@ def _scan_much(
     data = file.read(offset - file.start, size)
     if MULTI_DISPATCHED in data:
         return None
-    from store.column_scan import scan_columns
+    from twinlog.store.column_scan import scan_columns
 
     scan = scan_columns(data, offset, log.file_size, check_crc=check_crc, delays_ms=delays_ms)
     return scan if scan.error is None and scan.consumed else None

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from attrs import define, field
 
-from store.sync import sync_directory as sync_directory
-from store.sync import sync_file
+from twinlog.store.sync import sync_directory as sync_directory
+from twinlog.store.sync import sync_file
 
 _LOOK_BYTES = 1 << 20  # At a time, where a file is searched for data.
 # One call takes no more: ext4 looks for so much memory in one piece, and what takes 0.3 s a GB takes 3 s then (Linux 6.18).

@@ -11,8 +11,8 @@ import structlog
 from attrs import define, field
 from xxhash import xxh3_64
 
-from store.errors import StoreDirectoryError
-from store.mapped_file import MappedFile, sync_directory
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.mapped_file import MappedFile, sync_directory
 
 log = structlog.get_logger()
 

@@ -14,9 +14,9 @@ from struct import error as StructError
 
 from attrs import frozen
 
-from store.crc import crc32
-from store.errors import MessageFormatError
-from store.properties import parse_properties
+from twinlog.store.crc import crc32
+from twinlog.store.errors import MessageFormatError
+from twinlog.store.properties import parse_properties
 
 MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7 - (1 << 32), 0xDAA320AB - (1 << 32), 0xCBD43194 - (1 << 32)
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20  # sys_flag bits.

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from store.properties import DISPATCH_OFFSETS, DISPATCH_QUEUES, parse_properties
-from store.record_scan import DispatchEntry
+from twinlog.store.properties import DISPATCH_OFFSETS, DISPATCH_QUEUES, parse_properties
+from twinlog.store.record_scan import DispatchEntry
 
 if TYPE_CHECKING:
-    from store.columns import Columns  # numpy comes with it: only where there is much to do.
+    from twinlog.store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 _QUEUES, _OFFSETS, _LMQ = DISPATCH_QUEUES, DISPATCH_OFFSETS, "%LMQ%"
 _NAME, _OFFSET = re.compile(r"[%|a-zA-Z0-9_-]{1,255}"), re.compile(r"[0-9]{1,18}")

@@ -13,9 +13,9 @@ from contextlib import suppress
 import trio
 from attrs import define, field
 
-from store.commit_log import CommitLog
-from store.mapped_file import MappedFile
-from store.wakeup import Wakeup
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.wakeup import Wakeup
 
 AHEAD_BYTES, LOW_BYTES = 16 << 20, 12 << 20  # So much is made ready, once there is less than that.
 _STEP = 128 << 10  # The kernel cuts a longer request to what its read-ahead allows.

@@ -7,41 +7,41 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from store import disk_space
-from store.allocate import AllocateMappedFileService
-from store.checkpoint import Checkpoint
-from store.commit_log import CommitLog
-from store.config import BrokerRole, StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.damage import DamagedRanges
-from store.delay_level import parse_delay_levels
-from store.digest_service import DIGEST_BYTES_PER_SECOND, DigestService
-from store.disk_refusal import DiskRefusal
-from store.dispatch import ReputMessageService
-from store.flush import FlushConsumeQueueService, FlushService
-from store.get_message import memory_bytes_max
-from store.index_service import IndexService
-from store.known_damage import KnownDamage
-from store.known_end import KnownEnd, KnownStart
-from store.mapped_file_queue import MappedFileQueue
-from store.page_ahead import PageAheadService
-from store.pull_check import CheckAhead
-from store.put_service import PutService
-from store.range_digests import RangeDigester
-from store.read_check import ReadCheck
-from store.record_scan import DispatchEntry
-from store.recovery_points import RecoveryPoints
-from store.repair import LogRepair
-from store.retention import NO_FLOOR
-from store.retention_service import RetentionService
-from store.running_flags import Condition, RunningFlags
-from store.scrub import ScrubService
-from store.side_files import SideFiles
-from store.truncation import TruncationService
+from twinlog.store import disk_space
+from twinlog.store.allocate import AllocateMappedFileService
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.damage import DamagedRanges
+from twinlog.store.delay_level import parse_delay_levels
+from twinlog.store.digest_service import DIGEST_BYTES_PER_SECOND, DigestService
+from twinlog.store.disk_refusal import DiskRefusal
+from twinlog.store.dispatch import ReputMessageService
+from twinlog.store.flush import FlushConsumeQueueService, FlushService
+from twinlog.store.get_message import memory_bytes_max
+from twinlog.store.index_service import IndexService
+from twinlog.store.known_damage import KnownDamage
+from twinlog.store.known_end import KnownEnd, KnownStart
+from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.page_ahead import PageAheadService
+from twinlog.store.pull_check import CheckAhead
+from twinlog.store.put_service import PutService
+from twinlog.store.range_digests import RangeDigester
+from twinlog.store.read_check import ReadCheck
+from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.recovery_points import RecoveryPoints
+from twinlog.store.repair import LogRepair
+from twinlog.store.retention import NO_FLOOR
+from twinlog.store.retention_service import RetentionService
+from twinlog.store.running_flags import Condition, RunningFlags
+from twinlog.store.scrub import ScrubService
+from twinlog.store.side_files import SideFiles
+from twinlog.store.truncation import TruncationService
 
 if TYPE_CHECKING:
-    from store.columns import Columns
-    from store.multi_dispatch import MoreQueues
+    from twinlog.store.columns import Columns
+    from twinlog.store.multi_dispatch import MoreQueues
 
 
 @define(eq=False)

@@ -5,7 +5,7 @@ import time
 
 from attrs import define, field
 
-from store.log_range import LogRange
+from twinlog.store.log_range import LogRange
 
 _PAGE = 4096
 SLICE_SECONDS = 0.001

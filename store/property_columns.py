@@ -11,12 +11,12 @@ import numpy as np
 from attrs import define, field, frozen
 from numpy.typing import NDArray
 
-from store.columns import Ints, Words, java_hashes, word_rows
-from store.index_keys import message_keys
-from store.java_hash import power_of_31, utf8_hash, utf16_length
-from store.multi_dispatch import MULTI_DISPATCHED
-from store.properties import KEYS, TAGS, UNIQ_KEY, java_hash
-from store.record_scan import properties_tags_code
+from twinlog.store.columns import Ints, Words, java_hashes, word_rows
+from twinlog.store.index_keys import message_keys
+from twinlog.store.java_hash import power_of_31, utf8_hash, utf16_length
+from twinlog.store.multi_dispatch import MULTI_DISPATCHED
+from twinlog.store.properties import KEYS, TAGS, UNIQ_KEY, java_hash
+from twinlog.store.record_scan import properties_tags_code
 
 _SHAPES_MAX = 24  # That are looked for in one stretch.
 _ROWS_MIN = 24  # Fewer records are read one by one as quickly.

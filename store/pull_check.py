@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import trio
 from attrs import define, field
 
-from store.consume_queue import UNIT, ConsumeQueue
-from store.message import FIXED_SIZE
-from store.read_check import ReadCheck, plain_tags_code
-from store.wakeup import Wakeup
+from twinlog.store.consume_queue import UNIT, ConsumeQueue
+from twinlog.store.message import FIXED_SIZE
+from twinlog.store.read_check import ReadCheck, plain_tags_code
+from twinlog.store.wakeup import Wakeup
 
 BROKEN = -1
 _AT_ONCE = 32  # Units; a pull seldom asks for more.

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 import structlog
 from attrs import define, field
 
-from store.commit_log import CommitLog, PutMessage, PutResult
-from store.config import BrokerRole, StoreConfig
-from store.errors import NoBufferError
-from store.offset_waiters import PutStatus
-from store.put_times import QUICK_SECONDS, PutTimes
-from store.record_scan import DispatchEntry
-from store.running_flags import Condition, RunningFlags
-from store.transient_store_pool import CommitService, TransientStorePool, UncommittedEnd
+from twinlog.store.commit_log import CommitLog, PutMessage, PutResult
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.errors import NoBufferError
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.put_times import QUICK_SECONDS, PutTimes
+from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.running_flags import Condition, RunningFlags
+from twinlog.store.transient_store_pool import CommitService, TransientStorePool, UncommittedEnd
 
 log = structlog.get_logger()
 
@@ -191,7 +191,7 @@ class PutService:
         return PutStatus.PUT_OK if self.log.fits(message) else PutStatus.MESSAGE_ILLEGAL
 
     def use_buffers(self) -> None:
-        """Append to buffers from now on, see store.transient_store_pool."""
+        """Append to buffers from now on, see twinlog.store.transient_store_pool."""
         config = self.config
         pool = TransientStorePool(config.transient_store_pool_size, self.log.file_size)
         pending = UncommittedEnd(self.log, pool, config.fast_fail_if_no_buffer_in_store_pool)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import trio
 
-from store.commit_log import CommitLog
-from store.index_service import IndexService
-from store.message import SIZE_AND_MAGIC
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.index_service import IndexService
+from twinlog.store.message import SIZE_AND_MAGIC
 
 _BYTES_MAX = 12 << 20  # Clients take frames of up to 16 MiB.
 

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from store.columns import Columns, Ints
-from store.config import CONSUME_QUEUE_UNIT
-from store.message import QUEUELESS, TRANSACTION_MASK
-from store.record_scan import DispatchEntry
-from store.unit_check import UNIT
+from twinlog.store.columns import Columns, Ints
+from twinlog.store.config import CONSUME_QUEUE_UNIT
+from twinlog.store.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.unit_check import UNIT
 
 _UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert _UNIT.itemsize == UNIT.size == CONSUME_QUEUE_UNIT

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from store.commit_log import CommitLog
-from store.consume_queue_table import ConsumeQueueTable
-from store.log_walk import walk_in_bulk
-from store.multi_dispatch import with_more_queues
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.log_walk import walk_in_bulk
+from twinlog.store.multi_dispatch import with_more_queues
 
 if TYPE_CHECKING:
-    from store.columns import Columns  # numpy comes with it: only where there is much to do.
+    from twinlog.store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 
 @frozen
@@ -63,7 +63,7 @@ def rebuild_queues(
 def _put_columns(queues: ConsumeQueueTable, columns: "Columns", keys: Collection[tuple[str, int]] | None) -> int:
     """How many units these records made."""
     if keys is not None:
-        from store.queue_columns import of_queues
+        from twinlog.store.queue_columns import of_queues
 
         columns = of_queues(columns, keys)
     return sum(map(len, queues.put_columns(columns).values()))

@@ -9,19 +9,19 @@ from collections.abc import Collection, Iterable
 import structlog
 from attrs import define, field
 
-from store.commit_log import CommitLog
-from store.consume_queue import ConsumeQueue
-from store.consume_queue_table import ConsumeQueueTable
-from store.damage import DamagedRanges
-from store.left_overs import Key
-from store.log_walk import read_log
-from store.mapped_file import MappedFile
-from store.queue_rebuild import rebuild_queues
-from store.record_scan import DispatchEntry, scan_records
-from store.recovery_point import RecoveryPoint
-from store.side_files import SideFiles
-from store.sync import sync_data, sync_directory
-from store.unit_check import BLANK_SIZE, UNIT
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.damage import DamagedRanges
+from twinlog.store.left_overs import Key
+from twinlog.store.log_walk import read_log
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.queue_rebuild import rebuild_queues
+from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.recovery_point import RecoveryPoint
+from twinlog.store.side_files import SideFiles
+from twinlog.store.sync import sync_data, sync_directory
+from twinlog.store.unit_check import BLANK_SIZE, UNIT
 
 log_lines = structlog.get_logger()
 

@@ -1,8 +1,8 @@
 """Which message of a queue was stored when. Source: DefaultMessageStore.getOffsetInQueueByTime, RocketMQ 4.9.8."""
 
-from store.commit_log import CommitLog
-from store.consume_queue import ConsumeQueue
-from store.message import RECORD_V4, record_stored_ms
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.message import RECORD_V4, record_stored_ms
 
 
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:

@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager
 import trio
 from attrs import define, field, frozen
 
-from store.commit_log import CommitLog
-from store.digest import BLOCK_SIZE, DIGEST_SIZE, ceil_block, digest, digests_of, floor_block
-from store.digest_service import DigestService
-from store.errors import StoreError
-from store.log_range import LogRange
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.digest import BLOCK_SIZE, DIGEST_SIZE, ceil_block, digest, digests_of, floor_block
+from twinlog.store.digest_service import DigestService
+from twinlog.store.errors import StoreError
+from twinlog.store.log_range import LogRange
 
 READ_BYTES_PER_SECOND = 64 << 20
 READ_MAX = 16 << 20  # Bytes read for one trip to a thread.

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 from attrs import define, field
 
-from store.commit_log import CommitLog
-from store.consume_queue import ConsumeQueue
-from store.consume_queue_ext import is_ext_address
-from store.crc import crc32
-from store.known_damage import KnownDamage
-from store.message import (
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.consume_queue_ext import is_ext_address
+from twinlog.store.crc import crc32
+from twinlog.store.known_damage import KnownDamage
+from twinlog.store.message import (
     BORN_HOST_V6,
     FIXED_SIZE,
     MAGIC_BLANK,
@@ -24,9 +24,9 @@ from store.message import (
     SIZE_AND_MAGIC,
     STORE_HOST_V6,
 )
-from store.properties import parse_properties
-from store.record_scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, stored_tags_code
-from store.resync import next_record
+from twinlog.store.properties import parse_properties
+from twinlog.store.record_scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, stored_tags_code
+from twinlog.store.resync import next_record
 
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _BODY_AT = RECORD_V4.size
@@ -40,7 +40,7 @@ class ReadCheck:
     """Checks units and the records that they lead to.
 
     `trusted_from`: from this offset of a queue on, units and records were read since the start, or written since.
-    `ahead`: where pulls of late asked the disk to read ahead, see store.pull_check.
+    `ahead`: where pulls of late asked the disk to read ahead, see twinlog.store.pull_check.
     """
 
     log: CommitLog

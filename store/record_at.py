@@ -5,10 +5,10 @@ A record is found from any place behind its start, because it names its own plac
 
 from attrs import frozen
 
-from store.log_range import LogRange
-from store.message import MAGIC_BLANK, SIZE_AND_MAGIC
-from store.record_scan import DispatchEntry, scan_records
-from store.resync import next_record
+from twinlog.store.log_range import LogRange
+from twinlog.store.message import MAGIC_BLANK, SIZE_AND_MAGIC
+from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.resync import next_record
 
 _LOOKS = (64 << 10, 1 << 20, 8 << 20)  # So far before the byte a sound record is looked for; none is larger.
 LOOK_MAX = _LOOKS[-1]

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from store.consume_queue import ConsumeQueue
-from store.left_overs import begins_with_record
-from store.log_range import LogRange
-from store.record_scan import DispatchEntry, scan_records
-from store.resync import next_record
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.left_overs import begins_with_record
+from twinlog.store.log_range import LogRange
+from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.resync import next_record
 
 _WINDOW = 1 << 20
 

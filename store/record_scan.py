@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from store.crc import crc32
-from store.errors import MessageFormatError
-from store.message import (
+from twinlog.store.crc import crc32
+from twinlog.store.errors import MessageFormatError
+from twinlog.store.message import (
     BORN_HOST_V6,
     FIXED_SIZE,
     MAGIC_BLANK,
@@ -22,7 +22,7 @@ from store.message import (
     STORE_HOST_V6,
     decode_message,
 )
-from store.properties import DELAY, parse_properties, tags_code
+from twinlog.store.properties import DELAY, parse_properties, tags_code
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6

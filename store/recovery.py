@@ -25,24 +25,24 @@ import structlog
 from attrs import define, field, frozen
 from xxhash import xxh3_64_intdigest
 
-from store.checkpoint import Checkpoint
-from store.commit_log import CommitLog
-from store.consume_queue_table import ConsumeQueueTable
-from store.damage import DamagedRanges
-from store.known_end import KnownEnd, KnownStart
-from store.left_overs import Key, begins_with_record, goes_on, head_of, is_torn
-from store.log_end import Cut, keep_behind_end
-from store.log_walk import read_log, walk_in_bulk
-from store.message import QUEUELESS, TRANSACTION_MASK
-from store.multi_dispatch import more_queues
-from store.queue_recovery import QueueRecovery
-from store.record_scan import DispatchEntry, scan_records
-from store.recovery_point import LastRecord, RecoveryPoint
-from store.recovery_start import begins_at, fits, start_after_crash, start_after_stop
-from store.side_files import SideFiles
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.damage import DamagedRanges
+from twinlog.store.known_end import KnownEnd, KnownStart
+from twinlog.store.left_overs import Key, begins_with_record, goes_on, head_of, is_torn
+from twinlog.store.log_end import Cut, keep_behind_end
+from twinlog.store.log_walk import read_log, walk_in_bulk
+from twinlog.store.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.multi_dispatch import more_queues
+from twinlog.store.queue_recovery import QueueRecovery
+from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.recovery_point import LastRecord, RecoveryPoint
+from twinlog.store.recovery_start import begins_at, fits, start_after_crash, start_after_stop
+from twinlog.store.side_files import SideFiles
 
 if TYPE_CHECKING:
-    from store.columns import Columns  # numpy comes with it: only where there is much to do.
+    from twinlog.store.columns import Columns  # numpy comes with it: only where there is much to do.
 
 log_lines = structlog.get_logger()
 
@@ -255,7 +255,7 @@ class _Recovery:
 
     def _take_columns(self, columns: "Columns", numbers: dict[Key, int]) -> bool:
         """Dispatch many records at once; False, and nothing is done, where one may be missing before them."""
-        from store.queue_columns import queue_runs
+        from twinlog.store.queue_columns import queue_runs
 
         reached: dict[Key, int] = {}
         for run in queue_runs(columns):

@@ -18,8 +18,8 @@ from struct import error as StructError
 from attrs import field, frozen
 from xxhash import xxh3_64_intdigest
 
-from store.errors import SideFileError
-from store.queue_manifest import QueueState, decode_queues, encode_queues
+from twinlog.store.errors import SideFileError
+from twinlog.store.queue_manifest import QueueState, decode_queues, encode_queues
 
 MAGIC, VERSION = b"TWLPOINT", 1
 _HEAD, _FIELDS = Struct(">8sII"), Struct(">qqqqqqQq")

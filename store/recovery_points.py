@@ -7,14 +7,14 @@ import trio
 from attrs import define, evolve, field
 from xxhash import xxh3_64_intdigest
 
-from store.commit_log import CommitLog
-from store.consume_queue import ConsumeQueue
-from store.consume_queue_table import ConsumeQueueTable
-from store.damage import DamagedRanges
-from store.mapped_file_queue import fingerprint
-from store.queue_manifest import QueueState
-from store.recovery_point import LastRecord, RecoveryPoint
-from store.side_files import SideFiles
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.damage import DamagedRanges
+from twinlog.store.mapped_file_queue import fingerprint
+from twinlog.store.queue_manifest import QueueState
+from twinlog.store.recovery_point import LastRecord, RecoveryPoint
+from twinlog.store.side_files import SideFiles
 
 _SLICE = 50  # Queues whose files are looked at before other threads get their turn.
 _PAUSE = 0.0005  # Seconds.

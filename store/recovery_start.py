@@ -2,11 +2,11 @@
 
 from xxhash import xxh3_64_intdigest
 
-from store.commit_log import CommitLog
-from store.log_walk import read_log
-from store.message import MAGIC_V1, MAGIC_V2, RECORD_V4, SIZE_AND_MAGIC
-from store.recovery_point import RecoveryPoint
-from store.resync import is_record
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.log_walk import read_log
+from twinlog.store.message import MAGIC_V1, MAGIC_V2, RECORD_V4, SIZE_AND_MAGIC
+from twinlog.store.recovery_point import RecoveryPoint
+from twinlog.store.resync import is_record
 
 _RECOVER_FILES = 3  # As RocketMQ.
 # We note a recovery point each 256 MiB. When more of the log than this follows it, RocketMQ wrote that.

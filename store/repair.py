@@ -13,21 +13,21 @@ import structlog
 import trio
 from attrs import define, field, frozen
 
-from store.commit_log import CommitLog
-from store.consume_queue import Unit
-from store.consume_queue_table import ConsumeQueueTable
-from store.damage import DamagedRanges
-from store.digest import Block, block_bounds, ceil_block, digest, floor_block
-from store.digest_service import DigestService
-from store.errors import StoreError
-from store.known_damage import KnownDamage
-from store.log_range import LogRange
-from store.mapped_file import MappedFile
-from store.message import MAGIC_BLANK, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
-from store.patient_reader import PatientReader
-from store.record_boundary import newest_below
-from store.record_scan import DispatchEntry, scan_records
-from store.sync import sync_data
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue import Unit
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.damage import DamagedRanges
+from twinlog.store.digest import Block, block_bounds, ceil_block, digest, floor_block
+from twinlog.store.digest_service import DigestService
+from twinlog.store.errors import StoreError
+from twinlog.store.known_damage import KnownDamage
+from twinlog.store.log_range import LogRange
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.message import MAGIC_BLANK, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
+from twinlog.store.patient_reader import PatientReader
+from twinlog.store.record_boundary import newest_below
+from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.sync import sync_data
 
 log_lines = structlog.get_logger()
 

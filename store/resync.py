@@ -8,8 +8,8 @@ another's body names another place.
 from collections.abc import Callable, Iterator
 from struct import Struct
 
-from store.message import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC
-from store.record_scan import scan_records
+from twinlog.store.message import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC
+from twinlog.store.record_scan import scan_records
 
 Read = Callable[[int, int], bytes]  # (log offset, size): these bytes; fewer where the log ends, never beyond one file.
 

@@ -14,14 +14,14 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.commit_log import CommitLog
-from store.config import CONSUME_QUEUE_UNIT, StoreConfig
-from store.consume_queue import ConsumeQueue
-from store.consume_queue_table import ConsumeQueueTable
-from store.disk_space import DiskState, judge
-from store.mapped_file import MappedFile
-from store.mapped_file_queue import MappedFileQueue
-from store.retention import (
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.config import CONSUME_QUEUE_UNIT, StoreConfig
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.disk_space import DiskState, judge
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.retention import (
     FileAge,
     RetentionClock,
     count_to_delete,
@@ -29,9 +29,9 @@ from store.retention import (
     encode_clock,
     parse_hours,
 )
-from store.running_flags import Condition, RunningFlags
-from store.sync import SyncError, sync_directory
-from store.wakeup import Wakeup
+from twinlog.store.running_flags import Condition, RunningFlags
+from twinlog.store.sync import SyncError, sync_directory
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger()
 

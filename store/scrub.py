@@ -15,20 +15,20 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.commit_log import CommitLog
-from store.consume_queue_table import ConsumeQueueTable
-from store.damage import DamagedRanges
-from store.digest import Block, digest
-from store.digest_service import DigestService
-from store.flipped_bit import find_flipped_bit, without_bodies
-from store.known_damage import KnownDamage
-from store.log_range import LogRange
-from store.patient_reader import PatientReader
-from store.read_check import ReadCheck
-from store.record_scan import DispatchEntry, scan_records
-from store.resync import next_record
-from store.scrub_walk import Piece, differing_blocks, walk
-from store.unit_scrub import UnitScrub
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.damage import DamagedRanges
+from twinlog.store.digest import Block, digest
+from twinlog.store.digest_service import DigestService
+from twinlog.store.flipped_bit import find_flipped_bit, without_bodies
+from twinlog.store.known_damage import KnownDamage
+from twinlog.store.log_range import LogRange
+from twinlog.store.patient_reader import PatientReader
+from twinlog.store.read_check import ReadCheck
+from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.resync import next_record
+from twinlog.store.scrub_walk import Piece, differing_blocks, walk
+from twinlog.store.unit_scrub import UnitScrub
 
 log = structlog.get_logger()
 

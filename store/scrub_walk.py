@@ -2,11 +2,11 @@
 
 from attrs import frozen
 
-from store.digest import Block, digest
-from store.message import MAGIC_BLANK, SIZE_AND_MAGIC
-from store.patient_reader import Pace, PatientReader
-from store.record_scan import DispatchEntry, scan_records
-from store.resync import next_record
+from twinlog.store.digest import Block, digest
+from twinlog.store.message import MAGIC_BLANK, SIZE_AND_MAGIC
+from twinlog.store.patient_reader import Pace, PatientReader
+from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.resync import next_record
 
 _WINDOW = 64 << 10  # Bytes that are walked without a pause.
 

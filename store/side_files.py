@@ -7,10 +7,10 @@ from pathlib import Path
 import structlog
 from attrs import frozen
 
-from store.errors import SideFileError
-from store.queue_manifest import QueueState
-from store.recovery_point import RecoveryPoint, decode_point, encode_point
-from store.sync import sync_data, sync_directory, write_durably
+from twinlog.store.errors import SideFileError
+from twinlog.store.queue_manifest import QueueState
+from twinlog.store.recovery_point import RecoveryPoint, decode_point, encode_point
+from twinlog.store.sync import sync_data, sync_directory, write_durably
 
 log = structlog.get_logger()
 

@@ -2,7 +2,7 @@
 
 from attrs import frozen
 
-from store.divergent import Divergent
+from twinlog.store.divergent import Divergent
 
 
 @frozen

@@ -2,8 +2,8 @@
 
 from struct import Struct
 
-from store.commit_log import CommitLog
-from store.message import BORN_HOST_V6, MAGIC_V2, RECORD_V4, STORE_HOST_V6
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.message import BORN_HOST_V6, MAGIC_V2, RECORD_V4, STORE_HOST_V6
 
 _MAGIC_AT, _SYS_FLAG_AT = 4, 36
 _I32, _I16 = Struct(">i"), Struct(">h")

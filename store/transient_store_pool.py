@@ -15,10 +15,10 @@ from typing import Protocol
 import trio
 from attrs import define, field
 
-from store.errors import NoBufferError
-from store.mapped_file import MappedFile
-from store.mapped_file_queue import MappedFileQueue
-from store.wakeup import Wakeup
+from twinlog.store.errors import NoBufferError
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.wakeup import Wakeup
 
 _PAGE = 4096
 _GIVE_BACK_BYTES = 1 << 20  # Committed, before the kernel is told that they are not needed.

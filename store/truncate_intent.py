@@ -17,7 +17,7 @@ from struct import error as StructError
 from attrs import frozen
 from xxhash import xxh3_64_intdigest
 
-from store.errors import SideFileError, StoreDirectoryError
+from twinlog.store.errors import SideFileError, StoreDirectoryError
 
 NAME = "truncate"
 MAGIC, VERSION = b"TWLTRUNC", 1

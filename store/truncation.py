@@ -21,27 +21,27 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.checkpoint import Checkpoint
-from store.commit_log import CommitLog
-from store.consume_queue_table import ConsumeQueueTable
-from store.cut_disk import CutFiles, cut_on_disk
-from store.digest_service import DigestService
-from store.dispatch import ReputMessageService
-from store.divergent import CutFile, Divergent, DivergentDirectory
-from store.errors import StoreError, StoreNotWritableError
-from store.flush import FlushConsumeQueueService, FlushService
-from store.index_service import IndexService
-from store.log_range import LogRange
-from store.mapped_file import MappedFile
-from store.record_boundary import newest_below, record_before
-from store.record_scan import DispatchEntry
-from store.recovery_point import LastRecord
-from store.recovery_points import RecoveryPoints
-from store.retention_service import RetentionService
-from store.running_flags import Condition, RunningFlags
-from store.sync import write_durably
-from store.truncate_intent import NAME, CutKind, TruncateIntent, encode_intent
-from store.truncation_start import lower_checkpoint, remove_intent
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.cut_disk import CutFiles, cut_on_disk
+from twinlog.store.digest_service import DigestService
+from twinlog.store.dispatch import ReputMessageService
+from twinlog.store.divergent import CutFile, Divergent, DivergentDirectory
+from twinlog.store.errors import StoreError, StoreNotWritableError
+from twinlog.store.flush import FlushConsumeQueueService, FlushService
+from twinlog.store.index_service import IndexService
+from twinlog.store.log_range import LogRange
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.record_boundary import newest_below, record_before
+from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.recovery_point import LastRecord
+from twinlog.store.recovery_points import RecoveryPoints
+from twinlog.store.retention_service import RetentionService
+from twinlog.store.running_flags import Condition, RunningFlags
+from twinlog.store.sync import write_durably
+from twinlog.store.truncate_intent import NAME, CutKind, TruncateIntent, encode_intent
+from twinlog.store.truncation_start import lower_checkpoint, remove_intent
 
 log_lines = structlog.get_logger()
 

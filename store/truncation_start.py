@@ -7,17 +7,17 @@ from pathlib import Path
 import structlog
 from attrs import define
 
-from store.checkpoint import Checkpoint
-from store.commit_log import CommitLog
-from store.consume_queue_table import ConsumeQueueTable
-from store.divergent import DivergentDirectory
-from store.errors import StoreDirectoryError
-from store.index_note import lower_note
-from store.known_end import KnownEnd
-from store.log_walk import read_log
-from store.side_files import SideFiles
-from store.sync import sync_directory
-from store.truncate_intent import NAME, CutKind, TruncateIntent, load_intent
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.divergent import DivergentDirectory
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.index_note import lower_note
+from twinlog.store.known_end import KnownEnd
+from twinlog.store.log_walk import read_log
+from twinlog.store.side_files import SideFiles
+from twinlog.store.sync import sync_directory
+from twinlog.store.truncate_intent import NAME, CutKind, TruncateIntent, load_intent
 
 log_lines = structlog.get_logger()
 

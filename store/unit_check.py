@@ -8,7 +8,7 @@ from itertools import islice
 from operator import add, le
 from struct import Struct
 
-from store.config import CONSUME_QUEUE_UNIT
+from twinlog.store.config import CONSUME_QUEUE_UNIT
 
 UNIT = Struct(">qiq")
 assert UNIT.size == CONSUME_QUEUE_UNIT

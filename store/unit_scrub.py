@@ -11,11 +11,11 @@ from contextlib import suppress
 import trio
 from attrs import define, field
 
-from store.consume_queue import UNIT, ConsumeQueue, Unit
-from store.consume_queue_table import ConsumeQueueTable
-from store.message import QUEUELESS, TRANSACTION_MASK
-from store.read_check import ReadCheck
-from store.record_scan import DispatchEntry
+from twinlog.store.consume_queue import UNIT, ConsumeQueue, Unit
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.read_check import ReadCheck
+from twinlog.store.record_scan import DispatchEntry
 
 _ENTRIES_AT_A_TIME, _WRITES_AT_A_TIME = 500, 50  # Without a pause.
 _WRONG_MAX = 10_000  # Units of one file; with more of them wrong a queue is to be made anew.

@@ -10,16 +10,16 @@ from types import ModuleType
 import trio
 from attrs import define, evolve, field
 
-from ha.errors import HAPeerError
-from ha.peer import PeerHistory, PeerLog, RangeDigests
-from ha.protocol import BATCH_HEADER, ReportReader
-from store.commit_log import PutMessage
-from store.config import BrokerRole, StoreConfig
-from store.message_store import MessageStore
-from store.offset_waiters import PutStatus
-from store.range_digests import LogRangeError, RangeDigester
-from store.record_scan import scan_records
-from store.role_file import GroupMember
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
+from twinlog.ha.protocol import BATCH_HEADER, ReportReader
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.range_digests import LogRangeError, RangeDigester
+from twinlog.store.record_scan import scan_records
+from twinlog.store.role_file import GroupMember
 
 # Replication: stores to replicate, and somebody who waits for it.
 
@@ -64,7 +64,7 @@ def log_bytes(store: MessageStore) -> bytes:
 
 @define(eq=False)
 class StorePeer:
-    """A member's remoting port, without the port: what ha.peer.Peer asks, answered out of its store.
+    """A member's remoting port, without the port: what twinlog.ha.peer.Peer asks, answered out of its store.
 
     `is_twinlog=False`: as a RocketMQ broker answers, without digests, file size and role. `digests_max`: of one answer.
     `told`: its history; None: it tells none.

@@ -105,11 +105,25 @@ import a.b, trio as t
 from ..ha import client
 from . import flush
 def late():
-    from cluster.admin import Admin
+    from twinlog.cluster.admin import Admin
 if TYPE_CHECKING:
     import typed
 """
-    seen = imports(source, "store.message")
-    assert seen >= {"a.b", "trio", "ha", "ha.client", "store", "store.flush", "cluster.admin", "typed"}
-    assert "typed" not in imports(source, "store.message", at_run_time=True)
-    assert upward("store.message", seen) == {"ha", "ha.client", "cluster.admin", "cluster.admin.Admin"}
+    seen = imports(source, "twinlog.store.message")
+    assert seen >= {
+        "a.b",
+        "trio",
+        "ha",
+        "twinlog.ha.client",
+        "store",
+        "twinlog.store.flush",
+        "twinlog.cluster.admin",
+        "typed",
+    }
+    assert "typed" not in imports(source, "twinlog.store.message", at_run_time=True)
+    assert upward("twinlog.store.message", seen) == {
+        "ha",
+        "twinlog.ha.client",
+        "twinlog.cluster.admin",
+        "twinlog.cluster.admin.Admin",
+    }

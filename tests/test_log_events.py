@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.cli.log import FIRST_FIELDS
 from tests.helpers import docs_extension
+from twinlog.cluster.cli.log import FIRST_FIELDS
 
 ROOT = Path(__file__).parents[1]
 logs = docs_extension("logs")

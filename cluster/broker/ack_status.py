@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ha.policy_words import AckPolicy, MasterSide, SlaveSide, effective_policy
-from ha.statistics import HAStatistics
-from store.config import BrokerRole
+from twinlog.ha.policy_words import AckPolicy, MasterSide, SlaveSide, effective_policy
+from twinlog.ha.statistics import HAStatistics
+from twinlog.store.config import BrokerRole
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 
 def effective(broker: "BrokerParts", ha: HAStatistics) -> AckPolicy | None:

@@ -8,13 +8,13 @@ from typing import Protocol
 
 from attrs import define, field
 
-from cluster.broker.table_writer import TableWriter
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import decode, encode
-from cluster.remoting.connection import Connection
-from store.config import BrokerRole
-from store.message_store import MessageStore
-from store.offset_waiters import AckSink, PutStatus
+from twinlog.cluster.broker.table_writer import TableWriter
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import decode, encode
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import AckSink, PutStatus
 
 WAITING_MAX = 100_000  # Answers that wait, half a kilobyte each.
 _WORD = 4  # The length word that decode() does without.

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 from attrs import define, field
 
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.connection import Connection
-from cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.errors import RequestError
 
 ANSWER_MS_MAX = 10_000
 

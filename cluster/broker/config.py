@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 from attrs import frozen, validators
 
-from store.config import BrokerRole, option
+from twinlog.store.config import BrokerRole, option
 
 _PORT = validators.and_(validators.ge(0), validators.le(65535))
 

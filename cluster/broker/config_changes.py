@@ -11,13 +11,13 @@ from typing import Any, get_type_hints
 import attrs
 from attrs import fields, frozen
 
-from cluster import rocketmq_keys
-from cluster.broker.config import NO_BIT_MAPS, BrokerConfig
-from cluster.config_file import format_value, read_value
-from cluster.properties_file import parse_properties
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from store.config import StoreConfig
+from twinlog.cluster import rocketmq_keys
+from twinlog.cluster.broker.config import NO_BIT_MAPS, BrokerConfig
+from twinlog.cluster.config_file import format_value, read_value
+from twinlog.cluster.properties_file import parse_properties
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.store.config import StoreConfig
 
 _DAY_MS = 86_400_000
 _MINUTE_MS = 60_000

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cluster.broker.parts import BrokerParts
-from cluster.broker.topic_config import TopicConfig
-from cluster.remoting import fastjson
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.remoting import fastjson
 
 
 def consumed_topics(broker: BrokerParts, group: str, topics: list[str]) -> list[TopicConfig]:

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 import structlog
 from attrs import define, field, frozen
 
-from cluster.broker import names
-from cluster.broker.filter.tags import SubscriptionData
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.filter.tags import SubscriptionData
 
 log = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Any
 import structlog
 from attrs import define, field
 
-from cluster.broker import names
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
+from twinlog.cluster.broker import names
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
 
 log = structlog.get_logger(__name__)
 

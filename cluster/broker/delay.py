@@ -9,10 +9,10 @@ Source: ScheduleMessageService.messageTimeup, CommitLog.asyncPutMessage (RocketM
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cluster.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
-from store.commit_log import PutMessage
-from store.message import Message
-from store.properties import DELAY, tags_code, without_dispatch
+from twinlog.cluster.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.message import Message
+from twinlog.store.properties import DELAY, tags_code, without_dispatch
 
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
 

@@ -14,16 +14,16 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.delay import delivered
-from cluster.broker.delay_progress import Progress
-from cluster.broker.json_file import JsonFile
-from cluster.broker.names import SCHEDULE_TOPIC
-from store.commit_log import PutMessage, PutResult
-from store.consume_queue import ConsumeQueue
-from store.consume_queue_ext import is_ext_address
-from store.errors import MessageFormatError
-from store.message import decode_message
-from store.offset_waiters import PutStatus
+from twinlog.cluster.broker.delay import delivered
+from twinlog.cluster.broker.delay_progress import Progress
+from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.cluster.broker.names import SCHEDULE_TOPIC
+from twinlog.store.commit_log import PutMessage, PutResult
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.consume_queue_ext import is_ext_address
+from twinlog.store.errors import MessageFormatError
+from twinlog.store.message import decode_message
+from twinlog.store.offset_waiters import PutStatus
 
 log = structlog.get_logger(__name__)
 

@@ -5,8 +5,8 @@ The fast port lacks pulls, so that consumers cannot hold up what it is for. Sour
 
 from collections.abc import Mapping
 
-from cluster.broker.parts import BrokerParts
-from cluster.broker.processors import (
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.processors import (
     acl,
     broker_config,
     cleaning,
@@ -31,7 +31,7 @@ from cluster.broker.processors import (
     subscription_admin,
     topic_admin,
 )
-from cluster.remoting.server import Handler, dispatch_table
+from twinlog.cluster.remoting.server import Handler, dispatch_table
 
 _BOTH_PORTS = (
     acl.HANDLERS,

@@ -12,12 +12,12 @@ import structlog
 import trio
 from attrs import define, field, frozen
 
-from cluster.remoting.client import Sign, connect_tcp
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import ONEWAY, FrameReader, RemotingCommand, decode, encode
-from cluster.remoting.connection import Connection
-from cluster.remoting.errors import RemotingError, RemotingProtocolError
-from store.message import host_bytes
+from twinlog.cluster.remoting.client import Sign, connect_tcp
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import ONEWAY, FrameReader, RemotingCommand, decode, encode
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError
+from twinlog.store.message import host_bytes
 
 log = structlog.get_logger(__name__)
 

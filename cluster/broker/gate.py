@@ -19,15 +19,15 @@ import structlog
 import trio
 from attrs import define, field, frozen
 
-from cluster.broker.forward import FROM, Forwarder, is_host, refuse
-from cluster.remoting.address import ip_of
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.connection import Connection
-from cluster.remoting.server import Reply, Request
-from store.role_file import RoleState
+from twinlog.cluster.broker.forward import FROM, Forwarder, is_host, refuse
+from twinlog.cluster.remoting.address import ip_of
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.role_file import RoleState
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 log = structlog.get_logger(__name__)
 

@@ -6,14 +6,14 @@ import attrs
 import structlog
 from attrs import define
 
-from cluster.broker.config import BrokerConfig
-from cluster.remoting.address import ip_of
-from ha.config import HAConfig
-from store.config import StoreConfig
-from store.role_file import GroupMember, RoleState, load_role
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.remoting.address import ip_of
+from twinlog.ha.config import HAConfig
+from twinlog.store.config import StoreConfig
+from twinlog.store.role_file import GroupMember, RoleState, load_role
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 log = structlog.get_logger(__name__)
 

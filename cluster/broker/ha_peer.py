@@ -1,4 +1,4 @@
-"""What replication asks another member, over its remoting port: ha.peer.Peer for twinlog members and RocketMQ brokers.
+"""What replication asks another member, over its remoting port: twinlog.ha.peer.Peer for twinlog members and RocketMQ brokers.
 
 A twinlog member answers 20001 (status), 20002 (digests) and 33 (records). RocketMQ answers private codes with 3, so there the
 log's ends come from 28 and its file size from 26, and there are no digests.
@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 
 from attrs import define, evolve, field, frozen
 
-from cluster.broker.registration import Master
-from cluster.broker.role_json import read_history
-from cluster.client.api import ClientApi
-from cluster.properties_file import parse_properties
-from cluster.remoting.address import split_address
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError, RequestError
-from cluster.remoting.header_fields import encode_header_fields
-from cluster.remoting.headers.members import GetBrokerEpoch
-from ha.errors import HAPeerError
-from ha.peer import PeerHistory, PeerLog, RangeDigests
-from store.role_file import GroupMember
+from twinlog.cluster.broker.registration import Master
+from twinlog.cluster.broker.role_json import read_history
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.properties_file import parse_properties
+from twinlog.cluster.remoting.address import split_address
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.members import GetBrokerEpoch
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
+from twinlog.store.role_file import GroupMember
 
 T = TypeVar("T")
 TIMEOUT_MS = 3_000
@@ -55,7 +55,7 @@ class RemotingPeer:
         self._api = ClientApi(self.client, (), TIMEOUT_MS)
 
     async def log(self) -> PeerLog:
-        """See ha.peer.Peer."""
+        """See twinlog.ha.peer.Peer."""
         if self._known_rocketmq is None:
             status = await self._ask(self._api.member_status(self.address))
             if status is not None:
@@ -66,18 +66,18 @@ class RemotingPeer:
         return evolve(found, file_size=known.file_size, is_master=known.is_master)
 
     async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests | None:
-        """See ha.peer.Peer."""
+        """See twinlog.ha.peer.Peer."""
         if self._known_rocketmq is not None:
             return None
         api = evolve(self._api, timeout_ms=DIGESTS_TIMEOUT_MS)
         return await self._ask(api.block_digests(self.address, start, end, blocks_per_digest=blocks_per_digest))
 
     async def record(self, phy_offset: int) -> bytes | None:
-        """See ha.peer.Peer."""
+        """See twinlog.ha.peer.Peer."""
         return await self._ask(self._api.view_message(self.address, phy_offset))
 
     async def history(self, me: GroupMember | None) -> PeerHistory | None:
-        """See ha.peer.Peer. RocketMQ 5 answers without what is ours, 4.9 not at all."""
+        """See twinlog.ha.peer.Peer. RocketMQ 5 answers without what is ours, 4.9 not at all."""
         if self._known_rocketmq is not None:
             return None
         header = GetBrokerEpoch()

@@ -15,9 +15,9 @@ from typing import Any
 import structlog
 from attrs import field, frozen
 
-from cluster.broker.known_tables import KnownTables
-from cluster.remoting import fastjson
-from store.sync import sync_directory
+from twinlog.cluster.broker.known_tables import KnownTables
+from twinlog.cluster.remoting import fastjson
+from twinlog.store.sync import sync_directory
 
 log = structlog.get_logger(__name__)
 

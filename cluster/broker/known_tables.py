@@ -12,7 +12,7 @@ from threading import Lock
 import structlog
 from attrs import define, field
 
-from store.checked_file import decode_checked, encode_checked, save_checked
+from twinlog.store.checked_file import decode_checked, encode_checked, save_checked
 
 log = structlog.get_logger(__name__)
 

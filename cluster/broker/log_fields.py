@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from cluster.broker.names import member_name
-from store.config import BrokerRole
+from twinlog.cluster.broker.names import member_name
+from twinlog.store.config import BrokerRole
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 
 def log_fields(broker: "BrokerParts") -> dict[str, Any]:

@@ -20,8 +20,8 @@ import structlog
 import trio
 from attrs import define, field
 
-from store.get_message import PropertyFilter, as_i32
-from store.wakeup import Wakeup
+from twinlog.store.get_message import PropertyFilter, as_i32
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 

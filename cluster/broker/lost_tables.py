@@ -14,15 +14,15 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.consumer_offset import read_offsets
-from cluster.broker.data_version import DataVersion
-from cluster.broker.delay_service import read_delay_offsets
-from cluster.broker.slave_sync import IS_LOST, ask_object, fast_address
-from cluster.broker.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig, read_groups
-from cluster.broker.topic_config import TopicConfig, read_topics
-from cluster.remoting.errors import RemotingError
-from cluster.remoting.header_fields import RequestHeader
-from cluster.remoting.headers.broker_admin import (
+from twinlog.cluster.broker.consumer_offset import read_offsets
+from twinlog.cluster.broker.data_version import DataVersion
+from twinlog.cluster.broker.delay_service import read_delay_offsets
+from twinlog.cluster.broker.slave_sync import IS_LOST, ask_object, fast_address
+from twinlog.cluster.broker.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig, read_groups
+from twinlog.cluster.broker.topic_config import TopicConfig, read_topics
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.header_fields import RequestHeader
+from twinlog.cluster.remoting.headers.broker_admin import (
     GetAllConsumerOffset,
     GetAllDelayOffset,
     GetAllSubscriptionGroupConfig,
@@ -30,7 +30,7 @@ from cluster.remoting.headers.broker_admin import (
 )
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 log = structlog.get_logger(__name__)
 

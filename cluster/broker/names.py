@@ -5,8 +5,8 @@ Sources: TopicValidator.java, Validators.java, MixAll.java, TransactionalMessage
 
 import re
 
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
 
 TOPIC_LENGTH_MAX = 127
 GROUP_LENGTH_MAX = 255

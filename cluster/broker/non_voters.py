@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from attrs import define, field
 
-from cluster.broker.ha_peer import HA_PORT_DISTANCE
-from cluster.broker.registration import MASTER_ID
-from cluster.broker.role_change import RoleService
-from cluster.remoting.address import split_address
-from ha.errors import HAPeerError
-from store.role_file import GroupMember
-from store.wakeup import Wakeup
+from twinlog.cluster.broker.ha_peer import HA_PORT_DISTANCE
+from twinlog.cluster.broker.registration import MASTER_ID
+from twinlog.cluster.broker.role_change import RoleService
+from twinlog.cluster.remoting.address import split_address
+from twinlog.ha.errors import HAPeerError
+from twinlog.store.role_file import GroupMember
+from twinlog.store.wakeup import Wakeup
 
 
 @define(eq=False)

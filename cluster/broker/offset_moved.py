@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from cluster.broker.names import OFFSET_MOVED_TOPIC
-from cluster.remoting import fastjson
-from store.commit_log import PutMessage
-from store.properties import DELAY, KEYS, TAGS, format_properties, tags_code
+from twinlog.cluster.broker.names import OFFSET_MOVED_TOPIC
+from twinlog.cluster.remoting import fastjson
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.properties import DELAY, KEYS, TAGS, format_properties, tags_code
 
 PERIOD_SECONDS = 60.0
 EVENTS_MAX = 100  # In one period.

@@ -10,48 +10,48 @@ import attrs
 import trio
 from attrs import define, field
 
-from cluster.broker.client_calls import ClientCalls
-from cluster.broker.config import BrokerConfig, MessageVisibility
-from cluster.broker.data_version import DataVersion
-from cluster.broker.delay_service import ScheduleMessageService
-from cluster.broker.gate import Gate
-from cluster.broker.group_view import GroupView, is_replicated, saved_role, under_role
-from cluster.broker.ha_peer import Peers, RemotingPeer
-from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
-from cluster.broker.lost_tables import LostTables
-from cluster.broker.machine import machine_boot_id, own_ip, wall_clock_ms
-from cluster.broker.non_voters import NonVoters
-from cluster.broker.offset_moved import OffsetMovedEvents
-from cluster.broker.rates import DailyTotals, PullCounters, Rates
-from cluster.broker.registration import Master, RegistrationService
-from cluster.broker.role_calls import RemotingCalls
-from cluster.broker.role_change import RoleService
-from cluster.broker.role_services import RoleServices
-from cluster.broker.security.config import AclConfig
-from cluster.broker.security.service import AclService, acl_service
-from cluster.broker.slave_kinds import SlaveKinds
-from cluster.broker.slave_peer import SlavePeers
-from cluster.broker.slave_sync import SlaveSynchronize
-from cluster.broker.stats import BrokerStatsManager
-from cluster.broker.tables import BrokerTables
-from cluster.broker.transaction_check import CheckRules
-from cluster.broker.transaction_service import TransactionCheckService
-from cluster.broker.visibility import Visibility
-from cluster.broker.watchdog import Watchdog
-from cluster.remoting.client import RemotingClient, tls_connect
-from cluster.remoting.config import ServerConfig
-from cluster.remoting.connection import Connection
-from cluster.remoting.signing import make_signer
-from cluster.remoting.tls import ServerTls, client_context
-from cluster.remoting.tls_config import TlsConfig
-from ha.config import HAConfig
-from ha.epochs import confirmed_in
-from ha.repair import RepairService
-from ha.service import HAService
-from store.config import BrokerRole
-from store.consume_queue import ConsumeQueue
-from store.message import decode_message
-from store.message_store import MessageStore
+from twinlog.cluster.broker.client_calls import ClientCalls
+from twinlog.cluster.broker.config import BrokerConfig, MessageVisibility
+from twinlog.cluster.broker.data_version import DataVersion
+from twinlog.cluster.broker.delay_service import ScheduleMessageService
+from twinlog.cluster.broker.gate import Gate
+from twinlog.cluster.broker.group_view import GroupView, is_replicated, saved_role, under_role
+from twinlog.cluster.broker.ha_peer import Peers, RemotingPeer
+from twinlog.cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING, PullRequestHoldService
+from twinlog.cluster.broker.lost_tables import LostTables
+from twinlog.cluster.broker.machine import machine_boot_id, own_ip, wall_clock_ms
+from twinlog.cluster.broker.non_voters import NonVoters
+from twinlog.cluster.broker.offset_moved import OffsetMovedEvents
+from twinlog.cluster.broker.rates import DailyTotals, PullCounters, Rates
+from twinlog.cluster.broker.registration import Master, RegistrationService
+from twinlog.cluster.broker.role_calls import RemotingCalls
+from twinlog.cluster.broker.role_change import RoleService
+from twinlog.cluster.broker.role_services import RoleServices
+from twinlog.cluster.broker.security.config import AclConfig
+from twinlog.cluster.broker.security.service import AclService, acl_service
+from twinlog.cluster.broker.slave_kinds import SlaveKinds
+from twinlog.cluster.broker.slave_peer import SlavePeers
+from twinlog.cluster.broker.slave_sync import SlaveSynchronize
+from twinlog.cluster.broker.stats import BrokerStatsManager
+from twinlog.cluster.broker.tables import BrokerTables
+from twinlog.cluster.broker.transaction_check import CheckRules
+from twinlog.cluster.broker.transaction_service import TransactionCheckService
+from twinlog.cluster.broker.visibility import Visibility
+from twinlog.cluster.broker.watchdog import Watchdog
+from twinlog.cluster.remoting.client import RemotingClient, tls_connect
+from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.signing import make_signer
+from twinlog.cluster.remoting.tls import ServerTls, client_context
+from twinlog.cluster.remoting.tls_config import TlsConfig
+from twinlog.ha.config import HAConfig
+from twinlog.ha.epochs import confirmed_in
+from twinlog.ha.repair import RepairService
+from twinlog.ha.service import HAService
+from twinlog.store.config import BrokerRole
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.message import decode_message
+from twinlog.store.message_store import MessageStore
 
 HA_PORT_DISTANCE = 1  # Above the main port.
 

@@ -10,17 +10,17 @@ import structlog
 import trio
 from attrs import evolve
 
-from cluster.broker.config import BrokerConfig
-from cluster.broker.config_changes import Changes
-from cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING
-from cluster.broker.names import AUTO_CREATE_TOPIC
-from cluster.broker.tables import built_in
-from cluster.broker.topic_config import PERM_INHERIT
-from cluster.properties_file import with_values
-from store.sync import write_durably
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.config_changes import Changes
+from twinlog.cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING
+from twinlog.cluster.broker.names import AUTO_CREATE_TOPIC
+from twinlog.cluster.broker.tables import built_in
+from twinlog.cluster.broker.topic_config import PERM_INHERIT
+from twinlog.cluster.properties_file import with_values
+from twinlog.store.sync import write_durably
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 log = structlog.get_logger(__name__)
 

@@ -19,9 +19,9 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from cluster.broker.config import BrokerConfig
-from cluster.broker.members import RegisteredSlaves
-from cluster.broker.registration_rules import (
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.members import RegisteredSlaves
+from twinlog.cluster.broker.registration_rules import (
     MASTER_ID,
     Master,
     member_addresses,
@@ -29,16 +29,16 @@ from cluster.broker.registration_rules import (
     registration_body,
     slaves_of,
 )
-from cluster.broker.topic_config import TopicConfigManager
-from cluster.remoting import fastjson
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError, RequestError
-from cluster.remoting.header_fields import RequestHeader, decode_header, encode_header_fields
-from cluster.remoting.headers.namesrv import GetBrokerClusterInfo, RegisterBroker, UnregisterBroker
-from cluster.remoting.headers.responses import RegisterBrokerResponse
-from store.wakeup import Wakeup
+from twinlog.cluster.broker.topic_config import TopicConfigManager
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.header_fields import RequestHeader, decode_header, encode_header_fields
+from twinlog.cluster.remoting.headers.namesrv import GetBrokerClusterInfo, RegisterBroker, UnregisterBroker
+from twinlog.cluster.remoting.headers.responses import RegisterBrokerResponse
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import frozen
 
-from cluster.broker.topic_config import PERM_READ, PERM_WRITE, TopicConfigManager
-from cluster.remoting import fastjson
+from twinlog.cluster.broker.topic_config import PERM_READ, PERM_WRITE, TopicConfigManager
+from twinlog.cluster.remoting import fastjson
 
 MASTER_ID = 0
 RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.1, 1.0

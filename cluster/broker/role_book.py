@@ -10,11 +10,11 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from ha.errors import HALogError
-from store.config import BrokerRole
-from store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
-from store.role_file import RoleState, load_role, save_role
-from store.sync import make_directory
+from twinlog.ha.errors import HALogError
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
+from twinlog.store.role_file import RoleState, load_role, save_role
+from twinlog.store.sync import make_directory
 
 log = structlog.get_logger(__name__)
 

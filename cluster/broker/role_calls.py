@@ -6,17 +6,17 @@ from typing import TypeVar
 import orjson
 from attrs import define
 
-from cluster.broker.ha_peer import RemotingPeer
-from cluster.broker.role_json import encode, from_plain
-from cluster.broker.role_messages import Op, Plain, RoleRefusedError
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError
-from ha.errors import HAPeerError
-from ha.peer import PeerHistory
-from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
-from store.role_file import GroupMember
+from twinlog.cluster.broker.ha_peer import RemotingPeer
+from twinlog.cluster.broker.role_json import encode, from_plain
+from twinlog.cluster.broker.role_messages import Op, Plain, RoleRefusedError
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.store.role_file import GroupMember
 
 T = TypeVar("T")
 PROMISE_MS = 3_000

@@ -15,10 +15,10 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from cluster.broker import role_repair
-from cluster.broker.role_lease import LeaseRounds
-from cluster.broker.role_member import RoleMember
-from cluster.broker.role_messages import (
+from twinlog.cluster.broker import role_repair
+from twinlog.cluster.broker.role_lease import LeaseRounds
+from twinlog.cluster.broker.role_member import RoleMember
+from twinlog.cluster.broker.role_messages import (
     Calls,
     ChangeAsk,
     ChangeResult,
@@ -34,13 +34,13 @@ from cluster.broker.role_messages import (
     RoleRefusedError,
     ScheduleAsk,
 )
-from cluster.broker.role_run import RoleRun
-from cluster.broker.role_schedule import Schedule
-from cluster.broker.role_start import StartRules
-from ha.group_record import with_pause
-from ha.peer import PeerHistory
-from store.plain import from_plain, to_plain
-from store.role_file import GroupMember, Pause, save_role
+from twinlog.cluster.broker.role_run import RoleRun
+from twinlog.cluster.broker.role_schedule import Schedule
+from twinlog.cluster.broker.role_start import StartRules
+from twinlog.ha.group_record import with_pause
+from twinlog.ha.peer import PeerHistory
+from twinlog.store.plain import from_plain, to_plain
+from twinlog.store.role_file import GroupMember, Pause, save_role
 
 __all__ = ["Calls", "ChangeAsk", "ChangeResult", "ChangeState", "Held", "Hooks", "RoleRefusedError", "RoleService"]
 

@@ -13,19 +13,19 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from cluster.broker.role_book import RoleBook
-from cluster.broker.role_messages import Calls, Hooks
-from cluster.broker.role_silence import SilentMaster
-from ha.config import HAConfig
-from ha.group_record import remaining_pause
-from ha.log import ComparableStore
-from ha.peer import PeerHistory
-from ha.service import HAService
-from ha.voter import is_master
-from store.config import BrokerRole
-from store.epoch_file import EpochEntry, EpochId
-from store.role_file import GroupMember, GroupRecord, RoleState
-from store.wakeup import Wakeup
+from twinlog.cluster.broker.role_book import RoleBook
+from twinlog.cluster.broker.role_messages import Calls, Hooks
+from twinlog.cluster.broker.role_silence import SilentMaster
+from twinlog.ha.config import HAConfig
+from twinlog.ha.group_record import remaining_pause
+from twinlog.ha.log import ComparableStore
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.service import HAService
+from twinlog.ha.voter import is_master
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochEntry, EpochId
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 

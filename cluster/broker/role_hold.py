@@ -8,13 +8,13 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.role_member import RoleMember
-from cluster.broker.role_messages import Held, HoldAsk, RoleRefusedError
-from cluster.broker.role_survey import Survey
-from cluster.broker.role_tail import digest_of
-from ha.errors import HAPeerError
-from ha.voter import PromiseAsk
-from store.plain import from_plain, to_plain
+from twinlog.cluster.broker.role_member import RoleMember
+from twinlog.cluster.broker.role_messages import Held, HoldAsk, RoleRefusedError
+from twinlog.cluster.broker.role_survey import Survey
+from twinlog.cluster.broker.role_tail import digest_of
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.voter import PromiseAsk
+from twinlog.store.plain import from_plain, to_plain
 
 log = structlog.get_logger(__name__)
 

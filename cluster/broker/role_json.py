@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from ha.peer import PeerHistory
-from store.epoch_file import EpochEntry, check_history
-from store.plain import from_plain, to_plain
+from twinlog.ha.peer import PeerHistory
+from twinlog.store.epoch_file import EpochEntry, check_history
+from twinlog.store.plain import from_plain, to_plain
 
 __all__ = ["VERSION", "encode", "epoch_list", "from_plain", "history_body", "read_history", "to_plain"]
 

@@ -15,13 +15,13 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from cluster.broker.role_book import RoleFileError
-from cluster.broker.role_member import RoleMember
-from cluster.broker.role_silence import SilentVoters
-from ha.config import HAConfig
-from ha.epochs import confirmed_in
-from ha.errors import HAError
-from ha.group_record import (
+from twinlog.cluster.broker.role_book import RoleFileError
+from twinlog.cluster.broker.role_member import RoleMember
+from twinlog.cluster.broker.role_silence import SilentVoters
+from twinlog.ha.config import HAConfig
+from twinlog.ha.epochs import confirmed_in
+from twinlog.ha.errors import HAError
+from twinlog.ha.group_record import (
     counted,
     first_record,
     id_as_slave,
@@ -35,12 +35,12 @@ from ha.group_record import (
     with_need,
     without,
 )
-from ha.lease import ALWAYS
-from ha.voter import LeaseAnswer, LeaseAsk, is_master
-from store.config import BrokerRole
-from store.epoch_file import EpochId
-from store.role_file import GroupMember, GroupRecord
-from store.wakeup import Wakeup
+from twinlog.ha.lease import ALWAYS
+from twinlog.ha.voter import LeaseAnswer, LeaseAsk, is_master
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.role_file import GroupMember, GroupRecord
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 

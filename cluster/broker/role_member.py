@@ -10,16 +10,16 @@ import structlog
 import trio
 from attrs import define, evolve, field, frozen
 
-from cluster.broker.role_facts import RoleFacts
-from cluster.broker.role_messages import Held, HoldAsk, RoleRefusedError
-from cluster.broker.role_tail import tail_digest
-from ha.errors import HAPeerError
-from ha.group_record import is_newer
-from ha.peer import PeerHistory
-from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, lease, promise
-from store.config import BrokerRole
-from store.epoch_file import EpochId
-from store.role_file import Change, GroupRecord, RoleState
+from twinlog.cluster.broker.role_facts import RoleFacts
+from twinlog.cluster.broker.role_messages import Held, HoldAsk, RoleRefusedError
+from twinlog.cluster.broker.role_tail import tail_digest
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.group_record import is_newer
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, followed, lease, promise
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.role_file import Change, GroupRecord, RoleState
 
 log = structlog.get_logger(__name__)
 

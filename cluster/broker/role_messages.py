@@ -8,11 +8,11 @@ from typing import Any, Literal, Protocol
 
 from attrs import frozen
 
-from ha.peer import PeerHistory
-from ha.role_change import Verb
-from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
-from ha.votes import Judgement
-from store.role_file import GroupMember, RoleState
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.role_change import Verb
+from twinlog.ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.ha.votes import Judgement
+from twinlog.store.role_file import GroupMember, RoleState
 
 StepWord = Literal["to do", "doing", "done", "failed"]
 Op = Literal["check", "start", "state", "hold", "release", "rewind", "reinit", "pause", "resume", "schedule"]

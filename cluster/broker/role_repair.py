@@ -9,17 +9,17 @@ from collections.abc import Awaitable, Callable
 import structlog
 from attrs import evolve, frozen
 
-from cluster.broker.role_member import RoleMember
-from cluster.broker.role_messages import ReinitAsk, RewindAsk, RoleRefusedError
-from cluster.broker.role_start import StartRules
-from ha.comparison import Comparison
-from ha.epochs import compare_histories
-from ha.errors import HAError, HAPeerError
-from ha.follow_history import given_up_cut, why_given_up
-from ha.own_log import OwnReader
-from ha.peer import PeerHistory
-from ha.preflight import Verdict
-from ha.resync import Cut
+from twinlog.cluster.broker.role_member import RoleMember
+from twinlog.cluster.broker.role_messages import ReinitAsk, RewindAsk, RoleRefusedError
+from twinlog.cluster.broker.role_start import StartRules
+from twinlog.ha.comparison import Comparison
+from twinlog.ha.epochs import compare_histories
+from twinlog.ha.errors import HAError, HAPeerError
+from twinlog.ha.follow_history import given_up_cut, why_given_up
+from twinlog.ha.own_log import OwnReader
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.preflight import Verdict
+from twinlog.ha.resync import Cut
 
 log = structlog.get_logger(__name__)
 

@@ -9,11 +9,11 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from cluster.broker.role_facts import pause_words
-from cluster.broker.role_hold import MasterHold, RoleStepError
-from cluster.broker.role_lease import LeaseRounds
-from cluster.broker.role_member import RoleMember
-from cluster.broker.role_messages import (
+from twinlog.cluster.broker.role_facts import pause_words
+from twinlog.cluster.broker.role_hold import MasterHold, RoleStepError
+from twinlog.cluster.broker.role_lease import LeaseRounds
+from twinlog.cluster.broker.role_member import RoleMember
+from twinlog.cluster.broker.role_messages import (
     ChangeAsk,
     ChangeResult,
     ChangeState,
@@ -21,14 +21,14 @@ from cluster.broker.role_messages import (
     StepState,
     StepWord,
 )
-from cluster.broker.role_survey import Survey, refusal_line
-from cluster.broker.role_take import entry_of, take
-from ha.errors import HAPeerError
-from ha.role_change import Snapshot, Step, StepName, check_invariants, next_step, plan
-from ha.voter import PromiseAsk
-from ha.votes import Judgement, may_take
-from store.epoch_file import EpochEntry
-from store.role_file import Change
+from twinlog.cluster.broker.role_survey import Survey, refusal_line
+from twinlog.cluster.broker.role_take import entry_of, take
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.role_change import Snapshot, Step, StepName, check_invariants, next_step, plan
+from twinlog.ha.voter import PromiseAsk
+from twinlog.ha.votes import Judgement, may_take
+from twinlog.store.epoch_file import EpochEntry
+from twinlog.store.role_file import Change
 
 log = structlog.get_logger(__name__)
 

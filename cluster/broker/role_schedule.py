@@ -4,14 +4,14 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from cluster.broker.role_lease import LeaseRounds
-from cluster.broker.role_member import RoleMember
-from cluster.broker.role_messages import ChangeAsk, RoleRefusedError, ScheduleAsk
-from ha.errors import HAError
-from ha.voter import LeaseAnswer
-from store.plain import to_plain
-from store.role_file import Scheduled
-from store.wakeup import Wakeup
+from twinlog.cluster.broker.role_lease import LeaseRounds
+from twinlog.cluster.broker.role_member import RoleMember
+from twinlog.cluster.broker.role_messages import ChangeAsk, RoleRefusedError, ScheduleAsk
+from twinlog.ha.errors import HAError
+from twinlog.ha.voter import LeaseAnswer
+from twinlog.store.plain import to_plain
+from twinlog.store.role_file import Scheduled
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 

@@ -17,19 +17,19 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.consumer_offset import read_offsets
-from cluster.broker.lost_tables import GROUPS, TOPICS
-from cluster.broker.registration import MASTER_ID, Master
-from cluster.broker.role_messages import Held
-from cluster.broker.role_tasks import RoleTasks
-from cluster.broker.slave_sync import all_consumer_offsets
-from cluster.remoting.errors import RemotingError
-from ha.peer import PeerHistory
-from store.config import BrokerRole
-from store.role_file import RoleState
+from twinlog.cluster.broker.consumer_offset import read_offsets
+from twinlog.cluster.broker.lost_tables import GROUPS, TOPICS
+from twinlog.cluster.broker.registration import MASTER_ID, Master
+from twinlog.cluster.broker.role_messages import Held
+from twinlog.cluster.broker.role_tasks import RoleTasks
+from twinlog.cluster.broker.slave_sync import all_consumer_offsets
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.ha.peer import PeerHistory
+from twinlog.store.config import BrokerRole
+from twinlog.store.role_file import RoleState
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 log = structlog.get_logger(__name__)
 

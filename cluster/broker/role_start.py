@@ -16,16 +16,16 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from cluster.broker.role_book import RoleFileError
-from cluster.broker.role_lease import LeaseRounds
-from cluster.broker.role_member import RoleMember
-from cluster.broker.role_take import begin_again
-from ha.errors import HAPeerError
-from ha.peer import PeerHistory
-from ha.voter import followed
-from store.config import BrokerRole
-from store.epoch_file import EpochId
-from store.errors import StoreError
+from twinlog.cluster.broker.role_book import RoleFileError
+from twinlog.cluster.broker.role_lease import LeaseRounds
+from twinlog.cluster.broker.role_member import RoleMember
+from twinlog.cluster.broker.role_take import begin_again
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.voter import followed
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.errors import StoreError
 
 log = structlog.get_logger(__name__)
 

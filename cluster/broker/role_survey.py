@@ -4,14 +4,14 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.role_member import RoleMember
-from cluster.broker.role_messages import ChangeAsk
-from ha.errors import HAPeerError
-from ha.role_change import next_epoch
-from ha.voter import PromiseAnswer, PromiseAsk
-from ha.votes import Judgement, SwitchoverFacts, group_of, judge_failover, judge_switchover
-from store.config import BrokerRole
-from store.role_file import GroupRecord
+from twinlog.cluster.broker.role_member import RoleMember
+from twinlog.cluster.broker.role_messages import ChangeAsk
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.role_change import next_epoch
+from twinlog.ha.voter import PromiseAnswer, PromiseAsk
+from twinlog.ha.votes import Judgement, SwitchoverFacts, group_of, judge_failover, judge_switchover
+from twinlog.store.config import BrokerRole
+from twinlog.store.role_file import GroupRecord
 
 log = structlog.get_logger(__name__)
 

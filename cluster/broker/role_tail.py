@@ -5,9 +5,9 @@ What lies before them was compared by digests when the candidate began to follow
 
 import trio
 
-from ha.log import ComparableStore
-from store.digest import digest
-from store.log_range import LogRange
+from twinlog.ha.log import ComparableStore
+from twinlog.store.digest import digest
+from twinlog.store.log_range import LogRange
 
 TAIL_MAX = 4 << 20  # Bytes: some milliseconds to read and digest, while producers wait.
 

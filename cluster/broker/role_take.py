@@ -3,14 +3,14 @@
 import structlog
 from attrs import evolve
 
-from cluster.broker.role_member import RoleMember
-from cluster.broker.role_messages import ChangeAsk
-from cluster.broker.role_survey import Survey
-from ha.epochs import with_entry
-from ha.group_record import with_ids_swapped, won_at
-from ha.votes import Judgement, group_of
-from store.config import FlushDiskType
-from store.epoch_file import EpochEntry
+from twinlog.cluster.broker.role_member import RoleMember
+from twinlog.cluster.broker.role_messages import ChangeAsk
+from twinlog.cluster.broker.role_survey import Survey
+from twinlog.ha.epochs import with_entry
+from twinlog.ha.group_record import with_ids_swapped, won_at
+from twinlog.ha.votes import Judgement, group_of
+from twinlog.store.config import FlushDiskType
+from twinlog.store.epoch_file import EpochEntry
 
 log = structlog.get_logger(__name__)
 

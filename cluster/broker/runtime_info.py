@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
-from cluster.broker import ack_status, role_status
-from cluster.broker.names import SCHEDULE_TOPIC
-from cluster.broker.security.facts import security_facts
-from cluster.remoting.command import VERSION
-from ha.absent import KnownSlave
-from ha.finding import NO_ERRORS, Finding
-from store.histogram import percentile
+from twinlog.cluster.broker import ack_status, role_status
+from twinlog.cluster.broker.names import SCHEDULE_TOPIC
+from twinlog.cluster.broker.security.facts import security_facts
+from twinlog.cluster.remoting.command import VERSION
+from twinlog.ha.absent import KnownSlave
+from twinlog.ha.finding import NO_ERRORS, Finding
+from twinlog.store.histogram import percentile
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 VERSION_TEXT = "V4_9_8"
 STATUS_SCHEMA = 1

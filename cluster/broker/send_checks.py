@@ -5,16 +5,16 @@ Source: AbstractSendMessageProcessor.msgCheck (RocketMQ 4.9.8).
 
 from typing import TYPE_CHECKING
 
-from cluster.broker import names
-from cluster.broker.config import BrokerConfig
-from cluster.broker.topic_config import PERM_WRITE, TopicConfig
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.connection import Connection
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.messages import SendMessage, SendMessageV2
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.topic_config import PERM_WRITE, TopicConfig
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.messages import SendMessage, SendMessageV2
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 
 def answer_fields(config: BrokerConfig) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from store.properties import (
+from twinlog.store.properties import (
     CLUSTER,
     DELAY,
     DISPATCH,

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import define, field
 
-from cluster.broker import names
-from cluster.broker.delay import delayed
-from cluster.broker.forward import FROM
-from cluster.broker.send_checks import admit, check_broker
-from cluster.broker.send_properties import SendProperties
-from cluster.broker.topic_config import PERM_WRITE, TopicConfig
-from cluster.broker.transaction import HALF_QUEUE_ID, half_properties, is_transaction
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.connection import Connection
-from cluster.remoting.errors import RequestError
-from cluster.remoting.header_fields import decode_header
-from cluster.remoting.headers.messages import SendBatchMessage, SendMessage, SendMessageV2
-from store.commit_log import PutMessage
-from store.message import TRANSACTION_MASK, host_bytes
-from store.properties import CLUSTER, DELAY, DISPATCH, WAIT, format_properties, parse_properties, tags_code
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.delay import delayed
+from twinlog.cluster.broker.forward import FROM
+from twinlog.cluster.broker.send_checks import admit, check_broker
+from twinlog.cluster.broker.send_properties import SendProperties
+from twinlog.cluster.broker.topic_config import PERM_WRITE, TopicConfig
+from twinlog.cluster.broker.transaction import HALF_QUEUE_ID, half_properties, is_transaction
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.header_fields import decode_header
+from twinlog.cluster.remoting.headers.messages import SendBatchMessage, SendMessage, SendMessageV2
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.message import TRANSACTION_MASK, host_bytes
+from twinlog.store.properties import CLUSTER, DELAY, DISPATCH, WAIT, format_properties, parse_properties, tags_code
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 HEADERS: dict[int, type[SendMessage | SendMessageV2]] = {
     RequestCode.SEND_MESSAGE: SendMessage,

@@ -10,9 +10,9 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from cluster.client.api import ClientApi
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.errors import RemotingError
 
 ASK_SECONDS = 5.0
 TIMEOUT_MS = 1_000

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection
 import trio
 from attrs import define, field, frozen
 
-from cluster.broker.ha_peer import RemotingPeer
-from cluster.client.api import ClientApi
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.errors import RemotingError
-from ha.errors import HAPeerError
-from ha.peer import Peer
+from twinlog.cluster.broker.ha_peer import RemotingPeer
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import Peer
 
 TIMEOUT_MS = 1_000
 TOLD_MAX = 100  # Members.
@@ -61,7 +61,7 @@ class SlavePeers:
         return False
 
     async def find(self, ha_end: str, requested: int) -> Collection[Peer] | None:
-        """See ha.slave_check.FindSlave."""
+        """See twinlog.ha.slave_check.FindSlave."""
         ip = ha_end.rpartition(":")[0]
         if self._is_told(ha_end, ip):
             return None

@@ -13,27 +13,27 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.consumer_offset import ConsumerOffsetManager, read_offsets
-from cluster.broker.delay_service import ScheduleMessageService, read_delay_offsets
-from cluster.broker.master_offsets import MasterOffsets
-from cluster.broker.subscription_group import SubscriptionGroupManager, read_groups
-from cluster.broker.table_writer import TableWriter
-from cluster.broker.topic_config import TopicConfigManager, read_topics
-from cluster.remoting import fastjson
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError, RequestError
-from cluster.remoting.header_fields import RequestHeader
-from cluster.remoting.headers.broker_admin import (
+from twinlog.cluster.broker.consumer_offset import ConsumerOffsetManager, read_offsets
+from twinlog.cluster.broker.delay_service import ScheduleMessageService, read_delay_offsets
+from twinlog.cluster.broker.master_offsets import MasterOffsets
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupManager, read_groups
+from twinlog.cluster.broker.table_writer import TableWriter
+from twinlog.cluster.broker.topic_config import TopicConfigManager, read_topics
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.header_fields import RequestHeader
+from twinlog.cluster.remoting.headers.broker_admin import (
     GetAllConsumerOffset,
     GetAllDelayOffset,
     GetAllSubscriptionGroupConfig,
     GetAllTopicConfig,
     GetBrokerRuntimeInfo,
 )
-from store.multi_dispatch import is_light
-from store.wakeup import Wakeup
+from twinlog.store.multi_dispatch import is_light
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 

@@ -14,9 +14,20 @@ from typing import Protocol, TypeVar
 
 from attrs import define, field
 
-from cluster.broker.names import SCHEDULE_TOPIC
-from cluster.broker.stats_item import DAY, LATENCY_MS, MINUTE, NUMS, PERIODS, SIZE, Counter, Snapshot, Windows, snapshot
-from store.commit_log import PutResult
+from twinlog.cluster.broker.names import SCHEDULE_TOPIC
+from twinlog.cluster.broker.stats_item import (
+    DAY,
+    LATENCY_MS,
+    MINUTE,
+    NUMS,
+    PERIODS,
+    SIZE,
+    Counter,
+    Snapshot,
+    Windows,
+    snapshot,
+)
+from twinlog.store.commit_log import PutResult
 
 K = TypeVar("K")
 

@@ -9,8 +9,8 @@ from typing import Any, Self
 import structlog
 from attrs import define, field, fields, frozen
 
-from cluster.broker import names
-from cluster.broker.data_version import DataVersion
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.data_version import DataVersion
 
 log = structlog.get_logger(__name__)
 

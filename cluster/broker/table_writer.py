@@ -12,8 +12,8 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.json_file import JsonFile
-from store.wakeup import Wakeup
+from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.store.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 

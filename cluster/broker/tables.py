@@ -5,22 +5,22 @@ from pathlib import Path
 import trio
 from attrs import define, field
 
-from cluster.broker.config import BrokerConfig
-from cluster.broker.consumer_manager import ConsumerManager, ProducerManager
-from cluster.broker.consumer_offset import ConsumerOffsetManager
-from cluster.broker.filter.consumer_filters import ConsumerFilterManager
-from cluster.broker.json_file import JsonFile
-from cluster.broker.known_tables import KnownTables
-from cluster.broker.lock_manager import RebalanceLockManager
-from cluster.broker.machine import wall_clock_ms
-from cluster.broker.subscription_group import SubscriptionGroupManager
-from cluster.broker.table_writer import TableWriter
-from cluster.broker.topic_config import TopicConfig, TopicConfigManager, built_in_topics
-from cluster.remoting.command import ONEWAY, RemotingCommand, encode
-from cluster.remoting.connection import Connection
-from cluster.remoting.header_fields import encode_header_fields
-from cluster.remoting.headers.clients import NotifyConsumerIdsChanged
-from store.config import StoreConfig
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.consumer_manager import ConsumerManager, ProducerManager
+from twinlog.cluster.broker.consumer_offset import ConsumerOffsetManager
+from twinlog.cluster.broker.filter.consumer_filters import ConsumerFilterManager
+from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.cluster.broker.known_tables import KnownTables
+from twinlog.cluster.broker.lock_manager import RebalanceLockManager
+from twinlog.cluster.broker.machine import wall_clock_ms
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupManager
+from twinlog.cluster.broker.table_writer import TableWriter
+from twinlog.cluster.broker.topic_config import TopicConfig, TopicConfigManager, built_in_topics
+from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand, encode
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.clients import NotifyConsumerIdsChanged
+from twinlog.store.config import StoreConfig
 
 
 @define(eq=False)

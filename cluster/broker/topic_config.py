@@ -10,8 +10,8 @@ import attrs
 import structlog
 from attrs import define, field, frozen
 
-from cluster.broker import names
-from cluster.broker.data_version import DataVersion
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.data_version import DataVersion
 
 log = structlog.get_logger(__name__)
 

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 
 from attrs import evolve
 
-from cluster.broker.delay import REAL_QUEUE_ID, REAL_TOPIC, delayed
-from cluster.broker.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
-from store.commit_log import PutMessage
-from store.message import TRANSACTION_COMMIT, TRANSACTION_MASK, Message, encode_message
-from store.properties import DISPATCH, TAGS, WAIT, format_properties, tags_code, without_dispatch
+from twinlog.cluster.broker.delay import REAL_QUEUE_ID, REAL_TOPIC, delayed
+from twinlog.cluster.broker.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.message import TRANSACTION_COMMIT, TRANSACTION_MASK, Message, encode_message
+from twinlog.store.properties import DISPATCH, TAGS, WAIT, format_properties, tags_code, without_dispatch
 
 TRANSACTION = "TRAN_MSG"
 PRODUCER_GROUP = "PGROUP"

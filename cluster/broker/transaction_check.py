@@ -7,8 +7,8 @@ from enum import Enum, auto
 
 from attrs import define, field, frozen
 
-from cluster.broker.transaction import check_times
-from store.message import Message
+from twinlog.cluster.broker.transaction import check_times
+from twinlog.store.message import Message
 
 IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 

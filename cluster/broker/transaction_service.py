@@ -13,10 +13,10 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.consumer_offset import NOT_STORED, ConsumerOffsetManager
-from cluster.broker.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
-from cluster.broker.topic_config import TopicConfigManager
-from cluster.broker.transaction import (
+from twinlog.cluster.broker.consumer_offset import NOT_STORED, ConsumerOffsetManager
+from twinlog.cluster.broker.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
+from twinlog.cluster.broker.topic_config import TopicConfigManager
+from twinlog.cluster.broker.transaction import (
     HALF_QUEUE_ID,
     PRODUCER_GROUP,
     asked_again,
@@ -27,16 +27,16 @@ from cluster.broker.transaction import (
     postponed,
     prepared_offset,
 )
-from cluster.broker.transaction_check import CheckRules, EndedHalves, Verdict, judge
-from cluster.remoting.command import ONEWAY, RemotingCommand
-from cluster.remoting.header_fields import encode_header_fields
-from cluster.remoting.headers.messages import CheckTransactionState
-from store.commit_log import PutMessage, PutResult
-from store.consume_queue import ConsumeQueue
-from store.errors import MessageFormatError
-from store.message import Message, decode_message, message_id
-from store.offset_waiters import PutStatus
-from store.properties import UNIQ_KEY
+from twinlog.cluster.broker.transaction_check import CheckRules, EndedHalves, Verdict, judge
+from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
+from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.messages import CheckTransactionState
+from twinlog.store.commit_log import PutMessage, PutResult
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.errors import MessageFormatError
+from twinlog.store.message import Message, decode_message, message_id
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.properties import UNIQ_KEY
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 import trio
 from attrs import define, field
 
-from store.consume_queue import ConsumeQueue
-from store.wakeup import Wakeup
+from twinlog.store.consume_queue import ConsumeQueue
+from twinlog.store.wakeup import Wakeup
 
 LOOK_SECONDS, LOOK_SECONDS_MAX = 0.002, 0.05
 _ARRIVALS_MAX = 10_000  # Those before are found by the held pulls' own scan.

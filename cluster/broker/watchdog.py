@@ -18,7 +18,7 @@ import structlog
 import trio
 from attrs import define, evolve, field, frozen
 
-from cluster.broker.cpu_wait import CpuWait, Read, read_thread
+from twinlog.cluster.broker.cpu_wait import CpuWait, Read, read_thread
 
 log = structlog.get_logger(__name__)
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.errors import FAILED, PARTIAL
-from cluster.cli.render import Column, count, moment, size, style, table
-from cluster.pipeline.picture import letter
-from cluster.pipeline.report import AuditVerdict
-from cluster.pipeline.summary import headline, sentences
+from twinlog.cluster.cli.errors import FAILED, PARTIAL
+from twinlog.cluster.cli.render import Column, count, moment, size, style, table
+from twinlog.cluster.pipeline.picture import letter
+from twinlog.cluster.pipeline.report import AuditVerdict
+from twinlog.cluster.pipeline.summary import headline, sentences
 
 if TYPE_CHECKING:
-    from cluster.pipeline.report import AuditedMember, AuditReport, ReportedFinding
+    from twinlog.cluster.pipeline.report import AuditedMember, AuditReport, ReportedFinding
 
 EXIT_STATUS = {
     AuditVerdict.EQUAL: 0,
@@ -113,7 +113,7 @@ def _finding_columns() -> list[Column]:
 
 def letter_of(cls: str) -> str:
     """As the picture of the page marks it."""
-    from cluster.pipeline.findings import FindingClass
+    from twinlog.cluster.pipeline.findings import FindingClass
 
     return letter(FindingClass(cls))
 

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from cluster.admin import Admin
+    from twinlog.cluster.admin import Admin
 
 SECONDS_MAX = 0.3  # A person waits with a finger on the key.
 
 
 def _asked(context: click.Context, ask: "Callable[[Admin], Awaitable[Iterable[str]]]") -> list[str]:
     """The names, or none when nobody answers in time."""
-    from cluster.cli.log import import_structlog
+    from twinlog.cluster.cli.log import import_structlog
 
     import_structlog()
     import trio
 
-    from cluster.admin import open_admin
-    from cluster.cli.which_cluster import DEFAULT_NAMESRV, chosen_context
-    from cluster.client.api import name_servers
+    from twinlog.cluster.admin import open_admin
+    from twinlog.cluster.cli.which_cluster import DEFAULT_NAMESRV, chosen_context
+    from twinlog.cluster.client.api import name_servers
 
     async def main() -> list[str]:
         async with open_admin(addresses, timeout_ms=round(SECONDS_MAX * 1000), context=chosen_context()) as admin:
@@ -39,7 +39,7 @@ def topics(context: click.Context, _parameter: click.Parameter, incomplete: str)
     """Topics; those of RocketMQ itself once they are begun to be typed."""
 
     async def ask(admin: "Admin") -> Iterable[str]:
-        from cluster.topic_views import is_system_topic
+        from twinlog.cluster.topic_views import is_system_topic
 
         found = await admin.api.topics()
         return [each for each in found if incomplete or not is_system_topic(each, set())]
@@ -51,9 +51,9 @@ def groups(context: click.Context, _parameter: click.Parameter, incomplete: str)
     """Consumer groups."""
 
     async def ask(admin: "Admin") -> Iterable[str]:
-        from cluster.admin_requests import group_configs
-        from cluster.group_views import is_system_group
-        from cluster.targets import readers
+        from twinlog.cluster.admin_requests import group_configs
+        from twinlog.cluster.group_views import is_system_group
+        from twinlog.cluster.targets import readers
 
         found: set[str] = set()
         for target in readers(await admin.api.cluster()):
@@ -67,7 +67,7 @@ def members(context: click.Context, _parameter: click.Parameter, incomplete: str
     """Members, by their names."""
 
     async def ask(admin: "Admin") -> Iterable[str]:
-        from cluster.client.api import addresses_of
+        from twinlog.cluster.client.api import addresses_of
 
         found = addresses_of(await admin.api.cluster())
         return [f"{group.broker_name}-{broker_id}" for group, broker_id, _ in found]
@@ -88,6 +88,6 @@ def options(_context: click.Context, _parameter: click.Parameter, incomplete: st
     """Options of brokers and name servers, with what they mean."""
     from click.shell_completion import CompletionItem
 
-    from cluster.config_options import all_options
+    from twinlog.cluster.config_options import all_options
 
     return [CompletionItem(key, help=each.meaning) for key, each in all_options().items() if key.startswith(incomplete)]

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from cluster.cli.options import examples
+from twinlog.cluster.cli.options import examples
 
 _WHERE = {
     "bash": 'eval "$(twinlog completion bash)" in ~/.bashrc',

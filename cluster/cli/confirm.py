@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from cluster.cli.errors import REFUSED, CliError
+from twinlog.cluster.cli.errors import REFUSED, CliError
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 _CHANGES = "twinlog.changes"
@@ -35,7 +35,7 @@ def confirm(name: str, kind: str, what: str, yes: bool) -> None:
     """Have the name of what is changed typed, unless `yes`; the cluster's is shown. Raises CliError."""
     if yes:
         return
-    from cluster.cli.which_cluster import cluster_words
+    from twinlog.cluster.cli.which_cluster import cluster_words
 
     question = f"{what}{cluster_words()}. To go on, type the {kind}'s name ({name})"
     typed = click.prompt(question, err=True, default="", show_default=False)

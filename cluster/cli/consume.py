@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli import complete
-from cluster.cli.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli import complete
+from twinlog.cluster.cli.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from cluster.client.received import ReceivedMessage
-    from cluster.client.start import From, FromTime
-    from cluster.client.subscription import Sql
+    from twinlog.cluster.client.received import ReceivedMessage
+    from twinlog.cluster.client.start import From, FromTime
+    from twinlog.cluster.client.subscription import Sql
 
-_VIEW = "cluster.message_view:MessageView"
+_VIEW = "twinlog.cluster.message_view:MessageView"
 tags_option = click.option("--tags", default="*", metavar="EXPR", help='Only these, for example "TagA || TagB".')
 sql_option = click.option(
     "--sql", metavar="EXPR", help="Only those whose properties fulfil it, for example \"price > 10 AND city = 'Bonn'\"."
@@ -78,7 +78,7 @@ def consume(
 @click.option("--count", type=click.IntRange(1), help="Stop after that many messages.")
 def tail(namesrv: str, topic: str, fmt: str, tags: str, sql: str | None, since: str | None, count: int | None) -> None:
     """Print each message of TOPIC that comes from now on, of all its queues, until Ctrl-C. No group is made or moved."""
-    from cluster.client.start import From
+    from twinlog.cluster.client.start import From
 
     begin = _start(since) if since is not None else From.LAST
     wanted = _wanted(tags, sql)
@@ -87,7 +87,7 @@ def tail(namesrv: str, topic: str, fmt: str, tags: str, sql: str | None, since: 
 
 
 def _print(namesrv: str, topic: str, fmt: str, count: int | None, **options: Any) -> int:
-    from cluster.cli.messages import printer
+    from twinlog.cluster.cli.messages import printer
 
     show = printer(fmt)
     shown = 0
@@ -115,8 +115,8 @@ def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str
 
 
 def _wanted(tags: str, sql: str | None) -> "str | Sql":
-    from cluster.cli.errors import sentence
-    from cluster.client.subscription import Sql, Subscription
+    from twinlog.cluster.cli.errors import sentence
+    from twinlog.cluster.client.subscription import Sql, Subscription
 
     if sql is not None:
         if tags != "*":
@@ -130,8 +130,8 @@ def _wanted(tags: str, sql: str | None) -> "str | Sql":
 
 
 def _start(text: str | None) -> "From | FromTime | int | None":
-    from cluster.cli.where import ALLOWED, moment_ms
-    from cluster.client.start import From, FromTime
+    from twinlog.cluster.cli.where import ALLOWED, moment_ms
+    from twinlog.cluster.client.start import From, FromTime
 
     if text is None:
         return None

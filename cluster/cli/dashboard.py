@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from cluster.cli.errors import USAGE, CliError
-from cluster.cli.options import examples, namesrv_option
+from twinlog.cluster.cli.errors import USAGE, CliError
+from twinlog.cluster.cli.options import examples, namesrv_option
 
 DEFAULT_LISTEN = "127.0.0.1:9877"
 
@@ -58,15 +58,15 @@ def dashboard(
     """
     host, port = _address(listen)
     _check_token(token_file)
-    from cluster.cli.dashboard_run import serve_dashboard
-    from cluster.cli.which_cluster import chosen_context
-    from cluster.client.api import name_servers
+    from twinlog.cluster.cli.dashboard_run import serve_dashboard
+    from twinlog.cluster.cli.which_cluster import chosen_context
+    from twinlog.cluster.client.api import name_servers
 
     addresses = name_servers(namesrv)
     if not addresses:
         raise click.UsageError("--namesrv is empty: allowed is HOST:PORT, or several joined by ;")
 
-    from cluster.dashboard.app import DashboardConfig
+    from twinlog.cluster.dashboard.app import DashboardConfig
 
     config = DashboardConfig(
         namesrv=addresses,
@@ -82,7 +82,7 @@ def dashboard(
 
 
 def _address(listen: str) -> tuple[str, int]:
-    from cluster.remoting.address import split_address
+    from twinlog.cluster.remoting.address import split_address
 
     try:
         return split_address(listen)
@@ -94,7 +94,7 @@ def _check_token(token_file: Path | None) -> None:
     """Told at once, and not when somebody types a token."""
     if token_file is None:
         return
-    from cluster.http.tokens import TokenFileError, Tokens
+    from twinlog.cluster.http.tokens import TokenFileError, Tokens
 
     try:
         Tokens(token_file).read()

@@ -2,10 +2,10 @@
 
 import trio
 
-from cluster.cli.log import set_up_log
-from cluster.cli.service import SayReady, run_service
-from cluster.cli.up_plan import Port
-from cluster.dashboard.app import DashboardConfig, run_dashboard
+from twinlog.cluster.cli.log import set_up_log
+from twinlog.cluster.cli.service import SayReady, run_service
+from twinlog.cluster.cli.up_plan import Port
+from twinlog.cluster.dashboard.app import DashboardConfig, run_dashboard
 
 
 def serve_dashboard(config: DashboardConfig, *, until_stdin_closes: bool = False) -> None:

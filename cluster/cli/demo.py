@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cluster.cli.errors import USAGE, CliError
-from cluster.cli.options import examples
+from twinlog.cluster.cli.errors import USAGE, CliError
+from twinlog.cluster.cli.options import examples
 
 if TYPE_CHECKING:
-    from cluster.cli.up_plan import UpPlan
+    from twinlog.cluster.cli.up_plan import UpPlan
 
 
 @click.command(
@@ -44,12 +44,12 @@ def demo(seconds: float, rate: float, keep: Path | None, port_base: int | None) 
     Nothing outside of the demonstration is touched. Exit status 0 when every acknowledged message is there and all logs are
     equal, 1 otherwise.
     """
-    from cluster.cli.up_plan import PlanError
+    from twinlog.cluster.cli.up_plan import PlanError
 
     directory = _directory(keep)
     is_wanted = keep is not None
     try:
-        from cluster.cli.demo_cluster import plan_demo
+        from twinlog.cluster.cli.demo_cluster import plan_demo
 
         try:
             plan = plan_demo(directory, port_base)
@@ -83,15 +83,15 @@ def _directory(keep: Path | None) -> Path:
 
 
 def _play(plan: "UpPlan", seconds: float, rate: float) -> bool:
-    from cluster.cli.log import ERROR, set_up_log
+    from twinlog.cluster.cli.log import ERROR, set_up_log
 
     set_up_log(ERROR)
     import trio
 
-    from cluster.cli.demo_play import Play
-    from cluster.cli.demo_screen import screen
-    from cluster.cli.errors import explain, innermost
-    from cluster.cli.options import until_interrupted
+    from twinlog.cluster.cli.demo_play import Play
+    from twinlog.cluster.cli.demo_screen import screen
+    from twinlog.cluster.cli.errors import explain, innermost
+    from twinlog.cluster.cli.options import until_interrupted
 
     began = time.monotonic()
     try:
@@ -112,7 +112,7 @@ def _play(plan: "UpPlan", seconds: float, rate: float) -> bool:
 
 
 def _tell_what_is_kept(plan: "UpPlan") -> None:
-    from cluster.cli.demo_cluster import FILE_SIZE, SLAVES
+    from twinlog.cluster.cli.demo_cluster import FILE_SIZE, SLAVES
 
     up = f"twinlog up --dir {plan.directory} --slaves {SLAVES} --port-base {plan.namesrv.port}"
     click.echo(f"\nThe data is kept. Look at it:  twinlog log info {plan.directory}/{plan.brokers[0].name}")

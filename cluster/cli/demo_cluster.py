@@ -7,12 +7,12 @@ from pathlib import Path
 import trio
 from attrs import define, field
 
-from cluster.cli.errors import CliError
-from cluster.cli.member_process import MemberProcess
-from cluster.cli.ports import busy_ports
-from cluster.cli.supervisor import Supervisor, check_ports
-from cluster.cli.up_plan import BrokerPlan, Port, UpPlan, plan_up
-from store.divergent import Divergent, DivergentDirectory
+from twinlog.cluster.cli.errors import CliError
+from twinlog.cluster.cli.member_process import MemberProcess
+from twinlog.cluster.cli.ports import busy_ports
+from twinlog.cluster.cli.supervisor import Supervisor, check_ports
+from twinlog.cluster.cli.up_plan import BrokerPlan, Port, UpPlan, plan_up
+from twinlog.store.divergent import Divergent, DivergentDirectory
 
 SLAVES = 2
 FILE_SIZE = 16 << 20

@@ -6,18 +6,18 @@ from functools import partial
 import trio
 from attrs import define, field
 
-from cluster.admin import Admin, open_admin
-from cluster.cli import demo_words as words
-from cluster.cli.demo_cluster import DemoCluster, running
-from cluster.cli.demo_ledger import Ledger
-from cluster.cli.demo_screen import STEP_SECONDS, Screen, bars, picture_of
-from cluster.cli.demo_traffic import Traffic, numbers_found
-from cluster.cli.errors import CliError
-from cluster.cli.up_plan import BrokerPlan, UpPlan
-from cluster.cli.up_view import ask, until_ready
-from cluster.client.client import Client
-from cluster.members import MemberList
-from cluster.role_admin import RoleOrder, RoleRefusedError
+from twinlog.cluster.admin import Admin, open_admin
+from twinlog.cluster.cli import demo_words as words
+from twinlog.cluster.cli.demo_cluster import DemoCluster, running
+from twinlog.cluster.cli.demo_ledger import Ledger
+from twinlog.cluster.cli.demo_screen import STEP_SECONDS, Screen, bars, picture_of
+from twinlog.cluster.cli.demo_traffic import Traffic, numbers_found
+from twinlog.cluster.cli.errors import CliError
+from twinlog.cluster.cli.up_plan import BrokerPlan, UpPlan
+from twinlog.cluster.cli.up_view import ask, until_ready
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.members import MemberList
+from twinlog.cluster.role_admin import RoleOrder, RoleRefusedError
 
 READY_SECONDS_MAX, POLL_SECONDS = 60.0, 0.05
 CALM_SECONDS = 1.0  # Of traffic before anything happens, and after each event; more where --seconds leaves time.

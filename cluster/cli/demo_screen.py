@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from textwrap import wrap
 from typing import Any, Protocol
 
-from cluster.members import MemberList
+from twinlog.cluster.members import MemberList
 
 WIDTH = 100
 BARS = " ▁▂▃▄▅▆▇█"
@@ -99,7 +99,7 @@ def picture_of(members: MemberList, traffic: str, where: str) -> Picture:
         from rich.console import Group
         from rich.text import Text
 
-        from cluster.cli.up_view import members_table
+        from twinlog.cluster.cli.up_view import members_table
 
         lines = [Text(traffic[:width], style="green"), Text(where[:width], style="dim")]
         return Group(Text(""), members_table(members.members, width), *lines)

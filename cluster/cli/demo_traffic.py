@@ -3,14 +3,14 @@
 import trio
 from attrs import define, field
 
-from cluster.cli.demo_ledger import Ledger
-from cluster.client.answers import SendStatus
-from cluster.client.client import Client
-from cluster.client.outgoing import OutgoingMessage
-from cluster.client.producer import Producer
-from cluster.client.pull_consumer import PullConsumer
-from cluster.client.start import From
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.cli.demo_ledger import Ledger
+from twinlog.cluster.client.answers import SendStatus
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.outgoing import OutgoingMessage
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.pull_consumer import PullConsumer
+from twinlog.cluster.client.start import From
+from twinlog.cluster.remoting.errors import RemotingError
 
 TOPIC, GROUP = "Orders", "demo-producer"
 SENDERS = 16  # At most so many messages wait for an answer at once.

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cluster.cli.demo_ledger import Account
+from twinlog.cluster.cli.demo_ledger import Account
 
 if TYPE_CHECKING:
-    from cluster.broker.role_messages import ChangeResult, ChangeState
-    from cluster.live_diff import LiveDiffReport
-    from store.divergent import Divergent
+    from twinlog.cluster.broker.role_messages import ChangeResult, ChangeState
+    from twinlog.cluster.live_diff import LiveDiffReport
+    from twinlog.store.divergent import Divergent
 
 
 def many(count: int, one: str, several: str | None = None) -> str:
@@ -83,7 +83,7 @@ def _first(missing: Sequence[int]) -> str:
 
 def compared(reports: Sequence["LiveDiffReport"]) -> tuple[str, bool]:
     """What the comparison of the logs says."""
-    from cluster.live_diff import LiveVerdict
+    from twinlog.cluster.live_diff import LiveVerdict
 
     differing = [each for each in reports if each.verdict is not LiveVerdict.EQUAL or each.right_behind_bytes]
     if not differing:

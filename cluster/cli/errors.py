@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import click
 
-from cluster.told import FAILED, PARTIAL, REFUSED, TIMED_OUT, UNREACHABLE, USAGE, Told, innermost, sentence
+from twinlog.cluster.told import FAILED, PARTIAL, REFUSED, TIMED_OUT, UNREACHABLE, USAGE, Told, innermost, sentence
 
 __all__ = [
     "FAILED",
@@ -54,7 +54,7 @@ class CliError(click.ClickException):
 
 def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
-    from cluster import told
+    from twinlog.cluster import told
 
     found = told.explain(error, namesrv)
     return CliError.of(found) if found is not None else None

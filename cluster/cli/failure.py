@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import click
 
-from cluster.cli.errors import told_of
+from twinlog.cluster.cli.errors import told_of
 
 _FORMAT = "twinlog.format"
 _FLAGS = ("-o", "--output")
@@ -23,7 +23,7 @@ def answer_failure(context: click.Context, error: click.ClickException) -> None:
     """Print the failure as a document, if one was asked for and none was printed."""
     if context.meta.get(_FORMAT) is None:
         return
-    from cluster.cli.render import ANSWERED, YAML, json_answer
+    from twinlog.cluster.cli.render import ANSWERED, YAML, json_answer
 
     if context.meta.get(ANSWERED):
         return

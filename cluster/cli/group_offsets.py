@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli import complete
-from cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
-from cluster.cli.options import document_option, examples, namesrv_option, run_admin
-from cluster.cli.pages import NOTHING_CHANGED, Block, Page, preview, show
+from twinlog.cluster.cli import complete
+from twinlog.cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
+from twinlog.cluster.cli.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.pages import NOTHING_CHANGED, Block, Page, preview, show
 
 if TYPE_CHECKING:
-    from cluster.offset_admin import OffsetPlan, Where
+    from twinlog.cluster.offset_admin import OffsetPlan, Where
 
-_PLAN = "cluster.offset_admin:OffsetPlan"
+_PLAN = "twinlog.cluster.offset_admin:OffsetPlan"
 
 
 @click.command(
@@ -42,7 +42,7 @@ def reset(group: str, topic: str, namesrv: str, to: str, dry_run: bool, yes: boo
 
     Consumers that are connected are told by the broker, and go on there at once; where none is, the place is stored.
     """
-    from cluster.cli.where import where_to
+    from twinlog.cluster.cli.where import where_to
 
     place = where_to(to, "--to")
     _move(group, namesrv, lambda admin: admin.offsets.prepare_reset(group, topic, place), dry_run, yes, fmt)
@@ -82,7 +82,7 @@ def seek(
 
     A WHERE outside of the queue is taken for its end on that side.
     """
-    from cluster.cli.where import where_in_queue
+    from twinlog.cluster.cli.where import where_in_queue
 
     if where.startswith("-") and not where[1:].isdecimal():
         raise click.UsageError(f"No such option: {where}")
@@ -131,7 +131,7 @@ def _move(group: str, namesrv: str, prepare: Any, dry_run: bool, yes: bool, fmt:
 
 def plan_page(plan: "OffsetPlan") -> Page:
     """Each queue before and after."""
-    from cluster.cli.render import Column, count
+    from twinlog.cluster.cli.render import Column, count
 
     columns = [
         Column("TOPIC", lambda m: m.topic),

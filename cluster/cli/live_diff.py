@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cluster.cli.errors import FAILED, PARTIAL
-from cluster.cli.log_diff import SIDE_BY_SIDE, difference_rows, who_is_wrong
-from cluster.cli.render import UNKNOWN, Column, count, size, style, table
-from cluster.live_diff import LiveVerdict
+from twinlog.cluster.cli.errors import FAILED, PARTIAL
+from twinlog.cluster.cli.log_diff import SIDE_BY_SIDE, difference_rows, who_is_wrong
+from twinlog.cluster.cli.render import UNKNOWN, Column, count, size, style, table
+from twinlog.cluster.live_diff import LiveVerdict
 
 if TYPE_CHECKING:
-    from cluster.live_diff import LiveDiffReport
+    from twinlog.cluster.live_diff import LiveDiffReport
 
 EXIT_STATUS = {
     LiveVerdict.EQUAL: 0,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
-from cluster.cli.errors import USAGE, CliError
+from twinlog.cluster.cli.errors import USAGE, CliError
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
@@ -66,7 +66,7 @@ def set_up_log(level: int = INFO, *, for_good: bool = False) -> None:
 
     `for_good`: a service, and nothing changes this later, so that each logger is put together once. Commands talk to people.
     """
-    from cluster.redaction import redact_event
+    from twinlog.cluster.redaction import redact_event
 
     structlog = import_structlog()
     as_json = is_json(os.environ.get("TWINLOG_LOG", ""), of_service=for_good, on_terminal=sys.stderr.isatty())

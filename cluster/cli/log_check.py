@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from cluster.cli.errors import FAILED
-from cluster.cli.offline import directory_argument, directory_options, opened
-from cluster.cli.options import document_option, examples
+from twinlog.cluster.cli.errors import FAILED
+from twinlog.cluster.cli.offline import directory_argument, directory_options, opened
+from twinlog.cluster.cli.options import document_option, examples
 
 
 @click.command(
@@ -21,22 +21,22 @@ from cluster.cli.options import document_option, examples
 )
 @directory_argument
 @directory_options
-@document_option("store.offline.info:StoreInfo")
+@document_option("twinlog.store.offline.info:StoreInfo")
 def info(directory: Path, fmt: str, **options: Any) -> None:
     """Show what a store directory is: who wrote it, how far its log goes, what is in its queues.
 
     FIRST and NEXT are queue offsets, EVER is how many messages a topic ever had. Only cheap facts: no checksum is looked at.
     """
     with opened(directory, **options) as store:
-        from store.offline.info import look
+        from twinlog.store.offline.info import look
 
         found = look(store)
     if fmt == "json":
-        from cluster.cli.render import json_answer
+        from twinlog.cluster.cli.render import json_answer
 
         json_answer(found)
         return
-    from cluster.cli.log_info import show_info
+    from twinlog.cluster.cli.log_info import show_info
 
     show_info(found, fmt)
 
@@ -56,7 +56,7 @@ def info(directory: Path, fmt: str, **options: Any) -> None:
     "--processes", type=click.IntRange(1), metavar="N", help="Check with so many processes.  [default: by size]"
 )
 @directory_options
-@document_option("store.offline.verify:VerifyReport")
+@document_option("twinlog.store.offline.verify:VerifyReport")
 def verify(directory: Path, fmt: str, max_findings: int | None, processes: int | None, **options: Any) -> None:
     """Check every message of a store, every entry of its queues and index, and its other files.
 
@@ -64,15 +64,15 @@ def verify(directory: Path, fmt: str, max_findings: int | None, processes: int |
     be found; a warning harms none. The exit status is 0 when there is neither, else 1.
     """
     with opened(directory, **options) as store:
-        from cluster.cli.log_verify import shortened, show_verify
-        from cluster.cli.progress import progress
-        from store.offline.verify import Verdict
-        from store.offline.verify import verify as check
+        from twinlog.cluster.cli.log_verify import shortened, show_verify
+        from twinlog.cluster.cli.progress import progress
+        from twinlog.store.offline.verify import Verdict
+        from twinlog.store.offline.verify import verify as check
 
         with progress("verify") as show:
             report = shortened(check(store, progress=show, processes=processes), max_findings)
     if fmt == "json":
-        from cluster.cli.render import json_answer
+        from twinlog.cluster.cli.render import json_answer
 
         json_answer(report)
     else:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.log_dump import printable
-from cluster.cli.render import UNKNOWN, Column, count, moment, size, style, table
-from store.digest import decode
-from store.offline.cut_bytes import open_cut
-from store.offline.diff import DiffVerdict, Side
-from store.offline.directory import DirectoryOptions, StoreDirectory
-from store.offline.pinned import pinned_log
+from twinlog.cluster.cli.log_dump import printable
+from twinlog.cluster.cli.render import UNKNOWN, Column, count, moment, size, style, table
+from twinlog.store.digest import decode
+from twinlog.store.offline.cut_bytes import open_cut
+from twinlog.store.offline.diff import DiffVerdict, Side
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.pinned import pinned_log
 
 if TYPE_CHECKING:
-    from cluster.live_diff import LiveDifference
-    from store.offline.diff import Difference, DiffRecord, DiffReport
+    from twinlog.cluster.live_diff import LiveDifference
+    from twinlog.store.offline.diff import Difference, DiffRecord, DiffReport
 
 # Where the two messages lie and what follows from that is no field of its own.
 _FOLLOWS = {"offset_message_id", "body_base64"}

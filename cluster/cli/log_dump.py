@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cluster.cli.render import Column, cells_of, json_line, moment, plain, style, table
+from twinlog.cluster.cli.render import Column, cells_of, json_line, moment, plain, style, table
 
 if TYPE_CHECKING:
-    from store.offline.dump import DumpedMessage
+    from twinlog.store.offline.dump import DumpedMessage
 
 _AT_ONCE = 200  # Messages whose lines get columns of one width.
 _BODY_SHOWN_MAX = 60  # Characters, in a table that is not wide.

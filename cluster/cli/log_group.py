@@ -2,10 +2,10 @@
 
 import click
 
-from cluster.cli.log_check import info, verify
-from cluster.cli.log_messages import diff, dump
-from cluster.cli.log_rebuild import rebuild
-from cluster.cli.options import InOrder, examples
+from twinlog.cluster.cli.log_check import info, verify
+from twinlog.cluster.cli.log_messages import diff, dump
+from twinlog.cluster.cli.log_rebuild import rebuild
+from twinlog.cluster.cli.options import InOrder, examples
 
 
 @click.group(

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.render import Column, count, moment, size, style, table
+from twinlog.cluster.cli.render import Column, count, moment, size, style, table
 
 if TYPE_CHECKING:
-    from store.offline.info import StoreInfo
+    from twinlog.store.offline.info import StoreInfo
 
 _WRITERS = {"rocketmq-4": "RocketMQ 4", "rocketmq-5": "RocketMQ 5", "twinlog": "twinlog"}
 _UNREADABLE = "cannot be read: see the error below"

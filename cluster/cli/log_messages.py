@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.errors import FAILED, PARTIAL
-from cluster.cli.offline import directory_argument, directory_options, opened, told
-from cluster.cli.options import WithAlternative, document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.errors import FAILED, PARTIAL
+from twinlog.cluster.cli.offline import directory_argument, directory_options, opened, told
+from twinlog.cluster.cli.options import WithAlternative, document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store.offline.dump import DumpedMessage, Selection
+    from twinlog.store.offline.dump import DumpedMessage, Selection
 
 
 @click.command(
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--count", type=click.IntRange(1), help="Stop after that many.")
 @click.option("--body", "with_body", is_flag=True, help="With the bodies.")
 @directory_options
-@document_option("store.offline.dump:DumpedMessage")
+@document_option("twinlog.store.offline.dump:DumpedMessage")
 def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int | None, **options: Any) -> None:
     """Print the messages of a log, in the order of the log.
 
@@ -56,11 +56,11 @@ def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int 
     with opened(directory, **options) as store:
         from itertools import islice
 
-        from cluster.cli.log_dump import show_messages
-        from store.offline.dump import DumpedMessage, dump_at
-        from store.offline.dump import dump as dump_log
-        from store.offline.key_lookup import offsets_by_key
-        from store.offline.pinned import pinned_log
+        from twinlog.cluster.cli.log_dump import show_messages
+        from twinlog.store.offline.dump import DumpedMessage, dump_at
+        from twinlog.store.offline.dump import dump as dump_log
+        from twinlog.store.offline.key_lookup import offsets_by_key
+        from twinlog.store.offline.pinned import pinned_log
 
         def messages(log: Any) -> "Iterator[DumpedMessage]":
             nonlocal damaged
@@ -88,8 +88,8 @@ def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int 
 def _selection(
     topics: tuple[str, ...], queues: tuple[int, ...], start: str | None, end: str | None, key: str | None
 ) -> "Selection":
-    from cluster.cli.log_dump import moment_or_offset
-    from store.offline.dump import Selection
+    from twinlog.cluster.cli.log_dump import moment_or_offset
+    from twinlog.store.offline.dump import Selection
 
     from_offset, from_ms = moment_or_offset(start, "--from") if start is not None else (None, None)
     to_offset, to_ms = moment_or_offset(end, "--to") if end is not None else (None, None)
@@ -127,7 +127,9 @@ def _selection(
 )
 @click.option("--right-log", type=click.Path(path_type=Path), metavar="DIR", help="The same for the right one.")
 @click.option("--log-file-size", type=click.IntRange(4096), metavar="BYTES", help="mappedFileSizeCommitLog of both.")
-@document_option("store.offline.diff:DiffReport", instead={"--live": "cluster.live_diff:LiveDiffReport"})
+@document_option(
+    "twinlog.store.offline.diff:DiffReport", instead={"--live": "twinlog.cluster.live_diff:LiveDiffReport"}
+)
 def diff(
     left: str,
     right: str,
@@ -157,10 +159,10 @@ def diff(
         _diff_live(left, right, namesrv, fmt)
         return
     with told():
-        from cluster.cli.log_diff import open_sides
-        from cluster.cli.progress import progress
-        from store.offline.diff import DiffVerdict
-        from store.offline.diff import diff as compare
+        from twinlog.cluster.cli.log_diff import open_sides
+        from twinlog.cluster.cli.progress import progress
+        from twinlog.store.offline.diff import DiffVerdict
+        from twinlog.store.offline.diff import diff as compare
 
         with (
             open_sides(
@@ -170,11 +172,11 @@ def diff(
         ):
             report = compare(*sides, with_queues=with_queues, progress=show)
     if fmt == "json":
-        from cluster.cli.render import json_answer
+        from twinlog.cluster.cli.render import json_answer
 
         json_answer(report)
     else:
-        from cluster.cli.log_diff import show_diff
+        from twinlog.cluster.cli.log_diff import show_diff
 
         show_diff(report, fmt)
     if report.verdict is not DiffVerdict.EQUAL:
@@ -182,13 +184,13 @@ def diff(
 
 
 def _diff_live(left: str, right: str, namesrv: str, fmt: str) -> None:
-    from cluster.cli.progress import progress
+    from twinlog.cluster.cli.progress import progress
 
     with progress("diff") as show:
         report = run_admin(namesrv, lambda admin: admin.live_diff(left, right, show))
 
-    from cluster.cli.live_diff import EXIT_STATUS, show_live_diff
-    from cluster.cli.render import json_answer
+    from twinlog.cluster.cli.live_diff import EXIT_STATUS, show_live_diff
+    from twinlog.cluster.cli.render import json_answer
 
     if fmt == "json":
         json_answer(report)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.offline import directory_argument, directory_options, opened, options_of, say, told
-from cluster.cli.options import document_option, examples
+from twinlog.cluster.cli.offline import directory_argument, directory_options, opened, options_of, say, told
+from twinlog.cluster.cli.options import document_option, examples
 
 if TYPE_CHECKING:
-    from store.offline.rebuild import RebuildReport
+    from twinlog.store.offline.rebuild import RebuildReport
 
 
 @click.command(
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @directory_options
-@document_option("store.offline.rebuild:RebuildReport")
+@document_option("twinlog.store.offline.rebuild:RebuildReport")
 def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool, fmt: str, **options: Any) -> None:
     """Make consume queues and index anew from the log of a stopped store.
 
@@ -37,7 +37,7 @@ def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool
     if not (queues or index):
         raise click.UsageError("Say what to make anew: --consumequeue, --index, or both.")
     with opened(directory, **options) as store:
-        from store.offline.rebuild import plan_rebuild
+        from twinlog.store.offline.rebuild import plan_rebuild
 
         report = plan_rebuild(store, queues=queues, index=index)
     if not dry_run:
@@ -45,7 +45,7 @@ def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool
             _ask(f"Replace {' and '.join(report.parts)} in {report.root}?")
         report = _rebuild(directory, report, options, queues=queues, index=index)
     if fmt == "json":
-        from cluster.cli.render import json_answer
+        from twinlog.cluster.cli.render import json_answer
 
         json_answer(report)
         return
@@ -64,8 +64,8 @@ def _rebuild(
     with told():
         from attrs import evolve
 
-        from cluster.cli.progress import progress
-        from store.offline.rebuild import rebuild as make
+        from twinlog.cluster.cli.progress import progress
+        from twinlog.store.offline.rebuild import rebuild as make
 
         with progress("rebuild") as show:
             done = make(directory, options_of(**options), queues=queues, index=index, progress=show)
@@ -73,7 +73,7 @@ def _rebuild(
 
 
 def _show_rebuild(report: "RebuildReport", fmt: str) -> None:
-    from cluster.cli.render import count, size
+    from twinlog.cluster.cli.render import count, size
 
     done = report.done
     if done is None:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import evolve
 
-from cluster.cli.render import Column, count, seconds, size, style, table
-from store.offline.verify import Verdict
+from twinlog.cluster.cli.render import Column, count, seconds, size, style, table
+from twinlog.store.offline.verify import Verdict
 
 if TYPE_CHECKING:
-    from store.offline.finding import Finding
-    from store.offline.verify import VerifyReport
+    from twinlog.store.offline.finding import Finding
+    from twinlog.store.offline.verify import VerifyReport
 
 _COLOURS = {Verdict.SOUND: "green", Verdict.WARNINGS: "yellow", Verdict.DAMAGED: "red"}
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cluster.cli.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from cluster.cli.render import Column
-    from cluster.members import Member, MemberList
+    from twinlog.cluster.cli.render import Column
+    from twinlog.cluster.members import Member, MemberList
 
 
 def member_columns(members: "Sequence[Member]") -> "list[Column]":
     """The table of members, here and in the live table of `twinlog up`."""
     have_changed = any(member.epoch for member in members)  # Before that all are in epoch 0, and it tells nothing.
-    from cluster.cli.render import Column, count, rate, seconds, size
+    from twinlog.cluster.cli.render import Column, count, rate, seconds, size
 
     return [
         Column("MEMBER", lambda m: m.name),
@@ -57,7 +57,7 @@ def member_columns(members: "Sequence[Member]") -> "list[Column]":
     flag_value=2.0,
     help="Show it anew every SECS seconds (2), until Ctrl-C.",
 )
-@document_option("cluster.members:MemberList")
+@document_option("twinlog.cluster.members:MemberList")
 def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
     """Show each member: its role, what it does, and how far it is behind its master.
 
@@ -73,7 +73,7 @@ def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
 
 
 def _show(found: "MemberList", fmt: str) -> None:
-    from cluster.cli.render import json_answer, table
+    from twinlog.cluster.cli.render import json_answer, table
 
     if fmt == "json":
         json_answer(found)
@@ -88,7 +88,7 @@ def _show(found: "MemberList", fmt: str) -> None:
 @contextmanager
 def _screen(fmt: str) -> "Iterator[Callable[[MemberList], None]]":
     """On a terminal one table that changes where it stands; elsewhere one after the other, JSON on a line each."""
-    from cluster.cli.render import json_line
+    from twinlog.cluster.cli.render import json_line
 
     if fmt == "json":
         yield lambda found: _flushed(lambda: json_line(found))
@@ -112,7 +112,7 @@ def _live(fmt: str) -> "Iterator[Callable[[MemberList], None]]":
     from rich.live import Live
     from rich.text import Text
 
-    from cluster.cli.render import cells_of, fitting, rich_table
+    from twinlog.cluster.cli.render import cells_of, fitting, rich_table
 
     console = Console()
     with Live(console=console, auto_refresh=False) as live:

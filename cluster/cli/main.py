@@ -5,32 +5,32 @@ from typing import Any
 
 import click
 
-from cluster.cli.audit import audit
-from cluster.cli.backup import backup, restore
-from cluster.cli.bundle import bundle
-from cluster.cli.completion import completion
-from cluster.cli.config import config_group
-from cluster.cli.confirm import may_have_changed
-from cluster.cli.consume import consume, tail
-from cluster.cli.context import context_group
-from cluster.cli.crosscheck import crosscheck
-from cluster.cli.dashboard import dashboard
-from cluster.cli.demo import demo
-from cluster.cli.errors import CliError
-from cluster.cli.failure import answer_failure, note_format
-from cluster.cli.group import group_group
-from cluster.cli.health import check, doctor, explain, wait
-from cluster.cli.lag import lag
-from cluster.cli.log_group import log_group
-from cluster.cli.look import list_members
-from cluster.cli.mqadmin import mqadmin
-from cluster.cli.options import InOrder, examples, forget_stdout
-from cluster.cli.peek import peek
-from cluster.cli.role_repairs import reinit, rewind
-from cluster.cli.roles import failover, history, pause, resume, switchover
-from cluster.cli.run import broker, namesrv, up
-from cluster.cli.send import send
-from cluster.cli.topic import topic_group
+from twinlog.cluster.cli.audit import audit
+from twinlog.cluster.cli.backup import backup, restore
+from twinlog.cluster.cli.bundle import bundle
+from twinlog.cluster.cli.completion import completion
+from twinlog.cluster.cli.config import config_group
+from twinlog.cluster.cli.confirm import may_have_changed
+from twinlog.cluster.cli.consume import consume, tail
+from twinlog.cluster.cli.context import context_group
+from twinlog.cluster.cli.crosscheck import crosscheck
+from twinlog.cluster.cli.dashboard import dashboard
+from twinlog.cluster.cli.demo import demo
+from twinlog.cluster.cli.errors import CliError
+from twinlog.cluster.cli.failure import answer_failure, note_format
+from twinlog.cluster.cli.group import group_group
+from twinlog.cluster.cli.health import check, doctor, explain, wait
+from twinlog.cluster.cli.lag import lag
+from twinlog.cluster.cli.log_group import log_group
+from twinlog.cluster.cli.look import list_members
+from twinlog.cluster.cli.mqadmin import mqadmin
+from twinlog.cluster.cli.options import InOrder, examples, forget_stdout
+from twinlog.cluster.cli.peek import peek
+from twinlog.cluster.cli.role_repairs import reinit, rewind
+from twinlog.cluster.cli.roles import failover, history, pause, resume, switchover
+from twinlog.cluster.cli.run import broker, namesrv, up
+from twinlog.cluster.cli.send import send
+from twinlog.cluster.cli.topic import topic_group
 
 
 class Main(InOrder):

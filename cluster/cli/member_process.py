@@ -14,7 +14,7 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
-from cluster.environment import without_options
+from twinlog.cluster.environment import without_options
 
 LAST_LINES = 8
 _OUTPUT = {"PYTHONUNBUFFERED": "1"}  # TWINLOG_LOG: a person reads these files, and their last lines when a member died.
@@ -98,4 +98,4 @@ class MemberProcess:
 
 def program(*arguments: str) -> list[str]:
     """The command line of a `twinlog` child, run by the Python that runs us."""
-    return [sys.executable, "-m", "cluster.cli.main", *arguments, "--until-stdin-closes"]
+    return [sys.executable, "-m", "twinlog.cluster.cli.main", *arguments, "--until-stdin-closes"]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.errors import USAGE, CliError
-from cluster.cli.log import ERROR, set_up_log
-from cluster.cli.options import InOrder, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.errors import USAGE, CliError
+from twinlog.cluster.cli.log import ERROR, set_up_log
+from twinlog.cluster.cli.options import InOrder, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from cluster.client.api import ClientApi
+    from twinlog.cluster.client.api import ClientApi
 
 _BOOLEAN = click.Choice(["true", "false"])
 
@@ -75,7 +75,7 @@ def _one_of(broker: str | None, cluster: str | None) -> None:
 @_flag("-c", "--clusterModel", "with_groups", is_flag=True, help="With cluster and consumer groups.")
 def topic_list(namesrv: str, with_groups: bool) -> None:
     """List all topics."""
-    from cluster.mqadmin import topics
+    from twinlog.cluster.mqadmin import topics
 
     _show(namesrv, lambda api: topics.topic_list(api, with_groups=with_groups))
 
@@ -86,7 +86,7 @@ def topic_list(namesrv: str, with_groups: bool) -> None:
 @_flag("-l", "--list", "as_list", is_flag=True, help="As a table.")
 def topic_route(namesrv: str, topic: str, as_list: bool) -> None:
     """Show where a topic's queues are."""
-    from cluster.mqadmin import topics
+    from twinlog.cluster.mqadmin import topics
 
     _show(namesrv, lambda api: topics.topic_route(api, topic, as_list=as_list))
 
@@ -96,7 +96,7 @@ def topic_route(namesrv: str, topic: str, as_list: bool) -> None:
 @_topic
 def topic_status(namesrv: str, topic: str) -> None:
     """Show the offsets of a topic's queues."""
-    from cluster.mqadmin import topics
+    from twinlog.cluster.mqadmin import topics
 
     _show(namesrv, lambda api: topics.topic_status(api, topic))
 
@@ -123,8 +123,8 @@ def update_topic(
 ) -> None:
     """Make a topic, or change it."""
     _one_of(broker, cluster)
-    from cluster.broker.topic_config import UNIT, UNIT_SUBSCRIPTION, TopicConfig
-    from cluster.mqadmin import topics
+    from twinlog.cluster.broker.topic_config import UNIT, UNIT_SUBSCRIPTION, TopicConfig
+    from twinlog.cluster.mqadmin import topics
 
     sys_flag = UNIT * (unit == "true") | UNIT_SUBSCRIPTION * (has_unit_sub == "true")
     config = TopicConfig(topic, sys_flag=sys_flag, order=order == "true", **numbers)
@@ -137,7 +137,7 @@ def update_topic(
 @_flag("-c", "--clusterName", "cluster", required=True, metavar="NAME", help="The cluster to delete it from.")
 def delete_topic(namesrv: str, topic: str, cluster: str) -> None:
     """Delete a topic with its messages. As with mqadmin, nobody asks whether you are sure."""
-    from cluster.mqadmin import topics
+    from twinlog.cluster.mqadmin import topics
 
     _show(namesrv, lambda api: topics.delete_topic(api, topic, cluster))
 
@@ -150,7 +150,7 @@ def cluster_list(namesrv: str, more: bool, interval: int | None) -> None:
     """List clusters and brokers."""
     import time
 
-    from cluster.mqadmin import brokers
+    from twinlog.cluster.mqadmin import brokers
 
     while True:
         _show(namesrv, lambda api: brokers.cluster_list(api, more=more))
@@ -165,7 +165,7 @@ def cluster_list(namesrv: str, more: bool, interval: int | None) -> None:
 def broker_status(namesrv: str, broker: str | None, cluster: str | None) -> None:
     """Show what a broker, or each of a cluster, tells of itself."""
     _one_of(broker, cluster)
-    from cluster.mqadmin import brokers
+    from twinlog.cluster.mqadmin import brokers
 
     _show(namesrv, lambda api: brokers.broker_status(api, broker=broker, cluster=cluster))
 
@@ -176,7 +176,7 @@ def broker_status(namesrv: str, broker: str | None, cluster: str | None) -> None
 @_flag("-s", "--showClientIP", "show_clients", type=_BOOLEAN, default="false", help="Who has each queue.")
 def consumer_progress(namesrv: str, group: str | None, show_clients: str) -> None:
     """Show how far consumer groups are."""
-    from cluster.mqadmin import groups
+    from twinlog.cluster.mqadmin import groups
 
     _show(namesrv, lambda api: groups.consumer_progress(api, group, show_clients=show_clients == "true"))
 
@@ -186,7 +186,7 @@ def consumer_progress(namesrv: str, group: str | None, show_clients: str) -> Non
 @_flag("-i", "--msgId", "message_ids", required=True, metavar="ID[,ID]", help="Ids that brokers gave.")
 def query_by_id(namesrv: str, message_ids: str) -> None:
     """Show messages by id, and who has consumed them. The body is printed; mqadmin leaves it in a file in /tmp."""
-    from cluster.mqadmin import messages
+    from twinlog.cluster.mqadmin import messages
 
     ids = [part.strip() for part in message_ids.split(",") if part.strip()]
     for each in ids:
@@ -201,7 +201,7 @@ def query_by_id(namesrv: str, message_ids: str) -> None:
 @_flag("-k", "--msgKey", "key", required=True, help="One of the message's keys.")
 def query_by_key(namesrv: str, topic: str, key: str) -> None:
     """Find messages by key."""
-    from cluster.mqadmin import messages
+    from twinlog.cluster.mqadmin import messages
 
     _show(namesrv, lambda api: messages.query_by_key(api, topic, key))
 
@@ -214,7 +214,7 @@ def query_by_key(namesrv: str, topic: str, key: str) -> None:
 @_flag("-f", "--force", type=_BOOLEAN, default="true", show_default=True, help="false: never forward.")
 def reset_offset_by_time(namesrv: str, group: str, topic: str, when: str, force: str) -> None:
     """Let a group go on at a time."""
-    from cluster.mqadmin import groups, text
+    from twinlog.cluster.mqadmin import groups, text
 
     _check("-s", text.parse_moment, when)
     _show(namesrv, lambda api: groups.reset_offset_by_time(api, group, topic, when, force=force == "true"))
@@ -239,8 +239,8 @@ def update_sub_group(
 ) -> None:
     """Make a consumer group, or change it."""
     _one_of(broker, cluster)
-    from cluster.broker.subscription_group import SubscriptionGroupConfig
-    from cluster.mqadmin import groups
+    from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+    from twinlog.cluster.mqadmin import groups
 
     values = {name: value == "true" if isinstance(value, str) else value for name, value in settings.items()}
     config = SubscriptionGroupConfig(name=group, notify_consumer_ids_changed_enable=notify == "true", **values)

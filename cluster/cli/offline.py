@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cluster.cli.errors import FAILED, REFUSED, USAGE, CliError, sentence
-from cluster.cli.log import ERROR, set_up_log
+from twinlog.cluster.cli.errors import FAILED, REFUSED, USAGE, CliError, sentence
+from twinlog.cluster.cli.log import ERROR, set_up_log
 
 if TYPE_CHECKING:
-    from store.offline.directory import DirectoryOptions, StoreDirectory
+    from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,7 +60,7 @@ def options_of(
     delay_levels: str | None = None,
 ) -> "DirectoryOptions":
     """What directory_options() gathered. Raises click.UsageError."""
-    from store.offline.directory import DEFAULT_DELAYS, DirectoryOptions
+    from twinlog.store.offline.directory import DEFAULT_DELAYS, DirectoryOptions
 
     options = DirectoryOptions(
         commit_log_dirs=commit_log,
@@ -80,7 +80,7 @@ def options_of(
 def opened(directory: Path, **options: Any) -> "Iterator[StoreDirectory]":
     """The directory, for reading. Raises CliError."""
     with told():
-        from store.offline.directory import StoreDirectory
+        from twinlog.store.offline.directory import StoreDirectory
 
         with StoreDirectory.open(directory, options_of(**options)) as found:
             yield found
@@ -93,10 +93,10 @@ def told(
     """Tell what is not ours to mend as a CliError; `what` and `step` of a backup that fails."""
     set_up_log(ERROR)
     allow_many_files()
-    from store.errors import SideFileError, StoreDirectoryError, StoreLockedError
-    from store.offline.backup_target import BackupRefusedError
-    from store.offline.manifest import BackupError
-    from store.offline.rebuild import NothingToRebuildError
+    from twinlog.store.errors import SideFileError, StoreDirectoryError, StoreLockedError
+    from twinlog.store.offline.backup_target import BackupRefusedError
+    from twinlog.store.offline.manifest import BackupError
+    from twinlog.store.offline.rebuild import NothingToRebuildError
 
     try:
         yield

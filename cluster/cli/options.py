@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cluster.cli.errors import explain, innermost
-from cluster.cli.log import ERROR, set_up_log
+from twinlog.cluster.cli.errors import explain, innermost
+from twinlog.cluster.cli.log import ERROR, set_up_log
 
 if TYPE_CHECKING:
-    from cluster.admin import Admin
+    from twinlog.cluster.admin import Admin
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ class InOrder(click.Group):
 
 def namesrv_option(function: F) -> F:
     """-n/--namesrv, as RocketMQ's own tools have it, and --context."""
-    from cluster.cli.which_cluster import DEFAULT_NAMESRV, complete_contexts, name_servers_of, remember_context
+    from twinlog.cluster.cli.which_cluster import DEFAULT_NAMESRV, complete_contexts, name_servers_of, remember_context
 
     function = click.option(
         "--context",
@@ -58,7 +58,7 @@ def namesrv_option(function: F) -> F:
 def _as_json(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
     """YAML is what JSON would be, printed otherwise: no command knows."""
     if fmt == "yaml":
-        from cluster.cli.render import YAML
+        from twinlog.cluster.cli.render import YAML
 
         context.meta[YAML] = True
         return "json"
@@ -113,7 +113,7 @@ def document_option(document: str, *, instead: Mapping[str, str] | None = None) 
 
     def show_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
         if fmt == "schema":
-            from cluster.cli.schema import print_schema
+            from twinlog.cluster.cli.schema import print_schema
 
             given = context.meta.get(_ARGUMENTS, ())
             print_schema(next((other for flag, other in (instead or {}).items() if flag in given), document))
@@ -176,10 +176,10 @@ def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
 
     import trio
 
-    from cluster.admin import open_admin
-    from cluster.cli.which_cluster import chosen_context
-    from cluster.client.api import name_servers
-    from cluster.remoting.address import split_address
+    from twinlog.cluster.admin import open_admin
+    from twinlog.cluster.cli.which_cluster import chosen_context
+    from twinlog.cluster.client.api import name_servers
+    from twinlog.cluster.remoting.address import split_address
 
     addresses = name_servers(namesrv)
     if not addresses:

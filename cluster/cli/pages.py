@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from attrs import evolve, field, frozen
 
-from cluster.cli.options import run_admin
+from twinlog.cluster.cli.options import run_admin
 
 if TYPE_CHECKING:
-    from cluster.admin import Admin
-    from cluster.cli.render import Column
+    from twinlog.cluster.admin import Admin
+    from twinlog.cluster.cli.render import Column
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ def answer(
     with _screen(fmt, page) as put:
 
         async def keep(admin: "Admin") -> None:
-            from cluster.watching import watch
+            from twinlog.cluster.watching import watch
 
             async def again() -> T:
                 return await ask(admin)
@@ -84,7 +84,7 @@ def answer(
 
 def show(found: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
     """Print one answer."""
-    from cluster.cli.render import json_answer
+    from twinlog.cluster.cli.render import json_answer
 
     if fmt == "json":
         json_answer(found)
@@ -104,7 +104,7 @@ def preview(planned: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
 
 def print_page(page: Page, fmt: str) -> None:
     """All tables, or with TSV the first."""
-    from cluster.cli.render import style, table
+    from twinlog.cluster.cli.render import style, table
 
     if fmt == "tsv":
         table(page.blocks[0].columns, page.blocks[0].rows, fmt)
@@ -123,7 +123,7 @@ def print_page(page: Page, fmt: str) -> None:
 @contextmanager
 def _screen(fmt: str, page: "Callable[[Any], Page]") -> "Iterator[Callable[[Any], None]]":
     """On a terminal the page changes where it stands; elsewhere one after the other, JSON on a line each."""
-    from cluster.cli.render import json_line
+    from twinlog.cluster.cli.render import json_line
 
     def line(found: Any) -> None:
         if isinstance(found, str):
@@ -167,7 +167,7 @@ def _live(fmt: str, page: "Callable[[Any], Page]") -> "Iterator[Callable[[Any], 
 def _drawn(page: Page, fmt: str, width: int) -> list[Any]:
     from rich.text import Text
 
-    from cluster.cli.render import cells_of, fitting, rich_table
+    from twinlog.cluster.cli.render import cells_of, fitting, rich_table
 
     parts: list[Any] = []
     for i, block in enumerate(page.blocks):

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cluster.cli.up_plan import LOOPBACK, Port
+from twinlog.cluster.cli.up_plan import LOOPBACK, Port
 
 if TYPE_CHECKING:
     import psutil
@@ -57,6 +57,6 @@ def holder(port: int) -> str:
 def _name(process: "psutil.Process") -> str:
     """What a person calls it: one of ours is not just some Python."""
     words = process.cmdline()
-    if "cluster.cli.main" in words[:-1]:  # As `twinlog up` starts its members.
+    if "twinlog.cluster.cli.main" in words[:-1]:  # As `twinlog up` starts its members.
         return f"twinlog {words[words.index('cluster.cli.main') + 1]}"
     return process.name()

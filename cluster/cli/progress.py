@@ -55,7 +55,7 @@ def _lines(what: str, clock: Callable[[], float]) -> Report:
         nonlocal last
         now = clock()
         if now - last >= _SECONDS_BETWEEN_LINES and total:
-            from cluster.cli.render import size
+            from twinlog.cluster.cli.render import size
 
             last = now
             click.echo(f"{what}: {100 * done // total}% of {size(total)}", err=True)

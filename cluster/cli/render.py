@@ -12,7 +12,7 @@ import click
 import orjson
 from attrs import frozen
 
-from cluster.documents import document, dumps
+from twinlog.cluster.documents import document, dumps
 
 UNKNOWN = "-"
 

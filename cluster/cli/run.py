@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from cluster.cli.errors import USAGE, CliError
-from cluster.cli.options import examples
+from twinlog.cluster.cli.errors import USAGE, CliError
+from twinlog.cluster.cli.options import examples
 
 _CONFIG_FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
@@ -35,13 +35,13 @@ def namesrv(
 
     Prints one line `ready namesrv=HOST:PORT` when it serves. SIGTERM and Ctrl-C end it cleanly, a second one at once.
     """
-    from cluster.cli.settings import load_namesrv
+    from twinlog.cluster.cli.settings import load_namesrv
 
     configuration = load_namesrv(config, overrides, port=port)
     if print_only:
         _print_configuration(configuration)
         return
-    from cluster.cli.service import run_namesrv
+    from twinlog.cluster.cli.service import run_namesrv
 
     run_namesrv(configuration, config_file=config, until_stdin_closes=until_stdin_closes)
 
@@ -60,20 +60,20 @@ def broker(
     one line `ready broker=NAME address=HOST:PORT` when it serves and is registered. SIGTERM and Ctrl-C end it cleanly, a
     second one at once.
     """
-    from cluster.cli.settings import load_broker
+    from twinlog.cluster.cli.settings import load_broker
 
     configuration = load_broker(config, overrides, namesrv=namesrv)
     if print_only:
         _print_configuration(configuration)
         return
-    from cluster.cli.service import run_broker
+    from twinlog.cluster.cli.service import run_broker
 
     run_broker(configuration, config_file=config, until_stdin_closes=until_stdin_closes)
 
 
 def _print_configuration(configuration: Any) -> None:
-    from cluster.cli.render import Column, table
-    from cluster.redaction import shown
+    from twinlog.cluster.cli.render import Column, table
+    from twinlog.cluster.redaction import shown
 
     columns = [
         Column("KEY", lambda e: e.key),
@@ -119,11 +119,11 @@ def up(
     Prints one line `ready namesrv=HOST:PORT dashboard=http://HOST:PORT` when all are registered and the slaves follow. Ctrl-C
     stops them cleanly, a second one at once; the data stays. A member that dies is started again.
     """
-    from cluster.cli.up_plan import PlanError, plan_up
-    from cluster.config_file import setting_of
+    from twinlog.cluster.cli.up_plan import PlanError, plan_up
+    from twinlog.cluster.config_file import setting_of
 
     if overrides:
-        from cluster.cli.settings import load_broker
+        from twinlog.cluster.cli.settings import load_broker
 
         load_broker(None, overrides, namesrv=None, environment={})  # What is wrong is told once, and first.
     _note_variables()
@@ -133,13 +133,13 @@ def up(
         plan = plan_up(directory, masters=masters, slaves=slaves, is_async=is_async, port_base=port_base)
     except PlanError as error:
         raise CliError(str(error), exit_code=USAGE) from error
-    from cluster.cli.supervisor import supervise
+    from twinlog.cluster.cli.supervisor import supervise
 
     supervise(plan, [(each.key, each.value) for each in settings], with_dashboard=not no_dashboard)
 
 
 def _note_variables() -> None:
-    from cluster.environment import without_options
+    from twinlog.cluster.environment import without_options
 
     if ignored := sorted(os.environ.keys() - without_options(os.environ).keys()):
         click.echo(f"note: `up` does not read {', '.join(ignored)}; say it with --set KEY=VALUE", err=True)

@@ -5,8 +5,8 @@ from importlib import import_module
 import click
 import orjson
 
-from cluster.document_schema import schema_of
-from cluster.told import Failure
+from twinlog.cluster.document_schema import schema_of
+from twinlog.cluster.told import Failure
 
 __all__ = ["print_schema", "schema_of"]
 

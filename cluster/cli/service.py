@@ -15,14 +15,14 @@ from typing import Any, Protocol
 
 import trio
 
-from cluster.cli.errors import CliError, innermost
-from cluster.cli.log import set_up_log, speak_for
-from cluster.cli.memory import give_memory_back, share_one_heap
-from cluster.cli.ports import busy_ports, in_use
-from cluster.cli.up_plan import Port
-from cluster.config_file import Configuration
-from cluster.notify import Notifier
-from store.errors import StoreError
+from twinlog.cluster.cli.errors import CliError, innermost
+from twinlog.cluster.cli.log import set_up_log, speak_for
+from twinlog.cluster.cli.memory import give_memory_back, share_one_heap
+from twinlog.cluster.cli.ports import busy_ports, in_use
+from twinlog.cluster.cli.up_plan import Port
+from twinlog.cluster.config_file import Configuration
+from twinlog.cluster.notify import Notifier
+from twinlog.store.errors import StoreError
 
 CLEAN_STOP_SECONDS_MAX = 60  # After the parent's end nobody is left who could send a second signal.
 REGISTER_SECONDS_MAX = 5  # A broker serves without its name server, too.
@@ -46,13 +46,13 @@ def run_namesrv(
 ) -> None:
     """Serve until stopped; changes over the network go to `config_file`. Raises CliError when the port cannot be had."""
     set_up_log(for_good=True)
-    from cluster.http.beside import http_beside
-    from cluster.http.config import HttpConfig
-    from cluster.http.sources import source_of_namesrv
-    from cluster.namesrv.config import NamesrvConfig
-    from cluster.namesrv.service import NameServer
-    from cluster.remoting.config import ServerConfig
-    from cluster.remoting.tls_config import TlsConfig
+    from twinlog.cluster.http.beside import http_beside
+    from twinlog.cluster.http.config import HttpConfig
+    from twinlog.cluster.http.sources import source_of_namesrv
+    from twinlog.cluster.namesrv.config import NamesrvConfig
+    from twinlog.cluster.namesrv.service import NameServer
+    from twinlog.cluster.remoting.config import ServerConfig
+    from twinlog.cluster.remoting.tls_config import TlsConfig
 
     config, server_config = configuration.of(NamesrvConfig), configuration.of(ServerConfig)
     http, http_port = configuration.of(HttpConfig), configuration.of(HttpConfig).port(config.listen_port, 2)
@@ -78,17 +78,17 @@ def run_broker(
     Raises CliError when a port or the store cannot be had.
     """
     set_up_log(for_good=True)
-    from cluster.broker.broker import Broker
-    from cluster.broker.config import BrokerConfig
-    from cluster.broker.log_fields import log_fields
-    from cluster.broker.security.config import AclConfig
-    from cluster.http.beside import http_beside
-    from cluster.http.config import HttpConfig
-    from cluster.http.sources import source_of_broker
-    from cluster.remoting.config import ServerConfig
-    from cluster.remoting.tls_config import TlsConfig
-    from ha.config import HAConfig
-    from store.config import StoreConfig
+    from twinlog.cluster.broker.broker import Broker
+    from twinlog.cluster.broker.config import BrokerConfig
+    from twinlog.cluster.broker.log_fields import log_fields
+    from twinlog.cluster.broker.security.config import AclConfig
+    from twinlog.cluster.http.beside import http_beside
+    from twinlog.cluster.http.config import HttpConfig
+    from twinlog.cluster.http.sources import source_of_broker
+    from twinlog.cluster.remoting.config import ServerConfig
+    from twinlog.cluster.remoting.tls_config import TlsConfig
+    from twinlog.ha.config import HAConfig
+    from twinlog.store.config import StoreConfig
 
     config, ha_config = configuration.of(BrokerConfig), configuration.of(HAConfig)
     server_config = configuration.of(ServerConfig)

@@ -10,25 +10,33 @@ from pathlib import Path
 
 import click
 
-from cluster import rocketmq_keys
-from cluster.cli.errors import USAGE, CliError
-from cluster.config_file import ConfigError, Configuration, Setting, configure, options_of, setting_of, settings_of
-from cluster.environment import PREFIX, FromEnvironment, read_environment
-from cluster.redaction import is_secret
-from cluster.tls_file import file_settings
+from twinlog.cluster import rocketmq_keys
+from twinlog.cluster.cli.errors import USAGE, CliError
+from twinlog.cluster.config_file import (
+    ConfigError,
+    Configuration,
+    Setting,
+    configure,
+    options_of,
+    setting_of,
+    settings_of,
+)
+from twinlog.cluster.environment import PREFIX, FromEnvironment, read_environment
+from twinlog.cluster.redaction import is_secret
+from twinlog.cluster.tls_file import file_settings
 
 
 def load_broker(
     config: Path | None, overrides: Sequence[str], *, namesrv: str | None, environment: Mapping[str, str] = os.environ
 ) -> Configuration:
     """Raises CliError, exit status 2, for a value that cannot be."""
-    from cluster.broker.config import BrokerConfig
-    from cluster.broker.security.config import AclConfig
-    from cluster.http.config import HttpConfig
-    from cluster.remoting.config import ServerConfig
-    from cluster.remoting.tls_config import TlsConfig
-    from ha.config import HAConfig
-    from store.config import StoreConfig
+    from twinlog.cluster.broker.config import BrokerConfig
+    from twinlog.cluster.broker.security.config import AclConfig
+    from twinlog.cluster.http.config import HttpConfig
+    from twinlog.cluster.remoting.config import ServerConfig
+    from twinlog.cluster.remoting.tls_config import TlsConfig
+    from twinlog.ha.config import HAConfig
+    from twinlog.store.config import StoreConfig
 
     first, last = [], []
     if address := environment.get("NAMESRV_ADDR"):
@@ -43,10 +51,10 @@ def load_namesrv(
     config: Path | None, overrides: Sequence[str], *, port: int | None, environment: Mapping[str, str] = os.environ
 ) -> Configuration:
     """Raises CliError, exit status 2, for a value that cannot be."""
-    from cluster.http.config import HttpConfig
-    from cluster.namesrv.config import NamesrvConfig
-    from cluster.remoting.config import ServerConfig
-    from cluster.remoting.tls_config import TlsConfig
+    from twinlog.cluster.http.config import HttpConfig
+    from twinlog.cluster.namesrv.config import NamesrvConfig
+    from twinlog.cluster.remoting.config import ServerConfig
+    from twinlog.cluster.remoting.tls_config import TlsConfig
 
     last = [] if port is None else [Setting("listenPort", str(port), "--port")]
     classes = (NamesrvConfig, ServerConfig, TlsConfig, HttpConfig)
@@ -86,7 +94,7 @@ def _variables(environment: Mapping[str, str], keys: Collection[str]) -> FromEnv
     """Brokers and name servers may share their variables: none warns of what is meant for the other."""
     if not any(name.startswith(PREFIX) for name in environment):
         return FromEnvironment((), ())
-    from cluster.config_options import all_options
+    from twinlog.cluster.config_options import all_options
 
     elsewhere = {*all_options(), *rocketmq_keys.BROKER_FILE, *rocketmq_keys.NAMESRV_FILE} - {*keys}
     return read_environment(environment, keys, elsewhere)

@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import IO, TYPE_CHECKING
 
-from cluster.cli.errors import USAGE, CliError, innermost
-from cluster.cli.log import WARNING, set_up_log
-from cluster.cli.member_process import Exit, MemberProcess, program
-from cluster.cli.ports import busy_ports, in_use
-from cluster.cli.up_dashboard import DashboardKeeper, prepare_dashboard
-from cluster.cli.up_plan import BrokerPlan, UpPlan, broker_conf
+from twinlog.cluster.cli.errors import USAGE, CliError, innermost
+from twinlog.cluster.cli.log import WARNING, set_up_log
+from twinlog.cluster.cli.member_process import Exit, MemberProcess, program
+from twinlog.cluster.cli.ports import busy_ports, in_use
+from twinlog.cluster.cli.up_dashboard import DashboardKeeper, prepare_dashboard
+from twinlog.cluster.cli.up_plan import BrokerPlan, UpPlan, broker_conf
 
 if TYPE_CHECKING:
     import trio
@@ -179,7 +179,7 @@ class Supervisor:
 
     async def _watch(self, nursery: "trio.Nursery") -> None:
         set_up_log(WARNING)
-        from cluster.cli.up_view import watch
+        from twinlog.cluster.cli.up_view import watch
 
         def start_dashboard() -> None:
             if self.dashboard is not None:

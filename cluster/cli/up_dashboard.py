@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from attrs import define, frozen
 
-from cluster.cli.errors import USAGE
-from cluster.cli.member_process import MemberProcess, program
-from cluster.cli.ports import in_use
-from cluster.cli.up_plan import LOOPBACK, Port, UpPlan
+from twinlog.cluster.cli.errors import USAGE
+from twinlog.cluster.cli.member_process import MemberProcess, program
+from twinlog.cluster.cli.ports import in_use
+from twinlog.cluster.cli.up_plan import LOOPBACK, Port, UpPlan
 
 RESTART_SECONDS, RESTART_SECONDS_MAX = 1.0, 60.0
 NAME = "dashboard"

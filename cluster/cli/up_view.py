@@ -9,11 +9,11 @@ from typing import Any
 
 import trio
 
-from cluster.admin import Admin, open_admin
-from cluster.cli.up_dashboard import UpDashboard
-from cluster.cli.up_plan import BrokerPlan, UpPlan
-from cluster.members import Member, MemberList
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.admin import Admin, open_admin
+from twinlog.cluster.cli.up_dashboard import UpDashboard
+from twinlog.cluster.cli.up_plan import BrokerPlan, UpPlan
+from twinlog.cluster.members import Member, MemberList
+from twinlog.cluster.remoting.errors import RemotingError
 
 STARTING_POLL_SECONDS, POLL_SECONDS = 0.05, 1.0
 SLOW_START_SECONDS = 10.0
@@ -95,8 +95,8 @@ def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
 
 def members_table(members: Sequence[Member], width: int) -> Any:
     """As many columns as fit, for rich."""
-    from cluster.cli.look import member_columns
-    from cluster.cli.render import cells_of, fitting, rich_table
+    from twinlog.cluster.cli.look import member_columns
+    from twinlog.cluster.cli.render import cells_of, fitting, rich_table
 
     columns = [column for column in member_columns(members) if not column.wide]
     cells = cells_of(columns, members)
@@ -156,7 +156,7 @@ def changes(before: Sequence[Member], now: Sequence[Member]) -> list[str]:
 
 def line_of(member: Member) -> str:
     """A member in one line, without what is not known."""
-    from cluster.cli.render import rate, seconds, size
+    from twinlog.cluster.cli.render import rate, seconds, size
 
     parts = [member.name, member.role, member.state]
     if member.written_offset is not None:

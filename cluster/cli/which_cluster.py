@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cluster.cli.errors import USAGE, CliError
+from twinlog.cluster.cli.errors import USAGE, CliError
 
 if TYPE_CHECKING:
-    from cluster.contexts import Context, Contexts
+    from twinlog.cluster.contexts import Context, Contexts
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 _CHOSEN, _FROM_ENVIRONMENT, _GIVEN = "twinlog.context", "twinlog.context.environment", "twinlog.namesrv"
@@ -28,7 +28,7 @@ def remember_context(context: click.Context, parameter: click.Parameter, name: s
 
 
 def _find(name: str) -> "Context":
-    from cluster.contexts import ContextError
+    from twinlog.cluster.contexts import ContextError
 
     try:
         return load().find(name)
@@ -54,7 +54,7 @@ def name_servers_of(context: click.Context, parameter: click.Parameter, given: s
 
 
 def _in_use(context: click.Context) -> "Context | None":
-    from cluster.contexts import ContextError, contexts_path
+    from twinlog.cluster.contexts import ContextError, contexts_path
 
     if not contexts_path().is_file():  # Most people have none, and need not wait for a TOML parser.
         return None
@@ -71,7 +71,7 @@ def _in_use(context: click.Context) -> "Context | None":
 
 def load() -> "Contexts":
     """The user's contexts. Raises CliError for a file that cannot be understood."""
-    from cluster.contexts import ContextError, contexts_path, load_contexts
+    from twinlog.cluster.contexts import ContextError, contexts_path, load_contexts
 
     try:
         return load_contexts(contexts_path())
@@ -81,7 +81,7 @@ def load() -> "Contexts":
 
 def context_error(error: Any) -> CliError:
     """Words for a ContextError."""
-    from cluster.cli.errors import sentence
+    from twinlog.cluster.cli.errors import sentence
 
     return CliError(sentence(error), next_step=error.next_step, exit_code=USAGE)
 

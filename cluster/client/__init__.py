@@ -1,6 +1,6 @@
 """A RocketMQ client on trio: producers and consumers, for twinlog and for RocketMQ 4.9.
 
-    from cluster.client import Client, OutgoingMessage, PushConsumer
+    from twinlog.cluster.client import Client, OutgoingMessage, PushConsumer
 
 Names are loaded when they are first used, so that a command that needs one of them does not pay for all.
 """
@@ -9,23 +9,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cluster.client.answers import SendStatus
-    from cluster.client.batch import Batch
-    from cluster.client.client import Client
-    from cluster.client.outgoing import OutgoingMessage, split_batch
-    from cluster.client.process_queue import FlowLimits
-    from cluster.client.producer import Producer
-    from cluster.client.pull_consumer import PullConsumer
-    from cluster.client.push_consumer import PushConsumer
-    from cluster.client.received import ReceivedMessage
-    from cluster.client.request_reply import Reply, Requester, reply
-    from cluster.client.route import MessageQueue
-    from cluster.client.routes import NoRouteError
-    from cluster.client.selectors import by_key
-    from cluster.client.sending import SendResult
-    from cluster.client.start import From, FromTime
-    from cluster.client.subscription import Sql
-    from cluster.client.transaction import Decision, HalfMessageError, Transaction, TransactionProducer
+    from twinlog.cluster.client.answers import SendStatus
+    from twinlog.cluster.client.batch import Batch
+    from twinlog.cluster.client.client import Client
+    from twinlog.cluster.client.outgoing import OutgoingMessage, split_batch
+    from twinlog.cluster.client.process_queue import FlowLimits
+    from twinlog.cluster.client.producer import Producer
+    from twinlog.cluster.client.pull_consumer import PullConsumer
+    from twinlog.cluster.client.push_consumer import PushConsumer
+    from twinlog.cluster.client.received import ReceivedMessage
+    from twinlog.cluster.client.request_reply import Reply, Requester, reply
+    from twinlog.cluster.client.route import MessageQueue
+    from twinlog.cluster.client.routes import NoRouteError
+    from twinlog.cluster.client.selectors import by_key
+    from twinlog.cluster.client.sending import SendResult
+    from twinlog.cluster.client.start import From, FromTime
+    from twinlog.cluster.client.subscription import Sql
+    from twinlog.cluster.client.transaction import Decision, HalfMessageError, Transaction, TransactionProducer
 
 _HOMES = {
     "Batch": "batch",

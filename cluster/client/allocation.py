@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cluster.client.route import MessageQueue
+from twinlog.cluster.client.route import MessageQueue
 
 
 def allocate(me: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:

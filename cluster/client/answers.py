@@ -4,7 +4,7 @@ from enum import Enum
 
 from attrs import frozen
 
-from cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.codes import ResponseCode
 
 
 class SendStatus(Enum):

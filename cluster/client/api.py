@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from cluster.client.answers import Pulled, PullStatus, QueueOffsets, SendStatus, Sent, StoredRecord
-from cluster.client.calls import Caller
-from cluster.client.group_api import GroupApi
-from cluster.client.member_api import MemberApi
-from cluster.client.message_api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, TOOLS_GROUP, MessageApi, SendRequest
-from cluster.client.namesrv_api import NameServerApi
-from cluster.client.offset_api import OffsetApi
-from cluster.client.route import BrokerAddresses
+from twinlog.cluster.client.answers import Pulled, PullStatus, QueueOffsets, SendStatus, Sent, StoredRecord
+from twinlog.cluster.client.calls import Caller
+from twinlog.cluster.client.group_api import GroupApi
+from twinlog.cluster.client.member_api import MemberApi
+from twinlog.cluster.client.message_api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, TOOLS_GROUP, MessageApi, SendRequest
+from twinlog.cluster.client.namesrv_api import NameServerApi
+from twinlog.cluster.client.offset_api import OffsetApi
+from twinlog.cluster.client.route import BrokerAddresses
 
 __all__ = [
     "DEFAULT_TOPIC",

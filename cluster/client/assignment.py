@@ -8,17 +8,17 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.client.allocation import allocate
-from cluster.client.client import Client
-from cluster.client.locks import QueueLocks
-from cluster.client.offsets import Offsets, begin
-from cluster.client.parallel import in_parallel
-from cluster.client.process_queue import ProcessQueue
-from cluster.client.reader import QueueReader, Reading
-from cluster.client.route import MessageQueue, TopicRoute
-from cluster.client.start import From, FromTime
-from cluster.client.subscription import Subscription
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.client.allocation import allocate
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.locks import QueueLocks
+from twinlog.cluster.client.offsets import Offsets, begin
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.process_queue import ProcessQueue
+from twinlog.cluster.client.reader import QueueReader, Reading
+from twinlog.cluster.client.route import MessageQueue, TopicRoute
+from twinlog.cluster.client.start import From, FromTime
+from twinlog.cluster.client.subscription import Subscription
+from twinlog.cluster.remoting.errors import RemotingError
 
 REBALANCE_SECONDS = 20.0
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 5.0  # While something is missing: a topic, a lock, an answer.

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Iterator
 import trio
 from attrs import define, field
 
-from cluster.client.process_queue import ProcessQueue
-from cluster.client.received import ReceivedMessage
-from cluster.client.retry import TO_DEAD_LETTERS
-from cluster.client.route import MessageQueue
+from twinlog.cluster.client.process_queue import ProcessQueue
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.retry import TO_DEAD_LETTERS
+from twinlog.cluster.client.route import MessageQueue
 
 
 @define(eq=False)

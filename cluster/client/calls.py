@@ -5,10 +5,10 @@ from typing import Protocol, TypeVar
 
 from attrs import frozen
 
-from cluster.client.route import MessageQueue
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingProtocolError, RequestError
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingProtocolError, RequestError
 
 T = TypeVar("T")
 

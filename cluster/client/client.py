@@ -16,18 +16,18 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
-from cluster.client.heartbeat import ConsumerData, heartbeat, instance_name, own_address
-from cluster.client.parallel import in_parallel
-from cluster.client.producer import Producer
-from cluster.client.routes import REFRESH_SECONDS, Routes
-from cluster.client.service import Service
-from cluster.client.unique_id import UniqueIds
-from cluster.remoting.client import RemotingClient, connect_tcp
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError
-from store.message import host_bytes
+from twinlog.cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
+from twinlog.cluster.client.heartbeat import ConsumerData, heartbeat, instance_name, own_address
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.routes import REFRESH_SECONDS, Routes
+from twinlog.cluster.client.service import Service
+from twinlog.cluster.client.unique_id import UniqueIds
+from twinlog.cluster.remoting.client import RemotingClient, connect_tcp
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.store.message import host_bytes
 
 HEARTBEAT_SECONDS = 30.0
 LEAVE_SECONDS = 3.0  # For all brokers together, when the client closes.

@@ -14,14 +14,14 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.client.api import TOOLS_GROUP, ClientApi, PullStatus
-from cluster.client.parallel import in_parallel
-from cluster.client.received import ReceivedMessage, received
-from cluster.client.route import MASTER_ID, MessageQueue, TopicRoute
-from cluster.client.routes import NoRouteError
-from cluster.client.start import From, FromTime
-from cluster.client.subscription import Sql, Subscription
-from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
+from twinlog.cluster.client.api import TOOLS_GROUP, ClientApi, PullStatus
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.received import ReceivedMessage, received
+from twinlog.cluster.client.route import MASTER_ID, MessageQueue, TopicRoute
+from twinlog.cluster.client.routes import NoRouteError
+from twinlog.cluster.client.start import From, FromTime
+from twinlog.cluster.client.subscription import Sql, Subscription
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
 
 __all__ = ["Consumer", "From", "NoRouteError", "ReceivedMessage"]
 

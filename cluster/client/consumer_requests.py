@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from cluster.client.heartbeat import ConsumerData
-from cluster.client.offset_store import dump_offsets, load_offsets, queue_object
-from cluster.client.received import as_received
-from cluster.client.route import MessageQueue
-from cluster.remoting import fastjson
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import VERSION, RemotingCommand
-from store.errors import StoreError
-from store.message import decode_message
+from twinlog.cluster.client.heartbeat import ConsumerData
+from twinlog.cluster.client.offset_store import dump_offsets, load_offsets, queue_object
+from twinlog.cluster.client.received import as_received
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import VERSION, RemotingCommand
+from twinlog.store.errors import StoreError
+from twinlog.store.message import decode_message
 
 if TYPE_CHECKING:
-    from cluster.client.push_consumer import PushConsumer
+    from twinlog.cluster.client.push_consumer import PushConsumer
 
 DIRECTLY_SECONDS = 30.0  # The broker has long given up by then.
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from cluster.client.calls import Calls, understood
-from cluster.client.offset_store import queue_object, read_queue
-from cluster.client.route import MessageQueue
-from cluster.client.subscription import Subscription
-from cluster.remoting import fastjson
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
+from twinlog.cluster.client.calls import Calls, understood
+from twinlog.cluster.client.offset_store import queue_object, read_queue
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.subscription import Subscription
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
 
 
 class GroupApi(Calls):

@@ -8,9 +8,9 @@ from typing import Any
 
 from attrs import frozen
 
-from cluster.client.subscription import Subscription
-from cluster.remoting import fastjson
-from cluster.remoting.address import split_address
+from twinlog.cluster.client.subscription import Subscription
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.address import split_address
 
 INNER_PRODUCER = "CLIENT_INNER_PRODUCER"  # Sends what consumers give back.
 

@@ -10,10 +10,10 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.client.client import Client
-from cluster.client.parallel import in_parallel
-from cluster.client.route import MessageQueue, by_broker
-from cluster.remoting.errors import RemotingConnectError, RemotingError
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.route import MessageQueue, by_broker
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError
 
 RENEW_SECONDS, GOOD_SECONDS = 20.0, 30.0
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from cluster.client.message_api import read_sent
-from cluster.client.outgoing import OutgoingMessage
-from cluster.client.route import MessageQueue
-from cluster.client.selectors import Select
-from cluster.client.sending import Prepared, SendResult, is_retried, result_of
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError, RemotingTimeoutError
+from twinlog.cluster.client.message_api import read_sent
+from twinlog.cluster.client.outgoing import OutgoingMessage
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.selectors import Select
+from twinlog.cluster.client.sending import Prepared, SendResult, is_retried, result_of
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError
 
 if TYPE_CHECKING:
-    from cluster.client.producer import Producer
+    from twinlog.cluster.client.producer import Producer
 
 IN_FLIGHT_MAX = 256  # Of one call, so that neither side holds more than it can bear.
 Outcome = SendResult | RemotingError

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from cluster.client.answers import StoredRecord
-from cluster.client.calls import Calls, understood
-from cluster.remoting import fastjson
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
-from store.digest import DIGEST_SIZE
-from store.errors import StoreError
-from store.message import decode_message
+from twinlog.cluster.client.answers import StoredRecord
+from twinlog.cluster.client.calls import Calls, understood
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.store.digest import DIGEST_SIZE
+from twinlog.store.errors import StoreError
+from twinlog.store.message import decode_message
 
 if TYPE_CHECKING:
-    from store.range_digests import RangeDigests  # With what it reads from, 0.1 s to import: few ask.
+    from twinlog.store.range_digests import RangeDigests  # With what it reads from, 0.1 s to import: few ask.
 
 
 class MemberApi(Calls):
@@ -50,7 +50,7 @@ class MemberApi(Calls):
         answer = await self._call(address, RequestCode.TWINLOG_BLOCK_DIGESTS, ext, expected=expected)
         if answer.code != ResponseCode.SUCCESS:
             return None
-        from store.range_digests import RangeDigests
+        from twinlog.store.range_digests import RangeDigests
 
         return understood(lambda: _read_digests(answer, RangeDigests(start, end, blocks_per_digest, ())))
 
@@ -94,7 +94,7 @@ class MemberApi(Calls):
 def _read_digests(answer: RemotingCommand, asked: "RangeDigests") -> "RangeDigests":
     fields, body = answer.ext or {}, bytes(answer.body)
     end, size = int(fields["end"]), int(fields["blocksPerDigest"])
-    from store.range_digests import RangeDigests, group_count
+    from twinlog.store.range_digests import RangeDigests, group_count
 
     count = group_count(asked.start, end, size)
     fits = int(fields["start"]) == asked.start < end <= asked.end and size == asked.blocks_per_digest

@@ -2,14 +2,14 @@
 
 from attrs import frozen
 
-from cluster.client.answers import Pulled, PullStatus, SendStatus, Sent
-from cluster.client.calls import Calls, understood
-from cluster.client.received import ReceivedMessage
-from cluster.client.route import MessageQueue
-from cluster.client.subscription import TAG
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RequestError
+from twinlog.cluster.client.answers import Pulled, PullStatus, SendStatus, Sent
+from twinlog.cluster.client.calls import Calls, understood
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.subscription import TAG
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RequestError
 
 DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES = "TBW102", 4
 TOOLS_GROUP = "TOOLS_CONSUMER"  # Exists on every broker from the start.

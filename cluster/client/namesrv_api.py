@@ -1,10 +1,10 @@
 """Requests to name servers. Source: MQClientAPIImpl (RocketMQ 4.9.8)."""
 
-from cluster.client.calls import Calls, understood
-from cluster.client.route import BrokerAddresses, TopicRoute, read_cluster, read_route
-from cluster.remoting import fastjson
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.errors import RequestError
+from twinlog.cluster.client.calls import Calls, understood
+from twinlog.cluster.client.route import BrokerAddresses, TopicRoute, read_cluster, read_route
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
 
 
 class NameServerApi(Calls):

@@ -5,12 +5,12 @@ from typing import Any
 
 import orjson
 
-from cluster.client.answers import QueueOffsets
-from cluster.client.calls import Calls, queue_fields, understood
-from cluster.client.route import MessageQueue
-from cluster.remoting import fastjson
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
+from twinlog.cluster.client.answers import QueueOffsets
+from twinlog.cluster.client.calls import Calls, queue_fields, understood
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
 
 
 class OffsetApi(Calls):

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 from attrs import define, field
 
-from cluster.client.route import MessageQueue
-from cluster.remoting import fastjson
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting import fastjson
 
 
 @define(eq=False)

@@ -9,14 +9,14 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.client.client import Client
-from cluster.client.offset_store import OffsetTable, dump_offsets, read_offset_file
-from cluster.client.parallel import in_parallel
-from cluster.client.retry import retry_topic
-from cluster.client.route import MASTER_ID, MessageQueue, by_broker
-from cluster.client.start import From, FromTime
-from cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
-from store.sync import make_directory, write_durably
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.offset_store import OffsetTable, dump_offsets, read_offset_file
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.retry import retry_topic
+from twinlog.cluster.client.route import MASTER_ID, MessageQueue, by_broker
+from twinlog.cluster.client.start import From, FromTime
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
+from twinlog.store.sync import make_directory, write_durably
 
 TELL_ALL_EVERY = 12  # Commits: once a minute.
 

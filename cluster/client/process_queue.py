@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from attrs import define, field, frozen
 
-from cluster.client.received import ReceivedMessage
-from cluster.client.route import MASTER_ID, MessageQueue
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.route import MASTER_ID, MessageQueue
 
 
 @frozen

@@ -10,19 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import trio
 from attrs import Factory, define, field
 
-from cluster.client.answers import SendStatus
-from cluster.client.api import ClientApi
-from cluster.client.compression import COMPRESS_FROM, compress
-from cluster.client.many import send_all
-from cluster.client.message_api import SendRequest
-from cluster.client.outgoing import BATCH_SIZE_MAX, OutgoingMessage, encode_batch, split_batch, wire_properties
-from cluster.client.route import MessageQueue
-from cluster.client.routes import NoRouteError, PublishRoute, Routes
-from cluster.client.selectors import Select
-from cluster.client.sending import Prepared, SendResult, is_retried, result_of
-from cluster.client.unique_id import UniqueIds
-from cluster.remoting.codes import RequestCode
-from cluster.remoting.errors import RemotingError, RemotingTimeoutError
+from twinlog.cluster.client.answers import SendStatus
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.compression import COMPRESS_FROM, compress
+from twinlog.cluster.client.many import send_all
+from twinlog.cluster.client.message_api import SendRequest
+from twinlog.cluster.client.outgoing import BATCH_SIZE_MAX, OutgoingMessage, encode_batch, split_batch, wire_properties
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.routes import NoRouteError, PublishRoute, Routes
+from twinlog.cluster.client.selectors import Select
+from twinlog.cluster.client.sending import Prepared, SendResult, is_retried, result_of
+from twinlog.cluster.client.unique_id import UniqueIds
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError
 
 __all__ = ["NoRouteError", "OutgoingMessage", "Producer", "SendResult"]
 

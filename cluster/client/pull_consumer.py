@@ -13,18 +13,18 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.client.client import Client
-from cluster.client.offsets import BrokerOffsets, begin
-from cluster.client.parallel import in_parallel
-from cluster.client.process_queue import FlowLimits, ProcessQueue
-from cluster.client.reader import QueueReader, Reading
-from cluster.client.received import ReceivedMessage
-from cluster.client.route import MessageQueue
-from cluster.client.routes import NoRouteError
-from cluster.client.service import Service
-from cluster.client.start import From, FromTime
-from cluster.client.subscription import Sql, Subscription
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.offsets import BrokerOffsets, begin
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.process_queue import FlowLimits, ProcessQueue
+from twinlog.cluster.client.reader import QueueReader, Reading
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.routes import NoRouteError
+from twinlog.cluster.client.service import Service
+from twinlog.cluster.client.start import From, FromTime
+from twinlog.cluster.client.subscription import Sql, Subscription
+from twinlog.cluster.remoting.errors import RemotingError
 
 COMMIT_SECONDS = 5.0
 

@@ -16,25 +16,25 @@ import structlog
 import trio
 from attrs import define, field, validators
 
-from cluster.broker.names import as_component
-from cluster.client.assignment import Assignment
-from cluster.client.batch import Batch, Batches
-from cluster.client.client import Client
-from cluster.client.consumer_requests import answer_request
-from cluster.client.heartbeat import ConsumerData, now_ms
-from cluster.client.locks import RENEW_SECONDS, QueueLocks
-from cluster.client.offsets import BrokerOffsets, FileOffsets, Offsets
-from cluster.client.process_queue import FlowLimits, ProcessQueue
-from cluster.client.reader import Reading
-from cluster.client.received import ReceivedMessage
-from cluster.client.retry import LOCAL_RETRY_SECONDS, retry_topic
-from cluster.client.route import MessageQueue
-from cluster.client.service import Service
-from cluster.client.settle import failed_messages
-from cluster.client.start import From, FromTime, as_heartbeat
-from cluster.client.subscription import TAG, Sql, Subscription
-from cluster.client.turns import Turns
-from cluster.remoting.command import RemotingCommand
+from twinlog.cluster.broker.names import as_component
+from twinlog.cluster.client.assignment import Assignment
+from twinlog.cluster.client.batch import Batch, Batches
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.consumer_requests import answer_request
+from twinlog.cluster.client.heartbeat import ConsumerData, now_ms
+from twinlog.cluster.client.locks import RENEW_SECONDS, QueueLocks
+from twinlog.cluster.client.offsets import BrokerOffsets, FileOffsets, Offsets
+from twinlog.cluster.client.process_queue import FlowLimits, ProcessQueue
+from twinlog.cluster.client.reader import Reading
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.retry import LOCAL_RETRY_SECONDS, retry_topic
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.service import Service
+from twinlog.cluster.client.settle import failed_messages
+from twinlog.cluster.client.start import From, FromTime, as_heartbeat
+from twinlog.cluster.client.subscription import TAG, Sql, Subscription
+from twinlog.cluster.client.turns import Turns
+from twinlog.cluster.remoting.command import RemotingCommand
 
 COMMIT_SECONDS = 5.0
 LEAVE_SECONDS = 1.0  # For each of: offsets, locks, the group.

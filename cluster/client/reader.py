@@ -7,15 +7,15 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.client.answers import Pulled, PullStatus
-from cluster.client.client import Client
-from cluster.client.offsets import address_of
-from cluster.client.process_queue import FlowLimits, ProcessQueue
-from cluster.client.received import received
-from cluster.client.route import MASTER_ID
-from cluster.client.subscription import Subscription
-from cluster.remoting.errors import RemotingError, RequestError
-from store.errors import StoreError
+from twinlog.cluster.client.answers import Pulled, PullStatus
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.offsets import address_of
+from twinlog.cluster.client.process_queue import FlowLimits, ProcessQueue
+from twinlog.cluster.client.received import received
+from twinlog.cluster.client.route import MASTER_ID
+from twinlog.cluster.client.subscription import Subscription
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.store.errors import StoreError
 
 PAUSE_SECONDS, FLOW_CONTROL_SECONDS = 1.0, 0.02
 FLOW_CONTROL = 215  # A response code of RocketMQ 5.

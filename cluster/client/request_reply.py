@@ -10,17 +10,17 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.client.client import Client
-from cluster.client.compression import CompressionError, decompress
-from cluster.client.outgoing import OutgoingMessage
-from cluster.client.producer import Producer
-from cluster.client.received import ReceivedMessage
-from cluster.client.selectors import Select
-from cluster.client.sending import SendResult
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError, RemotingTimeoutError
-from store.properties import parse_properties
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.compression import CompressionError, decompress
+from twinlog.cluster.client.outgoing import OutgoingMessage
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.selectors import Select
+from twinlog.cluster.client.sending import SendResult
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError
+from twinlog.store.properties import parse_properties
 
 log = structlog.get_logger(__name__)
 

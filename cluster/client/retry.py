@@ -6,7 +6,7 @@ Sources: ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService, Defaul
 
 from enum import Enum
 
-from cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.received import ReceivedMessage
 
 RECONSUME_TIMES_MAX = 16  # RocketMQ's for -1, except for ordered consumers, who try for ever.
 TO_DEAD_LETTERS = -1  # As a delay level: no retry.

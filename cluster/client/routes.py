@@ -11,11 +11,11 @@ from math import inf
 import trio
 from attrs import define, field, frozen
 
-from cluster.client.message_api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
-from cluster.client.namesrv_api import NameServerApi
-from cluster.client.pace import Pace
-from cluster.client.route import MASTER_ID, BrokerAddresses, MessageQueue, TopicRoute
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.client.message_api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
+from twinlog.cluster.client.namesrv_api import NameServerApi
+from twinlog.cluster.client.pace import Pace
+from twinlog.cluster.client.route import MASTER_ID, BrokerAddresses, MessageQueue, TopicRoute
+from twinlog.cluster.remoting.errors import RemotingError
 
 REFRESH_SECONDS = 30.0
 

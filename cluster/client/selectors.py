@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from cluster.client.route import MessageQueue
-from store.properties import java_hash
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.store.properties import java_hash
 
 Select = Callable[[Sequence[MessageQueue]], MessageQueue]
 

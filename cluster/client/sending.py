@@ -2,10 +2,10 @@
 
 from attrs import frozen
 
-from cluster.client.answers import SendStatus, Sent
-from cluster.client.route import MessageQueue
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.client.answers import SendStatus, Sent
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
 
 RETRY_ELSEWHERE = frozenset(
     {

@@ -4,19 +4,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from cluster.client.heartbeat import INNER_PRODUCER
-from cluster.client.offsets import address_of
-from cluster.client.producer import Producer
-from cluster.client.received import ReceivedMessage
-from cluster.client.retry import Failed, after_failure, retries, retry_properties, retry_topic
-from cluster.client.sending import Prepared
-from cluster.remoting.errors import RemotingError
-from store.properties import format_properties
+from twinlog.cluster.client.heartbeat import INNER_PRODUCER
+from twinlog.cluster.client.offsets import address_of
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.retry import Failed, after_failure, retries, retry_properties, retry_topic
+from twinlog.cluster.client.sending import Prepared
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.store.properties import format_properties
 
 if TYPE_CHECKING:
-    from cluster.client.batch import Batch
-    from cluster.client.process_queue import ProcessQueue
-    from cluster.client.push_consumer import PushConsumer
+    from twinlog.cluster.client.batch import Batch
+    from twinlog.cluster.client.process_queue import ProcessQueue
+    from twinlog.cluster.client.push_consumer import PushConsumer
 
 log = structlog.get_logger(__name__)
 

@@ -16,18 +16,18 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.client.answers import SendStatus
-from cluster.client.client import Client, OnRequest
-from cluster.client.outgoing import OutgoingMessage
-from cluster.client.producer import Producer
-from cluster.client.received import ReceivedMessage, as_received
-from cluster.client.route import MessageQueue
-from cluster.client.sending import SendResult
-from cluster.remoting.codes import RequestCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError
-from store.errors import StoreError
-from store.message import TRANSACTION_PREPARED, decode_message
+from twinlog.cluster.client.answers import SendStatus
+from twinlog.cluster.client.client import Client, OnRequest
+from twinlog.cluster.client.outgoing import OutgoingMessage
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.received import ReceivedMessage, as_received
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.sending import SendResult
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.store.errors import StoreError
+from twinlog.store.message import TRANSACTION_PREPARED, decode_message
 
 log = structlog.get_logger(__name__)
 

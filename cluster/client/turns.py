@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from cluster.client.process_queue import ProcessQueue
-from cluster.client.received import ReceivedMessage
-from cluster.client.route import MessageQueue
+from twinlog.cluster.client.process_queue import ProcessQueue
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.route import MessageQueue
 
 
 @define(eq=False)

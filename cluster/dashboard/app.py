@@ -14,29 +14,29 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
-from cluster.admin import Admin, open_admin
-from cluster.contexts import Context
-from cluster.credentials import has_credentials
-from cluster.dashboard.html import Markup
-from cluster.dashboard.live import live_route
-from cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form, problem
-from cluster.dashboard.page import document
-from cluster.dashboard.role_routes import role_routes
-from cluster.dashboard.watcher import Watcher
-from cluster.http.app import guarded_app
-from cluster.http.asking import asking
-from cluster.http.config import HttpConfig
-from cluster.http.errors import HttpError, json_response
-from cluster.http.events import Feed, events_route
-from cluster.http.guard import HEADERS
-from cluster.http.kept_admin import OpenAdmin
-from cluster.http.operations import Operations
-from cluster.http.routes import Endpoint
-from cluster.http.serve import Limits, serve
-from cluster.http.tokens import Tokens
-from cluster.http.v1 import v1_routes
-from cluster.peeking import NoMessageError
-from cluster.topic_views import NoTopicError
+from twinlog.cluster.admin import Admin, open_admin
+from twinlog.cluster.contexts import Context
+from twinlog.cluster.credentials import has_credentials
+from twinlog.cluster.dashboard.html import Markup
+from twinlog.cluster.dashboard.live import live_route
+from twinlog.cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form, problem
+from twinlog.cluster.dashboard.page import document
+from twinlog.cluster.dashboard.role_routes import role_routes
+from twinlog.cluster.dashboard.watcher import Watcher
+from twinlog.cluster.http.app import guarded_app
+from twinlog.cluster.http.asking import asking
+from twinlog.cluster.http.config import HttpConfig
+from twinlog.cluster.http.errors import HttpError, json_response
+from twinlog.cluster.http.events import Feed, events_route
+from twinlog.cluster.http.guard import HEADERS
+from twinlog.cluster.http.kept_admin import OpenAdmin
+from twinlog.cluster.http.operations import Operations
+from twinlog.cluster.http.routes import Endpoint
+from twinlog.cluster.http.serve import Limits, serve
+from twinlog.cluster.http.tokens import Tokens
+from twinlog.cluster.http.v1 import v1_routes
+from twinlog.cluster.peeking import NoMessageError
+from twinlog.cluster.topic_views import NoTopicError
 
 LOOK_TIMEOUT_MS = 2000  # A member that does not answer holds up every look for so long.
 PEEK_SECONDS_MAX = 5.0
@@ -180,7 +180,7 @@ def page_routes(watcher: Watcher, open_it: OpenAdmin, tokens: Tokens) -> Sequenc
         """200 while the dashboard runs, whatever the cluster does."""
         return json_response({"schema": 1, "live": True, "kind": "dashboard"})
 
-    static = Files(directory=str(files("cluster.dashboard") / "static"))
+    static = Files(directory=str(files("twinlog.cluster.dashboard") / "static"))
     return [
         Endpoint("/", page),
         Endpoint("/messages", messages),

@@ -6,9 +6,9 @@ written is the widest and faintest, flushed in it, confirmed the darkest.
 
 from attrs import frozen
 
-from cluster.dashboard.html import Markup, join, tag
-from cluster.dashboard.look import GroupLook, Look, MemberLook
-from cluster.dashboard.words import count, size
+from twinlog.cluster.dashboard.html import Markup, join, tag
+from twinlog.cluster.dashboard.look import GroupLook, Look, MemberLook
+from twinlog.cluster.dashboard.words import count, size
 
 TAIL_BYTES_MIN, TAIL_BYTES_MIN_PARTED = 64 << 10, 4 << 10
 TAIL_PER_SPREAD = 2.5

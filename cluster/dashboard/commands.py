@@ -2,8 +2,8 @@
 
 import re
 
-from cluster.dashboard.look import Look
-from cluster.finding import Finding
+from twinlog.cluster.dashboard.look import Look
+from twinlog.cluster.finding import Finding
 
 # A command ends where the sentence goes on: at a comma, a semicolon, a full stop, or at "which".
 _COMMAND = re.compile(r"twinlog [a-z]+(?: (?!which\b|which,|or\b|and\b|says\b)[^\s,;]+)*")

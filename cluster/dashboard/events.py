@@ -5,8 +5,8 @@ from typing import Literal
 
 from attrs import frozen
 
-from cluster.dashboard.look import PARTED, SILENT, Look, Mark, MemberLook
-from cluster.role_history import History
+from twinlog.cluster.dashboard.look import PARTED, SILENT, Look, Mark, MemberLook
+from twinlog.cluster.role_history import History
 
 EVENTS_MAX = 200
 REASON_LENGTH_MAX = 120

@@ -12,13 +12,13 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.dashboard.page import PageState, sections
-from cluster.dashboard.series import SECONDS_KEPT
-from cluster.dashboard.verdict import verdict_of
-from cluster.dashboard.watcher import Watcher, sample_now
-from cluster.http.errors import HttpError
-from cluster.http.routes import Endpoint
-from cluster.http.stream import EventStream, Write
+from twinlog.cluster.dashboard.page import PageState, sections
+from twinlog.cluster.dashboard.series import SECONDS_KEPT
+from twinlog.cluster.dashboard.verdict import verdict_of
+from twinlog.cluster.dashboard.watcher import Watcher, sample_now
+from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.http.routes import Endpoint
+from twinlog.cluster.http.stream import EventStream, Write
 
 HEARTBEAT_SECONDS = 10.0
 RETRY_MS = 2000

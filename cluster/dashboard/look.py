@@ -7,8 +7,8 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from cluster.finding import Finding
-from cluster.members import Member, is_master
+from twinlog.cluster.finding import Finding
+from twinlog.cluster.members import Member, is_master
 
 PARTED = ("diverged", "ahead", "below min")  # Its log does not fit its master's.
 SILENT = ("unreachable", "failing", "refusing")

@@ -1,7 +1,7 @@
 """Shapes that go with words: nobody has to tell states by colour. Drawn once in the page, and used by reference."""
 
-from cluster.dashboard.html import Markup, tag
-from cluster.dashboard.look import Mark
+from twinlog.cluster.dashboard.html import Markup, tag
+from twinlog.cluster.dashboard.look import Mark
 
 # A disc with a tick, a triangle, an octagon with a cross, a ring.
 SHAPES = {

@@ -10,13 +10,13 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from cluster.dashboard.events import Event, changes, merged
-from cluster.dashboard.look import FOLLOWING, PARTED, SILENT, GroupLook, Look, MemberLook, Range
-from cluster.dashboard.series import SECONDS_KEPT, Sample, Series, catch_up_seconds, is_growing
-from cluster.facts import ClusterFacts, MemberFacts
-from cluster.finding import Finding
-from cluster.members import Member
-from cluster.role_views import change_of, newest_record, notes_of
+from twinlog.cluster.dashboard.events import Event, changes, merged
+from twinlog.cluster.dashboard.look import FOLLOWING, PARTED, SILENT, GroupLook, Look, MemberLook, Range
+from twinlog.cluster.dashboard.series import SECONDS_KEPT, Sample, Series, catch_up_seconds, is_growing
+from twinlog.cluster.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.finding import Finding
+from twinlog.cluster.members import Member
+from twinlog.cluster.role_views import change_of, newest_record, notes_of
 
 
 @frozen

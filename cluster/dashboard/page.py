@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
 
-from cluster.consumption import LagReport
-from cluster.dashboard.bars import legend, offset_bars
-from cluster.dashboard.events import Event
-from cluster.dashboard.html import Markup, join, tag
-from cluster.dashboard.look import GroupLook, Look
-from cluster.dashboard.marks import definitions, mark
-from cluster.dashboard.picture import picture
-from cluster.dashboard.role_dialog import role_dialog
-from cluster.dashboard.tables import events_list, groups_table, issues_list, members_table
-from cluster.dashboard.verdict import verdict_of
-from cluster.dashboard.verdict_rules import Verdict
-from cluster.dashboard.words import clock, day_and_clock, seconds, several
+from twinlog.cluster.consumption import LagReport
+from twinlog.cluster.dashboard.bars import legend, offset_bars
+from twinlog.cluster.dashboard.events import Event
+from twinlog.cluster.dashboard.html import Markup, join, tag
+from twinlog.cluster.dashboard.look import GroupLook, Look
+from twinlog.cluster.dashboard.marks import definitions, mark
+from twinlog.cluster.dashboard.picture import picture
+from twinlog.cluster.dashboard.role_dialog import role_dialog
+from twinlog.cluster.dashboard.tables import events_list, groups_table, issues_list, members_table
+from twinlog.cluster.dashboard.verdict import verdict_of
+from twinlog.cluster.dashboard.verdict_rules import Verdict
+from twinlog.cluster.dashboard.words import clock, day_and_clock, seconds, several
 
 CHARTS = (
     ("lag_bytes", "Lag", "not yet acknowledged by slaves"),

@@ -5,10 +5,10 @@
 [ slave ]-+-[ slave ]
 """
 
-from cluster.dashboard.html import Markup, join, tag
-from cluster.dashboard.look import FOLLOWING, GroupLook, MemberLook
-from cluster.dashboard.verdict_rules import is_behind
-from cluster.dashboard.words import several, size
+from twinlog.cluster.dashboard.html import Markup, join, tag
+from twinlog.cluster.dashboard.look import FOLLOWING, GroupLook, MemberLook
+from twinlog.cluster.dashboard.verdict_rules import is_behind
+from twinlog.cluster.dashboard.words import several, size
 
 WIDTH, BOX, HEIGHT, TOP, STEP = 360, 172, 70, 108, 106
 MIDDLE = WIDTH // 2

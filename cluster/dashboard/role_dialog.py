@@ -3,8 +3,8 @@
 What is in it is fixed when the page is made; static/roles.js asks for the candidates' names as they are then.
 """
 
-from cluster.dashboard.html import Markup, tag
-from cluster.dashboard.look import Look
+from twinlog.cluster.dashboard.html import Markup, tag
+from twinlog.cluster.dashboard.look import Look
 
 
 def role_dialog(look: Look, *, can_change: bool) -> Markup:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
-from cluster.broker.role_messages import StepState
-from cluster.dashboard.html import Markup, join, tag
-from cluster.dashboard.marks import mark
-from cluster.dashboard.tables import named
-from cluster.dashboard.words import latency
-from cluster.http.errors import HttpError
-from cluster.http.operations import Operation
-from cluster.role_admin import ChangeOutcome, Prepared, lost_words
+from twinlog.cluster.broker.role_messages import StepState
+from twinlog.cluster.dashboard.html import Markup, join, tag
+from twinlog.cluster.dashboard.marks import mark
+from twinlog.cluster.dashboard.tables import named
+from twinlog.cluster.dashboard.words import latency
+from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.http.operations import Operation
+from twinlog.cluster.role_admin import ChangeOutcome, Prepared, lost_words
 
 Names = Mapping[str, str]  # Of members, by address.
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from cluster.consumption import LagReport, TopicLag
-from cluster.dashboard.commands import command_of
-from cluster.dashboard.events import Event
-from cluster.dashboard.html import Markup, join, tag
-from cluster.dashboard.look import FOLLOWING, Look, Mark, MemberLook
-from cluster.dashboard.marks import mark
-from cluster.dashboard.verdict_rules import end_of, is_behind
-from cluster.dashboard.words import UNKNOWN, clock, count, day_and_clock, rate, seconds, several, size
-from cluster.finding import Finding, Level
+from twinlog.cluster.consumption import LagReport, TopicLag
+from twinlog.cluster.dashboard.commands import command_of
+from twinlog.cluster.dashboard.events import Event
+from twinlog.cluster.dashboard.html import Markup, join, tag
+from twinlog.cluster.dashboard.look import FOLLOWING, Look, Mark, MemberLook
+from twinlog.cluster.dashboard.marks import mark
+from twinlog.cluster.dashboard.verdict_rules import end_of, is_behind
+from twinlog.cluster.dashboard.words import UNKNOWN, clock, count, day_and_clock, rate, seconds, several, size
+from twinlog.cluster.finding import Finding, Level
 
 LEVEL_MARKS: dict[Level, Mark] = {Level.CRITICAL: "bad", Level.WARNING: "warn", Level.NOTE: "none"}
 EVENTS_SHOWN = 40

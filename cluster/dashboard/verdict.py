@@ -4,8 +4,8 @@ Safe means: every message that was acknowledged is held by as many members as pr
 a master takes new ones. The worst group speaks; what else is to say follows in `details`.
 """
 
-from cluster.dashboard.look import Look, Mark
-from cluster.dashboard.verdict_rules import Verdict, of_group, within
+from twinlog.cluster.dashboard.look import Look, Mark
+from twinlog.cluster.dashboard.verdict_rules import Verdict, of_group, within
 
 ORDER: tuple[Mark, ...] = ("bad", "warn", "none", "ok")
 

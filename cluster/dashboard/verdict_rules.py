@@ -2,9 +2,9 @@
 
 from attrs import frozen
 
-from cluster.dashboard.look import FOLLOWING, PARTED, SILENT, GroupLook, Look, Mark, MemberLook
-from cluster.dashboard.words import about, count, seconds, several, size
-from cluster.finding import Level
+from twinlog.cluster.dashboard.look import FOLLOWING, PARTED, SILENT, GroupLook, Look, Mark, MemberLook
+from twinlog.cluster.dashboard.words import about, count, seconds, several, size
+from twinlog.cluster.finding import Level
 
 BEHIND_SECONDS, BEHIND_BYTES = 2.0, 16_000_000  # From here on a slave is behind; below it is under way.
 

@@ -9,23 +9,23 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from cluster.admin import Admin
-from cluster.consumption import LagReport
-from cluster.dashboard.events import merged, of_history
-from cluster.dashboard.html import Markup
-from cluster.dashboard.last_audit import audit_section, read_report
-from cluster.dashboard.look import Look
-from cluster.dashboard.memory import Memory
-from cluster.dashboard.page import PageState
-from cluster.gather import gather
-from cluster.health import examine
-from cluster.health_member import Limits
-from cluster.http.errors import HttpError
-from cluster.http.kept_admin import OpenAdmin
-from cluster.refusals import words_of
-from cluster.remoting.errors import RemotingError
-from cluster.role_admin import RoleError
-from cluster.topic_views import NoTopicError
+from twinlog.cluster.admin import Admin
+from twinlog.cluster.consumption import LagReport
+from twinlog.cluster.dashboard.events import merged, of_history
+from twinlog.cluster.dashboard.html import Markup
+from twinlog.cluster.dashboard.last_audit import audit_section, read_report
+from twinlog.cluster.dashboard.look import Look
+from twinlog.cluster.dashboard.memory import Memory
+from twinlog.cluster.dashboard.page import PageState
+from twinlog.cluster.gather import gather
+from twinlog.cluster.health import examine
+from twinlog.cluster.health_member import Limits
+from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.http.kept_admin import OpenAdmin
+from twinlog.cluster.refusals import words_of
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.role_admin import RoleError
+from twinlog.cluster.topic_views import NoTopicError
 
 log = structlog.get_logger(__name__)
 
@@ -166,7 +166,7 @@ class Watcher:
     async def _consumers(self, admin: Admin) -> None:
         before, self._lag = self._lag, await admin.groups.lag(None)
         if before is not None:
-            from cluster.consumption import with_change
+            from twinlog.cluster.consumption import with_change
 
             self._lag = with_change(before, self._lag)
         topics = await admin.topics.summaries()
@@ -175,7 +175,7 @@ class Watcher:
 
 def sample_now(look: Look) -> dict[str, object]:
     """The newest sample, as series.columns() has them."""
-    from cluster.dashboard.memory import sample_of
-    from cluster.dashboard.series import columns
+    from twinlog.cluster.dashboard.memory import sample_of
+    from twinlog.cluster.dashboard.series import columns
 
     return columns([sample_of(evolve(look))])

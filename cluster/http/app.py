@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from cluster.http.errors import HttpError
-from cluster.http.guard import Guard
+from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.http.guard import Guard
 
 PATH_LENGTH_SHOWN = 200
 NEXT_STEPS = {

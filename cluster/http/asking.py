@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from cluster import told
-from cluster.admin import Admin
-from cluster.http.errors import HttpError
-from cluster.http.kept_admin import OpenAdmin
+from twinlog.cluster import told
+from twinlog.cluster.admin import Admin
+from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.http.kept_admin import OpenAdmin
 
 ASK_SECONDS_MAX = 20.0
 

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 import structlog
 import trio
 
-from cluster.http.config import HttpConfig
-from cluster.http.source import Source
-from cluster.http.thread import HttpThread
-from cluster.remoting.server import open_listener
+from twinlog.cluster.http.config import HttpConfig
+from twinlog.cluster.http.source import Source
+from twinlog.cluster.http.thread import HttpThread
+from twinlog.cluster.remoting.server import open_listener
 
 log = structlog.get_logger(__name__)
 

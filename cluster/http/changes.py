@@ -8,18 +8,18 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.admin import Admin
-from cluster.broker.role_messages import ChangeState
-from cluster.documents import document
-from cluster.http.asking import asking
-from cluster.http.errors import HttpError, json_response
-from cluster.http.kept_admin import OpenAdmin
-from cluster.http.operations import Operation, OperationList, Operations, Update
-from cluster.http.query import Field, read_body
-from cluster.http.routes import Endpoint
-from cluster.http.tokens import Tokens
-from cluster.role_admin import ChangeOutcome, Prepared, RoleOrder
-from cluster.role_repair import PreparedRepair, RepairPlan
+from twinlog.cluster.admin import Admin
+from twinlog.cluster.broker.role_messages import ChangeState
+from twinlog.cluster.documents import document
+from twinlog.cluster.http.asking import asking
+from twinlog.cluster.http.errors import HttpError, json_response
+from twinlog.cluster.http.kept_admin import OpenAdmin
+from twinlog.cluster.http.operations import Operation, OperationList, Operations, Update
+from twinlog.cluster.http.query import Field, read_body
+from twinlog.cluster.http.routes import Endpoint
+from twinlog.cluster.http.tokens import Tokens
+from twinlog.cluster.role_admin import ChangeOutcome, Prepared, RoleOrder
+from twinlog.cluster.role_repair import PreparedRepair, RepairPlan
 
 SECONDS_MAX = 86_400.0
 PREPARE_SECONDS_MAX = 60.0

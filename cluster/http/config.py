@@ -5,7 +5,7 @@ from pathlib import Path
 
 from attrs import frozen, validators
 
-from store.config import option
+from twinlog.store.config import option
 
 DERIVED = -1
 

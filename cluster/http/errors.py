@@ -6,7 +6,7 @@ from typing import Any
 from attrs import field, frozen
 from starlette.responses import Response
 
-from cluster.documents import dumps
+from twinlog.cluster.documents import dumps
 
 JSON = "application/json"
 

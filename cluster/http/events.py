@@ -17,13 +17,13 @@ from attrs import define, field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.documents import document, dumps
-from cluster.http.errors import HttpError
-from cluster.http.kept_admin import OpenAdmin
-from cluster.http.routes import Endpoint
-from cluster.http.stream import EventStream, Write
-from cluster.members import MemberList
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.documents import document, dumps
+from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.http.kept_admin import OpenAdmin
+from twinlog.cluster.http.routes import Endpoint
+from twinlog.cluster.http.stream import EventStream, Write
+from twinlog.cluster.members import MemberList
+from twinlog.cluster.remoting.errors import RemotingError
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +93,7 @@ class Feed:
         return news
 
     async def _tell_history(self, admin: Any, group: str) -> None:
-        from cluster.role_admin import RoleError
+        from twinlog.cluster.role_admin import RoleError
 
         try:
             self.tell("history", dumps(document(await admin.history(group))))

@@ -11,7 +11,7 @@ import trio
 from attrs import define, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cluster.http.errors import HttpError
+from twinlog.cluster.http.errors import HttpError
 
 log = structlog.get_logger(__name__)
 

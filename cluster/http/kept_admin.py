@@ -7,10 +7,10 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.admin import Admin, open_admin
-from cluster.client.api import ClientApi
-from cluster.config_file import ConfigError
-from cluster.http.errors import HttpError
+from twinlog.cluster.admin import Admin, open_admin
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.config_file import ConfigError
+from twinlog.cluster.http.errors import HttpError
 
 log = structlog.get_logger(__name__)
 

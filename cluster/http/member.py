@@ -9,20 +9,20 @@ from attrs import evolve, frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.documents import document
-from cluster.http.app import guarded_app
-from cluster.http.config import HttpConfig
-from cluster.http.errors import HttpError, json_response
-from cluster.http.events import Feed, events_route
-from cluster.http.kept_admin import KeptAdmin, OpenAdmin
-from cluster.http.operations import Operations
-from cluster.http.probes import Probes
-from cluster.http.routes import Endpoint, endpoints
-from cluster.http.serve import Limits, serve
-from cluster.http.source import Source
-from cluster.http.tokens import TokenFileError, Tokens
-from cluster.http.v1 import v1_routes
-from cluster.metrics import expose
+from twinlog.cluster.documents import document
+from twinlog.cluster.http.app import guarded_app
+from twinlog.cluster.http.config import HttpConfig
+from twinlog.cluster.http.errors import HttpError, json_response
+from twinlog.cluster.http.events import Feed, events_route
+from twinlog.cluster.http.kept_admin import KeptAdmin, OpenAdmin
+from twinlog.cluster.http.operations import Operations
+from twinlog.cluster.http.probes import Probes
+from twinlog.cluster.http.routes import Endpoint, endpoints
+from twinlog.cluster.http.serve import Limits, serve
+from twinlog.cluster.http.source import Source
+from twinlog.cluster.http.tokens import TokenFileError, Tokens
+from twinlog.cluster.http.v1 import v1_routes
+from twinlog.cluster.metrics import expose
 
 log = structlog.get_logger(__name__)
 

@@ -14,12 +14,12 @@ import structlog
 import trio
 from attrs import define, evolve, field, frozen
 
-from cluster.broker.role_messages import ChangeState
-from cluster.documents import document, dumps
-from cluster.http.asking import http_error
-from cluster.http.errors import HttpError
-from cluster.role_admin import ChangeOutcome
-from cluster.role_repair import RepairResult
+from twinlog.cluster.broker.role_messages import ChangeState
+from twinlog.cluster.documents import document, dumps
+from twinlog.cluster.http.asking import http_error
+from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.role_admin import ChangeOutcome
+from twinlog.cluster.role_repair import RepairResult
 
 log = structlog.get_logger(__name__)
 

@@ -8,15 +8,15 @@ from attrs import define, evolve, field, frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.documents import document
-from cluster.http import health
-from cluster.http.errors import HttpError, json_response
-from cluster.http.health import Mode, Node
-from cluster.http.kept_admin import OpenAdmin
-from cluster.http.query import Query
-from cluster.http.routes import Endpoint, Parameter
-from cluster.http.source import Source
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.documents import document
+from twinlog.cluster.http import health
+from twinlog.cluster.http.errors import HttpError, json_response
+from twinlog.cluster.http.health import Mode, Node
+from twinlog.cluster.http.kept_admin import OpenAdmin
+from twinlog.cluster.http.query import Query
+from twinlog.cluster.http.routes import Endpoint, Parameter
+from twinlog.cluster.http.source import Source
+from twinlog.cluster.remoting.errors import RemotingError
 
 READY_LAG_BYTES = 16_000_000
 MASTER_SECONDS_MAX, MASTER_SECONDS_KEPT = 2.0, 0.5

@@ -9,9 +9,9 @@ import orjson
 from attrs import frozen
 from starlette.requests import Request
 
-from cluster.http.errors import HttpError
-from cluster.http.routes import Parameter
-from cluster.waiting import parse_size
+from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.http.routes import Parameter
+from twinlog.cluster.waiting import parse_size
 
 TEXT_LENGTH_MAX = 1000
 

@@ -17,8 +17,8 @@ from hypercorn.typing import ASGIFramework, ConnectionState
 from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cluster.http.guard import HEADER_BYTES_MAX
-from cluster.remoting.server import open_listener
+from twinlog.cluster.http.guard import HEADER_BYTES_MAX
+from twinlog.cluster.remoting.server import open_listener
 
 log = structlog.get_logger(__name__)
 

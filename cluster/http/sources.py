@@ -3,22 +3,22 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cluster.credentials import has_credentials
-from cluster.http.source import Source
+from twinlog.cluster.credentials import has_credentials
+from twinlog.cluster.http.source import Source
 
 if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
-    from cluster.namesrv.service import NameServer
+    from twinlog.cluster.broker.broker import Broker
+    from twinlog.cluster.namesrv.service import NameServer
 
 LOOPBACK = "127.0.0.1"
 
 
 def source_of_broker(broker: "Broker") -> Source:
     """Made in the broker's loop."""
-    from cluster.broker.runtime_info import member_status
+    from twinlog.cluster.broker.runtime_info import member_status
 
     def snapshot() -> Any:
-        from cluster.metrics import broker_snapshot
+        from twinlog.cluster.metrics import broker_snapshot
 
         return broker_snapshot(broker)
 
@@ -44,7 +44,7 @@ def source_of_namesrv(namesrv: "NameServer") -> Source:
         }
 
     def snapshot() -> Any:
-        from cluster.metrics import namesrv_snapshot
+        from twinlog.cluster.metrics import namesrv_snapshot
 
         return namesrv_snapshot(namesrv)
 

@@ -12,16 +12,21 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.http.config import HttpConfig
+from twinlog.cluster.http.config import HttpConfig
 
 if TYPE_CHECKING:
-    from cluster.http.source import Source
+    from twinlog.cluster.http.source import Source
 
 log = structlog.get_logger(__name__)
 
 STOP_SECONDS_MAX = 2.0
 # Each takes some of the 0.2 s; a stop in their midst waits for one of them only.
-IMPORTED_FIRST = ("starlette.applications", "hypercorn.trio.tcp_server", "cluster.admin", "cluster.metrics")
+IMPORTED_FIRST = (
+    "starlette.applications",
+    "hypercorn.trio.tcp_server",
+    "twinlog.cluster.admin",
+    "twinlog.cluster.metrics",
+)
 
 
 @define(eq=False)
@@ -63,7 +68,7 @@ class HttpThread:
                 import_module(module)
                 if self._stopped:
                     return
-            from cluster.http.member import run_member
+            from twinlog.cluster.http.member import run_member
 
             gc.freeze()  # As at the service's start: what stays is not looked at again.
             trio.run(self._run, run_member)

@@ -4,16 +4,16 @@ broker_snapshot, namesrv_snapshot   in the process's own loop: plain values, no 
 expose                              in the thread of HTTP: text, by prometheus-client
 """
 
-from cluster.metrics.broker import broker_snapshot as broker_snapshot
-from cluster.metrics.namesrv import namesrv_snapshot as namesrv_snapshot
-from cluster.metrics.snapshot import BrokerSnapshot as BrokerSnapshot
-from cluster.metrics.snapshot import NamesrvSnapshot as NamesrvSnapshot
-from cluster.metrics.snapshot import Snapshot as Snapshot
+from twinlog.cluster.metrics.broker import broker_snapshot as broker_snapshot
+from twinlog.cluster.metrics.namesrv import namesrv_snapshot as namesrv_snapshot
+from twinlog.cluster.metrics.snapshot import BrokerSnapshot as BrokerSnapshot
+from twinlog.cluster.metrics.snapshot import NamesrvSnapshot as NamesrvSnapshot
+from twinlog.cluster.metrics.snapshot import Snapshot as Snapshot
 
 
 def expose(snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
     """The body and its content type: OpenMetrics when `accept`, a request's Accept header, asks for it."""
-    from cluster.metrics.exposition import (
+    from twinlog.cluster.metrics.exposition import (
         expose as as_text,
     )  # Here: its import takes time that no start should wait for.
 

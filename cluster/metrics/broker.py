@@ -2,18 +2,18 @@
 
 import time
 
-from cluster.broker import runtime_info
-from cluster.broker.broker import Broker
-from cluster.broker.names import member_name
-from cluster.members import NO_MASTERS, state_in_words
-from cluster.metrics import consumption
-from cluster.metrics.first_waiting import stored_ms_at
-from cluster.metrics.replicas import replicas
-from cluster.metrics.snapshot import BrokerSnapshot, HANumbers, StoreNumbers
-from ha.ack_waits import OUTCOMES
-from ha.statistics import HAStatistics
-from store.config import BrokerRole
-from store.histogram import Counts
+from twinlog.cluster.broker import runtime_info
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.names import member_name
+from twinlog.cluster.members import NO_MASTERS, state_in_words
+from twinlog.cluster.metrics import consumption
+from twinlog.cluster.metrics.first_waiting import stored_ms_at
+from twinlog.cluster.metrics.replicas import replicas
+from twinlog.cluster.metrics.snapshot import BrokerSnapshot, HANumbers, StoreNumbers
+from twinlog.ha.ack_waits import OUTCOMES
+from twinlog.ha.statistics import HAStatistics
+from twinlog.store.config import BrokerRole
+from twinlog.store.histogram import Counts
 
 
 def broker_snapshot(broker: Broker) -> BrokerSnapshot:

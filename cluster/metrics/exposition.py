@@ -10,10 +10,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from cluster.metrics.row import Metric
-from cluster.metrics.snapshot import Snapshot
-from cluster.metrics.table import METRICS
-from store.histogram import BOUNDS, Counts
+from twinlog.cluster.metrics.row import Metric
+from twinlog.cluster.metrics.snapshot import Snapshot
+from twinlog.cluster.metrics.table import METRICS
+from twinlog.store.histogram import BOUNDS, Counts
 
 _PROCESS = ProcessCollector(registry=None)
 _LE = tuple("+Inf" if math.isinf(bound) else repr(bound) for bound in BOUNDS)

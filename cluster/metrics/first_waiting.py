@@ -7,11 +7,11 @@ for what it has in memory (RWF_NOWAIT), and what it has not is not known. A file
 import errno
 import os
 
-from store.config import CONSUME_QUEUE_UNIT
-from store.consume_queue import UNIT, ConsumeQueue
-from store.mapped_file import MappedFile
-from store.message import STORED_MS_END, record_stored_ms
-from store.message_store import MessageStore
+from twinlog.store.config import CONSUME_QUEUE_UNIT
+from twinlog.store.consume_queue import UNIT, ConsumeQueue
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.message import STORED_MS_END, record_stored_ms
+from twinlog.store.message_store import MessageStore
 
 
 def stored_ms(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> int | None:

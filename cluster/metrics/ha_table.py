@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import get_args
 
-from cluster.members import STATE_WORDS
-from cluster.metrics.row import GROUP, OWN, Metric, Sample, one
-from cluster.metrics.snapshot import BrokerSnapshot, ReplicaNumbers
-from ha.statistics import ClientState
+from twinlog.cluster.members import STATE_WORDS
+from twinlog.cluster.metrics.row import GROUP, OWN, Metric, Sample, one
+from twinlog.cluster.metrics.snapshot import BrokerSnapshot, ReplicaNumbers
+from twinlog.ha.statistics import ClientState
 
 ROLES = ("master", "slave", "none")
 # Two words of the program may be one for people.

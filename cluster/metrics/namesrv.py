@@ -2,9 +2,9 @@
 
 import time
 
-from cluster.metrics.snapshot import NamesrvSnapshot, RegisteredGroup
-from cluster.namesrv.route_info import MASTER_ID
-from cluster.namesrv.service import NameServer
+from twinlog.cluster.metrics.snapshot import NamesrvSnapshot, RegisteredGroup
+from twinlog.cluster.namesrv.route_info import MASTER_ID
+from twinlog.cluster.namesrv.service import NameServer
 
 
 def namesrv_snapshot(namesrv: NameServer) -> NamesrvSnapshot:

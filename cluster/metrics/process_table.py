@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from cluster.metrics import audit_file
-from cluster.metrics.row import PROCESS, Metric, Sample, one
-from cluster.metrics.snapshot import BrokerSnapshot, NamesrvSnapshot
+from twinlog.cluster.metrics import audit_file
+from twinlog.cluster.metrics.row import PROCESS, Metric, Sample, one
+from twinlog.cluster.metrics.snapshot import BrokerSnapshot, NamesrvSnapshot
 
 EVERYBODY = (BrokerSnapshot, NamesrvSnapshot)
 

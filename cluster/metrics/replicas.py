@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 import trio
 from attrs import define, evolve, field, frozen
 
-from cluster.broker.broker import Broker
-from cluster.broker.names import member_name
-from cluster.metrics.snapshot import ReplicaNumbers
-from cluster.remoting.address import ip_of
-from ha.statistics import HAConnectionStatistics, HAStatistics
-from store.role_file import GroupMember
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.names import member_name
+from twinlog.cluster.metrics.snapshot import ReplicaNumbers
+from twinlog.cluster.remoting.address import ip_of
+from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics
+from twinlog.store.role_file import GroupMember
 
 NAMED_AFTER_SECONDS = 10.0  # Slaves are asked for their names every five.
 FORGOTTEN_AFTER_SECONDS = 3600.0  # From when on a slave that left, and is no member of the group, is shown no more.

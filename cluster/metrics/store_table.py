@@ -1,6 +1,6 @@
 """Metrics of the store directory. The first five have RocketMQ 5.3.3's names and labels (DefaultStoreMetricsConstant.java)."""
 
-from cluster.metrics.row import DISK, Metric, one
+from twinlog.cluster.metrics.row import DISK, Metric, one
 
 STORE = (
     Metric(

@@ -1,10 +1,10 @@
 """All metrics. /metrics and docs/reference/metrics.md iterate this table."""
 
-from cluster.metrics.ha_table import HA
-from cluster.metrics.process_table import AUDIT, NAMESRV, OWN_PROCESS
-from cluster.metrics.row import Metric
-from cluster.metrics.store_table import STORE
-from cluster.metrics.traffic_table import TRAFFIC
+from twinlog.cluster.metrics.ha_table import HA
+from twinlog.cluster.metrics.process_table import AUDIT, NAMESRV, OWN_PROCESS
+from twinlog.cluster.metrics.row import Metric
+from twinlog.cluster.metrics.store_table import STORE
+from twinlog.cluster.metrics.traffic_table import TRAFFIC
 
 FAMILIES: dict[str, tuple[Metric, ...]] = {
     "Messages and clients": TRAFFIC,

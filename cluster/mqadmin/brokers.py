@@ -4,12 +4,12 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from cluster.client.api import ClientApi
-from cluster.client.parallel import in_parallel
-from cluster.client.route import BrokerAddresses
-from cluster.mqadmin import text
-from cluster.mqadmin.requests import groups_in
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.route import BrokerAddresses
+from twinlog.cluster.mqadmin import text
+from twinlog.cluster.mqadmin.requests import groups_in
+from twinlog.cluster.remoting.errors import RemotingError
 
 _LIST = "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}"
 _MORE = "{:<16}  {:<32} {:>14} {:>14} {:>14} {:>14}"

@@ -2,15 +2,15 @@
 
 from functools import partial
 
-from cluster import admin_requests
-from cluster.admin_requests import Consumers
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.client.api import ClientApi
-from cluster.client.calls import understood
-from cluster.client.parallel import in_parallel
-from cluster.client.route import MessageQueue
-from cluster.mqadmin import text
-from cluster.mqadmin.requests import (
+from twinlog.cluster import admin_requests
+from twinlog.cluster.admin_requests import Consumers
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.calls import understood
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.mqadmin import text
+from twinlog.cluster.mqadmin.requests import (
     RETRY_PREFIX,
     ConsumeStats,
     QueueProgress,
@@ -20,10 +20,10 @@ from cluster.mqadmin.requests import (
     one_address_each,
     route_of,
 )
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RemotingError
-from cluster.remoting.headers.broker_admin import InvokeBrokerToResetOffset
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.headers.broker_admin import InvokeBrokerToResetOffset
 
 RESET_MS = 6_000
 _GROUPS = "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}"

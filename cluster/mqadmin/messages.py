@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from functools import partial
 
-from cluster import admin_requests
-from cluster.client.api import ClientApi
-from cluster.client.parallel import in_parallel
-from cluster.mqadmin import text
-from cluster.mqadmin.requests import RETRY_PREFIX, consume_stats, one_address_each, route_of
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RemotingError, RequestError
-from store.message import Message, decode_message, host_text
+from twinlog.cluster import admin_requests
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.mqadmin import text
+from twinlog.cluster.mqadmin.requests import RETRY_PREFIX, consume_stats, one_address_each, route_of
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.store.message import Message, decode_message, host_text
 
 KEY_COUNT_MAX = 64
 

@@ -5,16 +5,16 @@ from typing import Any
 
 from attrs import frozen
 
-from cluster.admin_requests import ask, queue_of
-from cluster.client.api import ClientApi
-from cluster.client.calls import understood
-from cluster.client.route import BrokerAddresses, MessageQueue, TopicRoute
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
-from cluster.remoting.header_fields import RequestHeader
-from cluster.remoting.headers import broker_admin, namesrv
+from twinlog.cluster.admin_requests import ask, queue_of
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.calls import understood
+from twinlog.cluster.client.route import BrokerAddresses, MessageQueue, TopicRoute
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
+from twinlog.cluster.remoting.header_fields import RequestHeader
+from twinlog.cluster.remoting.headers import broker_admin, namesrv
 
 STATS_MS = 15_000
 RETRY_PREFIX = "%RETRY%"

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.broker.topic_config import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.broker.topic_config import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
 
 
 def lines(found: Iterable[str]) -> str:

@@ -3,12 +3,12 @@
 from functools import partial
 from typing import Any
 
-from cluster import admin_requests
-from cluster.broker.topic_config import TopicConfig
-from cluster.client.api import ClientApi
-from cluster.client.parallel import in_parallel
-from cluster.mqadmin import text
-from cluster.mqadmin.requests import (
+from twinlog.cluster import admin_requests
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.mqadmin import text
+from twinlog.cluster.mqadmin.requests import (
     ask_namesrv,
     groups_in,
     masters_in,
@@ -17,10 +17,10 @@ from cluster.mqadmin.requests import (
     put_order_conf,
     route_of,
 )
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RemotingError, RequestError
-from cluster.remoting.headers.namesrv import DeleteTopicInNamesrv, GetRouteInfoByTopic
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.headers.namesrv import DeleteTopicInNamesrv, GetRouteInfoByTopic
 
 _WIDE = "{:<20}  {:<64}  {:<64}"
 _STATUS = "{:<32}  {:<4}  {:<20}  {:<20}    {}"

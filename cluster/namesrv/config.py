@@ -4,7 +4,7 @@ from pathlib import Path
 
 from attrs import frozen, validators
 
-from store.config import option
+from twinlog.store.config import option
 
 
 @frozen(kw_only=True)

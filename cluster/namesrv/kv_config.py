@@ -9,9 +9,9 @@ from pathlib import Path
 import trio
 from attrs import define, field
 
-from cluster.broker.json_file import JsonFile
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
+from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
 
 NAME_LENGTH_MAX, VALUE_LENGTH_MAX, ENTRIES_MAX = 1_024, 65_536, 10_000  # Ours; RocketMQ has no bounds.
 BYTES_MAX = 16 << 20  # Of all names and values; each change writes them all.

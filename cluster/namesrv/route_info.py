@@ -15,9 +15,9 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from cluster.broker.data_version import DataVersion
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
+from twinlog.cluster.broker.data_version import DataVersion
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
 
 MASTER_ID = 0
 PERM_WRITE, PERM_READ_WRITE = 2, 6

@@ -10,16 +10,16 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.namesrv.config import NamesrvConfig
-from cluster.namesrv.controller import NamesrvController
-from cluster.namesrv.kv_config import KVConfigManager
-from cluster.namesrv.processors import HANDLERS
-from cluster.namesrv.route_info import RouteInfoManager
-from cluster.remoting.config import ServerConfig
-from cluster.remoting.connection import Connection
-from cluster.remoting.server import RemotingServer, dispatch_table, open_listener
-from cluster.remoting.tls import ServerTls
-from cluster.remoting.tls_config import TlsConfig
+from twinlog.cluster.namesrv.config import NamesrvConfig
+from twinlog.cluster.namesrv.controller import NamesrvController
+from twinlog.cluster.namesrv.kv_config import KVConfigManager
+from twinlog.cluster.namesrv.processors import HANDLERS
+from twinlog.cluster.namesrv.route_info import RouteInfoManager
+from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.server import RemotingServer, dispatch_table, open_listener
+from twinlog.cluster.remoting.tls import ServerTls
+from twinlog.cluster.remoting.tls_config import TlsConfig
 
 log = structlog.get_logger(__name__)
 

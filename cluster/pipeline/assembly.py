@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from attrs import asdict, evolve
 
-from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
-from cluster.pipeline.mending import with_mending
-from cluster.pipeline.places import StoreUri
-from cluster.pipeline.report import AuditedMember, AuditReport, numbered, totals_by_class, verdict_of
+from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.mending import with_mending
+from twinlog.cluster.pipeline.places import StoreUri
+from twinlog.cluster.pipeline.report import AuditedMember, AuditReport, numbered, totals_by_class, verdict_of
 
 T = TypeVar("T", AuditedMember, AuditFinding)
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from attrs import evolve
 
-from cluster.pipeline.compare import Range, Side
-from cluster.pipeline.files import NotAStoreError, StoreFiles, UnreadableError, look
-from cluster.pipeline.findings import AuditFinding, FindingClass
-from cluster.pipeline.split_digests import Differing
-from cluster.pipeline.splits import SPLIT_SIZE
+from twinlog.cluster.pipeline.compare import Range, Side
+from twinlog.cluster.pipeline.files import NotAStoreError, StoreFiles, UnreadableError, look
+from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.split_digests import Differing
+from twinlog.cluster.pipeline.splits import SPLIT_SIZE
 
 SPLIT_SIZE_LARGE = 256 << 20
 RANGES_MAX = 10_000  # Looked into one by one; what is behind them is looked into as one.

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field
 
-from cluster.pipeline.boundary import first_record
-from cluster.pipeline.columns import BLOCKS
-from cluster.pipeline.files import StoreFiles
-from cluster.pipeline.heads import HEAD_SIZE, read_heads
-from cluster.pipeline.log_bytes import Hole, LogBytes
-from cluster.pipeline.splits import Split
-from store.columns import Ints
-from store.digest import BLOCK_SIZE, DIGEST_SIZE, ceil_block, digest, floor_block
-from store.resync import next_record
+from twinlog.cluster.pipeline.boundary import first_record
+from twinlog.cluster.pipeline.columns import BLOCKS
+from twinlog.cluster.pipeline.files import StoreFiles
+from twinlog.cluster.pipeline.heads import HEAD_SIZE, read_heads
+from twinlog.cluster.pipeline.log_bytes import Hole, LogBytes
+from twinlog.cluster.pipeline.splits import Split
+from twinlog.store.columns import Ints
+from twinlog.store.digest import BLOCK_SIZE, DIGEST_SIZE, ceil_block, digest, floor_block
+from twinlog.store.resync import next_record
 
 WINDOW, WINDOW_OF_ARCHIVES = 1 << 20, 4 << 20  # Memory is quickest in small pieces, object storage in larger ones.
 BLOCK_SPLIT_SIZE = 256 << 20  # What lies before a split is looked at, too: with larger ones that is little.

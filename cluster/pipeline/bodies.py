@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow
 from attrs import frozen
 
-from store.compression import COMPRESSED, CompressionError, TooLongError, decompress
+from twinlog.store.compression import COMPRESSED, CompressionError, TooLongError, decompress
 
 _TOGETHER = 32 << 20  # Bytes of inflated bodies that are handed over together.
 

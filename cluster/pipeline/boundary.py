@@ -5,10 +5,10 @@ at the first sound record a bounded way before. That one might lie in the body o
 place: then other records begin in front of the byte that the walk does not meet, and the file is walked from its start.
 """
 
-from cluster.pipeline.heads import HEAD_SIZE, read_heads
-from cluster.pipeline.log_bytes import LogBytes
-from store.left_overs import begins_with_record
-from store.resync import candidates, next_record
+from twinlog.cluster.pipeline.heads import HEAD_SIZE, read_heads
+from twinlog.cluster.pipeline.log_bytes import LogBytes
+from twinlog.store.left_overs import begins_with_record
+from twinlog.store.resync import candidates, next_record
 
 LOOK_BACK = 8 << 20  # No record is larger than half of it, unless maxMessageSize says so.
 _WINDOW = 4 << 20

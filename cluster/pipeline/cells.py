@@ -11,12 +11,12 @@ from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
-from cluster.pipeline.compare import Side
-from cluster.pipeline.log_bytes import RECORD_MAX
-from store.digest import ceil_block
-from store.offline.file_series import FileSeries
-from store.offline.walk import Gap, walk
-from store.record_scan import DispatchEntry
+from twinlog.cluster.pipeline.compare import Side
+from twinlog.cluster.pipeline.log_bytes import RECORD_MAX
+from twinlog.store.digest import ceil_block
+from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.walk import Gap, walk
+from twinlog.store.record_scan import DispatchEntry
 
 CELL_MAX = 8 << 20  # Twice what a message may have.
 REACH = RECORD_MAX  # So far before and behind some bytes is looked for where a record begins, and ends.

@@ -13,13 +13,13 @@ from itertools import pairwise
 
 from attrs import define, evolve, field
 
-from cluster.pipeline import shapes
-from cluster.pipeline.cells import CELL_MAX, REACH, Cell, Copy, Piece, cells, record_start
-from cluster.pipeline.compare import tail_findings
-from cluster.pipeline.evidence import believed
-from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
-from cluster.pipeline.groups import Group, Parted, groups_of
-from cluster.pipeline.naming import changed, damaged, diverged, log_file, untold, why_broken
+from twinlog.cluster.pipeline import shapes
+from twinlog.cluster.pipeline.cells import CELL_MAX, REACH, Cell, Copy, Piece, cells, record_start
+from twinlog.cluster.pipeline.compare import tail_findings
+from twinlog.cluster.pipeline.evidence import believed
+from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.groups import Group, Parted, groups_of
+from twinlog.cluster.pipeline.naming import changed, damaged, diverged, log_file, untold, why_broken
 
 _RUN_IS_SURE = 256  # So many records in a row that differ: the rest up to the end of the logs does, too.
 _ISLAND_MAX = 2  # So few of them between equal ones were not written by another master.

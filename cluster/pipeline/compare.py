@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from attrs import field, frozen
 
-from cluster.pipeline.findings import AuditFinding, FindingClass
-from store.digest import BLOCK_SIZE
-from store.epoch_file import EpochEntry
+from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.store.digest import BLOCK_SIZE
+from twinlog.store.epoch_file import EpochEntry
 
 
 class BlockRow(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from attrs import frozen
 
-from cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
 
 CUT_AT_END = "its last file is cut exactly at the log's end: no record is lost"
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from attrs import frozen
 
-from cluster.pipeline.files import StoreFiles, UnreadableError, read_all
-from cluster.pipeline.findings import AuditFinding, FindingClass
-from store.offline.config_check import parse_config
+from twinlog.cluster.pipeline.files import StoreFiles, UnreadableError, read_all
+from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.store.offline.config_check import parse_config
 
 CHANGED_LATELY_MS = 60_000  # Six times what a slave waits.
 OFFSETS_BEHIND_MAX = 1000  # Messages of one queue and group.

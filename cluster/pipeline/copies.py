@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 from attrs import define, field
 
-from cluster.pipeline.cells import Piece, log_pieces
-from cluster.pipeline.compare import Side
-from cluster.pipeline.files import QueueFiles, StoreFiles, UnreadableError, read_all
-from cluster.pipeline.log_end import PlaceReader
-from store.consume_queue import UNIT
-from store.digest import BlockDigests, decode, digest
-from store.message import QUEUELESS, TRANSACTION_MASK
-from store.offline.file_series import FileSeries
-from store.offline.units import EXT_ADDRESS_MAX, QueueKey
-from store.record_scan import SCHEDULE_TOPIC, DispatchEntry
+from twinlog.cluster.pipeline.cells import Piece, log_pieces
+from twinlog.cluster.pipeline.compare import Side
+from twinlog.cluster.pipeline.files import QueueFiles, StoreFiles, UnreadableError, read_all
+from twinlog.cluster.pipeline.log_end import PlaceReader
+from twinlog.store.consume_queue import UNIT
+from twinlog.store.digest import BlockDigests, decode, digest
+from twinlog.store.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.units import EXT_ADDRESS_MAX, QueueKey
+from twinlog.store.record_scan import SCHEDULE_TOPIC, DispatchEntry
 
 _AHEAD = 1 << 20  # Read at once: records are asked for one after the other.
 _DIGEST_FILE_MAX = 1 << 30

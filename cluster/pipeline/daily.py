@@ -18,9 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from cluster.pipeline.limits import ReadRefusedError
-from cluster.pipeline.session import spark_session, words_of
-from cluster.pipeline.snapshots import Snapshot, read_snapshots
+from twinlog.cluster.pipeline.limits import ReadRefusedError
+from twinlog.cluster.pipeline.session import spark_session, words_of
+from twinlog.cluster.pipeline.snapshots import Snapshot, read_snapshots
 
 PERCENTILES = (50, 90, 99, 99.9)
 _ACCURACY = 10_000  # Of the percentiles: within 1/10,000 of the ranks.

@@ -14,14 +14,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from cluster.pipeline import schemas
-from cluster.pipeline.files import StoreFiles, look
-from cluster.pipeline.item_rows import IndexPiece, index_pieces, item_batches
-from cluster.pipeline.options import ReadOptions, member_name, read_options
-from cluster.pipeline.pushed import Pushed
-from cluster.pipeline.scan import RecordFilter, block_batches
-from cluster.pipeline.stream import LogPart, RecordStreamReader, log_parts, part_batches, store_now
-from cluster.pipeline.unit_rows import QueuePiece, pieces_by_size, queue_pieces, unit_batches
+from twinlog.cluster.pipeline import schemas
+from twinlog.cluster.pipeline.files import StoreFiles, look
+from twinlog.cluster.pipeline.item_rows import IndexPiece, index_pieces, item_batches
+from twinlog.cluster.pipeline.options import ReadOptions, member_name, read_options
+from twinlog.cluster.pipeline.pushed import Pushed
+from twinlog.cluster.pipeline.scan import RecordFilter, block_batches
+from twinlog.cluster.pipeline.stream import LogPart, RecordStreamReader, log_parts, part_batches, store_now
+from twinlog.cluster.pipeline.unit_rows import QueuePiece, pieces_by_size, queue_pieces, unit_batches
 
 
 class Pieces(InputPartition):

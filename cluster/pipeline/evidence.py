@@ -6,11 +6,11 @@ a record; then most of the members. Of two histories the one with the newest epo
 
 from collections.abc import Callable, Sequence
 
-from cluster.pipeline.cells import Copy
-from cluster.pipeline.compare import Side
-from cluster.pipeline.groups import Group, Parted
-from ha.epochs import epoch_at, key_of
-from store.epoch_file import FIRST, EpochEntry
+from twinlog.cluster.pipeline.cells import Copy
+from twinlog.cluster.pipeline.compare import Side
+from twinlog.cluster.pipeline.groups import Group, Parted
+from twinlog.ha.epochs import epoch_at, key_of
+from twinlog.store.epoch_file import FIRST, EpochEntry
 
 
 def believed(groups: Sequence[Group]) -> tuple[Group, str] | None:

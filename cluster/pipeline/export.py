@@ -14,14 +14,14 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
-from cluster.pipeline.bodies import Bounds
-from cluster.pipeline.files import NotAStoreError
-from cluster.pipeline.limits import ReadRefusedError
-from cluster.pipeline.options import read_options
-from cluster.pipeline.places import StoreUri, UnreadableError, list_files
-from cluster.pipeline.session import spark_session, words_of
-from cluster.pipeline.stream import store_now
-from store.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from twinlog.cluster.pipeline.bodies import Bounds
+from twinlog.cluster.pipeline.files import NotAStoreError
+from twinlog.cluster.pipeline.limits import ReadRefusedError
+from twinlog.cluster.pipeline.options import read_options
+from twinlog.cluster.pipeline.places import StoreUri, UnreadableError, list_files
+from twinlog.cluster.pipeline.session import spark_session, words_of
+from twinlog.cluster.pipeline.stream import store_now
+from twinlog.store.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
 CHECKPOINT = "_checkpoint"  # Below the output; readers of Parquet pass over names that begin so.
 _CORRUPT = "_corrupt_record"

@@ -12,27 +12,27 @@ from typing import TypeVar
 import orjson
 from attrs import evolve, frozen
 
-from cluster.pipeline.log_end import LogFile as LogFile
-from cluster.pipeline.log_end import QueueFiles as QueueFiles
-from cluster.pipeline.log_end import find_end
-from cluster.pipeline.places import Bytes as Bytes
-from cluster.pipeline.places import FileInfo as FileInfo
-from cluster.pipeline.places import StoreUri as StoreUri
-from cluster.pipeline.places import UnreadableError as UnreadableError
-from cluster.pipeline.places import list_directories as list_directories
-from cluster.pipeline.places import list_files as list_files
-from cluster.pipeline.places import list_tree as list_tree
-from cluster.pipeline.places import open_file as open_file
-from cluster.pipeline.places import read_all as read_all
-from store import digest, truncate_intent
-from store.divergent import NOTE
-from store.epoch_file import FIRST, EpochEntry, decode_epochs
-from store.epoch_file import NAME as EPOCHS
-from store.errors import SideFileError
-from store.offline.directory import lock_holder
-from store.offline.file_series import StoreFile, guess_file_size
-from store.role_file import NAME as ROLE
-from store.role_file import decode_role
+from twinlog.cluster.pipeline.log_end import LogFile as LogFile
+from twinlog.cluster.pipeline.log_end import QueueFiles as QueueFiles
+from twinlog.cluster.pipeline.log_end import find_end
+from twinlog.cluster.pipeline.places import Bytes as Bytes
+from twinlog.cluster.pipeline.places import FileInfo as FileInfo
+from twinlog.cluster.pipeline.places import StoreUri as StoreUri
+from twinlog.cluster.pipeline.places import UnreadableError as UnreadableError
+from twinlog.cluster.pipeline.places import list_directories as list_directories
+from twinlog.cluster.pipeline.places import list_files as list_files
+from twinlog.cluster.pipeline.places import list_tree as list_tree
+from twinlog.cluster.pipeline.places import open_file as open_file
+from twinlog.cluster.pipeline.places import read_all as read_all
+from twinlog.store import digest, truncate_intent
+from twinlog.store.divergent import NOTE
+from twinlog.store.epoch_file import FIRST, EpochEntry, decode_epochs
+from twinlog.store.epoch_file import NAME as EPOCHS
+from twinlog.store.errors import SideFileError
+from twinlog.store.offline.directory import lock_holder
+from twinlog.store.offline.file_series import StoreFile, guess_file_size
+from twinlog.store.role_file import NAME as ROLE
+from twinlog.store.role_file import decode_role
 
 T = TypeVar("T")
 SIDE = "twinlog"

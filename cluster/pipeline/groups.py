@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from cluster.pipeline import shapes
-from cluster.pipeline.cells import Cell, Copy, Piece, same_bounds
-from store.record_scan import DispatchEntry
+from twinlog.cluster.pipeline import shapes
+from twinlog.cluster.pipeline.cells import Cell, Copy, Piece, same_bounds
+from twinlog.store.record_scan import DispatchEntry
 
 
 @frozen

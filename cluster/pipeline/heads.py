@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from store.columns import Ints, rows
-from store.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC
+from twinlog.store.columns import Ints, rows
+from twinlog.store.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC
 
 _PHY_OFFSET_AT = 28
 HEAD_SIZE = _PHY_OFFSET_AT + 8

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
 
-from cluster.cli.render import seconds, size
-from cluster.pipeline.picture import MEANINGS, legend, letter, picture
-from cluster.pipeline.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding
-from cluster.pipeline.summary import headline, sentences
+from twinlog.cluster.cli.render import seconds, size
+from twinlog.cluster.pipeline.picture import MEANINGS, legend, letter, picture
+from twinlog.cluster.pipeline.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding
+from twinlog.cluster.pipeline.summary import headline, sentences
 
 _SIGNS = {
     AuditVerdict.EQUAL: ("✓", "good"),

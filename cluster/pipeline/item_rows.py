@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from cluster.pipeline.columns import INDEX_ITEMS
-from cluster.pipeline.log_end import LogFile, PlaceReader
-from store.index_layout import HEADER, ITEM, IndexHeader, IndexLayout
-from store.offline.directory import DirectoryOptions, StoreDirectory, Writer
-from store.offline.file_series import StoreFile
-from store.offline.index_view import IndexView, find_layout
+from twinlog.cluster.pipeline.columns import INDEX_ITEMS
+from twinlog.cluster.pipeline.log_end import LogFile, PlaceReader
+from twinlog.store.index_layout import HEADER, ITEM, IndexHeader, IndexLayout
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Writer
+from twinlog.store.offline.file_series import StoreFile
+from twinlog.store.offline.index_view import IndexView, find_layout
 
 _ITEM = np.dtype([("key_hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 assert _ITEM.itemsize == ITEM.size

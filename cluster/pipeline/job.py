@@ -24,22 +24,22 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from cluster.pipeline import tasks
-from cluster.pipeline.assembly import assembled
-from cluster.pipeline.audit_plan import as_it_is_now, before_unreadable_end, bounded, is_known, split_size
-from cluster.pipeline.compare import Range, Side, nothing_in_common
-from cluster.pipeline.completeness import StoreParts, incomplete
-from cluster.pipeline.config_tables import compare_tables, read_tables
-from cluster.pipeline.files import StoreFiles, StoreUri
-from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass, settled
-from cluster.pipeline.job_runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
-from cluster.pipeline.places import UnreadableError
-from cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport
-from cluster.pipeline.session import spark_session
-from cluster.pipeline.side_tables import file_ranges, own_findings
-from cluster.pipeline.split_digests import Differing, Part, SplitCompared, different_blocks
-from cluster.pipeline.splits import Split, splits
-from cluster.pipeline.stores import Store, look_at, without_secrets
+from twinlog.cluster.pipeline import tasks
+from twinlog.cluster.pipeline.assembly import assembled
+from twinlog.cluster.pipeline.audit_plan import as_it_is_now, before_unreadable_end, bounded, is_known, split_size
+from twinlog.cluster.pipeline.compare import Range, Side, nothing_in_common
+from twinlog.cluster.pipeline.completeness import StoreParts, incomplete
+from twinlog.cluster.pipeline.config_tables import compare_tables, read_tables
+from twinlog.cluster.pipeline.files import StoreFiles, StoreUri
+from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass, settled
+from twinlog.cluster.pipeline.job_runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
+from twinlog.cluster.pipeline.places import UnreadableError
+from twinlog.cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport
+from twinlog.cluster.pipeline.session import spark_session
+from twinlog.cluster.pipeline.side_tables import file_ranges, own_findings
+from twinlog.cluster.pipeline.split_digests import Differing, Part, SplitCompared, different_blocks
+from twinlog.cluster.pipeline.splits import Split, splits
+from twinlog.cluster.pipeline.stores import Store, look_at, without_secrets
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast

@@ -12,9 +12,9 @@ at its last change of roles; RocketMQ 5 writes each second what it shows to cons
 
 from collections.abc import Sequence
 
-from cluster.pipeline.files import StoreFiles
-from ha.epochs import epoch_at
-from store.epoch_file import FIRST
+from twinlog.cluster.pipeline.files import StoreFiles
+from twinlog.ha.epochs import epoch_at
+from twinlog.store.epoch_file import FIRST
 
 UNKNOWN = -1  # An epoch.
 

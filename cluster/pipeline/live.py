@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from cluster.client.api import ClientApi
-from cluster.client.parallel import in_parallel
-from cluster.live_diff import Run, by_digests, by_samples, common_range, go_on
-from cluster.log_side import LogSide
-from cluster.pipeline.assembly import assembled
-from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
-from cluster.pipeline.live_judge import Asked, Judged, Pair, judge
-from cluster.pipeline.report import AuditReport
-from cluster.refusals import words_of
-from cluster.remoting.errors import RemotingError
-from cluster.targets import member_address
-from store.digest import BLOCK_SIZE
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.live_diff import Run, by_digests, by_samples, common_range, go_on
+from twinlog.cluster.log_side import LogSide
+from twinlog.cluster.pipeline.assembly import assembled
+from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.live_judge import Asked, Judged, Pair, judge
+from twinlog.cluster.pipeline.report import AuditReport
+from twinlog.cluster.refusals import words_of
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.targets import member_address
+from twinlog.store.digest import BLOCK_SIZE
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 PLACES_MAX = 100  # Of one pair, that are looked at one by one.

@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 from attrs import define, frozen
 
-from cluster.client.api import ClientApi, StoredRecord
-from cluster.client.parallel import in_parallel
-from cluster.live_diff import LiveDifference
-from cluster.log_side import LiveSide, LogMovedError, LogSide
-from cluster.pipeline.findings import AuditFinding, FindingClass
-from cluster.pipeline.report import AuditedMember
-from cluster.remoting.errors import RemotingError
-from cluster.role_history import log_history
-from ha.compare import Question
-from ha.errors import HAPeerError
-from store.digest import floor_block
-from store.epoch_file import EpochEntry
+from twinlog.cluster.client.api import ClientApi, StoredRecord
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.live_diff import LiveDifference
+from twinlog.cluster.log_side import LiveSide, LogMovedError, LogSide
+from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.report import AuditedMember
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.role_history import log_history
+from twinlog.ha.compare import Question
+from twinlog.ha.errors import HAPeerError
+from twinlog.store.digest import floor_block
+from twinlog.store.epoch_file import EpochEntry
 
 UNCOMMON_ERRORS = (RemotingError, HAPeerError, LogMovedError)
 

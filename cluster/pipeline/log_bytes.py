@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from cluster.pipeline.log_end import LogFile
-from cluster.pipeline.places import Bytes, UnreadableError, open_file
+from twinlog.cluster.pipeline.log_end import LogFile
+from twinlog.cluster.pipeline.places import Bytes, UnreadableError, open_file
 
 PIECE = 64 << 10  # So much is given up for a bad sector.
 RECORD_MAX = 64 << 20  # Bounds memory. RocketMQ's own limit, maxMessageSize, is 4 MiB unless it is raised.

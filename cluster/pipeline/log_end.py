@@ -6,14 +6,14 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
-from cluster.pipeline.heads import read_heads
-from cluster.pipeline.places import Bytes, StoreUri, UnreadableError, open_file
-from store.consume_queue import UNIT, Unit
-from store.left_overs import begins_with_record
-from store.offline.file_series import FileReader, FileSeries, StoreFile
-from store.offline.log_view import stored_ms
-from store.offline.queue_view import BLANK_SIZE, unit_at, units_end
-from store.offline.walk import walk_log
+from twinlog.cluster.pipeline.heads import read_heads
+from twinlog.cluster.pipeline.places import Bytes, StoreUri, UnreadableError, open_file
+from twinlog.store.consume_queue import UNIT, Unit
+from twinlog.store.left_overs import begins_with_record
+from twinlog.store.offline.file_series import FileReader, FileSeries, StoreFile
+from twinlog.store.offline.log_view import stored_ms
+from twinlog.store.offline.queue_view import BLANK_SIZE, unit_at, units_end
+from twinlog.store.offline.walk import walk_log
 
 _LOCAL_QUEUES, _REMOTE_QUEUES = 1024, 64  # So many are looked at: each costs a few small reads.
 _OPEN_FILES = 16
@@ -97,7 +97,7 @@ def find_end(
 ) -> tuple[int, int | None]:
     """Where the log ends, and how far it went at some time according to the queues that were written last; None: they are empty.
 
-    `may_grow`, `after_crash`: as store.offline.walk.walk_log(). What cannot be read counts as damage.
+    `may_grow`, `after_crash`: as twinlog.store.offline.walk.walk_log(). What cannot be read counts as damage.
     """
     reader = PlaceReader()
     try:

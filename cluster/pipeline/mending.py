@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from attrs import asdict
 
-from cluster.pipeline.completeness import CUT_AT_END
-from cluster.pipeline.findings import AuditFinding, FindingClass
-from cluster.pipeline.report import AuditedMember, ReportedFinding
+from twinlog.cluster.pipeline.completeness import CUT_AT_END
+from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.report import AuditedMember, ReportedFinding
 
 
 class Mending(NamedTuple):

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve
 
-from cluster.pipeline import shapes
-from cluster.pipeline.cells import Copy
-from cluster.pipeline.evidence import believed, epoch_of, newest_line
-from cluster.pipeline.findings import AuditFinding, FindingClass
-from cluster.pipeline.groups import Group, Parted
-from store.record_scan import DispatchEntry
+from twinlog.cluster.pipeline import shapes
+from twinlog.cluster.pipeline.cells import Copy
+from twinlog.cluster.pipeline.evidence import believed, epoch_of, newest_line
+from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.groups import Group, Parted
+from twinlog.store.record_scan import DispatchEntry
 
 
 def why_broken(bad: Group, good: Group) -> str:

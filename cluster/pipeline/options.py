@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from cluster.pipeline.bodies import Bounds
-from cluster.pipeline.limits import ReadRefusedError
-from cluster.pipeline.places import StoreUri
-from cluster.pipeline.splits import SPLIT_SIZE
+from twinlog.cluster.pipeline.bodies import Bounds
+from twinlog.cluster.pipeline.limits import ReadRefusedError
+from twinlog.cluster.pipeline.places import StoreUri
+from twinlog.cluster.pipeline.splits import SPLIT_SIZE
 
 _BYTES_PER_TRIGGER = 256 << 20
 

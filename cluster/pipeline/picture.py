@@ -9,9 +9,9 @@ from html import escape
 
 from attrs import frozen
 
-from cluster.cli.render import size
-from cluster.pipeline.findings import FindingClass
-from cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport, ReportedFinding
+from twinlog.cluster.cli.render import size
+from twinlog.cluster.pipeline.findings import FindingClass
+from twinlog.cluster.pipeline.report import LOG_CLASSES, AuditedMember, AuditReport, ReportedFinding
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _BAR = 1000, 190, 30, 34, 64, 26
 _MARK_WIDTH_MIN = 4.0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, frozen
 
-from cluster.pipeline.store_uri import StoreUri as StoreUri
-from cluster.pipeline.store_uri import parted
+from twinlog.cluster.pipeline.store_uri import StoreUri as StoreUri
+from twinlog.cluster.pipeline.store_uri import parted
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem  # Imported where it is used: most stores are local.

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from store.column_scan import Bools
-from store.columns import Ints
-from store.properties import tags_code
-from store.record_scan import properties_tags_code
+from twinlog.store.column_scan import Bools
+from twinlog.store.columns import Ints
+from twinlog.store.properties import tags_code
+from twinlog.store.record_scan import properties_tags_code
 
 _NAME_END, _PAIR_END = 1, 2
 _MASK_BITS = 62

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import define, evolve
 
-from cluster.pipeline.scan import RecordFilter
+from twinlog.cluster.pipeline.scan import RecordFilter
 
 
 @define

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from cluster.pipeline.columns import records_schema
-from cluster.pipeline.property_maps import cut_out, read_properties
-from store.column_scan import Bools
-from store.columns import Columns, Ints, rows
-from store.message import BORN_HOST_V6, MAGIC_V2, STORE_HOST_V6, host_text
+from twinlog.cluster.pipeline.columns import records_schema
+from twinlog.cluster.pipeline.property_maps import cut_out, read_properties
+from twinlog.store.column_scan import Bools
+from twinlog.store.columns import Columns, Ints, rows
+from twinlog.store.message import BORN_HOST_V6, MAGIC_V2, STORE_HOST_V6, host_text
 
 _HEAD = np.dtype(
     [

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 from attrs import asdict, evolve, field, frozen
 
-from cluster.documents import SCHEMA
-from cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.cluster.documents import SCHEMA
+from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
 
 # Findings that mean that a copy of the log is not what the others are; the others are about files beside it.
 LOG_CLASSES = (

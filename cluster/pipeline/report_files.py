@@ -6,9 +6,9 @@ from typing import Any
 
 from attrs import asdict, fields
 
-from cluster.documents import SCHEMA
-from cluster.pipeline.html import page
-from cluster.pipeline.report import AuditReport, ReportedFinding, to_json
+from twinlog.cluster.documents import SCHEMA
+from twinlog.cluster.pipeline.html import page
+from twinlog.cluster.pipeline.report import AuditReport, ReportedFinding, to_json
 
 
 def findings_table(findings: Sequence[ReportedFinding]) -> Any:

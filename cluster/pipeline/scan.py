@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from cluster.pipeline.blocks import block_batches as block_batches
-from cluster.pipeline.files import StoreFiles
-from cluster.pipeline.log_bytes import LogBytes
-from cluster.pipeline.record_columns import record_batch
-from cluster.pipeline.splits import Split
-from cluster.pipeline.walk import Broken as Broken
-from cluster.pipeline.walk import BrokenKind as BrokenKind
-from cluster.pipeline.walk import SplitWalk
-from cluster.pipeline.walk import merged as merged
-from store.column_scan import Bools
-from store.columns import Columns
-from store.record_scan import DispatchEntry, scan_records
+from twinlog.cluster.pipeline.blocks import block_batches as block_batches
+from twinlog.cluster.pipeline.files import StoreFiles
+from twinlog.cluster.pipeline.log_bytes import LogBytes
+from twinlog.cluster.pipeline.record_columns import record_batch
+from twinlog.cluster.pipeline.splits import Split
+from twinlog.cluster.pipeline.walk import Broken as Broken
+from twinlog.cluster.pipeline.walk import BrokenKind as BrokenKind
+from twinlog.cluster.pipeline.walk import SplitWalk
+from twinlog.cluster.pipeline.walk import merged as merged
+from twinlog.store.column_scan import Bools
+from twinlog.store.columns import Columns
+from twinlog.store.record_scan import DispatchEntry, scan_records
 
 ROWS_MAX = 8192
 

@@ -6,7 +6,7 @@ A column is never renamed, nor given another meaning, within a version; new ones
 import pyarrow as pa
 from attrs import frozen
 
-from cluster.pipeline import columns
+from twinlog.cluster.pipeline import columns
 
 VERSION = columns.VERSION
 

@@ -67,7 +67,7 @@ def spark_session(
 
 def prepare(spark: SparkSession) -> SparkSession:
     """Make the tables readable in a session that somebody else made: a notebook's, a cluster's."""
-    from cluster.pipeline.datasource import register  # Not for an audit: it would wait for the import.
+    from twinlog.cluster.pipeline.datasource import register  # Not for an audit: it would wait for the import.
 
     spark.conf.set(_PUSH_DOWN, "true")
     register(spark)

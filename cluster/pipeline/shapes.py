@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from store.message import BORN_HOST_V6, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC, STORE_HOST_V6
-from store.resync import is_record
+from twinlog.store.message import BORN_HOST_V6, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC, STORE_HOST_V6
+from twinlog.store.resync import is_record
 
 HOLE_MIN = 32  # Fewer zeros than these are a change like others.
 FIELD_MAX = 8  # Bytes of the longest field with a fixed place.

@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cluster.pipeline.files import StoreFiles, list_tree, read_all
-from cluster.pipeline.findings import AuditFinding, FindingClass
-from cluster.pipeline.log_end import LogFile, PlaceReader
-from cluster.pipeline.places import FileInfo, StoreUri
-from store.digest import BLOCK_SIZE
-from store.offline.digest_check import DigestCheck
-from store.offline.directory import DirectoryOptions, StoreDirectory
-from store.offline.finding import Finding, Kind, Severity
-from store.offline.findings import KEPT_MAX
-from store.offline.log_parts import Part, check_part
-from store.offline.verify import VerifyReport, verify
+from twinlog.cluster.pipeline.files import StoreFiles, list_tree, read_all
+from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.log_end import LogFile, PlaceReader
+from twinlog.cluster.pipeline.places import FileInfo, StoreUri
+from twinlog.store.digest import BLOCK_SIZE
+from twinlog.store.offline.digest_check import DigestCheck
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.findings import KEPT_MAX
+from twinlog.store.offline.log_parts import Part, check_part
+from twinlog.store.offline.verify import VerifyReport, verify
 
 _READ_IN_PLACE = ("commitlog/", "consumequeue/", "consumequeue_ext/", "index/")
 _COPIED = ("config/", "twinlog/", "checkpoint", "abort")

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from attrs import frozen
 
-from cluster.pipeline.limits import ReadRefusedError
-from cluster.pipeline.places import StoreUri, list_files, read_all
-from store.offline.config_check import parse_config
+from twinlog.cluster.pipeline.limits import ReadRefusedError
+from twinlog.cluster.pipeline.places import StoreUri, list_files, read_all
+from twinlog.store.offline.config_check import parse_config
 
 _TIME = re.compile(r"(\d{8}T\d{6})Z|(\d{13})")
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from attrs import evolve, frozen
 
-from cluster.pipeline.compare import BlockRow, Range, Side, differing_blocks, ranges
-from cluster.pipeline.files import StoreFiles, UnreadableError, open_file
-from cluster.pipeline.findings import AuditFinding, FindingClass
-from cluster.pipeline.splits import Split
-from store.digest import BLOCK_SIZE
+from twinlog.cluster.pipeline.compare import BlockRow, Range, Side, differing_blocks, ranges
+from twinlog.cluster.pipeline.files import StoreFiles, UnreadableError, open_file
+from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.splits import Split
+from twinlog.store.digest import BLOCK_SIZE
 
 _BOUNDS = Struct("<qq")
 
@@ -67,7 +67,7 @@ class SplitCompared(NamedTuple):
 
 def digests_of(files: StoreFiles, part: Part) -> Digests:
     """Read a part of a log, a window at a time."""
-    from cluster.pipeline.blocks import block_batches
+    from twinlog.cluster.pipeline.blocks import block_batches
 
     bounds, digests, unreadable = [], [], []
     done = part.split.start

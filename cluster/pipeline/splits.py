@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from attrs import frozen
 
-from cluster.pipeline.files import LogFile
+from twinlog.cluster.pipeline.files import LogFile
 
 SPLIT_SIZE = 64 << 20
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from cluster.pipeline.assembly import names_of
-from cluster.pipeline.compare import Side
-from cluster.pipeline.copies import side_of
-from cluster.pipeline.files import SIDE, NotAStoreError, StoreFiles, StoreUri, UnreadableError, list_files, look
-from cluster.pipeline.report import AuditedMember
+from twinlog.cluster.pipeline.assembly import names_of
+from twinlog.cluster.pipeline.compare import Side
+from twinlog.cluster.pipeline.copies import side_of
+from twinlog.cluster.pipeline.files import SIDE, NotAStoreError, StoreFiles, StoreUri, UnreadableError, list_files, look
+from twinlog.cluster.pipeline.report import AuditedMember
 
 
 @frozen(kw_only=True)

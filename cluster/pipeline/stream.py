@@ -20,13 +20,20 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from cluster.pipeline import schemas
-from cluster.pipeline.bodies import inflated_batches
-from cluster.pipeline.files import StoreFiles, look
-from cluster.pipeline.limits import ReadRefusedError, batch_ends, epoch_before, may_be_old, readable_end, start_of
-from cluster.pipeline.options import ReadOptions, member_name
-from cluster.pipeline.scan import Broken, BrokenKind, RecordFilter, record_batches
-from cluster.pipeline.splits import Split, splits
+from twinlog.cluster.pipeline import schemas
+from twinlog.cluster.pipeline.bodies import inflated_batches
+from twinlog.cluster.pipeline.files import StoreFiles, look
+from twinlog.cluster.pipeline.limits import (
+    ReadRefusedError,
+    batch_ends,
+    epoch_before,
+    may_be_old,
+    readable_end,
+    start_of,
+)
+from twinlog.cluster.pipeline.options import ReadOptions, member_name
+from twinlog.cluster.pipeline.scan import Broken, BrokenKind, RecordFilter, record_batches
+from twinlog.cluster.pipeline.splits import Split, splits
 
 Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte before it.
 Places = dict[str, Place]  # By store.
@@ -94,7 +101,7 @@ def store_now(options: ReadOptions, number: int, *, warns: bool = True) -> tuple
 
 
 def _confirmed_by(broker: str) -> int | None:
-    from cluster.pipeline.told import ask_broker  # Here: each worker imports this file, and few need a client.
+    from twinlog.cluster.pipeline.told import ask_broker  # Here: each worker imports this file, and few need a client.
 
     return ask_broker(broker).confirmed
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from cluster.cli.render import seconds, size
-from cluster.pipeline.report import LOG_CLASSES, AuditReport, AuditVerdict
+from twinlog.cluster.cli.render import seconds, size
+from twinlog.cluster.pipeline.report import LOG_CLASSES, AuditReport, AuditVerdict
 
 
 def headline(report: AuditReport) -> str:

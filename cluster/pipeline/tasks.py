@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, Protocol
 
-from cluster.pipeline.classify import classify, tails
-from cluster.pipeline.compare import Side, tail_findings
-from cluster.pipeline.copies import StoreCopy
-from cluster.pipeline.files import StoreFiles, UnreadableError
-from cluster.pipeline.findings import AuditFinding
-from cluster.pipeline.side_tables import check_range, check_tables
-from cluster.pipeline.split_digests import (
+from twinlog.cluster.pipeline.classify import classify, tails
+from twinlog.cluster.pipeline.compare import Side, tail_findings
+from twinlog.cluster.pipeline.copies import StoreCopy
+from twinlog.cluster.pipeline.files import StoreFiles, UnreadableError
+from twinlog.cluster.pipeline.findings import AuditFinding
+from twinlog.cluster.pipeline.side_tables import check_range, check_tables
+from twinlog.cluster.pipeline.split_digests import (
     Differing,
     Digests,
     Part,
@@ -22,10 +22,10 @@ from cluster.pipeline.split_digests import (
     digests_of,
     unreadable_finding,
 )
-from cluster.pipeline.splits import Split
-from store.errors import StoreError
-from store.offline.log_parts import Part as LogPart
-from store.offline.verify import VerifyReport
+from twinlog.cluster.pipeline.splits import Split
+from twinlog.store.errors import StoreError
+from twinlog.store.offline.log_parts import Part as LogPart
+from twinlog.store.offline.verify import VerifyReport
 
 
 class Sent(Protocol):

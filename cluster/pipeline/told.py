@@ -3,9 +3,9 @@
 import trio
 from attrs import frozen
 
-from cluster.admin import open_admin
-from cluster.pipeline.limits import ReadRefusedError
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.pipeline.limits import ReadRefusedError
+from twinlog.cluster.remoting.errors import RemotingError
 
 _SECONDS = 10.0
 

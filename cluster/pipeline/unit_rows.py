@@ -13,15 +13,15 @@ import pyarrow as pa
 from attrs import define, frozen
 from numpy.typing import NDArray
 
-from cluster.pipeline.columns import QUEUE_UNITS
-from cluster.pipeline.files import StoreFiles
-from cluster.pipeline.log_end import LogFile, PlaceReader, QueueFiles
-from cluster.pipeline.places import list_tree
-from store.config import CONSUME_QUEUE_UNIT
-from store.consume_queue_ext import is_ext_address
-from store.offline.file_series import FileSeries, StoreFile, guess_file_size
-from store.offline.units import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, EXT_HEAD
-from store.unit_check import BLANK_SIZE
+from twinlog.cluster.pipeline.columns import QUEUE_UNITS
+from twinlog.cluster.pipeline.files import StoreFiles
+from twinlog.cluster.pipeline.log_end import LogFile, PlaceReader, QueueFiles
+from twinlog.cluster.pipeline.places import list_tree
+from twinlog.store.config import CONSUME_QUEUE_UNIT
+from twinlog.store.consume_queue_ext import is_ext_address
+from twinlog.store.offline.file_series import FileSeries, StoreFile, guess_file_size
+from twinlog.store.offline.units import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, EXT_HEAD
+from twinlog.store.unit_check import BLANK_SIZE
 
 _UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert _UNIT.itemsize == CONSUME_QUEUE_UNIT

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from attrs import define, evolve, field, frozen
 
-from cluster.pipeline.boundary import LOOK_BACK, first_record
-from cluster.pipeline.log_bytes import RECORD_MAX, LogBytes
-from cluster.pipeline.places import UnreadableError
-from cluster.pipeline.splits import Split
-from store.column_scan import ColumnScan, scan_columns
-from store.columns import Columns, KeyColumns
-from store.message import MAGIC_BLANK, SIZE_AND_MAGIC
-from store.resync import next_record
+from twinlog.cluster.pipeline.boundary import LOOK_BACK, first_record
+from twinlog.cluster.pipeline.log_bytes import RECORD_MAX, LogBytes
+from twinlog.cluster.pipeline.places import UnreadableError
+from twinlog.cluster.pipeline.splits import Split
+from twinlog.store.column_scan import ColumnScan, scan_columns
+from twinlog.store.columns import Columns, KeyColumns
+from twinlog.store.message import MAGIC_BLANK, SIZE_AND_MAGIC
+from twinlog.store.resync import next_record
 
 WINDOW = 4 << 20
 _SEARCH_WINDOW = 1 << 20

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from attrs import define, field
 
-from cluster.remoting.errors import RemotingProtocolError
+from twinlog.cluster.remoting.errors import RemotingProtocolError
 
 JSON, ROCKETMQ = 0, 1
 RESPONSE, ONEWAY = 1, 2  # Bits of `flag`.

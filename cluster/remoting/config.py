@@ -2,7 +2,7 @@
 
 from attrs import frozen, validators
 
-from store.config import option
+from twinlog.store.config import option
 
 
 @frozen(kw_only=True)

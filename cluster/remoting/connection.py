@@ -16,11 +16,11 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.remoting.budget import Budget
-from cluster.remoting.command import RemotingCommand, encode
-from cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
-from cluster.remoting.tls_channel import TlsChannel
-from store.message import host_bytes
+from twinlog.cluster.remoting.budget import Budget
+from twinlog.cluster.remoting.command import RemotingCommand, encode
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
+from twinlog.cluster.remoting.tls_channel import TlsChannel
+from twinlog.store.message import host_bytes
 
 log = structlog.get_logger()
 

@@ -12,13 +12,13 @@ from typing import Any
 import structlog
 from attrs import define, field
 
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand, decode
-from cluster.remoting.config import ServerConfig
-from cluster.remoting.connection import Connection
-from cluster.remoting.header_fields import decode_header
-from cluster.remoting.not_served import refusal
-from cluster.remoting.request import BatchHandler, Check, Handler, Reply, Request, explain, failure
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand, decode
+from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.header_fields import decode_header
+from twinlog.cluster.remoting.not_served import refusal
+from twinlog.cluster.remoting.request import BatchHandler, Check, Handler, Reply, Request, explain, failure
 
 log = structlog.get_logger()
 

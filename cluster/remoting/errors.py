@@ -1,6 +1,6 @@
 """What can go wrong on the remoting wire. Source: org.apache.rocketmq.remoting.exception (RocketMQ 4.9.8)."""
 
-from cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.codes import ResponseCode
 
 
 class RemotingError(Exception):

@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, get_arg
 
 import attrs
 
-from cluster.remoting.codes import RequestCode
-from cluster.remoting.errors import HeaderError
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.errors import HeaderError
 
 I32 = Annotated[int, 32]
 I64 = Annotated[int, 64]

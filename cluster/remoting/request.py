@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, get_type_hints
 import structlog
 from attrs import define
 
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import ONEWAY, RemotingCommand, encode_header
-from cluster.remoting.connection import Connection
-from cluster.remoting.errors import RequestError
-from cluster.remoting.header_fields import RequestHeader
-from cluster.remoting.response_template import TemplateReply
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand, encode_header
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.header_fields import RequestHeader
+from twinlog.cluster.remoting.response_template import TemplateReply
 
 log = structlog.get_logger()
 

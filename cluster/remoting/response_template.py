@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attrs import define, field, frozen
 
-from cluster.remoting.command import JSON, RemotingCommand, encode_header, header_text, with_lengths
+from twinlog.cluster.remoting.command import JSON, RemotingCommand, encode_header, header_text, with_lengths
 
 
 @define(eq=False)

@@ -16,24 +16,24 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.remoting.address import ip_of
-from cluster.remoting.budget import Budget
-from cluster.remoting.command import FrameReader
-from cluster.remoting.connection import Connection
-from cluster.remoting.dispatch import Dispatch
-from cluster.remoting.errors import RemotingError, RemotingProtocolError, TlsFilesError
-from cluster.remoting.log_limit import LogLimit
-from cluster.remoting.request import AnyReply as AnyReply
-from cluster.remoting.request import BatchHandler as BatchHandler
-from cluster.remoting.request import Check as Check
-from cluster.remoting.request import Handler as Handler
-from cluster.remoting.request import Reply as Reply
-from cluster.remoting.request import Request as Request
-from cluster.remoting.request import dispatch_table as dispatch_table
-from cluster.remoting.tls import ServerTls
-from cluster.remoting.tls_channel import FIRST_BYTE, HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
-from cluster.remoting.tls_config import TlsMode
-from ha.accept import OUT_OF_RESOURCES
+from twinlog.cluster.remoting.address import ip_of
+from twinlog.cluster.remoting.budget import Budget
+from twinlog.cluster.remoting.command import FrameReader
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.dispatch import Dispatch
+from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError, TlsFilesError
+from twinlog.cluster.remoting.log_limit import LogLimit
+from twinlog.cluster.remoting.request import AnyReply as AnyReply
+from twinlog.cluster.remoting.request import BatchHandler as BatchHandler
+from twinlog.cluster.remoting.request import Check as Check
+from twinlog.cluster.remoting.request import Handler as Handler
+from twinlog.cluster.remoting.request import Reply as Reply
+from twinlog.cluster.remoting.request import Request as Request
+from twinlog.cluster.remoting.request import dispatch_table as dispatch_table
+from twinlog.cluster.remoting.tls import ServerTls
+from twinlog.cluster.remoting.tls_channel import FIRST_BYTE, HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
+from twinlog.cluster.remoting.tls_config import TlsMode
+from twinlog.ha.accept import OUT_OF_RESOURCES
 
 log = structlog.get_logger()
 

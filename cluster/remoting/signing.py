@@ -15,7 +15,7 @@ from operator import itemgetter
 
 from attrs import field, frozen
 
-from cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.command import RemotingCommand
 
 ACCESS_KEY, SIGNATURE, SECURITY_TOKEN = "AccessKey", "Signature", "SecurityToken"
 

@@ -14,8 +14,8 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.remoting.errors import TlsFilesError
-from cluster.remoting.tls_config import ClientAuth, TlsConfig, TlsMode
+from twinlog.cluster.remoting.errors import TlsFilesError
+from twinlog.cluster.remoting.tls_config import ClientAuth, TlsConfig, TlsMode
 
 log = structlog.get_logger(__name__)
 

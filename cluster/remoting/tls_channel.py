@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from attrs import define, field
 
-from cluster.remoting.errors import RemotingProtocolError
+from twinlog.cluster.remoting.errors import RemotingProtocolError
 
 _PIECE = 16 * 1024  # What openssl is given at a time: its buffers never shrink, and each connection has its own.
 HANDSHAKE_READ_SIZE, READ_SIZE = _PIECE, 256 * 1024

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import field, fields_dict, frozen
 
-from store.config import option
+from twinlog.store.config import option
 
 DEFAULT_FILE = Path("/etc/rocketmq/tls.properties")
 

@@ -15,11 +15,11 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from cluster.broker.dispatch import main_port_table
-from cluster.broker.processors.send import SEND_CODES
-from cluster.namesrv.processors import HANDLERS
-from cluster.remoting.codes import RequestCode
-from cluster.remoting.not_served import NOT_SERVED
+from twinlog.cluster.broker.dispatch import main_port_table
+from twinlog.cluster.broker.processors.send import SEND_CODES
+from twinlog.cluster.namesrv.processors import HANDLERS
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.not_served import NOT_SERVED
 
 TABLE = Path(__file__).parents[1] / "reference" / "compatibility.toml"
 MQADMIN_TEST = "tests/mqadmin/test_mqadmin.py::test_it_prints_what_it_prints_for_rocketmq"

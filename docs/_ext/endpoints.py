@@ -8,13 +8,13 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from cluster.http import member as member_module
-from cluster.http.changes import FIELDS
-from cluster.http.events import Feed
-from cluster.http.operations import Operations
-from cluster.http.routes import Endpoint
-from cluster.http.source import Source
-from cluster.http.tokens import Tokens
+from twinlog.cluster.http import member as member_module
+from twinlog.cluster.http.changes import FIELDS
+from twinlog.cluster.http.events import Feed
+from twinlog.cluster.http.operations import Operations
+from twinlog.cluster.http.routes import Endpoint
+from twinlog.cluster.http.source import Source
+from twinlog.cluster.http.tokens import Tokens
 
 
 async def _routes() -> Sequence[Endpoint]:

@@ -4,8 +4,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from store.offline import coverage
-from store.offline.coverage import FORMATS, Field
+from twinlog.store.offline import coverage
+from twinlog.store.offline.coverage import FORMATS, Field
 
 
 def table(fields: tuple[Field, ...]) -> str:

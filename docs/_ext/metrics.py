@@ -4,9 +4,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from cluster.metrics import ha_table, process_table, row, store_table, traffic_table
-from cluster.metrics.row import Metric
-from cluster.metrics.table import FAMILIES
+from twinlog.cluster.metrics import ha_table, process_table, row, store_table, traffic_table
+from twinlog.cluster.metrics.row import Metric
+from twinlog.cluster.metrics.table import FAMILIES
 
 
 def table(metrics: tuple[Metric, ...]) -> str:

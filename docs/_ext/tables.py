@@ -4,8 +4,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from cluster.pipeline import columns, schemas
-from cluster.pipeline.schemas import Table
+from twinlog.cluster.pipeline import columns, schemas
+from twinlog.cluster.pipeline.schemas import Table
 
 TYPES = {"string": "STRING", "int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "binary": "BINARY"}
 TYPES["map<string, string>"] = "MAP<STRING, STRING>"

@@ -21,18 +21,18 @@ from pathlib import Path
 
 from attrs import define, field
 
-from store.offline import manifest
-from store.offline.backup_target import BackupRefusedError, BackupTarget, open_target
-from store.offline.copying import copy_file, digest_of, read_stable
-from store.offline.directory import StoreDirectory
-from store.offline.file_series import FileReader, FileSeries, list_files
-from store.offline.log_view import find_log_end
-from store.offline.manifest import BackedUpDamage, BackedUpFile, BackupError, BackupSource, Manifest
-from store.offline.pinned import PinnedReader, log_directories, pin_growth, pin_series
-from store.offline.queue_builder import queues_to_keep
-from store.offline.rebuild import Shape
-from store.offline.walk import Gap, walk_log
-from store.sync import sync_directory
+from twinlog.store.offline import manifest
+from twinlog.store.offline.backup_target import BackupRefusedError, BackupTarget, open_target
+from twinlog.store.offline.copying import copy_file, digest_of, read_stable
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
+from twinlog.store.offline.log_view import find_log_end
+from twinlog.store.offline.manifest import BackedUpDamage, BackedUpFile, BackupError, BackupSource, Manifest
+from twinlog.store.offline.pinned import PinnedReader, log_directories, pin_growth, pin_series
+from twinlog.store.offline.queue_builder import queues_to_keep
+from twinlog.store.offline.rebuild import Shape
+from twinlog.store.offline.walk import Gap, walk_log
+from twinlog.store.sync import sync_directory
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 # What a backup holds or a restore makes anew; of all else in a store's root it says that it is left out.

@@ -10,10 +10,10 @@ import orjson
 import xxhash
 from attrs import asdict, define, field
 
-from store.offline import manifest
-from store.offline.copying import write_durably
-from store.offline.manifest import BackedUpFile, BackupError, Manifest
-from store.sync import sync_directory
+from twinlog.store.offline import manifest
+from twinlog.store.offline.copying import write_durably
+from twinlog.store.offline.manifest import BackedUpFile, BackupError, Manifest
+from twinlog.store.sync import sync_directory
 
 UNFINISHED = "unfinished.jsonl"  # While a backup is made: whose it is, then one line for each log file that is whole.
 

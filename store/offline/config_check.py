@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
-from store.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
-from store.errors import SideFileError
-from store.offline.directory import StoreDirectory, Writer
-from store.offline.finding import Finding, Kind, Severity
-from store.recovery_point import RecoveryPoint, decode_point
+from twinlog.store.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
+from twinlog.store.errors import SideFileError
+from twinlog.store.offline.directory import StoreDirectory, Writer
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.recovery_point import RecoveryPoint, decode_point
 
 _NUMBER_AS_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(\d+)(\s*:)')  # A string, or what is none.
 _DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"

@@ -9,7 +9,7 @@ from pathlib import Path
 import xxhash
 from attrs import frozen
 
-from store.sync import sync_directory
+from twinlog.store.sync import sync_directory
 
 _PIECE = 4 << 20
 _ZEROS = bytes(_PIECE)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from attrs import define
 
-from store.errors import StoreDirectoryError
-from store.offline.file_series import FileReader, FileSeries, StoreFile
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.offline.file_series import FileReader, FileSeries, StoreFile
 
 
 @define(eq=False)

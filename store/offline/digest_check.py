@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 from attrs import define, field
 
-from store.digest import Block, BlockDigests, decode, digest
-from store.offline.directory import StoreDirectory, Writer
-from store.offline.finding import Finding, Kind, Severity
+from twinlog.store.digest import Block, BlockDigests, decode, digest
+from twinlog.store.offline.directory import StoreDirectory, Writer
+from twinlog.store.offline.finding import Finding, Kind, Severity
 
 
 @define(eq=False)

@@ -1,6 +1,6 @@
 """The files of one directory that make up an endless sequence of bytes, as they lie there: read only, with whatever is wrong.
 
-Unlike store.mapped_file_queue nothing is configured: the size of a file follows from names and lengths of all of them.
+Unlike twinlog.store.mapped_file_queue nothing is configured: the size of a file follows from names and lengths of all of them.
 """
 
 import os
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
-from store.mapped_file import MappedFile
-from store.offline.finding import Finding, Kind, Severity
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.offline.finding import Finding, Kind, Severity
 
 _NAME_LENGTH = 20
 _OPEN_FILES = 128

@@ -4,7 +4,7 @@ from collections import Counter
 
 from attrs import define, field
 
-from store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.finding import Finding, Kind, Severity
 
 KEPT_MAX = 200  # Of each kind and severity.
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from attrs import define, field
 
-from store.index_file import IndexFile
-from store.index_image import IndexImage
-from store.index_keys import Keyed, keys_of
-from store.index_layout import IndexHeader, IndexLayout, next_name
-from store.record_scan import DispatchEntry
-from store.sync import sync_directory
+from twinlog.store.index_file import IndexFile
+from twinlog.store.index_image import IndexImage
+from twinlog.store.index_keys import Keyed, keys_of
+from twinlog.store.index_layout import IndexHeader, IndexLayout, next_name
+from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.sync import sync_directory
 
 _UNWRITTEN_MAX = 16 << 20  # Bytes of items in memory: each write takes many pages of slots, too.
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from store.index_layout import HEADER, ITEM, SLOT
-from store.offline.finding import Finding, Kind
-from store.offline.index_view import IndexView
+from twinlog.store.index_layout import HEADER, ITEM, SLOT
+from twinlog.store.offline.finding import Finding, Kind
+from twinlog.store.offline.index_view import IndexView
 
 _ITEMS_AT_ONCE = 16_384
 _LISTED_MAX = 100  # Of one kind and file; more of them are counted.

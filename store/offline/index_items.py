@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from attrs import define, evolve, field
 
-from store.index_keys import Keyed, keys_of
-from store.index_layout import ITEM
-from store.offline.directory import StoreDirectory
-from store.offline.finding import Finding, Kind, Severity
-from store.offline.findings import Findings
-from store.offline.index_view import IndexView, find_item, open_index
-from store.offline.walk import Gap, Window
+from twinlog.store.index_keys import Keyed, keys_of
+from twinlog.store.index_layout import ITEM
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.findings import Findings
+from twinlog.store.offline.index_view import IndexView, find_item, open_index
+from twinlog.store.offline.walk import Gap, Window
 
 _ITEMS_AT_ONCE = 4096
 _LOOK_AROUND = 4  # Items beside a boundary that are looked at, in case that one of them is damaged.

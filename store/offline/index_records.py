@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve, frozen
 
-from store.damage import DamagedRanges
-from store.index_keys import keys_of
-from store.message import RECORD_SIZE_MIN, SIZE_AND_MAGIC
-from store.offline.directory import StoreDirectory
-from store.offline.file_series import FileSeries
-from store.offline.finding import Finding, Kind, Severity
-from store.offline.index_check import check_index_file, check_times
-from store.offline.index_items import Stray
-from store.offline.index_view import IndexView, find_item
-from store.record_scan import DispatchEntry, scan_records
+from twinlog.store.damage import DamagedRanges
+from twinlog.store.index_keys import keys_of
+from twinlog.store.message import RECORD_SIZE_MIN, SIZE_AND_MAGIC
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.index_check import check_index_file, check_times
+from twinlog.store.offline.index_items import Stray
+from twinlog.store.offline.index_view import IndexView, find_item
+from twinlog.store.record_scan import DispatchEntry, scan_records
 
 
 @frozen

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from store.index_layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout
-from store.offline.directory import StoreDirectory
-from store.offline.file_series import FileReader, StoreFile
+from twinlog.store.index_layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.file_series import FileReader, StoreFile
 
 _SECONDS_MAX = 0x7FFFFFFF
 _SEARCHED_SLOTS_MAX = 2_000_000

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from store.index_layout import HEADER, ITEM, SLOT, index_hash
-from store.offline.directory import StoreDirectory
-from store.offline.index_view import IndexView, open_index
+from twinlog.store.index_layout import HEADER, ITEM, SLOT, index_hash
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.index_view import IndexView, open_index
 
 
 def offsets_by_key(directory: StoreDirectory, key: str, topics: Iterable[str] = ()) -> list[int]:

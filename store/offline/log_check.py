@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from store.consume_queue import UNIT
-from store.left_overs import Head, head_of
-from store.message import FIXED_SIZE, QUEUELESS, TRANSACTION_MASK
-from store.offline.directory import StoreDirectory
-from store.offline.finding import Finding, Kind, Severity
-from store.offline.findings import Findings
-from store.offline.index_items import IndexCursor, Stray
-from store.offline.units import QueueKey, multi_dispatch, read_units
-from store.offline.walk import Gap, Window, walk
-from store.record_scan import DispatchEntry
+from twinlog.store.consume_queue import UNIT
+from twinlog.store.left_overs import Head, head_of
+from twinlog.store.message import FIXED_SIZE, QUEUELESS, TRANSACTION_MASK
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.findings import Findings
+from twinlog.store.offline.index_items import IndexCursor, Stray
+from twinlog.store.offline.units import QueueKey, multi_dispatch, read_units
+from twinlog.store.offline.walk import Gap, Window, walk
+from twinlog.store.record_scan import DispatchEntry
 
 _SUSPECT_BYTES_MAX = 16 << 20
 _MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"

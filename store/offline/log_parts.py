@@ -10,11 +10,11 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from store.digest import Block
-from store.offline.digest_check import DigestCheck
-from store.offline.directory import DirectoryOptions, StoreDirectory
-from store.offline.log_check import Segment, check_log
-from store.offline.walk import Gap
+from twinlog.store.digest import Block
+from twinlog.store.offline.digest_check import DigestCheck
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.log_check import Segment, check_log
+from twinlog.store.offline.walk import Gap
 
 _PROGRESS_SECONDS = 0.1
 

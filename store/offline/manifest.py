@@ -11,8 +11,8 @@ import orjson
 import xxhash
 from attrs import field, frozen
 
-from store.errors import StoreError
-from store.offline.copying import write_durably
+from twinlog.store.errors import StoreError
+from twinlog.store.offline.copying import write_durably
 
 NAME = "manifest.json"
 VERSION = 1

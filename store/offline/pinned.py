@@ -7,9 +7,9 @@ from pathlib import Path
 
 from attrs import define, field
 
-from store.offline.copying import read_what_can_be_read
-from store.offline.directory import StoreDirectory
-from store.offline.file_series import FileReader, FileSeries, StoreFile, list_files
+from twinlog.store.offline.copying import read_what_can_be_read
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.file_series import FileReader, FileSeries, StoreFile, list_files
 
 
 @define(eq=False)

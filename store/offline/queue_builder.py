@@ -6,14 +6,14 @@ from pathlib import Path
 
 from attrs import define, field
 
-from store.consume_queue import UNIT
-from store.consume_queue_table import ConsumeQueueTable
-from store.mapped_file import MappedFile
-from store.offline.file_series import FileSeries
-from store.offline.log_view import stored_ms
-from store.offline.queue_view import view_queue
-from store.record_scan import DispatchEntry
-from store.sync import sync_data, sync_directory
+from twinlog.store.consume_queue import UNIT
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.log_view import stored_ms
+from twinlog.store.offline.queue_view import view_queue
+from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.sync import sync_data, sync_directory
 
 
 @define(eq=False)

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 import attrs
 from attrs import define, field
 
-from store.consume_queue import UNIT
-from store.damage import DamagedRanges
-from store.offline.directory import StoreDirectory
-from store.offline.file_series import FileSeries
-from store.offline.finding import Finding, Kind, Severity
-from store.offline.findings import Findings
-from store.offline.log_check import Jump, Segment, Suspect, wrong_number
-from store.offline.units import QueueKey, read_units
-from store.record_scan import SCHEDULE_TOPIC
-from store.unit_check import BLANK, BLANK_SIZE
+from twinlog.store.consume_queue import UNIT
+from twinlog.store.damage import DamagedRanges
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.findings import Findings
+from twinlog.store.offline.log_check import Jump, Segment, Suspect, wrong_number
+from twinlog.store.offline.units import QueueKey, read_units
+from twinlog.store.record_scan import SCHEDULE_TOPIC
+from twinlog.store.unit_check import BLANK, BLANK_SIZE
 
 _UNITS_AT_ONCE = 16_384
 _ZERO = bytes(UNIT.size)

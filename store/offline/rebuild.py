@@ -11,19 +11,19 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
-from store.config import StoreConfig
-from store.errors import StoreError
-from store.index_layout import IndexLayout
-from store.lock_file import take_lock
-from store.offline.directory import DirectoryOptions, StoreDirectory
-from store.offline.file_series import FileSeries
-from store.offline.index_builder import IndexBuilder
-from store.offline.index_view import find_layout
-from store.offline.log_view import find_log_end
-from store.offline.queue_builder import KeptQueue, QueueBuilder, queues_to_keep
-from store.offline.walk import Gap, walk_log
-from store.side_files import SideFiles
-from store.sync import sync_directory
+from twinlog.store.config import StoreConfig
+from twinlog.store.errors import StoreError
+from twinlog.store.index_layout import IndexLayout
+from twinlog.store.lock_file import take_lock
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.index_builder import IndexBuilder
+from twinlog.store.offline.index_view import find_layout
+from twinlog.store.offline.log_view import find_log_end
+from twinlog.store.offline.queue_builder import KeptQueue, QueueBuilder, queues_to_keep
+from twinlog.store.offline.walk import Gap, walk_log
+from twinlog.store.side_files import SideFiles
+from twinlog.store.sync import sync_directory
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 QUEUES, INDEX = "consumequeue", "index"

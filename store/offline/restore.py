@@ -14,18 +14,18 @@ import orjson
 import xxhash
 from attrs import define, frozen
 
-from store.checkpoint import Checkpoint
-from store.delay_level import parse_delay_levels
-from store.index_layout import IndexLayout
-from store.lock_file import take_lock
-from store.offline import manifest
-from store.offline.backup_target import BackupRefusedError
-from store.offline.copying import copy_file, write_durably
-from store.offline.file_series import FileReader, FileSeries, list_files
-from store.offline.manifest import BackedUpFile, BackupError, Manifest
-from store.offline.queue_builder import KeptQueue
-from store.offline.rebuild import INDEX, QUEUES, Plan, Rebuilt, Shape, build
-from store.sync import sync_directory
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.delay_level import parse_delay_levels
+from twinlog.store.index_layout import IndexLayout
+from twinlog.store.lock_file import take_lock
+from twinlog.store.offline import manifest
+from twinlog.store.offline.backup_target import BackupRefusedError
+from twinlog.store.offline.copying import copy_file, write_durably
+from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
+from twinlog.store.offline.manifest import BackedUpFile, BackupError, Manifest
+from twinlog.store.offline.queue_builder import KeptQueue
+from twinlog.store.offline.rebuild import INDEX, QUEUES, Plan, Rebuilt, Shape, build
+from twinlog.store.sync import sync_directory
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 WORK, WHOLE = "restoring", "restoring.json"

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from store.epoch_file import NAME as EPOCHS
-from store.epoch_file import EpochEntry, load_epochs
-from store.errors import StoreDirectoryError
-from store.offline.directory import StoreDirectory
-from store.offline.finding import Finding, Kind, Severity
-from store.role_file import NAME as ROLE
-from store.role_file import load_role
+from twinlog.store.epoch_file import NAME as EPOCHS
+from twinlog.store.epoch_file import EpochEntry, load_epochs
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.role_file import NAME as ROLE
+from twinlog.store.role_file import load_role
 
 
 def check_role_files(directory: StoreDirectory, log_end: int | None) -> Iterator[Finding]:

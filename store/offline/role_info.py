@@ -5,10 +5,10 @@ from typing import Any
 
 from attrs import field, frozen
 
-from store.epoch_file import NAME as EPOCHS
-from store.epoch_file import EpochEntry, load_epochs
-from store.errors import StoreDirectoryError
-from store.role_file import load_role
+from twinlog.store.epoch_file import NAME as EPOCHS
+from twinlog.store.epoch_file import EpochEntry, load_epochs
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.role_file import load_role
 
 
 def _doc(text: str) -> Any:

@@ -12,23 +12,23 @@ from enum import StrEnum
 
 from attrs import define, field, frozen
 
-from store.consume_queue import UNIT
-from store.damage import DamagedRanges
-from store.left_overs import Head
-from store.offline.config_check import check_checkpoint, check_config, check_recovery_point, known_topics
-from store.offline.digest_check import DigestCheck
-from store.offline.directory import StoreDirectory
-from store.offline.finding import Finding, Kind, Severity
-from store.offline.findings import Findings
-from store.offline.index_items import Stray
-from store.offline.index_records import LogPlaces, check_index, record_at
-from store.offline.index_view import IndexView, open_index
-from store.offline.log_check import Segment, time_finding
-from store.offline.log_parts import Part, check_in_processes, check_part
-from store.offline.queue_check import QueueCheck, queue_ends
-from store.offline.role_check import check_role_files
-from store.offline.units import QueueKey, read_units
-from store.offline.walk import Gap, goes_on_behind
+from twinlog.store.consume_queue import UNIT
+from twinlog.store.damage import DamagedRanges
+from twinlog.store.left_overs import Head
+from twinlog.store.offline.config_check import check_checkpoint, check_config, check_recovery_point, known_topics
+from twinlog.store.offline.digest_check import DigestCheck
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.findings import Findings
+from twinlog.store.offline.index_items import Stray
+from twinlog.store.offline.index_records import LogPlaces, check_index, record_at
+from twinlog.store.offline.index_view import IndexView, open_index
+from twinlog.store.offline.log_check import Segment, time_finding
+from twinlog.store.offline.log_parts import Part, check_in_processes, check_part
+from twinlog.store.offline.queue_check import QueueCheck, queue_ends
+from twinlog.store.offline.role_check import check_role_files
+from twinlog.store.offline.units import QueueKey, read_units
+from twinlog.store.offline.walk import Gap, goes_on_behind
 
 Progress = Callable[[int, int], None]  # Bytes of log done, in all.
 _PARALLEL_FROM = 256 << 20  # Bytes of log from which more processes pay.

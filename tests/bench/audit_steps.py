@@ -20,11 +20,11 @@ import psutil
 import structlog
 from attrs import evolve
 
-from store.digest import digests_of
-from store.record_scan import scan_records
 from tests.bench.store_directory import FULL
 from tests.bench.store_restarts import memory
 from tests.bench.store_steps import fill
+from twinlog.store.digest import digests_of
+from twinlog.store.record_scan import scan_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,8 +152,8 @@ def table_scan(
 
 def audits(*, roots: list[str], rounds: int, warm_up: str, with_tables: bool) -> Iterator[Result]:
     """`twinlog audit` without the start of Spark; the logs alone, or also what lies beside them."""
-    from cluster.pipeline.files import StoreUri
-    from cluster.pipeline.job import AuditOptions, audit
+    from twinlog.cluster.pipeline.files import StoreUri
+    from twinlog.cluster.pipeline.job import AuditOptions, audit
 
     with _session() as spark:
         for number in range(rounds + 1):
@@ -166,7 +166,7 @@ def audits(*, roots: list[str], rounds: int, warm_up: str, with_tables: bool) ->
 
 @contextmanager
 def _session() -> Iterator["SparkSession"]:
-    from cluster.pipeline.session import spark_session
+    from twinlog.cluster.pipeline.session import spark_session
 
     session = spark_session(MASTER, name="bench")
     try:

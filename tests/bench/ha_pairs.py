@@ -12,10 +12,6 @@ from typing import Any
 import trio
 from attrs import evolve, frozen
 
-from store.commit_log import PutMessage
-from store.config import StoreConfig
-from store.message import host_bytes
-from store.message_store import MessageStore
 from tests.bench.machine import ROOT
 from tests.bench.store_directory import TOPIC, Scale, copy_store
 from tests.bench.store_restarts import cpu_seconds
@@ -24,6 +20,10 @@ from tests.interop import rocketmq, twinlog
 from tests.interop.member import BrokerProcess
 from tests.interop.ports import HOST
 from tests.interop.remoting import runtime_info
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.config import StoreConfig
+from twinlog.store.message import host_bytes
+from twinlog.store.message_store import MessageStore
 
 KINDS = ("twinlog", "rocketmq")
 BATCH = 64

@@ -3,9 +3,9 @@
 from functools import partial
 from typing import Any
 
-import ha.replica
-import store.column_scan
-from cluster.cli.main import main
+import twinlog.ha.replica
+import twinlog.store.column_scan
+from twinlog.cluster.cli.main import main
 
 
 def unchecked(scan: Any, *args: Any, check_crc: bool, **options: Any) -> Any:
@@ -13,6 +13,6 @@ def unchecked(scan: Any, *args: Any, check_crc: bool, **options: Any) -> Any:
 
 
 if __name__ == "__main__":
-    for module, name in ((ha.replica, "scan_records"), (store.column_scan, "scan_columns")):
+    for module, name in ((twinlog.ha.replica, "scan_records"), (twinlog.store.column_scan, "scan_columns")):
         setattr(module, name, partial(unchecked, getattr(module, name)))
     main()

@@ -7,9 +7,9 @@ from struct import Struct
 import trio
 from attrs import define, field, frozen
 
-from cluster.remoting.command import FrameReader, decode
 from tests.bench.store_directory import TOPIC
 from tests.interop.ports import HOST
+from twinlog.cluster.remoting.command import FrameReader, decode
 
 TICK_SECONDS, ANSWERS_SECONDS_MAX = 0.005, 5.0
 BODY = bytes(1024)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from statistics import median, quantiles
 from typing import Any
 
-from cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.codes import ResponseCode
 
 Row = dict[str, Any]
 MB = 1e6

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from store.config import StoreConfig
 from tests.interop.compare import start_offset
+from twinlog.store.config import StoreConfig
 
 BODY_SIZE = 1024
 QUEUES_PER_TOPIC = 8

@@ -20,14 +20,14 @@ import structlog
 import trio
 from attrs import evolve
 
-from store.commit_log import PutMessage
-from store.digest import BLOCK_SIZE
-from store.log_walk import walk
-from store.message import host_bytes
-from store.message_store import MessageStore
-from store.offline.directory import DirectoryOptions, StoreDirectory
-from store.offline.verify import verify
 from tests.bench.store_directory import BODY_SIZE, FULL, QUEUES_PER_TOPIC, QUICK, Scale
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.digest import BLOCK_SIZE
+from twinlog.store.log_walk import walk
+from twinlog.store.message import host_bytes
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.verify import verify
 
 MIB = 1 << 20
 FILL_BATCH = 64

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
-from store.config import StoreConfig
-from store.message_store import MessageStore
 from tests.faults.matrix.failpoints import BY_NAME, POINTS, Armed, of_stage, put_in
 from tests.faults.matrix.fault_points import next_point
 from tests.simulation.simulate import run_seed
 from tests.store.records import put_message
+from twinlog.store.config import StoreConfig
+from twinlog.store.message_store import MessageStore
 
-SEEDS_MAX, TO_PRODUCERS = 60, "cluster.broker.acks:ProducerAcks.answer"
+SEEDS_MAX, TO_PRODUCERS = 60, "twinlog.cluster.broker.acks:ProducerAcks.answer"
 
 
 class Died(BaseException):

@@ -7,12 +7,12 @@ import orjson
 import trio
 from attrs import define, field
 
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.broker.topic_config import TopicConfig
-from cluster.client.api import ClientApi
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
-from cluster.remoting.errors import RemotingConnectError
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
+from twinlog.cluster.remoting.errors import RemotingConnectError
 
 NAMESRV = "127.0.0.1:9876"
 A, B, B_SLAVE = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"

@@ -6,7 +6,7 @@ import orjson
 import trio
 from attrs import define, field
 
-from cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
+from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 
 
 @define(eq=False)

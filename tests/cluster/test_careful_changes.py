@@ -2,16 +2,16 @@
 
 import pytest
 
-from cluster.config_admin import ConfigAdmin
-from cluster.consumption import SilentBrokersError
-from cluster.group_admin import GroupAdmin
-from cluster.offset_admin import First, OffsetAdmin
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RemotingConnectError
-from cluster.steps import PartlyDoneError
-from cluster.targets import NoMasterError
-from cluster.topic_admin import TopicAdmin
 from tests.cluster.fake_cluster import A_AND_SLAVE, A, B, FakeCluster, refused
+from twinlog.cluster.config_admin import ConfigAdmin
+from twinlog.cluster.consumption import SilentBrokersError
+from twinlog.cluster.group_admin import GroupAdmin
+from twinlog.cluster.offset_admin import First, OffsetAdmin
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.cluster.steps import PartlyDoneError
+from twinlog.cluster.targets import NoMasterError
+from twinlog.cluster.topic_admin import TopicAdmin
 
 # ---- A master is away: a slave would not do
 

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from cluster.remoting.codes import RequestCode
-from cluster.remoting.not_served import NOT_SERVED, refusal
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.not_served import NOT_SERVED, refusal
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from attrs import field, frozen, validators
 
-from cluster import rocketmq_keys
-from cluster.config_file import ConfigError, Setting, configure, options_of, read_value, setting_of, settings_of
-from store.config import BrokerRole, StoreConfig, option
+from twinlog.cluster import rocketmq_keys
+from twinlog.cluster.config_file import ConfigError, Setting, configure, options_of, read_value, setting_of, settings_of
+from twinlog.store.config import BrokerRole, StoreConfig, option
 
 
 class Colour(Enum):

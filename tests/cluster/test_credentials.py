@@ -2,11 +2,11 @@
 
 import pytest
 
-from cluster.cli.settings import load_broker
-from cluster.config_file import ConfigError
-from cluster.credentials import find_credentials, own_signer
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.signing import Credentials
+from twinlog.cluster.cli.settings import load_broker
+from twinlog.cluster.config_file import ConfigError
+from twinlog.cluster.credentials import find_credentials, own_signer
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.signing import Credentials
 
 FILE = "accessKey: from-{}\nsecretKey: 12345678\n"
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.broker.config import BrokerConfig
-from cluster.cli.errors import CliError
-from cluster.cli.settings import load_broker, load_namesrv
-from cluster.config_file import ConfigError
-from cluster.config_options import all_options
-from cluster.credentials import find_credentials
-from cluster.environment import OTHERS, read_environment, secret_of, variable_of, without_options
-from ha.config import HAConfig
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.cli.errors import CliError
+from twinlog.cluster.cli.settings import load_broker, load_namesrv
+from twinlog.cluster.config_file import ConfigError
+from twinlog.cluster.config_options import all_options
+from twinlog.cluster.credentials import find_credentials
+from twinlog.cluster.environment import OTHERS, read_environment, secret_of, variable_of, without_options
+from twinlog.ha.config import HAConfig
 
 CLUSTER = Path(__file__).parents[2] / "cluster"
 

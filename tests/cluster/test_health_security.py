@@ -3,9 +3,9 @@
 import pytest
 from attrs import evolve
 
-from cluster.finding import Level
-from cluster.health_security import access, encryption, is_reachable, replication_port, secret_files
 from tests.cluster.test_health import MASTER, SLAVE, cluster
+from twinlog.cluster.finding import Level
+from twinlog.cluster.health_security import access, encryption, is_reachable, replication_port, secret_files
 
 SAFE_CONFIG = {
     "aclEnable": "true",

@@ -3,11 +3,11 @@
 import pytest
 import trio
 
-from cluster.client.api import ClientApi
-from cluster.log_side import LogMovedError, LogSide
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingTimeoutError, RequestError
-from ha.compare import Question
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.log_side import LogMovedError, LogSide
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
+from twinlog.ha.compare import Question
 
 
 class Broker:

@@ -5,10 +5,10 @@ from base64 import b64decode
 import pytest
 from attrs import evolve
 
-from cluster.cli.messages import print_pretty
-from cluster.dashboard.messages import found_messages
-from cluster.message_view import MessageView, PeekedMessage, view_of
 from tests.cluster.client.helpers import received_message
+from twinlog.cluster.cli.messages import print_pretty
+from twinlog.cluster.dashboard.messages import found_messages
+from twinlog.cluster.message_view import MessageView, PeekedMessage, view_of
 
 WHY = "it is no lz4: it ends too early"
 

@@ -3,14 +3,14 @@
 import pytest
 import structlog
 
-from cluster.broker.broker import Broker
-from cluster.broker.config import BrokerConfig
-from cluster.broker.security.config import AclConfig
-from cluster.cli.log import set_up_log
-from cluster.config_file import ConfigError, Setting, configure
-from cluster.redaction import HIDDEN, is_secret, redact, redact_text, shown
-from store.config import StoreConfig
 from tests.cluster.broker.helpers import opened
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.security.config import AclConfig
+from twinlog.cluster.cli.log import set_up_log
+from twinlog.cluster.config_file import ConfigError, Setting, configure
+from twinlog.cluster.redaction import HIDDEN, is_secret, redact, redact_text, shown
+from twinlog.store.config import StoreConfig
 
 SECRET = "s3cr3t-value"
 

@@ -8,15 +8,15 @@ import pytest
 import trio
 from attrs import asdict, define, evolve, field
 
-from cluster.admin import Admin
-from cluster.broker.role_json import history_body
-from cluster.broker.role_messages import STRANGER, ChangeResult, ChangeState, StepState
-from cluster.client.api import ClientApi
-from cluster.members import NoMemberError
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError
-from cluster.role_admin import (
+from twinlog.cluster.admin import Admin
+from twinlog.cluster.broker.role_json import history_body
+from twinlog.cluster.broker.role_messages import STRANGER, ChangeResult, ChangeState, StepState
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.members import NoMemberError
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.cluster.role_admin import (
     ChangeOutcome,
     RoleChoiceError,
     RoleError,
@@ -29,14 +29,14 @@ from cluster.role_admin import (
     resume,
     schedule,
 )
-from cluster.role_history import history
-from cluster.role_repair import prepare_reinit, prepare_rewind, repair
-from ha.peer import PeerHistory
-from ha.votes import Judgement, LostRange
-from store.config import BrokerRole
-from store.epoch_file import FIRST, EpochEntry, EpochId
-from store.plain import to_plain
-from store.role_file import GroupMember, GroupRecord
+from twinlog.cluster.role_history import history
+from twinlog.cluster.role_repair import prepare_reinit, prepare_rewind, repair
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.votes import Judgement, LostRange
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
+from twinlog.store.plain import to_plain
+from twinlog.store.role_file import GroupMember, GroupRecord
 
 NAMESRV = "10.0.0.9:9876"
 A, B, C, X = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911", "10.0.0.4:10911"

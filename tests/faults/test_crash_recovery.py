@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
-from store.config import StoreConfig
-from store.mapped_file import MappedFile
-from store.message_store import MessageStore
-from store.properties import tags_code
 from tests.store.records import put_message, record_size
+from twinlog.store.config import StoreConfig
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.message_store import MessageStore
+from twinlog.store.properties import tags_code
 
 LOG_FILE, QUEUE_FILE = 1 << 14, 400
 SECTOR = 512

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from store.errors import StoreDirectoryError
-from store.message import Message, decode_message
-from store.message_store import MessageStore
 from tests.store import golden
 from tests.store.offline.mutations import mutations
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.message import Message, decode_message
+from twinlog.store.message_store import MessageStore
 
 
 @pytest.fixture(params=golden.STOPPED, ids="-".join)

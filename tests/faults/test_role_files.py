@@ -8,11 +8,11 @@ import shutil
 import pytest
 from attrs import evolve
 
-from store.config import BrokerRole
-from store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
-from store.role_file import GroupMember, GroupRecord, RoleState, load_role, save_role
 from tests.faults.harness import ext4, make_image
 from tests.store.offline.killing import killed_at
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState, load_role, save_role
 
 STEPS = ((os, "replace"),)
 MEMBERS = tuple(GroupMember(address=name, ha_address=name, broker_id=n, name=name) for n, name in enumerate("ab"))

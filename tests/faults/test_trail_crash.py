@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from store.config import BrokerRole
-from store.record_scan import DispatchEntry, scan_records
 from tests.helpers import log_bytes, open_store, put, replicate
+from twinlog.store.config import BrokerRole
+from twinlog.store.record_scan import DispatchEntry, scan_records
 
 FILE_SIZE = 64 * 1024
 PAGE = 4096

@@ -12,24 +12,24 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker import names
-from cluster.broker.broker import Broker
-from cluster.broker.consumer_offset import read_offsets
-from cluster.broker.dispatch import main_port_table
-from cluster.broker.processors.send import SEND_CODES, SendProcessor
-from cluster.broker.subscription_group import read_groups
-from cluster.broker.topic_config import TopicConfig, read_topics
-from cluster.namesrv.config import NamesrvConfig
-from cluster.namesrv.controller import NamesrvController
-from cluster.namesrv.kv_config import KVConfigManager
-from cluster.namesrv.processors import HANDLERS
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand, decode, encode
-from cluster.remoting.dispatch import Dispatch
-from cluster.remoting.errors import RemotingTimeoutError
-from cluster.remoting.request import dispatch_table
 from tests.cluster.broker.helpers import FakeConnection, make_broker
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.consumer_offset import read_offsets
+from twinlog.cluster.broker.dispatch import main_port_table
+from twinlog.cluster.broker.processors.send import SEND_CODES, SendProcessor
+from twinlog.cluster.broker.subscription_group import read_groups
+from twinlog.cluster.broker.topic_config import TopicConfig, read_topics
+from twinlog.cluster.namesrv.config import NamesrvConfig
+from twinlog.cluster.namesrv.controller import NamesrvController
+from twinlog.cluster.namesrv.kv_config import KVConfigManager
+from twinlog.cluster.namesrv.processors import HANDLERS
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand, decode, encode
+from twinlog.cluster.remoting.dispatch import Dispatch
+from twinlog.cluster.remoting.errors import RemotingTimeoutError
+from twinlog.cluster.remoting.request import dispatch_table
 
 SECONDS_MAX = 5.0  # For all answers to a handful of requests; a busy machine needs some.
 MAY_BE_SILENT = {11, 361, 37}  # Pulls are held; of a transaction whose state is unknown nothing is said.

@@ -6,8 +6,8 @@ from typing import Any, get_args, get_type_hints
 import attrs
 from hypothesis import strategies as st
 
-from cluster.remoting.command import ONEWAY, RemotingCommand
-from cluster.remoting.header_fields import RequestHeader, wire_names
+from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
+from twinlog.cluster.remoting.header_fields import RequestHeader, wire_names
 
 EVIL_NAMES = [
     "../../evil",

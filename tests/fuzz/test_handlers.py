@@ -12,11 +12,6 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.broker.dispatch import main_port_table
-from cluster.broker.send_requests import HEADERS as SEND_HEADERS
-from cluster.namesrv.processors import HANDLERS
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.request import dispatch_table
 from tests.fuzz.harness import (
     check_answers,
     check_files,
@@ -27,6 +22,11 @@ from tests.fuzz.harness import (
     no_unexpected_errors,
 )
 from tests.fuzz.requests import EVIL_NAMES, commands, heartbeats, kinds, to_json
+from twinlog.cluster.broker.dispatch import main_port_table
+from twinlog.cluster.broker.send_requests import HEADERS as SEND_HEADERS
+from twinlog.cluster.namesrv.processors import HANDLERS
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.request import dispatch_table
 
 EXAMPLES = int(os.environ.get("TWINLOG_FUZZ_EXAMPLES", "25"))
 thorough = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 25)

@@ -5,11 +5,11 @@ from contextlib import suppress
 
 import trio
 
-from ha.config import HAConfig
-from ha.protocol import ACK, BATCH_HEADER
-from ha.replica import Replica
-from store.config import BrokerRole
 from tests.helpers import open_store, put
+from twinlog.ha.config import HAConfig
+from twinlog.ha.protocol import ACK, BATCH_HEADER
+from twinlog.ha.replica import Replica
+from twinlog.store.config import BrokerRole
 
 FILE_SIZE = 256 * 1024
 SECONDS_MAX = 30

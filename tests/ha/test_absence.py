@@ -8,14 +8,14 @@ import trio
 from attrs import define
 from structlog.testing import capture_logs
 
-from ha.absence import AbsenceService
-from ha.absent import KNOWN_MAX, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
-from ha.service import HAService
-from store.message_store import MessageStore
-from store.offline.coverage import FORMATS
-from store.retention import NO_FLOOR, encode_clock
 from tests.ha.test_service import connect, master_at, until
 from tests.helpers import open_store, put
+from twinlog.ha.absence import AbsenceService
+from twinlog.ha.absent import KNOWN_MAX, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
+from twinlog.ha.service import HAService
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offline.coverage import FORMATS
+from twinlog.store.retention import NO_FLOOR, encode_clock
 
 FILE_SIZE, FILES = 16_384, 12
 NOW_MS = 1_700_000_000_000

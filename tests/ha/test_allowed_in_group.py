@@ -4,13 +4,13 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from ha.config import HAConfig
-from ha.protocol import ACK
-from ha.service import HAService
-from ha.transport import StreamTransport
-from store.config import BrokerRole
-from store.role_file import GroupMember, GroupRecord
 from tests.helpers import RecordingSink, open_store, put
+from twinlog.ha.config import HAConfig
+from twinlog.ha.protocol import ACK
+from twinlog.ha.service import HAService
+from twinlog.ha.transport import StreamTransport
+from twinlog.store.config import BrokerRole
+from twinlog.store.role_file import GroupMember, GroupRecord
 
 STRANGER = "10.1.1.9"
 

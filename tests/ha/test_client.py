@@ -12,15 +12,15 @@ from attrs import define, field
 from structlog.testing import capture_logs
 from trio.testing import memory_stream_pair
 
-from ha.client import HAClient
-from ha.config import HAConfig
-from ha.errors import HAConnectionLostError
-from ha.protocol import ACK, BATCH_HEADER
-from ha.transport import StreamTransport, Transport
-from store.config import BrokerRole
-from store.message_store import MessageStore
-from store.running_flags import Condition
 from tests.helpers import log_bytes, open_store, put
+from twinlog.ha.client import HAClient
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import HAConnectionLostError
+from twinlog.ha.protocol import ACK, BATCH_HEADER
+from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
+from twinlog.store.running_flags import Condition
 
 Behaviour = Callable[[trio.StapledStream], Awaitable[None]]
 

@@ -12,14 +12,14 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
-import ha
-from ha.config import HAConfig
-from ha.protocol import ACK, BATCH_HEADER
-from ha.service import HAService
-from ha.transport import StreamTransport
-from store.config import BrokerRole
-from store.offset_waiters import PutStatus
+import twinlog.ha
 from tests.helpers import RecordingSink, open_store, put
+from twinlog.ha.config import HAConfig
+from twinlog.ha.protocol import ACK, BATCH_HEADER
+from twinlog.ha.service import HAService
+from twinlog.ha.transport import StreamTransport
+from twinlog.store.config import BrokerRole
+from twinlog.store.offset_waiters import PutStatus
 
 # When a master was heard last; since when no slave is there; since when one is away, in a file that outlives a restart.
 FOR_PEOPLE = {"absence.py": 1, "client.py": 1, "group_transfer.py": 2}
@@ -60,9 +60,9 @@ async def test_the_wall_clock_leaps(autojump_clock, nursery, tmp_path, monkeypat
 
 
 def test_only_what_people_read_comes_from_the_wall_clock():
-    """Any other use of it in ha/ is a mistake."""
+    """Any other use of it in twinlog.ha/ is a mistake."""
     found = {}
-    for path in Path(ha.__file__).parent.glob("*.py"):
+    for path in Path(twinlog.ha.__file__).parent.glob("*.py"):
         names = [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
         uses = [name for name in names if name in ("time.time", "time.time_ns")]
         if uses:

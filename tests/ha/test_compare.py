@@ -6,10 +6,10 @@ import random
 import pytest
 from attrs import define
 
-from ha.compare import Compared, Question, answered, first_byte, first_difference
-from ha.errors import HAPeerError
-from store.digest import BLOCK_SIZE, digests_of
-from store.range_digests import RangeDigests, grouped
+from twinlog.ha.compare import Compared, Question, answered, first_byte, first_difference
+from twinlog.ha.errors import HAPeerError
+from twinlog.store.digest import BLOCK_SIZE, digests_of
+from twinlog.store.range_digests import RangeDigests, grouped
 
 BLOCK = BLOCK_SIZE
 

@@ -7,14 +7,14 @@ import trio
 from attrs import define, field
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
-from ha.config import HAConfig
-from ha.connection import Drain, HAConnection
-from ha.errors import HAConnectionLostError, HAError, HALogError, HARefusedError
-from ha.group_transfer import GroupTransferService
-from ha.protocol import ACK, BATCH_HEADER, NO_REQUEST_YET, BatchReader
-from ha.transport import StreamTransport
-from store.message_store import MessageStore
 from tests.helpers import RecordingSink, log_bytes, open_store, put
+from twinlog.ha.config import HAConfig
+from twinlog.ha.connection import Drain, HAConnection
+from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError, HARefusedError
+from twinlog.ha.group_transfer import GroupTransferService
+from twinlog.ha.protocol import ACK, BATCH_HEADER, NO_REQUEST_YET, BatchReader
+from twinlog.ha.transport import StreamTransport
+from twinlog.store.message_store import MessageStore
 
 FILE_SIZE = 16_384
 

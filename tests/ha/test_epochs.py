@@ -4,9 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha.epochs import common_end, compare_histories, confirmed_in, effective, epoch_at, key_of, last_of, with_entry
-from store.epoch_file import ENTRIES_MAX, FIRST, EpochEntry, decode_epochs, encode_epochs
 from tests.ha.group_model import Limits, walk
+from twinlog.ha.epochs import (
+    common_end,
+    compare_histories,
+    confirmed_in,
+    effective,
+    epoch_at,
+    key_of,
+    last_of,
+    with_entry,
+)
+from twinlog.store.epoch_file import ENTRIES_MAX, FIRST, EpochEntry, decode_epochs, encode_epochs
 
 
 def entry(epoch: int, winner: str, start: int, kind: str = "failover") -> EpochEntry:

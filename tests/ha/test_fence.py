@@ -8,17 +8,17 @@ from attrs import define
 from structlog.testing import capture_logs
 from trio.testing import memory_stream_pair
 
-from ha.client import HAClient
-from ha.config import HAConfig
-from ha.connection import FIRST_CHECK_SECONDS_MAX
-from ha.errors import HAConnectionLostError
-from ha.lease import ALWAYS
-from ha.protocol import ACK
-from ha.service import HAService
-from ha.transport import StreamTransport, Transport
-from store.config import BrokerRole
-from store.offset_waiters import PutStatus
 from tests.helpers import RecordingSink, StorePeer, log_bytes, open_store, put, replicate
+from twinlog.ha.client import HAClient
+from twinlog.ha.config import HAConfig
+from twinlog.ha.connection import FIRST_CHECK_SECONDS_MAX
+from twinlog.ha.errors import HAConnectionLostError
+from twinlog.ha.lease import ALWAYS
+from twinlog.ha.protocol import ACK
+from twinlog.ha.service import HAService
+from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.store.config import BrokerRole
+from twinlog.store.offset_waiters import PutStatus
 
 SLAVE = "slave"
 

@@ -5,11 +5,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.config import HAConfig
-from ha.flow import BURST_MIN, FlowControl
-from ha.protocol import ACK, BATCH_HEADER
 from tests.ha.test_connection import FILE_SIZE, Master
 from tests.helpers import log_bytes, open_store, put
+from twinlog.ha.config import HAConfig
+from twinlog.ha.flow import BURST_MIN, FlowControl
+from twinlog.ha.protocol import ACK, BATCH_HEADER
 
 
 @given(

@@ -5,20 +5,20 @@ import trio
 from attrs import define, evolve, field
 from structlog.testing import capture_logs
 
-from ha.client import HAClient
-from ha.epochs import compare_histories
-from ha.errors import HAPeerError
-from ha.finding import Finding
-from ha.follow_history import OwnHistory, given_up_cut, is_older
-from ha.peer import PeerHistory, PeerLog
-from ha.preflight import OwnLog, Verdict
-from ha.resync import BeginAnew, Cut
-from store.config import BrokerRole
-from store.epoch_file import FIRST, EpochEntry, EpochId
-from store.message_store import MessageStore
-from store.role_file import GroupMember, GroupRecord, Pause
 from tests.ha.test_following import Master, bodies, follow, master_of, parted, slave_with
 from tests.helpers import log_bytes, open_store, put
+from twinlog.ha.client import HAClient
+from twinlog.ha.epochs import compare_histories
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.finding import Finding
+from twinlog.ha.follow_history import OwnHistory, given_up_cut, is_older
+from twinlog.ha.peer import PeerHistory, PeerLog
+from twinlog.ha.preflight import OwnLog, Verdict
+from twinlog.ha.resync import BeginAnew, Cut
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
+from twinlog.store.message_store import MessageStore
+from twinlog.store.role_file import GroupMember, GroupRecord, Pause
 
 A, B, C = "a:10911", "b:10911", "c:10911"
 SYNC = BrokerRole.SYNC_MASTER

@@ -14,17 +14,17 @@ from attrs import define, field
 from structlog.testing import capture_logs
 from trio.testing import memory_stream_pair
 
-from ha.client import HAClient
-from ha.config import HAConfig
-from ha.errors import HAConnectionLostError
-from ha.own_log import OwnReader
-from ha.protocol import ACK, BATCH_HEADER
-from ha.service import HAService
-from ha.transport import StreamTransport, Transport
-from store.config import BrokerRole
-from store.message_store import MessageStore
-from store.record_scan import DispatchEntry, scan_records
 from tests.helpers import StorePeer, log_bytes, open_store, put, replicate, rocketmq_master
+from twinlog.ha.client import HAClient
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import HAConnectionLostError
+from twinlog.ha.own_log import OwnReader
+from twinlog.ha.protocol import ACK, BATCH_HEADER
+from twinlog.ha.service import HAService
+from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
+from twinlog.store.record_scan import DispatchEntry, scan_records
 
 FILE_SIZE = 16_384
 

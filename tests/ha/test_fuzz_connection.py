@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from ha.config import HAConfig
-from ha.protocol import ACK, ReportReader
-from ha.service import HAService
-from ha.statistics import HAConnectionStatistics
-from ha.transport import StreamTransport
-from store.config import BrokerRole
-from store.message_store import MessageStore
 from tests.helpers import open_store, put
+from twinlog.ha.config import HAConfig
+from twinlog.ha.protocol import ACK, ReportReader
+from twinlog.ha.service import HAService
+from twinlog.ha.statistics import HAConnectionStatistics
+from twinlog.ha.transport import StreamTransport
+from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
 
 FILE_SIZE = 16_384
 EXTREMES = [-(2**63), -(2**62), -2, -1, 0, 1, 2**31, 2**32, 2**62, 2**63 - 1]

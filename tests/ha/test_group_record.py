@@ -5,7 +5,7 @@ from itertools import chain, combinations
 import pytest
 from attrs import evolve
 
-from ha.group_record import (
+from twinlog.ha.group_record import (
     counted,
     first_record,
     id_as_slave,
@@ -24,8 +24,8 @@ from ha.group_record import (
     without,
     won_at,
 )
-from store.config import BrokerRole
-from store.role_file import GroupMember, GroupRecord, Pause
+from twinlog.store.config import BrokerRole
+from twinlog.store.role_file import GroupMember, GroupRecord, Pause
 
 
 def member(address: str, broker_id: int, *, votes: bool = True) -> GroupMember:

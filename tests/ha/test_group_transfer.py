@@ -10,11 +10,11 @@ import trio.testing
 from attrs import define, frozen
 from structlog.testing import capture_logs
 
-from ha.config import HAConfig
-from ha.group_transfer import GroupTransferService
-from store.histogram import BOUNDS
-from store.offset_waiters import PutStatus
 from tests.helpers import RecordingSink
+from twinlog.ha.config import HAConfig
+from twinlog.ha.group_transfer import GroupTransferService
+from twinlog.store.histogram import BOUNDS
+from twinlog.store.offset_waiters import PutStatus
 
 
 @frozen(eq=False)

@@ -8,9 +8,9 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha.config import HAConfig
-from ha.group_transfer import TICK_SECONDS, GroupTransferService
-from store.offset_waiters import PutStatus
+from twinlog.ha.config import HAConfig
+from twinlog.ha.group_transfer import TICK_SECONDS, GroupTransferService
+from twinlog.store.offset_waiters import PutStatus
 
 IPS = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.9")
 TIMEOUT = 3.0

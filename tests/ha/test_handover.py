@@ -4,10 +4,10 @@ import pytest
 import trio
 from attrs import evolve
 
-from store.epoch_file import FIRST, EpochId
 from tests.ha.test_follow_history import A, B, Slave, entry, group, history
 from tests.ha.test_following import FILE_SIZE, bodies, master_of, slave_with
 from tests.helpers import log_bytes, open_store, put
+from twinlog.store.epoch_file import FIRST, EpochId
 
 HA_ADDRESS = "master:10912"  # As the tests of following have it.
 

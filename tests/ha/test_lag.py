@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha.lag import AppendStamps
-from ha.log_limit import LogLimit
+from twinlog.ha.lag import AppendStamps
+from twinlog.ha.log_limit import LogLimit
 
 
 def test_ages():

@@ -10,13 +10,13 @@ import trio
 from attrs import define, field
 from trio.testing import lockstep_stream_pair
 
-from ha.config import HAConfig
-from ha.protocol import ACK, BatchReader
-from ha.service import HAService
-from ha.transport import StreamTransport
-from store.config import BrokerRole
-from store.message_store import MessageStore
 from tests.helpers import RecordingSink, log_bytes, open_store, put
+from twinlog.ha.config import HAConfig
+from twinlog.ha.protocol import ACK, BatchReader
+from twinlog.ha.service import HAService
+from twinlog.ha.transport import StreamTransport
+from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
 
 FILE_SIZE = 16_384
 Slave = Callable[[trio.abc.Stream], Awaitable[None]]

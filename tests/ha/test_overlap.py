@@ -8,18 +8,18 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
-from ha.beginning import overlap_of
-from ha.config import HAConfig
-from ha.errors import HADivergedError, HAError
-from ha.overlap import Overlap
-from ha.own_log import OwnReader
-from ha.protocol import ACK, BATCH_HEADER
-from ha.replica import Replica
-from ha.transport import StreamTransport
-from store.config import BrokerRole
-from store.message_store import MessageStore
-from store.record_scan import scan_records
 from tests.helpers import log_bytes, open_store, put, replicate
+from twinlog.ha.beginning import overlap_of
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import HADivergedError, HAError
+from twinlog.ha.overlap import Overlap
+from twinlog.ha.own_log import OwnReader
+from twinlog.ha.protocol import ACK, BATCH_HEADER
+from twinlog.ha.replica import Replica
+from twinlog.ha.transport import StreamTransport
+from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
+from twinlog.store.record_scan import scan_records
 
 FILE_SIZE = 16_384
 

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from ha import own_log
-from ha.own_log import WINDOW, OwnReader
 from tests.helpers import open_store
+from twinlog.ha import own_log
+from twinlog.ha.own_log import WINDOW, OwnReader
 
 
 @pytest.mark.parametrize("search", ["first_record", "last_record"])

@@ -10,10 +10,10 @@ from attrs import define, field, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha import preflight as module
-from ha.errors import HAConnectionLostError, HAPeerError
-from ha.peer import PeerLog
-from ha.preflight import (
+from twinlog.ha import preflight as module
+from twinlog.ha.errors import HAConnectionLostError, HAPeerError
+from twinlog.ha.peer import PeerLog
+from twinlog.ha.preflight import (
     Bounds,
     Digests,
     Ends,
@@ -26,8 +26,8 @@ from ha.preflight import (
     Verdict,
     preflight,
 )
-from store.digest import digests_of
-from store.range_digests import RangeDigests, grouped
+from twinlog.store.digest import digests_of
+from twinlog.store.range_digests import RangeDigests, grouped
 
 FILE_SIZE = 150_000  # Blocks do not end where files do.
 

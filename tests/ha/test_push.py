@@ -6,12 +6,12 @@ import trio
 import trio.testing
 from attrs import define
 
-from ha.config import HAConfig
-from ha.connection import HAConnection
-from ha.group_transfer import GroupTransferService
-from ha.protocol import ACK, BatchReader
-from ha.transport import SocketTransport
 from tests.helpers import log_bytes, open_store, put
+from twinlog.ha.config import HAConfig
+from twinlog.ha.connection import HAConnection
+from twinlog.ha.group_transfer import GroupTransferService
+from twinlog.ha.protocol import ACK, BatchReader
+from twinlog.ha.transport import SocketTransport
 
 FILE_SIZE = 1 << 20
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ha.errors import HARefusedError
-from ha.push_start import push_start
+from twinlog.ha.errors import HARefusedError
+from twinlog.ha.push_start import push_start
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import trio
 from attrs import define, field
 from structlog.testing import capture_logs
 
-from ha.errors import HAPeerError
-from ha.repair import LOOK_SECONDS, TRY_AGAIN_SECONDS, RepairService
-from store.digest import digest
-from store.range_digests import RangeDigests, group_bounds
-from store.repair import RepairError, Span
 from tests.helpers import log_bytes, open_store, put
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.repair import LOOK_SECONDS, TRY_AGAIN_SECONDS, RepairService
+from twinlog.store.digest import digest
+from twinlog.store.range_digests import RangeDigests, group_bounds
+from twinlog.store.repair import RepairError, Span
 
 FILE_SIZE = 1 << 18
 

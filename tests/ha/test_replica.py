@@ -8,14 +8,14 @@ import trio
 from attrs import define, field
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
-from ha.config import HAConfig
-from ha.errors import HAConnectionLostError, HAError, HALogError, HAProtocolError
-from ha.protocol import ACK, BATCH_HEADER
-from ha.replica import Replica
-from ha.transport import StreamTransport
-from store.config import BrokerRole
-from store.message_store import MessageStore
 from tests.helpers import log_bytes, open_store, put
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError, HAProtocolError
+from twinlog.ha.protocol import ACK, BATCH_HEADER
+from twinlog.ha.replica import Replica
+from twinlog.ha.transport import StreamTransport
+from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
 
 FILE_SIZE = 16_384
 

@@ -3,14 +3,14 @@
 import pytest
 from attrs import define, evolve, field
 
-from ha.epochs import with_entry
-from ha.group_record import with_ids_swapped
-from ha.role_change import Snapshot, StepName, Verb, check_invariants, next_epoch, next_step, plan
-from ha.voter import PromiseAnswer, PromiseAsk, promise
-from ha.votes import may_take
-from store.config import BrokerRole
-from store.epoch_file import FIRST, EpochEntry, EpochId
-from store.role_file import GroupMember, GroupRecord, RoleState
+from twinlog.ha.epochs import with_entry
+from twinlog.ha.group_record import with_ids_swapped
+from twinlog.ha.role_change import Snapshot, StepName, Verb, check_invariants, next_epoch, next_step, plan
+from twinlog.ha.voter import PromiseAnswer, PromiseAsk, promise
+from twinlog.ha.votes import may_take
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
 
 MEMBERS = tuple(GroupMember(address=name, ha_address=name, broker_id=n, name=name) for n, name in enumerate("abc"))
 GROUP = GroupRecord(version=1, members=MEMBERS, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)

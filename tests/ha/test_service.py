@@ -12,14 +12,14 @@ import trio
 from attrs import define
 from structlog.testing import capture_logs
 
-from ha.config import HAConfig
-from ha.protocol import ACK, BATCH_HEADER
-from ha.service import HAService
-from store.config import BrokerRole
-from store.message_store import MessageStore
-from store.offset_waiters import PutStatus
-from store.retention import NO_FLOOR
 from tests.helpers import RecordingSink, log_bytes, open_store, put
+from twinlog.ha.config import HAConfig
+from twinlog.ha.protocol import ACK, BATCH_HEADER
+from twinlog.ha.service import HAService
+from twinlog.store.config import BrokerRole
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.retention import NO_FLOOR
 
 FILE_SIZE = 16_384
 

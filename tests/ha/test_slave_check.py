@@ -9,18 +9,18 @@ import trio
 from attrs import define, field
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
-from ha.config import HAConfig
-from ha.connection import HAConnection
-from ha.errors import HAError, HALogError, HARefusedError
-from ha.group_transfer import GroupTransferService
-from ha.peer import Peer
-from ha.protocol import ACK, BATCH_HEADER
-from ha.slave_check import slave_fits
-from ha.transport import StreamTransport
-from store.config import BrokerRole
-from store.log_range import LogRange
-from store.message_store import MessageStore
 from tests.helpers import StorePeer, log_bytes, open_store, put, replicate
+from twinlog.ha.config import HAConfig
+from twinlog.ha.connection import HAConnection
+from twinlog.ha.errors import HAError, HALogError, HARefusedError
+from twinlog.ha.group_transfer import GroupTransferService
+from twinlog.ha.peer import Peer
+from twinlog.ha.protocol import ACK, BATCH_HEADER
+from twinlog.ha.slave_check import slave_fits
+from twinlog.ha.transport import StreamTransport
+from twinlog.store.config import BrokerRole
+from twinlog.store.log_range import LogRange
+from twinlog.store.message_store import MessageStore
 
 SIZE = 250
 

@@ -7,18 +7,18 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from ha import trail_plan
-from ha.config import AckMode
-from ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
-from ha.protocol import BATCH_HEADER
-from ha.transport import SocketTransport, StreamTransport
-from store.commit_log import CommitLog
-from store.config import BrokerRole
-from store.log_tail import LogTail
-from store.record_scan import scan_records
 from tests.ha.slave_connection import FILE_SIZE, SECONDS_MAX, SlaveConnection, long_log
 from tests.helpers import log_bytes, open_store, put
 from tests.store.golden import queue_files
+from twinlog.ha import trail_plan
+from twinlog.ha.config import AckMode
+from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
+from twinlog.ha.protocol import BATCH_HEADER
+from twinlog.ha.transport import SocketTransport, StreamTransport
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.config import BrokerRole
+from twinlog.store.log_tail import LogTail
+from twinlog.store.record_scan import scan_records
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,10 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.voter import LeaseAsk, PromiseAsk, followed, is_master, lease, promise
-from store.config import BrokerRole
-from store.epoch_file import FIRST, EpochEntry, EpochId
-from store.role_file import GroupMember, GroupRecord, RoleState
+from twinlog.ha.voter import LeaseAsk, PromiseAsk, followed, is_master, lease, promise
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
 
 MEMBERS = tuple(GroupMember(address=name, ha_address=name, broker_id=n, name=name) for n, name in enumerate("abc"))
 GROUP = GroupRecord(version=4, members=MEMBERS, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)

@@ -2,8 +2,8 @@
 
 from attrs import evolve
 
-from ha.voter import EPOCH_STEP_MAX, LeaseAsk, PromiseAsk, lease
 from tests.ha.test_voter import GROUP, HISTORY, SLAVE, asked
+from twinlog.ha.voter import EPOCH_STEP_MAX, LeaseAsk, PromiseAsk, lease
 
 
 def _lease(**changes):

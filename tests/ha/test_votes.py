@@ -3,16 +3,16 @@
 import pytest
 from attrs import evolve
 
-from ha import epochs, votes
-from ha.epochs import with_entry
-from ha.group_record import in_force, with_member
-from ha.voter import PromiseAnswer
-from ha.votes import LostRange, SwitchoverFacts, judge_failover, judge_switchover, may_take, needed
-from store.config import BrokerRole
-from store.epoch_file import FIRST, EpochEntry, EpochId
-from store.role_file import GroupMember, GroupRecord
 from tests.ha import group_model
 from tests.ha.group_model import Limits, explore, walk
+from twinlog.ha import epochs, votes
+from twinlog.ha.epochs import with_entry
+from twinlog.ha.group_record import in_force, with_member
+from twinlog.ha.voter import PromiseAnswer
+from twinlog.ha.votes import LostRange, SwitchoverFacts, judge_failover, judge_switchover, may_take, needed
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
+from twinlog.store.role_file import GroupMember, GroupRecord
 
 SECOND = with_entry((FIRST,), EpochEntry(epoch=2, winner="a", start_offset=100))
 

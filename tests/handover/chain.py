@@ -11,14 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from store.offline.directory import DirectoryOptions, StoreDirectory
-from store.offline.verify import VerifyReport, verify
 from tests.interop import jars, rocketmq, twinlog
 from tests.interop.java_client import Consumed, JavaClient, Sent
 from tests.interop.java_reader import QueueContent, Reader, TransactionProducer
 from tests.interop.member import TEST_SETTINGS, BrokerProcess
 from tests.interop.ports import free_broker_port
 from tests.interop.remoting import create_topic, request, wait_for
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.verify import VerifyReport, verify
 
 TWINLOG, ROCKETMQ, ROCKETMQ_5 = "twinlog", "rocketmq", "rocketmq-5.3.3"
 STOP, KILL = "stop", "kill"

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from store.config import BrokerRole, StoreConfig
-from store.message_store import MessageStore
 from tests.interop import rocketmq, twinlog
 from tests.interop.member import TEST_SETTINGS, BrokerProcess
 from tests.interop.remoting import create_topic, request
 from tests.store.records import put_message
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.message_store import MessageStore
 
 SEND, GET_MAX_OFFSET, VIEW = 10, 30, 33
 TOPIC, FILE_SIZE, BODY_SIZE = "Cut", 1 << 20, 600

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from store.config import BrokerRole, StoreConfig
-from store.message_store import MessageStore
-from store.record_scan import scan_records
 from tests.helpers import log_bytes, replicate
 from tests.interop import rocketmq, twinlog
 from tests.interop.member import TEST_SETTINGS, BrokerProcess
 from tests.interop.remoting import runtime_info, wait_for
 from tests.store.records import put_message
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.message_store import MessageStore
+from twinlog.store.record_scan import scan_records
 
 FILE_SIZE = int(TEST_SETTINGS.get("mappedFileSizeCommitLog", 1 << 20))
 

@@ -1,9 +1,9 @@
 """What a promoted slave must have: messages sent one after the other while masters die, and all that can be consumed."""
 
-from cluster.admin import open_admin
-from cluster.client.api import SendStatus
-from cluster.client.producer import OutgoingMessage, Producer
-from cluster.remoting.errors import RemotingError
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.client.api import SendStatus
+from twinlog.cluster.client.producer import OutgoingMessage, Producer
+from twinlog.cluster.remoting.errors import RemotingError
 
 TOPIC = "promoted"
 NEVER = str(1 << 30)  # ms between flushes.

@@ -5,10 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from store.offline.backup import back_up
-from store.offline.directory import StoreDirectory
-from store.offline.restore import restore
-from store.offline.verify import Verdict, verify
 from tests.interop import jars
 from tests.interop.compare import wait_for_same_commitlog
 from tests.interop.java_client import JavaClient
@@ -16,6 +12,10 @@ from tests.interop.java_reader import Reader
 from tests.interop.member import TEST_SETTINGS
 from tests.interop.remoting import create_topic
 from tests.interop.rocketmq import Broker, NameServer
+from twinlog.store.offline.backup import back_up
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.restore import restore
+from twinlog.store.offline.verify import Verdict, verify
 
 TOPIC, QUEUES = "kept", 4
 

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from cluster.client import (
+from tests.interop import rocketmq, twinlog
+from tests.interop.java_client import JavaClient
+from tests.interop.java_reader import Tool
+from tests.interop.member import TEST_SETTINGS, BrokerProcess
+from tests.interop.remoting import create_topic
+from twinlog.cluster.client import (
     Client,
     Decision,
     From,
@@ -25,12 +30,7 @@ from cluster.client import (
     by_key,
     reply,
 )
-from cluster.remoting.errors import RemotingTimeoutError, RequestError
-from tests.interop import rocketmq, twinlog
-from tests.interop.java_client import JavaClient
-from tests.interop.java_reader import Tool
-from tests.interop.member import TEST_SETTINGS, BrokerProcess
-from tests.interop.remoting import create_topic
+from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
 
 # Every delay is a second: messages come again, and die, within a test's time.
 SETTINGS = {

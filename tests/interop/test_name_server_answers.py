@@ -9,12 +9,12 @@ from pathlib import Path
 
 import trio
 
-from cluster.namesrv.config import NamesrvConfig
-from cluster.namesrv.service import NameServer
-from cluster.remoting import fastjson
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.command import ROCKETMQ, RemotingCommand
 from tests.interop import jars, rocketmq
+from twinlog.cluster.namesrv.config import NamesrvConfig
+from twinlog.cluster.namesrv.service import NameServer
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.command import ROCKETMQ, RemotingCommand
 
 A, B, D = "192.0.2.11:10911", "192.0.2.12:10911", "192.0.2.21:10911"
 

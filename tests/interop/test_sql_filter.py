@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.broker.filter.bloom import shape
-from cluster.broker.filter.expression import SelectorError
-from cluster.broker.filter.java_values import NotComparable
-from cluster.broker.filter.sql import compile_sql
-from store.properties import parse_properties
 from tests.interop.java_client import JavaClient
+from twinlog.cluster.broker.filter.bloom import shape
+from twinlog.cluster.broker.filter.expression import SelectorError
+from twinlog.cluster.broker.filter.java_values import NotComparable
+from twinlog.cluster.broker.filter.sql import compile_sql
+from twinlog.store.properties import parse_properties
 
 BETWEEN_TEXTS = "\x03"
 

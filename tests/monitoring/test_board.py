@@ -6,9 +6,9 @@ import re
 import pytest
 import yaml
 
-from cluster.metrics.table import METRICS
 from tests.monitoring.prometheus import ROOT
 from tests.processes.harness import until
+from twinlog.cluster.metrics.table import METRICS
 
 GRAFANA = ROOT / "deploy/grafana"
 BOARD = json.loads((GRAFANA / "dashboards/twinlog.json").read_text())

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.cli.up_plan import plan_up
-from cluster.metrics.table import METRICS
 from tests.monitoring.prometheus import DEPLOY, ROOT, promtool
+from twinlog.cluster.cli.up_plan import plan_up
+from twinlog.cluster.metrics.table import METRICS
 
 RULES = [rule for group in yaml.safe_load((DEPLOY / "rules.yml").read_text())["groups"] for rule in group["rules"]]
 ALERTS = [rule["alert"] for rule in RULES]

@@ -5,10 +5,10 @@ import signal
 import pytest
 import yaml
 
-from cluster.metrics.table import METRICS
 from tests.monitoring.conftest import SLAVES, TOPIC
 from tests.monitoring.prometheus import DEPLOY
 from tests.processes.harness import until
+from twinlog.cluster.metrics.table import METRICS
 
 
 def test_all_members_are_scraped_without_error(watched):

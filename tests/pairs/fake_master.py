@@ -5,9 +5,9 @@ import time
 from types import TracebackType
 from typing import Self
 
-from ha.protocol import ACK, BATCH_HEADER
 from tests.interop.ports import HOST, free_broker_port
 from tests.pairs.group import FILE_SIZE
+from twinlog.ha.protocol import ACK, BATCH_HEADER
 
 FRAME_SIZE = 32 * 1024
 

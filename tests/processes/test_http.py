@@ -15,11 +15,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cluster.metrics.replicas import NAMED_AFTER_SECONDS
 from tests.interop.ports import free_broker_port
 from tests.processes.harness import SMALL, run, running, until
 from tests.processes.stalling_broker import STALL_SECONDS
 from tests.roles import group as roles
+from twinlog.cluster.metrics.replicas import NAMED_AFTER_SECONDS
 
 pytestmark = pytest.mark.timeout(120)
 TOKEN = "a-token-of-this-test"

@@ -14,12 +14,12 @@ import pytest
 import trio
 from attrs import define, field
 
-from cluster.admin import open_admin
-from cluster.client.api import SendStatus
-from cluster.client.producer import OutgoingMessage, Producer
-from cluster.remoting.errors import RemotingError
 from tests.interop.compare import wait_for_same_commitlog
 from tests.processes.harness import Up, running, until
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.client.api import SendStatus
+from twinlog.cluster.client.producer import OutgoingMessage, Producer
+from twinlog.cluster.remoting.errors import RemotingError
 
 pytestmark = pytest.mark.timeout(240)
 ROUNDS, PRODUCERS, SEED = 10, 8, 20261121

@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-from cluster.broker.json_file import JsonFile
-from cluster.remoting.codes import RequestCode
 from tests.interop.remoting import create_topic, request
 from tests.processes.harness import PROGRAM, free_port_base
+from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.cluster.remoting.codes import RequestCode
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -15,14 +15,14 @@ from pathlib import Path
 import trio
 from attrs import define, field
 
-from cluster.admin import open_admin
-from cluster.client.api import SendStatus
-from cluster.client.producer import OutgoingMessage, Producer
-from cluster.remoting.errors import RemotingError
 from tests.interop import twinlog
 from tests.interop.member import TEST_SETTINGS
 from tests.interop.process import Process
 from tests.processes.harness import PROGRAM, SECONDS_MAX, until
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.client.api import SendStatus
+from twinlog.cluster.client.producer import OutgoingMessage, Producer
+from twinlog.cluster.remoting.errors import RemotingError
 
 TOPIC = "roles"
 # Nothing here depends on how full this machine's disk is.

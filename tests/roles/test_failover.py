@@ -6,12 +6,12 @@ import signal
 import pytest
 import trio
 
-from cluster.admin import open_admin
-from cluster.client.api import SendStatus
-from cluster.client.route import MessageQueue
-from cluster.remoting.errors import RemotingError
 from tests.interop.compare import wait_for_same_commitlog
 from tests.roles.group import TOPIC, Traffic, in_thread, running
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.client.api import SendStatus
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting.errors import RemotingError
 
 pytestmark = pytest.mark.timeout(120)
 

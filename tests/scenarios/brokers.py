@@ -10,19 +10,19 @@ import trio
 from attrs import define, field
 from trio.testing import memory_stream_pair
 
-from cluster.broker.broker import Broker
-from cluster.broker.registration import Master
-from cluster.broker.role_messages import ChangeAsk, ChangeState
-from cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.header_fields import decode_header
-from cluster.remoting.server import Reply, Request
-from ha.errors import HAConnectionLostError
-from ha.transport import StreamTransport, Transport
-from store.config import BrokerRole
 from tests.cluster.broker.helpers import Client, FakeConnection, make_broker, settle
 from tests.scenarios.group import until
 from tests.scenarios.line import Line
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.registration import Master
+from twinlog.cluster.broker.role_messages import ChangeAsk, ChangeState
+from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.header_fields import decode_header
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.ha.errors import HAConnectionLostError
+from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.store.config import BrokerRole
 
 PORT = 10911
 

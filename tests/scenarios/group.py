@@ -12,20 +12,20 @@ from typing import Any
 import trio
 from attrs import define, field
 
-from cluster.broker.acks import wait_until_safe
-from ha.config import HAConfig
-from ha.errors import HAConnectionLostError, HAPeerError
-from ha.peer import PeerLog, RangeDigests
-from ha.service import HAService
-from ha.statistics import HAClientStatistics
-from ha.transport import StreamTransport, Transport
-from store.commit_log import PutMessage
-from store.config import BrokerRole, StoreConfig
-from store.message_store import MessageStore
-from store.offset_waiters import PutStatus
-from store.range_digests import RangeDigester
 from tests.helpers import log_bytes
 from tests.scenarios.line import Line
+from twinlog.cluster.broker.acks import wait_until_safe
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import HAConnectionLostError, HAPeerError
+from twinlog.ha.peer import PeerLog, RangeDigests
+from twinlog.ha.service import HAService
+from twinlog.ha.statistics import HAClientStatistics
+from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.range_digests import RangeDigester
 
 HOST = bytes([10, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 FILE_SIZE = 16_384

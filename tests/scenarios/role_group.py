@@ -10,20 +10,20 @@ from typing import Any, TypeVar
 import trio
 from attrs import define, field
 
-from cluster.broker.role_change import RoleService
-from cluster.broker.role_messages import ChangeAsk, Held, Op, Plain
-from ha.config import HAConfig
-from ha.errors import HAConnectionLostError, HAPeerError
-from ha.peer import PeerHistory
-from ha.service import HAService
-from ha.transport import StreamTransport, Transport
-from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
-from store.config import BrokerRole, StoreConfig
-from store.message_store import MessageStore
-from store.offset_waiters import PutStatus
-from store.role_file import GroupMember, RoleState, load_role
 from tests.scenarios.group import FILE_SIZE, Group, LocalPeer, Member, until
 from tests.scenarios.line import Line
+from twinlog.cluster.broker.role_change import RoleService
+from twinlog.cluster.broker.role_messages import ChangeAsk, Held, Op, Plain
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import HAConnectionLostError, HAPeerError
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.service import HAService
+from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.role_file import GroupMember, RoleState, load_role
 
 T = TypeVar("T")
 TIMEOUT = 3.0

@@ -3,13 +3,13 @@
 import pytest
 import trio
 
-from cluster.remoting.codes import RequestCode
-from store.config import BrokerRole
-from store.offset_waiters import PutStatus
 from tests.cluster.broker.helpers import put
 from tests.helpers import log_bytes
 from tests.scenarios.brokers import Brokers
 from tests.scenarios.group import until
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.store.config import BrokerRole
+from twinlog.store.offset_waiters import PutStatus
 
 ASYNC, SYNC, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 

@@ -6,10 +6,10 @@ import os
 import pytest
 import trio
 
-from ha.config import AckMode
-from store.config import BrokerRole
-from store.offset_waiters import PutStatus
 from tests.scenarios.group import FILE_SIZE, files_of, queues, same_log, until
+from twinlog.ha.config import AckMode
+from twinlog.store.config import BrokerRole
+from twinlog.store.offset_waiters import PutStatus
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 

@@ -10,12 +10,12 @@ import psutil
 import pytest
 import trio
 
-from ha.protocol import ACK
-from store.config import BrokerRole
-from store.offset_waiters import PutStatus
 from tests.helpers import log_bytes
 from tests.scenarios.group import FILE_SIZE, files_of, same_log
 from tests.scenarios.test_slaves_away import fill, level, started
+from twinlog.ha.protocol import ACK
+from twinlog.store.config import BrokerRole
+from twinlog.store.offset_waiters import PutStatus
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 

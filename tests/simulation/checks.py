@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import trio
 from attrs import define, field
 
-from store.record_scan import DispatchEntry, scan_records
 from tests.simulation.ledger import Holder, Message, Violation, common
 from tests.simulation.plan import SLAVES
+from twinlog.store.record_scan import DispatchEntry, scan_records
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ha.errors import HAConnectionLostError
-from ha.protocol import ACK
 from tests.simulation import name_server
 from tests.simulation.plan import Event
+from twinlog.ha.errors import HAConnectionLostError
+from twinlog.ha.protocol import ACK
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from store.commit_log import CommitLog
-from store.record_scan import scan_records
 from tests.simulation.checks import damaged, nature
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import SLAVES
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.record_scan import scan_records
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member

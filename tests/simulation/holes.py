@@ -12,25 +12,25 @@ from unittest.mock import patch
 
 import trio
 
-import cluster.broker.acks
-import ha.connection
-import ha.following
-import ha.replica
-import ha.service
-import store.flush
-import store.sync
 import tests.simulation.producer
-from ha.admission import Admission
-from ha.connection import HAConnection
-from ha.errors import HALogError
-from ha.following import Following
-from ha.in_sync import InSync
-from ha.protocol import BATCH_HEADER
-from ha.replica import Replica
-from store.consume_queue_table import ConsumeQueueTable
-from store.flush import FlushService
-from store.mapped_file_queue import MappedFileQueue
+import twinlog.cluster.broker.acks
+import twinlog.ha.connection
+import twinlog.ha.following
+import twinlog.ha.replica
+import twinlog.ha.service
+import twinlog.store.flush
+import twinlog.store.sync
 from tests.simulation import determinism
+from twinlog.ha.admission import Admission
+from twinlog.ha.connection import HAConnection
+from twinlog.ha.errors import HALogError
+from twinlog.ha.following import Following
+from twinlog.ha.in_sync import InSync
+from twinlog.ha.protocol import BATCH_HEADER
+from twinlog.ha.replica import Replica
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.flush import FlushService
+from twinlog.store.mapped_file_queue import MappedFileQueue
 
 HOLES: dict[str, Callable[[], AbstractContextManager[object]]] = {}
 
@@ -76,15 +76,15 @@ def forged_acks() -> Iterator[None]:
     with (
         patch.object(Admission, "admits", lambda self, ip: True),
         patch.object(InSync, "_recount", recount),
-        patch.object(ha.connection, "check_reports", lambda reports, *, acked, sent: None),
-        patch.object(ha.connection, "push_start", _any_start),
-        patch.object(ha.service.HAService, "_holdable", lambda self: 1 << 62),
-        patch.object(ha.service.HAService, "members_changed", _only_count),
+        patch.object(twinlog.ha.connection, "check_reports", lambda reports, *, acked, sent: None),
+        patch.object(twinlog.ha.connection, "push_start", _any_start),
+        patch.object(twinlog.ha.service.HAService, "_holdable", lambda self: 1 << 62),
+        patch.object(twinlog.ha.service.HAService, "members_changed", _only_count),
     ):
         yield
 
 
-def _only_count(self: ha.service.HAService, ips: Any) -> None:
+def _only_count(self: twinlog.ha.service.HAService, ips: Any) -> None:
     self.reception.admission.members_changed(ips)
     self.group_transfer.members_changed(ips)
 
@@ -96,19 +96,23 @@ def _any_start(requested: int, min_offset: int, max_offset: int, file_size: int)
 @hole("a request above the end counts")
 def request_above_end() -> Iterator[None]:
     """The first report is an acknowledgement, even of bytes that this master never had."""
-    with _serves_any_place(), patch.object(ha.service.HAService, "_holdable", lambda self: 1 << 62), _no_comparison():
+    with (
+        _serves_any_place(),
+        patch.object(twinlog.ha.service.HAService, "_holdable", lambda self: 1 << 62),
+        _no_comparison(),
+    ):
         yield
 
 
 @hole("ack before verification")
 def no_verification() -> Iterator[None]:
     """What arrives is appended as it is, if only its framing fits."""
-    scan = ha.replica.scan_records
+    scan = twinlog.ha.replica.scan_records
 
     def trusting(*arguments: Any, **options: Any) -> Any:
         return scan(*arguments, **{**options, "check_crc": False})
 
-    with patch.object(ha.replica, "scan_records", trusting):
+    with patch.object(twinlog.ha.replica, "scan_records", trusting):
         yield
 
 
@@ -148,7 +152,7 @@ def counted_twice() -> Iterator[None]:
 @hole("synchronous is silently asynchronous")
 def silently_asynchronous() -> Iterator[None]:
     """Producers of a SYNC_MASTER hear OK at once when no slave is there."""
-    wait_until_safe = cluster.broker.acks.wait_until_safe
+    wait_until_safe = twinlog.cluster.broker.acks.wait_until_safe
 
     def lenient(store: Any, transfer: Any, end_offset: int, sink: Any, frame: bytes) -> None:
         if transfer.slaves:
@@ -173,7 +177,7 @@ def _no_comparison() -> Iterator[None]:
     async def no_overlap(*arguments: object) -> None:
         await trio.lowlevel.checkpoint()
 
-    with patch.object(Following, "_compare", nothing), patch.object(ha.following, "overlap_of", no_overlap):
+    with patch.object(Following, "_compare", nothing), patch.object(twinlog.ha.following, "overlap_of", no_overlap):
         yield
 
 
@@ -193,7 +197,10 @@ class _Patient(HAConnection):
 @contextmanager
 def _serves_any_place() -> Iterator[None]:
     """A master takes any request, and waits for the day on which it has what was asked for."""
-    with patch.object(ha.connection, "push_start", _any_start), patch.object(ha.service, "HAConnection", _Patient):
+    with (
+        patch.object(twinlog.ha.connection, "push_start", _any_start),
+        patch.object(twinlog.ha.service, "HAConnection", _Patient),
+    ):
         yield
 
 
@@ -204,7 +211,7 @@ def last_file_only() -> Iterator[None]:
     def start(requested: int, min_offset: int, max_offset: int, file_size: int) -> int:
         return max_offset - max_offset % file_size if requested == 0 else requested
 
-    with patch.object(ha.connection, "push_start", start):
+    with patch.object(twinlog.ha.connection, "push_start", start):
         yield
 
 
@@ -244,7 +251,7 @@ def wall_clock() -> Iterator[None]:
         async def sleep_until(deadline: float) -> None:
             await trio.sleep(max(0.0, deadline - determinism.wall()))
 
-    with patch.object(ha.connection, "trio", Wall()), patch.object(ha.replica, "trio", Wall()):
+    with patch.object(twinlog.ha.connection, "trio", Wall()), patch.object(twinlog.ha.replica, "trio", Wall()):
         yield
 
 
@@ -266,21 +273,21 @@ def cut_clears_nothing() -> Iterator[None]:
 @hole("failed syncs are swallowed")
 def failed_syncs() -> Iterator[None]:
     """fdatasync says EIO, and the bytes count as flushed (RocketMQ's MappedFile.flush)."""
-    sync_data = store.sync.sync_data
+    sync_data = twinlog.store.sync.sync_data
 
     @wraps(sync_data)
     def swallow(fd: int) -> None:
         with suppress(OSError):
             sync_data(fd)
 
-    with patch.object(store.flush, "sync_data", swallow):
+    with patch.object(twinlog.store.flush, "sync_data", swallow):
         yield
 
 
 @hole("names are not flushed")
 def names_not_flushed() -> Iterator[None]:
     """A new file's bytes are flushed, its entry in the directory is not."""
-    with patch.object(store.flush, "sync_directory", lambda path: None):
+    with patch.object(twinlog.store.flush, "sync_directory", lambda path: None):
         yield
 
 

@@ -8,10 +8,6 @@ from typing import TYPE_CHECKING, Any
 import trio
 from attrs import define, field
 
-from cluster.broker.members import RegisteredSlaves
-from ha.peer import Peer
-from ha.service import HAService
-from store.message_store import MessageStore
 from tests.simulation.determinism import machine_of_task
 from tests.simulation.disk import Disk, MachineDied
 from tests.simulation.ledger import Holder, common
@@ -19,6 +15,10 @@ from tests.simulation.parts import make_ha, make_store
 from tests.simulation.peer import SimPeer
 from tests.simulation.plan import Config
 from tests.simulation.producer import Producer
+from twinlog.cluster.broker.members import RegisteredSlaves
+from twinlog.ha.peer import Peer
+from twinlog.ha.service import HAService
+from twinlog.store.message_store import MessageStore
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

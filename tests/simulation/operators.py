@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from cluster.broker.role_change import RoleRefusedError
-from cluster.broker.role_messages import ChangeAsk, PauseAsk, ReinitAsk, RewindAsk
-from ha.errors import HAError
-from store.errors import StoreError
 from tests.simulation.determinism import machine_of_task
 from tests.simulation.plan import Event
+from twinlog.cluster.broker.role_change import RoleRefusedError
+from twinlog.cluster.broker.role_messages import ChangeAsk, PauseAsk, ReinitAsk, RewindAsk
+from twinlog.ha.errors import HAError
+from twinlog.store.errors import StoreError
 
 if TYPE_CHECKING:
     from tests.simulation.role_world import RoleWorld

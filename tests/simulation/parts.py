@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ha.config import AckMode, HAConfig
-from ha.service import HAService
-from store.config import BrokerRole, FlushDiskType, StoreConfig
-from store.message_store import MessageStore
 from tests.simulation.determinism import wall
+from twinlog.ha.config import AckMode, HAConfig
+from twinlog.ha.service import HAService
+from twinlog.store.config import BrokerRole, FlushDiskType, StoreConfig
+from twinlog.store.message_store import MessageStore
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member

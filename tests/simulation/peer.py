@@ -1,17 +1,17 @@
-"""A member's remoting port, over the simulated network: what ha.peer.Peer asks of another member."""
+"""A member's remoting port, over the simulated network: what twinlog.ha.peer.Peer asks of another member."""
 
 from typing import TYPE_CHECKING
 
 import trio
 from attrs import define
 
-from ha.errors import HAPeerError
-from ha.peer import PeerHistory, PeerLog, RangeDigests
-from store.errors import StoreError
-from store.message_store import MessageStore
-from store.range_digests import RangeDigester
-from store.role_file import GroupMember
 from tests.simulation.determinism import machine_of_task
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
+from twinlog.store.errors import StoreError
+from twinlog.store.message_store import MessageStore
+from twinlog.store.range_digests import RangeDigester
+from twinlog.store.role_file import GroupMember
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define
 
-from cluster.broker.acks import wait_until_safe, waits
-from ha.service import HAService
-from store.commit_log import PutMessage
-from store.message_store import MessageStore
-from store.offset_waiters import PutStatus
 from tests.simulation.disk import MachineDied
 from tests.simulation.ledger import Message
+from twinlog.cluster.broker.acks import wait_until_safe, waits
+from twinlog.ha.service import HAService
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import PutStatus
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from attrs import define, field
 
-from store.epoch_file import FIRST, EpochId
 from tests.simulation.ledger import Message, Violation
+from twinlog.store.epoch_file import FIRST, EpochId
 
 
 @define(eq=False)

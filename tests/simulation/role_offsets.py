@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define, field
 
-from cluster.broker.consumer_offset import ConsumerOffsetManager, read_offsets
-from cluster.broker.master_offsets import MasterOffsets
-from ha.errors import HAError
 from tests.simulation.ledger import Violation
+from twinlog.cluster.broker.consumer_offset import ConsumerOffsetManager, read_offsets
+from twinlog.cluster.broker.master_offsets import MasterOffsets
+from twinlog.ha.errors import HAError
 
 if TYPE_CHECKING:
     from tests.simulation.roles import RoleMember

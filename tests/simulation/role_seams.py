@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 from attrs import define, field
 
-from cluster.broker.role_messages import Held, Op, Plain
-from ha.errors import HAPeerError
-from ha.peer import PeerHistory
-from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
-from store.config import BrokerRole
-from store.role_file import GroupMember, RoleState
 from tests.simulation import role_checks, role_offsets
 from tests.simulation.determinism import machine_of_task
 from tests.simulation.peer import SimPeer
+from twinlog.cluster.broker.role_messages import Held, Op, Plain
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.store.config import BrokerRole
+from twinlog.store.role_file import GroupMember, RoleState
 
 if TYPE_CHECKING:
     from tests.simulation.role_world import RoleWorld

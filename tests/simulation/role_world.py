@@ -6,9 +6,6 @@ from typing import Any, cast
 import trio
 from attrs import define, field
 
-from store.commit_log import PutMessage, PutResult
-from store.config import BrokerRole
-from store.epoch_file import EpochId
 from tests.simulation import operators, role_checks, role_final
 from tests.simulation.ledger import Message
 from tests.simulation.member import Member
@@ -19,6 +16,9 @@ from tests.simulation.role_name_server import RoleNameServer
 from tests.simulation.role_offsets import Offsets
 from tests.simulation.roles import RoleMember
 from tests.simulation.world import World
+from twinlog.store.commit_log import PutMessage, PutResult
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
 
 
 @define(eq=False)

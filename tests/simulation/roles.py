@@ -7,13 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 from attrs import define, field
 
-from cluster.broker.consumer_offset import ConsumerOffsetManager
-from cluster.broker.master_offsets import MasterOffsets
-from cluster.broker.role_change import RoleService
-from ha.epochs import key_of
-from ha.peer import PeerHistory
-from store.epoch_file import FIRST, EpochEntry, decode_epochs
-from store.role_file import GroupMember, RoleState, decode_role, load_role
 from tests.simulation import role_checks, role_offsets
 from tests.simulation.determinism import wall
 from tests.simulation.member import Member
@@ -23,11 +16,18 @@ from tests.simulation.role_ledger import Log
 from tests.simulation.role_name_server import RoleNameServer
 from tests.simulation.role_offsets import Offsets
 from tests.simulation.role_seams import RolePeer, SimCalls, SimHooks
+from twinlog.cluster.broker.consumer_offset import ConsumerOffsetManager
+from twinlog.cluster.broker.master_offsets import MasterOffsets
+from twinlog.cluster.broker.role_change import RoleService
+from twinlog.ha.epochs import key_of
+from twinlog.ha.peer import PeerHistory
+from twinlog.store.epoch_file import FIRST, EpochEntry, decode_epochs
+from twinlog.store.role_file import GroupMember, RoleState, decode_role, load_role
 
 if TYPE_CHECKING:
-    from ha.service import HAService
-    from store.message_store import MessageStore
     from tests.simulation.role_world import RoleWorld
+    from twinlog.ha.service import HAService
+    from twinlog.store.message_store import MessageStore
 
 T = TypeVar("T")
 

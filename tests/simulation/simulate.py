@@ -15,9 +15,8 @@ from unittest.mock import patch
 import trio
 from attrs import define, field, frozen
 
-import ha.service
-import store.column_scan  # noqa: F401  A slave far behind imports it in a thread, which takes time once only.
-from ha import trail_plan
+import twinlog.ha.service
+import twinlog.store.column_scan
 from tests.conftest import task_stacks
 from tests.simulation import determinism, disk
 from tests.simulation.ledger import Violation
@@ -26,6 +25,7 @@ from tests.simulation.plan import MEMBERS, Plan
 from tests.simulation.role_plan import draw
 from tests.simulation.role_world import RoleWorld
 from tests.simulation.world import World, collect_log
+from twinlog.ha import trail_plan
 
 CPU_SECONDS_MAX, SECONDS_MAX = 20.0, 120.0  # A seed takes half a second.
 
@@ -47,7 +47,7 @@ class Outcome:
 
 @define(eq=False)
 class _NoListener:
-    """In place of ha.accept's listening socket: connections come over the simulated network."""
+    """In place of twinlog.ha.accept's listening socket: connections come over the simulated network."""
 
     host: str
     port: int
@@ -107,7 +107,7 @@ def run_seed(seed: int, *, plan: Plan | None = None, hole: AbstractContextManage
     plan = plan or draw(seed)
     ends: list[float] = []
     with _scratch_directory(), contextlib.ExitStack() as stack:
-        stack.enter_context(patch.object(ha.service, "AcceptSocketService", _NoListener))
+        stack.enter_context(patch.object(twinlog.ha.service, "AcceptSocketService", _NoListener))
         for name, value in (("FULL_BYTES", 1), ("FULL_TIMES", 2), ("STRETCH_BYTES", 700)):
             stack.enter_context(patch.object(trail_plan, name, value))  # See Config.trail_max.
         stack.enter_context(hole or nullcontext())

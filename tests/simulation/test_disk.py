@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from store.mapped_file import MappedFile
-from store.sync import sync_data, sync_directory
 from tests.simulation.disk import Disk, MachineDied
 from tests.simulation.os_calls import bounds
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.sync import sync_data, sync_directory
 
 
 @pytest.fixture

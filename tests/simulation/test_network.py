@@ -6,9 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from ha.errors import HAConnectionLostError
-from ha.transport import StreamTransport
 from tests.simulation.network import Network
+from twinlog.ha.errors import HAConnectionLostError
+from twinlog.ha.transport import StreamTransport
 
 A, B, PORT = "10.0.0.1", "10.0.0.2", "10.0.0.2:1"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from store.epoch_file import EpochId
 from tests.simulation.ledger import Violation
 from tests.simulation.role_ledger import Line, Lines, Log, RoleLedger, RoleMessage
+from twinlog.store.epoch_file import EpochId
 
 A, B = EpochId(1, "a"), EpochId(2, "b")
 

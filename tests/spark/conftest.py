@@ -29,7 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """A session that knows all tables. Its workers see `tests`, and the credentials of the local S3 server."""
-    from cluster.pipeline.session import spark_session  # Not where Java is missing: then these tests are skipped.
+    from twinlog.cluster.pipeline.session import (
+        spark_session,  # Not where Java is missing: then these tests are skipped.
+    )
 
     with pytest.MonkeyPatch.context() as environment:  # Workers inherit the environment that the JVM is started with.
         environment.setenv("PYTHONPATH", str(HERE.parents[1]))

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cluster.cli.main import cli
-from cluster.pipeline.files import StoreUri
-from cluster.pipeline.findings import FindingClass
-from cluster.pipeline.job import AuditOptions, audit
-from cluster.pipeline.report import AuditReport, AuditVerdict
 from tests.spark.deadly_file import ForbiddenFile
 from tests.spark.logs import flip, log_files, record_offsets
 from tests.store import golden
+from twinlog.cluster.cli.main import cli
+from twinlog.cluster.pipeline.files import StoreUri
+from twinlog.cluster.pipeline.findings import FindingClass
+from twinlog.cluster.pipeline.job import AuditOptions, audit
+from twinlog.cluster.pipeline.report import AuditReport, AuditVerdict
 
 
 @pytest.fixture

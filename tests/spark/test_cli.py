@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.cli.schema import schema_of
-from cluster.pipeline.report import AuditReport
 from tests.cluster.cli.json_schema import violations
 from tests.interop.twinlog import PROGRAM
 from tests.spark.logs import flip
 from tests.store import golden
+from twinlog.cluster.cli.schema import schema_of
+from twinlog.cluster.pipeline.report import AuditReport
 
 pytestmark = pytest.mark.timeout(180)
 

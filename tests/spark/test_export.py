@@ -14,17 +14,17 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
-from cluster.pipeline.bodies import Bounds
-from cluster.pipeline.daily import daily_report
-from cluster.pipeline.daily import main as daily_command
-from cluster.pipeline.export import CHECKPOINT, ExportOptions, export
-from cluster.pipeline.export import main as export_command
-from cluster.pipeline.limits import ReadRefusedError
-from cluster.pipeline.session import words_of
-from cluster.pipeline.snapshots import read_snapshots
-from store.commit_log import PutMessage
-from store.message_store import MessageStore
 from tests.helpers import open_store
+from twinlog.cluster.pipeline.bodies import Bounds
+from twinlog.cluster.pipeline.daily import daily_report
+from twinlog.cluster.pipeline.daily import main as daily_command
+from twinlog.cluster.pipeline.export import CHECKPOINT, ExportOptions, export
+from twinlog.cluster.pipeline.export import main as export_command
+from twinlog.cluster.pipeline.limits import ReadRefusedError
+from twinlog.cluster.pipeline.session import words_of
+from twinlog.cluster.pipeline.snapshots import read_snapshots
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.message_store import MessageStore
 
 SCHEMA = "id BIGINT, customer STRUCT<name: STRING>, tags ARRAY<STRING>"
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])

@@ -6,15 +6,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cluster.pipeline.files import StoreUri
-from cluster.pipeline.findings import FindingClass
-from cluster.pipeline.job import AuditOptions, audit
-from cluster.pipeline.report import AuditReport, AuditVerdict
-from cluster.pipeline.report_files import write_report
-from store.digest import BLOCK_SIZE
 from tests.cluster.pipeline.planting import FAULTS, SOUND, make_pair
 from tests.spark.logs import flip, log_bytes, log_files, record_offsets
 from tests.store import golden
+from twinlog.cluster.pipeline.files import StoreUri
+from twinlog.cluster.pipeline.findings import FindingClass
+from twinlog.cluster.pipeline.job import AuditOptions, audit
+from twinlog.cluster.pipeline.report import AuditReport, AuditVerdict
+from twinlog.cluster.pipeline.report_files import write_report
+from twinlog.store.digest import BLOCK_SIZE
 
 
 def audited(spark, *places: Path, **options: object) -> AuditReport:

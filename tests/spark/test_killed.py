@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from cluster.pipeline.files import StoreUri
-from cluster.pipeline.findings import FindingClass
-from cluster.pipeline.job import AuditOptions, audit
-from cluster.pipeline.report import AuditVerdict
 from tests.interop.twinlog import PROGRAM
 from tests.spark.conftest import HERE
 from tests.spark.deadly_file import DeadlyFile, executor, python_worker
 from tests.spark.logs import flip, log_files
 from tests.store import golden
+from twinlog.cluster.pipeline.files import StoreUri
+from twinlog.cluster.pipeline.findings import FindingClass
+from twinlog.cluster.pipeline.job import AuditOptions, audit
+from twinlog.cluster.pipeline.report import AuditVerdict
 
 pytestmark = pytest.mark.root  # A file that kills whoever opens it: fanotify(7).
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from cluster.pipeline.files import StoreUri
-from cluster.pipeline.findings import FindingClass
-from cluster.pipeline.job import AuditOptions, audit
-from cluster.pipeline.report import AuditReport, AuditVerdict
 from tests.processes.harness import until
 from tests.roles.group import TOPIC, Group, RoleBroker, Traffic, in_thread, running
 from tests.spark.logs import parting
+from twinlog.cluster.pipeline.files import StoreUri
+from twinlog.cluster.pipeline.findings import FindingClass
+from twinlog.cluster.pipeline.job import AuditOptions, audit
+from twinlog.cluster.pipeline.report import AuditReport, AuditVerdict
 
 pytestmark = pytest.mark.timeout(180)
 

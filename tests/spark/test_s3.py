@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from cluster.pipeline.files import StoreUri
-from cluster.pipeline.findings import FindingClass
-from cluster.pipeline.job import AuditOptions, audit
-from cluster.pipeline.report import AuditVerdict
 from tests.helpers import open_store, put
 from tests.spark.logs import flip
 from tests.spark.s3_server import S3Server
 from tests.store import golden
+from twinlog.cluster.pipeline.files import StoreUri
+from twinlog.cluster.pipeline.findings import FindingClass
+from twinlog.cluster.pipeline.job import AuditOptions, audit
+from twinlog.cluster.pipeline.report import AuditVerdict
 
 MIB = 1 << 20
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from cluster.pipeline import schemas
 from tests.spark.logs import log_files
 from tests.spark.reading import rows
 from tests.store import golden
+from twinlog.cluster.pipeline import schemas
 
 
 def table(spark, name: str, *roots: Path | str, **options: str) -> Any:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from cluster.pipeline.limits import ReadRefusedError
-from cluster.pipeline.told import ask_broker
 from tests.helpers import open_store, put
 from tests.processes.harness import until
 from tests.roles.group import TOPIC, Group, running
+from twinlog.cluster.pipeline.limits import ReadRefusedError
+from twinlog.cluster.pipeline.told import ask_broker
 
 BODY = b"x" * 200  # 306 bytes a record.
 

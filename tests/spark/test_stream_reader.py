@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from cluster.pipeline.datasource import RecordsSource
-from cluster.pipeline.limits import ReadRefusedError
 from tests.helpers import open_store, put
 from tests.spark.reading import Query, Row, rows
 from tests.spark.test_tables import noted
+from twinlog.cluster.pipeline.datasource import RecordsSource
+from twinlog.cluster.pipeline.limits import ReadRefusedError
 
 BODY = b"x" * 200  # 306 bytes a record.
 

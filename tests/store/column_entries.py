@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from store.columns import Columns, KeyColumns
-from store.index_keys import keys_of
-from store.record_scan import DispatchEntry
+from twinlog.store.columns import Columns, KeyColumns
+from twinlog.store.index_keys import keys_of
+from twinlog.store.record_scan import DispatchEntry
 
 
 def columns_of(entries: list[DispatchEntry]) -> Columns:

@@ -8,8 +8,8 @@ from typing import Any
 
 import trio
 
-from store.config import StoreConfig
-from store.message_store import MessageStore
+from twinlog.store.config import StoreConfig
+from twinlog.store.message_store import MessageStore
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store"
 VERSIONS = ("4.9.7", "5.3.3")

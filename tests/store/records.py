@@ -3,9 +3,18 @@
 import attrs
 from hypothesis import strategies as st
 
-from store.commit_log import PutMessage
-from store.message import BORN_HOST_V6, MAGIC_V1, MAGIC_V2, STORE_HOST_V6, Message, body_crc, encode_message, host_bytes
-from store.properties import parse_properties, tags_code
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.message import (
+    BORN_HOST_V6,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_HOST_V6,
+    Message,
+    body_crc,
+    encode_message,
+    host_bytes,
+)
+from twinlog.store.properties import parse_properties, tags_code
 
 HOST_V4, HOST_V6 = host_bytes("127.0.0.1:10911"), host_bytes("[fe80::1]:10911")
 

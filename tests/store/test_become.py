@@ -3,16 +3,16 @@
 import pytest
 import trio
 
-from store.config import BrokerRole, StoreConfig
-from store.consume_queue_table import ConsumeQueueTable
-from store.errors import StoreError, StoreNotWritableError
-from store.message_store import MessageStore
-from store.offset_waiters import PutStatus
-from store.record_scan import scan_records
-from store.running_flags import Condition
-from store.transient_store_pool import UncommittedEnd
 from tests.helpers import log_bytes, open_store, put, replicate
 from tests.store.records import put_message
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.errors import StoreError, StoreNotWritableError
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.record_scan import scan_records
+from twinlog.store.running_flags import Condition
+from twinlog.store.transient_store_pool import UncommittedEnd
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 

@@ -4,8 +4,8 @@ from struct import Struct
 
 import pytest
 
-from store.checkpoint import Checkpoint
 from tests.store import golden
+from twinlog.store.checkpoint import Checkpoint
 
 LAYOUT = Struct(">qqqqq")
 

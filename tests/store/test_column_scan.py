@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store import column_scan
-from store.column_scan import scan_columns
-from store.columns import java_hashes
-from store.index_keys import keys_of
-from store.message import (
+from tests.store import golden
+from tests.store.records import HOST_V6, messages
+from twinlog.store import column_scan
+from twinlog.store.column_scan import scan_columns
+from twinlog.store.columns import java_hashes
+from twinlog.store.index_keys import keys_of
+from twinlog.store.message import (
     BORN_HOST_V6,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -22,10 +24,8 @@ from store.message import (
     body_crc,
     encode_message,
 )
-from store.properties import java_hash
-from store.record_scan import SCHEDULE_TOPIC, scan_records
-from tests.store import golden
-from tests.store.records import HOST_V6, messages
+from twinlog.store.properties import java_hash
+from twinlog.store.record_scan import SCHEDULE_TOPIC, scan_records
 
 DELAYS_MS = (1000, 5000)
 FILE_SIZE = 16 << 10

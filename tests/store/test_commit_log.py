@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.commit_log import CommitLog
-from store.known_damage import KnownDamage
-from store.mapped_file import MappedFile
-from store.mapped_file_queue import MappedFileQueue
-from store.message import decode_message
-from store.offset_waiters import PutStatus
-from store.read_check import ReadCheck
-from store.record_scan import scan_records
 from tests.store.records import HOST_V6, put_message, record_size
+from twinlog.store.commit_log import CommitLog
+from twinlog.store.known_damage import KnownDamage
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.message import decode_message
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.read_check import ReadCheck
+from twinlog.store.record_scan import scan_records
 
 FILE_SIZE = 4096
 BLANK = 8  # Bytes that a record must leave behind it.

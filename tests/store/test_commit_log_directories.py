@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from store.config import StoreConfig
-from store.errors import StoreDirectoryError
-from store.message_store import MessageStore
 from tests.store.records import put_message
+from twinlog.store.config import StoreConfig
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.message_store import MessageStore
 
 FILE_SIZE = 4096
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.epoch_file import (
+from twinlog.store.epoch_file import (
     ENTRIES_MAX,
     FIRST,
     NAME,
@@ -15,7 +15,7 @@ from store.epoch_file import (
     load_epochs,
     save_epochs,
 )
-from store.errors import StoreDirectoryError
+from twinlog.store.errors import StoreDirectoryError
 
 HISTORY = (
     FIRST,

@@ -10,13 +10,13 @@ import pytest
 import trio
 import trio.testing
 
-from store import flush
-from store.checkpoint import Checkpoint
-from store.config import FlushDiskType, StoreConfig
-from store.message_store import MessageStore
-from store.offset_waiters import PutStatus
 from tests.store.records import put_message
 from tests.store.sinks import Sink
+from twinlog.store import flush
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.config import FlushDiskType, StoreConfig
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import PutStatus
 
 SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH, "mapped_file_size_commit_log": 1 << 16}
 

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.config import BrokerRole, StoreConfig
-from store.consume_queue import UNIT
-from store.consume_queue_ext import ConsumeQueueExt
-from store.get_message import GetStatus
-from store.message import decode_message
-from store.message_store import MessageStore
-from store.properties import tags_code
-from store.unit_check import BLANK
 from tests.store.records import HOST_V6, put_message, record_size
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.consume_queue import UNIT
+from twinlog.store.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.get_message import GetStatus
+from twinlog.store.message import decode_message
+from twinlog.store.message_store import MessageStore
+from twinlog.store.properties import tags_code
+from twinlog.store.unit_check import BLANK
 
 LOG_FILE, QUEUE_FILE = 1 << 16, 200  # Ten units.
 

@@ -5,9 +5,9 @@ from struct import Struct
 
 import pytest
 
-from store.message import decode_message
-from store.message_store import MessageStore
 from tests.store import golden
+from twinlog.store.message import decode_message
+from twinlog.store.message_store import MessageStore
 
 UNIT = Struct(">qiq")
 BLANK = UNIT.pack(0, 0x7FFFFFFF, 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.histogram import BOUNDS, Histogram, percentile
+from twinlog.store.histogram import BOUNDS, Histogram, percentile
 
 
 @pytest.mark.parametrize(

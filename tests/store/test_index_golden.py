@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from store.message import decode_message
-from store.message_store import MessageStore
 from tests.cluster.broker.wire import directed_frames
 from tests.store import golden
 from tests.store.indexes import index_files, make_index, open_log, running, take_apart, until_level
+from twinlog.store.message import decode_message
+from twinlog.store.message_store import MessageStore
 
 FOREVER = (0, (1 << 63) - 1)
 

@@ -3,10 +3,10 @@
 import pytest
 import trio
 
-from store.known_end import NAME, START_NAME
 from tests.store.records import put_message
 from tests.store.test_message_store import opened
 from tests.store.test_recovery_start import FILE_SIZE, crash, put
+from twinlog.store.known_end import NAME, START_NAME
 
 TOLD = "ends before where it is known to have ended"
 

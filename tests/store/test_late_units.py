@@ -5,12 +5,12 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.config import StoreConfig
-from store.consume_queue import UNIT, ConsumeQueue, Unit
-from store.mapped_file_queue import MappedFileQueue
-from store.message_store import MessageStore
-from store.record_scan import DispatchEntry
 from tests.store.records import put_message
+from twinlog.store.config import StoreConfig
+from twinlog.store.consume_queue import UNIT, ConsumeQueue, Unit
+from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.message_store import MessageStore
+from twinlog.store.record_scan import DispatchEntry
 
 FILE_UNITS = 7
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from store.log_range import LogRange
 from tests.helpers import open_store, put
+from twinlog.store.log_range import LogRange
 
 
 def test_bytes_of_a_file_that_is_deleted(tmp_path):

@@ -6,11 +6,11 @@ import os
 import pytest
 import trio
 
-from store.config import BrokerRole
-from store.errors import StoreError, StoreNotWritableError
-from store.mapped_file import MappedFile
-from store.record_scan import scan_records
 from tests.helpers import log_bytes, open_store, put, replicate
+from twinlog.store.config import BrokerRole
+from twinlog.store.errors import StoreError, StoreNotWritableError
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.record_scan import scan_records
 
 FILE_SIZE = 16_384
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.errors import MessageFormatError
-from store.message import (
+from tests.store.records import HOST_V4, messages
+from twinlog.store.errors import MessageFormatError
+from twinlog.store.message import (
     MAGIC_V2,
     Message,
     body_crc,
@@ -16,7 +17,6 @@ from store.message import (
     host_text,
     message_id,
 )
-from tests.store.records import HOST_V4, messages
 
 # Written by a 4.9.7 broker.
 OP_RECORD = bytes.fromhex(

@@ -10,15 +10,15 @@ import pytest
 import trio
 import trio.testing
 
-from store.config import BrokerRole, StoreConfig
-from store.errors import StoreDirectoryError, StoreLockedError, StoreNotWritableError
-from store.message import decode_message
-from store.message_store import MessageStore
-from store.offset_waiters import PutStatus
-from store.record_scan import scan_records
-from store.running_flags import Condition
-from store.wakeup import Wakeup
 from tests.store.records import put_message, record_size
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.errors import StoreDirectoryError, StoreLockedError, StoreNotWritableError
+from twinlog.store.message import decode_message
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.record_scan import scan_records
+from twinlog.store.running_flags import Condition
+from twinlog.store.wakeup import Wakeup
 
 ROOT = Path(__file__).parents[2]
 FILE_SIZE = 1 << 16

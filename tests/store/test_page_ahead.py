@@ -12,11 +12,11 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.config import StoreConfig
-from store.mapped_file import MappedFile
-from store.message_store import MessageStore
-from store.page_ahead import AHEAD_BYTES, LOW_BYTES, next_range, read_ahead
 from tests.store.records import put_message
+from twinlog.store.config import StoreConfig
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.message_store import MessageStore
+from twinlog.store.page_ahead import AHEAD_BYTES, LOW_BYTES, next_range, read_ahead
 
 MIB = 1 << 20
 

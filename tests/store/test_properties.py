@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.properties import (
+from tests.store.java_map import JavaHashMap
+from tests.store.records import names, properties
+from twinlog.store.properties import (
     format_properties,
     hash_map_order,
     java_hash,
     parse_properties,
     tags_code,
 )
-from tests.store.java_map import JavaHashMap
-from tests.store.records import names, properties
 
 
 @pytest.mark.parametrize(

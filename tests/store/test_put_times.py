@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.put_times import PutTimes
+from twinlog.store.put_times import PutTimes
 
 
 def after_a_minute(times: PutTimes) -> PutTimes:

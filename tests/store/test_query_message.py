@@ -2,11 +2,11 @@
 
 import pytest
 
-from store.config import StoreConfig
-from store.message import decode_message
-from store.message_store import MessageStore
 from tests.store.indexes import until_level
 from tests.store.records import put_message
+from twinlog.store.config import StoreConfig
+from twinlog.store.message import decode_message
+from twinlog.store.message_store import MessageStore
 
 EVER = (0, 1 << 62)
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.consume_queue_table import ConsumeQueueTable
-from store.queue_columns import queue_runs
-from store.record_scan import DispatchEntry
 from tests.store.column_entries import columns_of
 from tests.store.golden import queue_files
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.queue_columns import queue_runs
+from twinlog.store.record_scan import DispatchEntry
 
 FILE_SIZE = 200  # Ten units.
 PREPARED, COMMIT, ROLLBACK = 4, 8, 12

@@ -10,20 +10,20 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.config import StoreConfig
-from store.consume_queue import UNIT
-from store.consume_queue_ext import ConsumeQueueExt
-from store.consume_queue_table import ConsumeQueueTable
-from store.get_message import GetStatus
-from store.known_damage import KnownDamage
-from store.mapped_file import MappedFile
-from store.message import MAGIC_V2, Message, body_crc, decode_message, encode_message
-from store.message_store import MessageStore
-from store.properties import tags_code
-from store.read_check import ReadCheck
-from store.record_scan import DispatchEntry, scan_records
 from tests.store import golden
 from tests.store.records import HOST_V4, HOST_V6, put_message
+from twinlog.store.config import StoreConfig
+from twinlog.store.consume_queue import UNIT
+from twinlog.store.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.consume_queue_table import ConsumeQueueTable
+from twinlog.store.get_message import GetStatus
+from twinlog.store.known_damage import KnownDamage
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.message import MAGIC_V2, Message, body_crc, decode_message, encode_message
+from twinlog.store.message_store import MessageStore
+from twinlog.store.properties import tags_code
+from twinlog.store.read_check import ReadCheck
+from twinlog.store.record_scan import DispatchEntry, scan_records
 
 FILE_SIZE = 100_000
 COUNT = 120

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.message import (
+from tests.store.records import HOST_V6, messages
+from twinlog.store.message import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -15,8 +16,7 @@ from store.message import (
     body_crc,
     encode_message,
 )
-from store.record_scan import scan_records
-from tests.store.records import HOST_V6, messages
+from twinlog.store.record_scan import scan_records
 
 FILE_SIZE = 4096
 

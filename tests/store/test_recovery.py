@@ -5,13 +5,13 @@ import shutil
 import pytest
 import trio
 
-from store.checkpoint import Checkpoint
-from store.message_store import MessageStore
-from store.recovery import recover
-from store.side_files import SideFiles
 from tests.store import golden
 from tests.store.records import put_message, record_size
 from tests.store.test_message_store import make
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.message_store import MessageStore
+from twinlog.store.recovery import recover
+from twinlog.store.side_files import SideFiles
 
 FILE_SIZE = 1 << 16
 BODY = bytes(10_000)

@@ -11,13 +11,14 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import wait_all_tasks_blocked
 
-from store.config import StoreConfig
-from store.disk_space import UNKNOWN, DiskLimits, DiskState, judge, usage_ratio, used_ratio
-from store.get_message import GetStatus
-from store.mapped_file import MappedFile
-from store.message_store import MessageStore
-from store.offset_waiters import PutStatus
-from store.retention import (
+from tests.store.records import put_message
+from twinlog.store.config import StoreConfig
+from twinlog.store.disk_space import UNKNOWN, DiskLimits, DiskState, judge, usage_ratio, used_ratio
+from twinlog.store.get_message import GetStatus
+from twinlog.store.mapped_file import MappedFile
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.retention import (
     NO_FLOOR,
     FileAge,
     RetentionClock,
@@ -26,9 +27,8 @@ from store.retention import (
     encode_clock,
     parse_hours,
 )
-from store.running_flags import Condition
-from store.unit_check import BLANK
-from tests.store.records import put_message
+from twinlog.store.running_flags import Condition
+from twinlog.store.unit_check import BLANK
 
 HOUR = 3600.0
 FILE_SIZE = 1 << 14

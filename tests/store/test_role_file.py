@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.checked_file import decode_checked, encode_checked
-from store.config import BrokerRole
-from store.epoch_file import EpochId
-from store.errors import StoreDirectoryError
-from store.plain import from_plain, to_plain
-from store.role_file import (
+from twinlog.store.checked_file import decode_checked, encode_checked
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.plain import from_plain, to_plain
+from twinlog.store.role_file import (
     NAME,
     VERSION,
     Change,

@@ -9,15 +9,15 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.config import BrokerRole, FlushDiskType, StoreConfig
-from store.get_message import GetStatus
-from store.message import decode_message
-from store.message_store import MessageStore
-from store.offset_waiters import PutStatus
-from store.running_flags import Condition
-from store.transient_store_pool import TransientStorePool
 from tests.store import golden
 from tests.store.records import HOST_V6, put_message
+from twinlog.store.config import BrokerRole, FlushDiskType, StoreConfig
+from twinlog.store.get_message import GetStatus
+from twinlog.store.message import decode_message
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.running_flags import Condition
+from twinlog.store.transient_store_pool import TransientStorePool
 
 LOG_FILE = 1 << 16
 NOW_MS = 1_700_000_000_000

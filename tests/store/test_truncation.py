@@ -10,21 +10,21 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from store.checkpoint import Checkpoint
-from store.config import BrokerRole
-from store.digest import digest
-from store.errors import StoreDirectoryError, StoreError, StoreNotWritableError
-from store.get_message import GetStatus
-from store.message_store import MessageStore
-from store.offline.directory import DirectoryOptions, StoreDirectory
-from store.offline.dump import Selection, dump
-from store.offline.rebuild import rebuild
-from store.offline.verify import verify
-from store.truncate_intent import NAME
 from tests.store import golden
 from tests.store.cutting import FILE_SIZE, NOW, History, check_is, content, feed, history, open_slave, opened
 from tests.store.offline.killing import killed_at
 from tests.store.test_flush import settled
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.config import BrokerRole
+from twinlog.store.digest import digest
+from twinlog.store.errors import StoreDirectoryError, StoreError, StoreNotWritableError
+from twinlog.store.get_message import GetStatus
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.dump import Selection, dump
+from twinlog.store.offline.rebuild import rebuild
+from twinlog.store.offline.verify import verify
+from twinlog.store.truncate_intent import NAME
 
 STEPS = ((os, "link"), (os, "unlink"), (os, "replace"), (os, "pwrite"), (os, "ftruncate"))
 

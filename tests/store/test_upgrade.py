@@ -13,15 +13,15 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from cluster.broker.json_file import JsonFile
-from store.digest import BLOCK_SIZE
-from store.message import decode_message
-from store.message_store import MessageStore
-from store.offline.directory import DirectoryOptions, StoreDirectory
-from store.offline.finding import Severity
-from store.offline.verify import verify
 from tests.golden.make_twinlog_store import GROUP, QUEUES, SETTINGS, body_of
 from tests.store import golden
+from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.store.digest import BLOCK_SIZE
+from twinlog.store.message import decode_message
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.finding import Severity
+from twinlog.store.offline.verify import verify
 
 RELEASES = sorted(path.name for path in golden.GOLDEN.glob("twinlog-*"))
 HALF_TOPIC, SCHEDULE_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from cluster.broker.filter.expression import (
+from twinlog.cluster.broker.filter.expression import (
     NUMBERS,
     Comparison,
     Constant,
@@ -23,7 +23,7 @@ from cluster.broker.filter.expression import (
     Property,
     Truth,
 )
-from cluster.broker.filter.java_values import (
+from twinlog.cluster.broker.filter.java_values import (
     NotComparable,
     compare_doubles,
     parse_boolean,

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from cluster.broker.filter.java_values import INT_MAX, LONG_MAX
+from twinlog.cluster.broker.filter.java_values import INT_MAX, LONG_MAX
 
 DEPTH_MAX = 100  # Ours: how deep parts may lie in each other; RocketMQ ends at its stack's end.
 

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from cluster.broker.filter import expression as make
-from cluster.broker.filter.expression import Expression, SelectorError
+from twinlog.cluster.broker.filter import expression as make
+from twinlog.cluster.broker.filter.expression import Expression, SelectorError
 
 if TYPE_CHECKING:
     from lark import Lark

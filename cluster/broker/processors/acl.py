@@ -10,24 +10,24 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cluster.broker.parts import BrokerParts
-from cluster.broker.security.accounts import ACCOUNTS, GLOBAL_WHITE, plain_account
-from cluster.broker.security.changes import delete_account, update_account, update_global_white
-from cluster.broker.security.errors import AclError
-from cluster.broker.security.files import AclFiles
-from cluster.broker.security.service import AclService
-from cluster.redaction import redact
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.acl import (
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.security.accounts import ACCOUNTS, GLOBAL_WHITE, plain_account
+from twinlog.cluster.broker.security.changes import delete_account, update_account, update_global_white
+from twinlog.cluster.broker.security.errors import AclError
+from twinlog.cluster.broker.security.files import AclFiles
+from twinlog.cluster.broker.security.service import AclService
+from twinlog.cluster.redaction import redact
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.acl import (
     CreateAccessConfig,
     DeleteAccessConfig,
     GetBrokerAclConfigVersion,
     GetBrokerClusterAclConfig,
     UpdateGlobalWhiteAddrsConfig,
 )
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.server import Reply, Request
 
 log = structlog.get_logger(__name__)
 

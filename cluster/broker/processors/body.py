@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.server import Request
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.server import Request
 
 
 def json_object(request: Request) -> dict[str, Any]:

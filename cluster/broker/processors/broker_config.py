@@ -1,15 +1,15 @@
 """25, 26: what a broker is told to be. Source: AdminBrokerProcessor.java, Configuration.java (RocketMQ 4.9.8)."""
 
-from cluster.broker import reconfigure, runtime_info
-from cluster.broker.config_changes import read_changes
-from cluster.broker.parts import BrokerParts
-from cluster.config_file import format_value
-from cluster.redaction import shown
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.broker_admin import GetBrokerConfig, UpdateBrokerConfig
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.broker import reconfigure, runtime_info
+from twinlog.cluster.broker.config_changes import read_changes
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.config_file import format_value
+from twinlog.cluster.redaction import shown
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.broker_admin import GetBrokerConfig, UpdateBrokerConfig
+from twinlog.cluster.remoting.server import Reply, Request
 
 
 async def update_broker_config(broker: BrokerParts, header: UpdateBrokerConfig, request: Request) -> Reply:

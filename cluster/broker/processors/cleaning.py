@@ -1,8 +1,12 @@
 """306, 316, 329: files that nobody needs any more. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
 
-from cluster.broker.parts import BrokerParts
-from cluster.remoting.headers.broker_admin import CleanExpiredConsumeQueue, CleanUnusedTopic, DeleteExpiredCommitLog
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.remoting.headers.broker_admin import (
+    CleanExpiredConsumeQueue,
+    CleanUnusedTopic,
+    DeleteExpiredCommitLog,
+)
+from twinlog.cluster.remoting.server import Reply, Request
 
 
 def delete_expired_commit_log(broker: BrokerParts, header: DeleteExpiredCommitLog, request: Request) -> Reply:

@@ -8,25 +8,25 @@ from typing import Any
 import structlog
 import trio
 
-from cluster.broker import names
-from cluster.broker.consumer_manager import ClientInfo
-from cluster.broker.parts import BrokerParts
-from cluster.broker.processors.reset_offset import refuse_old_client
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.connection import Connection
-from cluster.remoting.errors import RemotingError, RemotingTimeoutError, RequestError
-from cluster.remoting.header_fields import encode_header_fields
-from cluster.remoting.headers.broker_admin import InvokeBrokerToGetConsumerStatus
-from cluster.remoting.headers.clients import (
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.consumer_manager import ClientInfo
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.processors.reset_offset import refuse_old_client
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError, RequestError
+from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.broker_admin import InvokeBrokerToGetConsumerStatus
+from twinlog.cluster.remoting.headers.clients import (
     ConsumeMessageDirectly,
     GetConsumerRunningInfo,
     GetConsumerStatusFromClient,
 )
-from cluster.remoting.server import Reply, Request
-from store.errors import MessageFormatError
-from store.message import decode_message
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.errors import MessageFormatError
+from twinlog.store.message import decode_message
 
 log = structlog.get_logger(__name__)
 

@@ -5,21 +5,26 @@ Sources: ClientManageProcessor.java, ConsumerManageProcessor.java (RocketMQ 4.9.
 
 from typing import Any
 
-from cluster.broker import names
-from cluster.broker.consumer_manager import ClientInfo
-from cluster.broker.filter.consumer_filters import HEARTBEAT_CHARACTERS_MAX, compile_expression
-from cluster.broker.filter.expression import SelectorError
-from cluster.broker.filter.tags import TAG, SubscriptionData
-from cluster.broker.parts import BrokerParts
-from cluster.broker.processors import body
-from cluster.broker.processors.pull import not_supported
-from cluster.broker.topic_config import UNIT_SUBSCRIPTION
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.connection import Connection
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.clients import CheckClientConfig, GetConsumerListByGroup, HeartBeat, UnregisterClient
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.consumer_manager import ClientInfo
+from twinlog.cluster.broker.filter.consumer_filters import HEARTBEAT_CHARACTERS_MAX, compile_expression
+from twinlog.cluster.broker.filter.expression import SelectorError
+from twinlog.cluster.broker.filter.tags import TAG, SubscriptionData
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.processors import body
+from twinlog.cluster.broker.processors.pull import not_supported
+from twinlog.cluster.broker.topic_config import UNIT_SUBSCRIPTION
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.clients import (
+    CheckClientConfig,
+    GetConsumerListByGroup,
+    HeartBeat,
+    UnregisterClient,
+)
+from twinlog.cluster.remoting.server import Reply, Request
 
 CLIENT_ID_LENGTH_MAX = 1024
 

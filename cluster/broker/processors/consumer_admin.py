@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 from typing import Any
 
-from cluster.broker import names
-from cluster.broker.consume_stats import consume_stats, consumed_topics
-from cluster.broker.consumer_manager import ClientInfo
-from cluster.broker.parts import BrokerParts
-from cluster.broker.processors.topic_admin import save
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.connection import Connection
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.broker_admin import (
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.consume_stats import consume_stats, consumed_topics
+from twinlog.cluster.broker.consumer_manager import ClientInfo
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.processors.topic_admin import save
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.broker_admin import (
     DeleteSubscriptionGroup,
     GetConsumerConnectionList,
     GetConsumeStats,
@@ -21,7 +21,7 @@ from cluster.remoting.headers.broker_admin import (
     GetSystemTopicListFromBroker,
     QueryTopicConsumeByWho,
 )
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.server import Reply, Request
 
 TOPICS_ASKED_MAX = 1_000  # Ours: named in one 208.
 

@@ -16,16 +16,16 @@ how fast they are computed, is said in store/range_digests.py.
 
 import trio
 
-from cluster.broker.parts import BrokerParts
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.header_fields import encode_header_fields
-from cluster.remoting.headers.members import BlockDigests, RecordAtOffset
-from cluster.remoting.headers.responses import BlockDigestsResponse, RecordAtOffsetResponse
-from cluster.remoting.server import Reply, Request
-from store.log_range import LogRange
-from store.range_digests import LogRangeError
-from store.record_at import LOOK_MAX, RecordAt, bounds_around, record_at
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.members import BlockDigests, RecordAtOffset
+from twinlog.cluster.remoting.headers.responses import BlockDigestsResponse, RecordAtOffsetResponse
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.log_range import LogRange
+from twinlog.store.range_digests import LogRangeError
+from twinlog.store.record_at import LOOK_MAX, RecordAt, bounds_around, record_at
 
 DIGESTS_MAX = 4096  # In an answer: 64 KiB.
 WAITING_MAX = 64

@@ -3,17 +3,17 @@
 Source: AdminBrokerProcessor.resumeCheckHalfMessage (RocketMQ 4.9.8). There any message becomes a half message that way.
 """
 
-from cluster.broker.gate import gated
-from cluster.broker.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
-from cluster.broker.parts import BrokerParts
-from cluster.broker.transaction import resumed
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.broker_admin import ResumeCheckHalfMessage
-from cluster.remoting.server import Reply, Request
-from store.errors import MessageFormatError
-from store.message import Message, decode_message
-from store.offset_waiters import PutStatus
+from twinlog.cluster.broker.gate import gated
+from twinlog.cluster.broker.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.transaction import resumed
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.broker_admin import ResumeCheckHalfMessage
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.errors import MessageFormatError
+from twinlog.store.message import Message, decode_message
+from twinlog.store.offset_waiters import PutStatus
 
 _ID_LENGTHS = (32, 56)  # Of IPv4 and IPv6 hosts; the last 16 digits are the place in the log.
 

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from cluster.broker import names
-from cluster.broker.gate import gated
-from cluster.broker.lock_manager import MessageQueue
-from cluster.broker.parts import BrokerParts
-from cluster.broker.processors import body
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.clients import LockBatchMq, UnlockBatchMq
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.gate import gated
+from twinlog.cluster.broker.lock_manager import MessageQueue
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.processors import body
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.clients import LockBatchMq, UnlockBatchMq
+from twinlog.cluster.remoting.server import Reply, Request
 
 
 @gated

@@ -6,15 +6,15 @@ Sources: ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ 4.9.8
 import contextlib
 from functools import partial
 
-from cluster.broker import names
-from cluster.broker.consumer_offset import NOT_STORED
-from cluster.broker.gate import gated
-from cluster.broker.parts import BrokerParts
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.broker_admin import QueryCorrectionOffset
-from cluster.remoting.headers.offsets import (
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.consumer_offset import NOT_STORED
+from twinlog.cluster.broker.gate import gated
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.broker_admin import QueryCorrectionOffset
+from twinlog.cluster.remoting.headers.offsets import (
     GetEarliestMsgStoretime,
     GetMaxOffset,
     GetMinOffset,
@@ -22,8 +22,8 @@ from cluster.remoting.headers.offsets import (
     SearchOffsetByTimestamp,
     UpdateConsumerOffset,
 )
-from cluster.remoting.server import Reply, Request
-from store.get_message import memory_bytes_max
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.get_message import memory_bytes_max
 
 OFFSET_MAX = (1 << 63) - 1
 

@@ -1,9 +1,9 @@
 """328: all producers of a broker. Source: AdminBrokerProcessor.getAllProducerInfo, ProducerManager.java (RocketMQ 4.9.7)."""
 
-from cluster.broker.parts import BrokerParts
-from cluster.remoting import fastjson
-from cluster.remoting.headers.broker_admin import GetAllProducerInfo
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.headers.broker_admin import GetAllProducerInfo
+from twinlog.cluster.remoting.server import Reply, Request
 
 
 def get_all_producer_info(broker: BrokerParts, header: GetAllProducerInfo, request: Request) -> Reply:

@@ -7,27 +7,27 @@ import time
 
 import trio
 
-from cluster.broker import names
-from cluster.broker.filter.consumer_filters import compile_expression
-from cluster.broker.filter.expression import SelectorError
-from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
-from cluster.broker.long_polling import HeldPull
-from cluster.broker.offset_moved import OffsetMoved
-from cluster.broker.parts import BrokerParts
-from cluster.broker.processors.offset import update_consumer_offset
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.broker.topic_config import PERM_READ
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import ONEWAY, RemotingCommand
-from cluster.remoting.dispatch import OVERLOAD
-from cluster.remoting.errors import RequestError
-from cluster.remoting.header_fields import encode_header_fields
-from cluster.remoting.headers.messages import LitePullMessage, PullMessage
-from cluster.remoting.headers.offsets import UpdateConsumerOffset
-from cluster.remoting.response_template import ResponseTemplate, TemplateReply
-from cluster.remoting.server import AnyReply, Reply, Request
-from store.get_message import GetResult, GetStatus, PropertyFilter
-from store.message import host_bytes
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.filter.consumer_filters import compile_expression
+from twinlog.cluster.broker.filter.expression import SelectorError
+from twinlog.cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
+from twinlog.cluster.broker.long_polling import HeldPull
+from twinlog.cluster.broker.offset_moved import OffsetMoved
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.processors.offset import update_consumer_offset
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.broker.topic_config import PERM_READ
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
+from twinlog.cluster.remoting.dispatch import OVERLOAD
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.messages import LitePullMessage, PullMessage
+from twinlog.cluster.remoting.headers.offsets import UpdateConsumerOffset
+from twinlog.cluster.remoting.response_template import ResponseTemplate, TemplateReply
+from twinlog.cluster.remoting.server import AnyReply, Reply, Request
+from twinlog.store.get_message import GetResult, GetStatus, PropertyFilter
+from twinlog.store.message import host_bytes
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of sys_flag.
 SUSPEND_MS_MAX = 10 * 60_000  # Ours: nobody is held longer, whatever the request says.

@@ -1,12 +1,12 @@
 """12, 33: messages by key or by place. Source: QueryMessageProcessor.java (RocketMQ 4.9.8)."""
 
-from cluster.broker.parts import BrokerParts
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.header_fields import encode_header_fields
-from cluster.remoting.headers.messages import QueryMessage, ViewMessageById
-from cluster.remoting.headers.responses import QueryMessageResponse
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.messages import QueryMessage, ViewMessageById
+from twinlog.cluster.remoting.headers.responses import QueryMessageResponse
+from twinlog.cluster.remoting.server import Reply, Request
 
 
 async def query_message(broker: BrokerParts, header: QueryMessage, request: Request) -> Reply:

@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from cluster.broker import names
-from cluster.broker.filter.tags import SubscriptionData
-from cluster.broker.parts import BrokerParts
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.broker_admin import QueryConsumeQueue
-from cluster.remoting.server import Reply, Request
-from store.consume_queue import ConsumeQueue, Unit
-from store.consume_queue_ext import is_ext_address
-from store.get_message import as_i32
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.filter.tags import SubscriptionData
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.broker_admin import QueryConsumeQueue
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.consume_queue import ConsumeQueue, Unit
+from twinlog.store.consume_queue_ext import is_ext_address
+from twinlog.store.get_message import as_i32
 
 COUNT_MAX = 1024  # Ours: an answer of some 100 KB.
 

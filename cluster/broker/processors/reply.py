@@ -8,26 +8,26 @@ import random
 
 import structlog
 
-from cluster.broker.parts import BrokerParts
-from cluster.broker.send_checks import admit, answer_fields, check_broker
-from cluster.broker.topic_config import TopicConfig
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError, RequestError
-from cluster.remoting.header_fields import encode_header_fields
-from cluster.remoting.headers.messages import (
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.send_checks import admit, answer_fields, check_broker
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.messages import (
     PushReplyMessageToClient,
     SendMessage,
     SendMessageV2,
     SendReplyMessage,
     SendReplyMessageV2,
 )
-from cluster.remoting.server import Reply, Request
-from store.commit_log import PutMessage, PutResult
-from store.message import TRANSACTION_MASK, host_bytes, message_id
-from store.offset_waiters import PutStatus
-from store.properties import format_properties, parse_properties, without_dispatch
-from store.record_scan import properties_tags_code
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.commit_log import PutMessage, PutResult
+from twinlog.store.message import TRANSACTION_MASK, host_bytes, message_id
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.properties import format_properties, parse_properties, without_dispatch
+from twinlog.store.record_scan import properties_tags_code
 
 log = structlog.get_logger(__name__)
 

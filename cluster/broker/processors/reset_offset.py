@@ -9,21 +9,21 @@ from typing import Any
 
 import trio
 
-from cluster.broker import names
-from cluster.broker.consumer_manager import ConsumerGroupInfo
-from cluster.broker.consumer_offset import NOT_STORED
-from cluster.broker.gate import gated
-from cluster.broker.parts import BrokerParts
-from cluster.broker.topic_config import TopicConfig
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import ONEWAY, RemotingCommand
-from cluster.remoting.connection import Connection
-from cluster.remoting.errors import RequestError
-from cluster.remoting.header_fields import encode_header_fields
-from cluster.remoting.headers.broker_admin import CloneGroupOffset, InvokeBrokerToResetOffset
-from cluster.remoting.headers.clients import ResetConsumerClientOffset
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.consumer_manager import ConsumerGroupInfo
+from twinlog.cluster.broker.consumer_offset import NOT_STORED
+from twinlog.cluster.broker.gate import gated
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.broker_admin import CloneGroupOffset, InvokeBrokerToResetOffset
+from twinlog.cluster.remoting.headers.clients import ResetConsumerClientOffset
+from twinlog.cluster.remoting.server import Reply, Request
 
 RESETTABLE_SINCE_VERSION = 28  # V3_0_7_SNAPSHOT: older clients know neither 220 nor 221.
 TO_THE_END = -1  # As timestamp.

@@ -10,20 +10,20 @@ from typing import Any, TypeVar
 
 import orjson
 
-from cluster.broker.parts import BrokerParts
-from cluster.broker.role_book import RoleFileError
-from cluster.broker.role_change import RoleService
-from cluster.broker.role_json import encode, from_plain, history_body
-from cluster.broker.role_messages import STRANGER, Op, RoleRefusedError
-from cluster.remoting.address import ip_of
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
-from cluster.remoting.server import Reply, Request
-from ha.errors import HAError
-from ha.voter import LeaseAsk, PromiseAsk
-from store.errors import StoreError
-from store.role_file import GroupMember
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.role_book import RoleFileError
+from twinlog.cluster.broker.role_change import RoleService
+from twinlog.cluster.broker.role_json import encode, from_plain, history_body
+from twinlog.cluster.broker.role_messages import STRANGER, Op, RoleRefusedError
+from twinlog.cluster.remoting.address import ip_of
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.ha.errors import HAError
+from twinlog.ha.voter import LeaseAsk, PromiseAsk
+from twinlog.store.errors import StoreError
+from twinlog.store.role_file import GroupMember
 
 T = TypeVar("T")
 A = TypeVar("A")

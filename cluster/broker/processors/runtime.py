@@ -5,13 +5,13 @@ Sources: AdminBrokerProcessor.java, StoreStatsService.java (RocketMQ 4.9.8), HAR
 
 from typing import Any
 
-from cluster.broker import runtime_info
-from cluster.broker.parts import BrokerParts
-from cluster.remoting import fastjson
-from cluster.remoting.headers.broker_admin import GetBrokerHaStatus, GetBrokerRuntimeInfo
-from cluster.remoting.headers.members import MemberStatus
-from cluster.remoting.server import Reply, Request
-from ha.statistics import HAClientStatistics
+from twinlog.cluster.broker import runtime_info
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.headers.broker_admin import GetBrokerHaStatus, GetBrokerRuntimeInfo
+from twinlog.cluster.remoting.headers.members import MemberStatus
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.ha.statistics import HAClientStatistics
 
 
 def get_broker_runtime_info(broker: BrokerParts, header: GetBrokerRuntimeInfo, request: Request) -> Reply:

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from cluster.broker import names
-from cluster.broker.acks import CODES, AcksOnceSaved, ProducerAcks, is_crowded, refusal, wait_until_safe, waits
-from cluster.broker.batch_body import split_batch
-from cluster.broker.send_checks import admit, answer_fields, check_broker
-from cluster.broker.send_requests import HEADERS, MULTI_TAG, Send, SendRequests
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import ONEWAY, RemotingCommand
-from cluster.remoting.connection import Connection
-from cluster.remoting.dispatch import OVERLOAD
-from cluster.remoting.errors import RequestError
-from cluster.remoting.header_fields import decode_header
-from cluster.remoting.response_template import ResponseTemplate
-from store.commit_log import PutMessage
-from store.config import BrokerRole
-from store.message import TRANSACTION_MASK, host_bytes, message_id
-from store.offset_waiters import AckSink, PutStatus
-from store.properties import (
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.acks import CODES, AcksOnceSaved, ProducerAcks, is_crowded, refusal, wait_until_safe, waits
+from twinlog.cluster.broker.batch_body import split_batch
+from twinlog.cluster.broker.send_checks import admit, answer_fields, check_broker
+from twinlog.cluster.broker.send_requests import HEADERS, MULTI_TAG, Send, SendRequests
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.dispatch import OVERLOAD
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.header_fields import decode_header
+from twinlog.cluster.remoting.response_template import ResponseTemplate
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.config import BrokerRole
+from twinlog.store.message import TRANSACTION_MASK, host_bytes, message_id
+from twinlog.store.offset_waiters import AckSink, PutStatus
+from twinlog.store.properties import (
     CLUSTER,
     DELAY,
     PROPERTY_SEPARATOR,
@@ -35,10 +35,10 @@ from store.properties import (
     parse_properties,
     without_dispatch,
 )
-from store.record_scan import properties_tags_code
+from twinlog.store.record_scan import properties_tags_code
 
 if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
+    from twinlog.cluster.broker.broker import Broker
 
 SEND_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 

@@ -6,21 +6,21 @@ Source: SendMessageProcessor.asyncConsumerSendMsgBack, AbstractSendMessageProces
 import random
 from collections.abc import Mapping
 
-from cluster.broker import names
-from cluster.broker.delay import delayed
-from cluster.broker.gate import gated
-from cluster.broker.parts import BrokerParts
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.broker.topic_config import PERM_WRITE, UNIT_SUBSCRIPTION
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.messages import ConsumerSendMsgBack
-from cluster.remoting.server import Reply, Request
-from store.commit_log import PutMessage
-from store.errors import MessageFormatError
-from store.message import Message, decode_message
-from store.offset_waiters import PutStatus
-from store.properties import DELAY, DISPATCH, WAIT, format_properties, tags_code
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.delay import delayed
+from twinlog.cluster.broker.gate import gated
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.broker.topic_config import PERM_WRITE, UNIT_SUBSCRIPTION
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.messages import ConsumerSendMsgBack
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.errors import MessageFormatError
+from twinlog.store.message import Message, decode_message
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.properties import DELAY, DISPATCH, WAIT, format_properties, tags_code
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 FIRST_RETRY_LEVEL = 3  # 10 s; each further time one level more.

@@ -5,14 +5,18 @@ from typing import Any
 
 import trio
 
-from cluster.broker import names
-from cluster.broker.consume_stats import consume_stats, consumed_topics, lag
-from cluster.broker.parts import BrokerParts
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.broker_admin import GetBrokerConsumeStats, QueryConsumeTimeSpan, ViewBrokerStatsData
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.consume_stats import consume_stats, consumed_topics, lag
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.broker_admin import (
+    GetBrokerConsumeStats,
+    QueryConsumeTimeSpan,
+    ViewBrokerStatsData,
+)
+from twinlog.cluster.remoting.server import Reply, Request
 
 _SHOWN_MAX = 80  # Characters of a name that we do not know.
 

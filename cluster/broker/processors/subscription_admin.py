@@ -2,22 +2,22 @@
 
 from typing import Any
 
-from cluster.broker.lost_tables import GROUPS
-from cluster.broker.parts import BrokerParts
-from cluster.broker.processors import body
-from cluster.broker.processors.topic_admin import save
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.broker_admin import (
+from twinlog.cluster.broker.lost_tables import GROUPS
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.processors import body
+from twinlog.cluster.broker.processors.topic_admin import save
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.broker_admin import (
     GetAllConsumerOffset,
     GetAllDelayOffset,
     GetAllSubscriptionGroupConfig,
     UpdateAndCreateSubscriptionGroup,
     UpdateAndCreateSubscriptionGroupList,
 )
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.server import Reply, Request
 
 GROUPS_MAX = 10_000  # Of one request.
 

@@ -3,17 +3,17 @@
 import attrs
 import trio
 
-from cluster.broker import names
-from cluster.broker.consume_stats import queue_key
-from cluster.broker.lost_tables import TOPICS
-from cluster.broker.parts import BrokerParts
-from cluster.broker.processors import body
-from cluster.broker.table_writer import TableWriter
-from cluster.broker.topic_config import QUEUES_MAX, TopicConfig
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RequestError
-from cluster.remoting.headers.broker_admin import (
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.consume_stats import queue_key
+from twinlog.cluster.broker.lost_tables import TOPICS
+from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.processors import body
+from twinlog.cluster.broker.table_writer import TableWriter
+from twinlog.cluster.broker.topic_config import QUEUES_MAX, TopicConfig
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.broker_admin import (
     DeleteTopicInBroker,
     GetAllTopicConfig,
     GetTopicConfig,
@@ -21,7 +21,7 @@ from cluster.remoting.headers.broker_admin import (
     UpdateAndCreateTopic,
     UpdateAndCreateTopicList,
 )
-from cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.server import Reply, Request
 
 REGISTRATION_SECONDS_MAX = 3.0  # mqadmin waits 5 s.
 TOPICS_MAX = 10_000  # Of one request.

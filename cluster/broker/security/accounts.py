@@ -10,13 +10,13 @@ from typing import Any
 
 from attrs import field, frozen
 
-from cluster.broker.data_version import DataVersion
-from cluster.broker.names import retry_topic
-from cluster.broker.security.address import AddressPattern, parse_pattern
-from cluster.broker.security.errors import AclError
-from cluster.broker.security.permission import parse_permission, split_permission
-from cluster.redaction import HIDDEN
-from cluster.remoting.signing import Mac, make_mac
+from twinlog.cluster.broker.data_version import DataVersion
+from twinlog.cluster.broker.names import retry_topic
+from twinlog.cluster.broker.security.address import AddressPattern, parse_pattern
+from twinlog.cluster.broker.security.errors import AclError
+from twinlog.cluster.broker.security.permission import parse_permission, split_permission
+from twinlog.cluster.redaction import HIDDEN
+from twinlog.cluster.remoting.signing import Mac, make_mac
 
 KEY_LENGTH_MIN = 7  # Of access keys and secrets: "longer than 6".
 

@@ -11,7 +11,7 @@ from ipaddress import AddressValueError, IPv6Address, ip_address
 
 from attrs import frozen
 
-from cluster.broker.security.errors import AclError
+from twinlog.cluster.broker.security.errors import AclError
 
 Range = tuple[int, int]
 Row = tuple[Range, ...]

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from attrs import field, frozen
 
-from cluster.remoting.signing import Credentials
-from store.config import option
+from twinlog.cluster.remoting.signing import Credentials
+from twinlog.store.config import option
 
 
 def _credentials(_instance: object, _attribute: object, value: str | None) -> None:

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.broker.security.service import AclService
+from twinlog.cluster.broker.security.service import AclService
 
 if TYPE_CHECKING:
-    from cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.parts import BrokerParts
 
 _FOR_OTHERS = 0o077
 

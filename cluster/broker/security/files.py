@@ -14,10 +14,10 @@ import structlog
 import yaml
 from attrs import define, field
 
-from cluster.broker.security.accounts import ACCOUNTS, AclFile, Document, Rules, is_true, read_document
-from cluster.broker.security.errors import AclError
-from cluster.plain_yaml import PlainYamlError, load_plain
-from store.sync import write_durably
+from twinlog.cluster.broker.security.accounts import ACCOUNTS, AclFile, Document, Rules, is_true, read_document
+from twinlog.cluster.broker.security.errors import AclError
+from twinlog.cluster.plain_yaml import PlainYamlError, load_plain
+from twinlog.store.sync import write_durably
 
 log = structlog.get_logger(__name__)
 

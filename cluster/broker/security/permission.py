@@ -7,18 +7,18 @@ Sources: Permission.java, PlainAccessValidator.java, PlainAccessResource.java (R
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cluster.broker.names import HEARTBEAT_BYTES_MAX, RETRY_PREFIX, retry_topic
-from cluster.broker.security.errors import AclError
-from cluster.remoting import fastjson
-from cluster.remoting.codes import RequestCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import HeaderError
-from cluster.remoting.header_fields import decode_header, wire_names
-from cluster.remoting.headers.clients import GetConsumerListByGroup, UnregisterClient
-from cluster.remoting.headers.members import GetBrokerEpoch
-from cluster.remoting.headers.offsets import UpdateConsumerOffset
-from cluster.remoting.headers.table import REQUESTS
-from cluster.remoting.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
+from twinlog.cluster.broker.names import HEARTBEAT_BYTES_MAX, RETRY_PREFIX, retry_topic
+from twinlog.cluster.broker.security.errors import AclError
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import HeaderError
+from twinlog.cluster.remoting.header_fields import decode_header, wire_names
+from twinlog.cluster.remoting.headers.clients import GetConsumerListByGroup, UnregisterClient
+from twinlog.cluster.remoting.headers.members import GetBrokerEpoch
+from twinlog.cluster.remoting.headers.offsets import UpdateConsumerOffset
+from twinlog.cluster.remoting.headers.table import REQUESTS
+from twinlog.cluster.remoting.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
 DENY, ANY, PUB, SUB = 1, 2, 4, 8
 

@@ -19,12 +19,12 @@ import structlog
 import trio
 from attrs import define, field
 
-from cluster.broker.names import RETRY_PREFIX, TRACE_TOPIC
-from cluster.broker.security.accounts import Account, Rules
-from cluster.broker.security.config import AclConfig
-from cluster.broker.security.errors import AclError
-from cluster.broker.security.files import AclFiles
-from cluster.broker.security.permission import (
+from twinlog.cluster.broker.names import RETRY_PREFIX, TRACE_TOPIC
+from twinlog.cluster.broker.security.accounts import Account, Rules
+from twinlog.cluster.broker.security.config import AclConfig
+from twinlog.cluster.broker.security.errors import AclError
+from twinlog.cluster.broker.security.files import AclFiles
+from twinlog.cluster.broker.security.permission import (
     PUB,
     check_fields,
     is_guarded,
@@ -33,13 +33,13 @@ from cluster.broker.security.permission import (
     needs_admin,
     resource_text,
 )
-from cluster.remoting.address import ip_of
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.connection import Connection
-from cluster.remoting.log_limit import LogLimit
-from cluster.remoting.server import Reply
-from cluster.remoting.signing import ACCESS_KEY, SIGNATURE, remember_order, signed_fields
+from twinlog.cluster.remoting.address import ip_of
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.log_limit import LogLimit
+from twinlog.cluster.remoting.server import Reply
+from twinlog.cluster.remoting.signing import ACCESS_KEY, SIGNATURE, remember_order, signed_fields
 
 log = structlog.get_logger(__name__)
 

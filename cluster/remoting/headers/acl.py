@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from cluster.remoting.codes import RequestCode
-from cluster.remoting.header_fields import RequestHeader
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.header_fields import RequestHeader
 
 
 @define

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from attrs import define
 
-from cluster.remoting.codes import RequestCode
-from cluster.remoting.header_fields import I32, I64, RequestHeader
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader
 
 
 @define

@@ -2,7 +2,7 @@
 
 from attrs import define, field
 
-from cluster.remoting.header_fields import I32, I64, ResponseHeader, wire
+from twinlog.cluster.remoting.header_fields import I32, I64, ResponseHeader, wire
 
 
 @define

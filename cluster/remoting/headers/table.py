@@ -2,9 +2,9 @@
 
 from types import ModuleType
 
-from cluster.remoting.codes import RequestCode
-from cluster.remoting.header_fields import RequestHeader, ResponseHeader
-from cluster.remoting.headers import acl, broker_admin, clients, members, messages, namesrv, offsets, responses
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.header_fields import RequestHeader, ResponseHeader
+from twinlog.cluster.remoting.headers import acl, broker_admin, clients, members, messages, namesrv, offsets, responses
 
 _MODULES: tuple[ModuleType, ...] = (messages, offsets, clients, broker_admin, acl, members, namesrv)
 

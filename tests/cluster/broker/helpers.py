@@ -7,18 +7,18 @@ from pathlib import Path
 import trio
 from attrs import define, field
 
-from cluster.broker.broker import Broker
-from cluster.broker.config import BrokerConfig
-from cluster.broker.dispatch import main_port_table
-from cluster.remoting import fastjson
-from cluster.remoting.command import RemotingCommand, decode
-from cluster.remoting.errors import RemotingTimeoutError, RequestError
-from cluster.remoting.header_fields import decode_header
-from cluster.remoting.server import Reply, Request
-from store.commit_log import PutMessage
-from store.config import BrokerRole, StoreConfig
-from store.message import host_bytes
-from store.properties import format_properties, tags_code
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.dispatch import main_port_table
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.command import RemotingCommand, decode
+from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
+from twinlog.cluster.remoting.header_fields import decode_header
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.message import host_bytes
+from twinlog.store.properties import format_properties, tags_code
 
 HOST = host_bytes("127.0.0.1:10911")
 

@@ -9,19 +9,19 @@ import trio
 from attrs import define, field
 from trio.testing import memory_stream_pair
 
-from cluster.broker.role_change import RoleService
-from cluster.broker.role_messages import ChangeAsk, ChangeState, Held, Op, Plain
-from ha.config import HAConfig
-from ha.errors import HAConnectionLostError, HAPeerError
-from ha.peer import PeerHistory
-from ha.service import HAService
-from ha.transport import StreamTransport, Transport
-from ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
-from store.config import BrokerRole
-from store.epoch_file import load_epochs
-from store.message_store import MessageStore
-from store.role_file import GroupMember, RoleState, load_role
 from tests.helpers import StorePeer, log_bytes, open_store, put
+from twinlog.cluster.broker.role_change import RoleService
+from twinlog.cluster.broker.role_messages import ChangeAsk, ChangeState, Held, Op, Plain
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import HAConnectionLostError, HAPeerError
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.service import HAService
+from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import load_epochs
+from twinlog.store.message_store import MessageStore
+from twinlog.store.role_file import GroupMember, RoleState, load_role
 
 T = TypeVar("T")
 SYNC, ASYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE

@@ -7,14 +7,14 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from cluster.broker.slave_kinds import SlaveKind
-from cluster.config_file import Setting, configure
-from cluster.remoting import fastjson
-from ha.config import AckMode, HAConfig
-from ha.connection import HAConnection
-from ha.transport import StreamTransport
-from store.config import BrokerRole
 from tests.cluster.broker.helpers import Client, make_broker, put
+from twinlog.cluster.broker.slave_kinds import SlaveKind
+from twinlog.cluster.config_file import Setting, configure
+from twinlog.cluster.remoting import fastjson
+from twinlog.ha.config import AckMode, HAConfig
+from twinlog.ha.connection import HAConnection
+from twinlog.ha.transport import StreamTransport
+from twinlog.store.config import BrokerRole
 
 
 def configured(**settings: str) -> HAConfig:

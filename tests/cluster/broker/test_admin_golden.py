@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from cluster.broker.processors.send import SendProcessor
-from cluster.remoting import fastjson
 from tests.cluster.broker.helpers import Client, make_broker, opened
 from tests.cluster.broker.wire import frames
+from twinlog.cluster.broker.processors.send import SendProcessor
+from twinlog.cluster.remoting import fastjson
 
 CAPTURE = "rocketmq-4.9.7", "admin"
 PULL, STATISTICS = 11, 315

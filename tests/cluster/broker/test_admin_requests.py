@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from cluster.broker import names
-from cluster.broker.topic_config import TopicConfig
-from cluster.remoting import fastjson
-from store.config import BrokerRole
-from store.message import decode_message
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
+from twinlog.cluster.broker import names
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.remoting import fastjson
+from twinlog.store.config import BrokerRole
+from twinlog.store.message import decode_message
 
 
 @pytest.fixture

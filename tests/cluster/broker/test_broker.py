@@ -7,20 +7,20 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from cluster.broker.broker import Broker
-from cluster.broker.table_writer import TableWriter
-from cluster.namesrv.service import NameServer
-from cluster.remoting import fastjson
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError
-from store.config import BrokerRole
-from store.errors import StoreDirectoryError
-from store.message import decode_message
-from store.message_store import MessageStore
 from tests.cluster.broker.helpers import heartbeat, make_broker
 from tests.cluster.broker.test_table_writer import SlowFile
 from tests.interop.ports import free_broker_port
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.table_writer import TableWriter
+from twinlog.cluster.namesrv.service import NameServer
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.store.config import BrokerRole
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.message import decode_message
+from twinlog.store.message_store import MessageStore
 
 
 @attrs.define

@@ -3,15 +3,15 @@
 import attrs
 import pytest
 
-from cluster.broker.broker import Broker
-from cluster.broker.config import BrokerConfig
-from cluster.broker.config_changes import BLACK_LIST, CHANGEABLE, range_text, read_changes
-from cluster.broker.processors.send import SendProcessor
-from cluster.config_file import configure, settings_of
-from cluster.remoting.errors import RequestError
-from cluster.remoting.tls_config import TlsConfig, TlsMode
-from store.config import BrokerRole, FlushDiskType, StoreConfig
 from tests.cluster.broker.helpers import make_broker, opened, put
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.config_changes import BLACK_LIST, CHANGEABLE, range_text, read_changes
+from twinlog.cluster.broker.processors.send import SendProcessor
+from twinlog.cluster.config_file import configure, settings_of
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.tls_config import TlsConfig, TlsMode
+from twinlog.store.config import BrokerRole, FlushDiskType, StoreConfig
 
 FILE = """# Our broker
 brokerName = broker-a

@@ -3,12 +3,12 @@
 import pytest
 import trio
 
-from cluster.broker.client_calls import ClientCalls
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingTimeoutError, RequestError
-from cluster.remoting.server import Reply
 from tests.cluster.broker.helpers import FakeConnection, settle
+from twinlog.cluster.broker.client_calls import ClientCalls
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
+from twinlog.cluster.remoting.server import Reply
 
 
 def question(body: bytes = b"") -> RemotingCommand:

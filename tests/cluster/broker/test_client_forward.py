@@ -2,11 +2,11 @@
 
 import pytest
 
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.server import Reply
-from store.message import decode_message, message_id
 from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, make_broker, opened, put
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.server import Reply
+from twinlog.store.message import decode_message, message_id
 
 
 @pytest.fixture

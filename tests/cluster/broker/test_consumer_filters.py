@@ -5,11 +5,11 @@ import itertools
 import pytest
 from attrs import define
 
-from cluster.broker.filter.bloom import BloomShape, murmur3_64
-from cluster.broker.filter.consumer_filters import DEAD_MS_MAX, ConsumerFilterManager
-from cluster.broker.filter.tags import SubscriptionData
-from cluster.remoting import fastjson
-from store.properties import format_properties
+from twinlog.cluster.broker.filter.bloom import BloomShape, murmur3_64
+from twinlog.cluster.broker.filter.consumer_filters import DEAD_MS_MAX, ConsumerFilterManager
+from twinlog.cluster.broker.filter.tags import SubscriptionData
+from twinlog.cluster.remoting import fastjson
+from twinlog.store.properties import format_properties
 
 
 @define

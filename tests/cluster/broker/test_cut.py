@@ -1,7 +1,7 @@
 """A broker whose log is cut: what hangs on it besides the store."""
 
-from store.config import BrokerRole
 from tests.cluster.broker.helpers import make_broker, opened, put
+from twinlog.store.config import BrokerRole
 
 
 async def test_consumer_offsets_do_not_outlive_their_messages(tmp_path):

@@ -8,15 +8,15 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker.delay import Delayed, delayed
-from cluster.broker.delay_progress import Progress
-from cluster.broker.delay_service import ScheduleMessageService
-from cluster.remoting import fastjson
-from store.consume_queue import UNIT
-from store.consume_queue_ext import ConsumeQueueExt
-from store.message import decode_message
-from store.running_flags import Condition
 from tests.cluster.broker.helpers import make_broker, opened, put
+from twinlog.cluster.broker.delay import Delayed, delayed
+from twinlog.cluster.broker.delay_progress import Progress
+from twinlog.cluster.broker.delay_service import ScheduleMessageService
+from twinlog.cluster.remoting import fastjson
+from twinlog.store.consume_queue import UNIT
+from twinlog.store.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.message import decode_message
+from twinlog.store.running_flags import Condition
 
 LEVELS = (1000, 5000)
 

@@ -3,10 +3,10 @@
 import pytest
 import trio
 
-from cluster.broker.processors import digests
-from store.digest import BLOCK_SIZE, digests_of
 from tests.cluster.broker.helpers import make_broker, opened, put
 from tests.helpers import log_bytes
+from twinlog.cluster.broker.processors import digests
+from twinlog.store.digest import BLOCK_SIZE, digests_of
 
 BLOCK = BLOCK_SIZE
 

@@ -5,18 +5,18 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from cluster.broker.forward import FROM, HOPS, Forwarder
-from cluster.broker.gate import Gate
-from cluster.remoting import fastjson
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import ONEWAY, RESPONSE, ROCKETMQ, FrameReader, RemotingCommand, decode, encode
-from store.config import BrokerRole
-from store.epoch_file import EpochId
-from store.message import decode_message, host_bytes
-from store.role_file import GroupMember, GroupRecord, RoleState
 from tests.cluster.broker.helpers import make_broker
 from tests.cluster.broker.security.rules import ADMIN, broker_with_rules, signed
+from twinlog.cluster.broker.forward import FROM, HOPS, Forwarder
+from twinlog.cluster.broker.gate import Gate
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import ONEWAY, RESPONSE, ROCKETMQ, FrameReader, RemotingCommand, decode, encode
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.message import decode_message, host_bytes
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
 
 MASTER = "127.0.0.1:10911"
 

@@ -3,17 +3,17 @@
 import pytest
 import trio
 
-from cluster.broker.forward import FROM, HOPS
-from cluster.broker.gate import HELD_BYTES_MAX, Gate
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import ONEWAY, RemotingCommand
-from store.config import BrokerRole
-from store.epoch_file import EpochId
-from store.message import host_bytes
-from store.role_file import GroupMember, GroupRecord, RoleState
 from tests.cluster.broker.helpers import FakeConnection, FakeForwarder, heartbeat, make_broker, opened, put, settle
 from tests.cluster.broker.sending import Producer
 from tests.cluster.broker.sending import make_broker as make_sending_broker
+from twinlog.cluster.broker.forward import FROM, HOPS
+from twinlog.cluster.broker.gate import HELD_BYTES_MAX, Gate
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.message import host_bytes
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
 
 LOCK, UPDATE_OFFSET, QUERY_OFFSET, PULL = 41, 15, 14, 11
 PRODUCER = host_bytes("10.1.1.1:4000")

@@ -3,11 +3,11 @@
 import pytest
 from attrs import evolve
 
-from cluster.broker.group_view import is_replicated
-from store.config import BrokerRole
-from store.epoch_file import EpochId
-from store.role_file import GroupMember, GroupRecord, RoleState, save_role
 from tests.cluster.broker.helpers import make_broker
+from twinlog.cluster.broker.group_view import is_replicated
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState, save_role
 
 HERE = "127.0.0.1:10911"
 MEMBERS = (

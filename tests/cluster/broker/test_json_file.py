@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from cluster.broker.consumer_offset import ConsumerOffsetManager
-from cluster.broker.json_file import JsonFile
-from cluster.broker.subscription_group import SubscriptionGroupManager
-from cluster.broker.topic_config import TopicConfig, TopicConfigManager
-from cluster.remoting import fastjson
-from cluster.remoting.fastjson import pretty
-from store.errors import StoreDirectoryError
 from tests.cluster.broker.helpers import make_broker
 from tests.store import golden
+from twinlog.cluster.broker.consumer_offset import ConsumerOffsetManager
+from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupManager
+from twinlog.cluster.broker.topic_config import TopicConfig, TopicConfigManager
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.fastjson import pretty
+from twinlog.store.errors import StoreDirectoryError
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config"
 

@@ -3,15 +3,6 @@
 import pytest
 import trio
 
-from cluster.broker import consumer_manager, names
-from cluster.broker.filter import consumer_filters
-from cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
-from cluster.broker.topic_config import TopicConfig
-from cluster.namesrv import kv_config
-from cluster.namesrv.kv_config import KVConfigManager
-from cluster.remoting.errors import RequestError
-from store.commit_log import PutMessage
-from store.offset_waiters import PutStatus
 from tests.cluster.broker.helpers import (
     HOST,
     Client,
@@ -23,6 +14,15 @@ from tests.cluster.broker.helpers import (
     put,
 )
 from tests.cluster.broker.test_consumer_filters import sql
+from twinlog.cluster.broker import consumer_manager, names
+from twinlog.cluster.broker.filter import consumer_filters
+from twinlog.cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.namesrv import kv_config
+from twinlog.cluster.namesrv.kv_config import KVConfigManager
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.offset_waiters import PutStatus
 
 TOPIC = {
     "defaultTopic": "TBW102",

@@ -4,20 +4,20 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from cluster.broker import lost_tables
-from cluster.broker.consumer_offset import ConsumerOffsetManager
-from cluster.broker.json_file import JsonFile
-from cluster.broker.known_tables import NAME, KnownTables
-from cluster.broker.lost_tables import DELAYS, GROUPS, OFFSETS, TOPICS
-from cluster.broker.runtime_info import member_status
-from cluster.broker.subscription_group import SubscriptionGroupConfig, SubscriptionGroupManager
-from cluster.remoting import fastjson
-from store.config import BrokerRole
 from tests.cluster.broker.helpers import make_broker
 from tests.cluster.broker.test_broker import cluster as cluster
 from tests.cluster.broker.test_broker import until
 from tests.cluster.broker.test_slave_sync import FAST, MASTER
 from tests.cluster.broker.test_slave_sync import slave as slave
+from twinlog.cluster.broker import lost_tables
+from twinlog.cluster.broker.consumer_offset import ConsumerOffsetManager
+from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.cluster.broker.known_tables import NAME, KnownTables
+from twinlog.cluster.broker.lost_tables import DELAYS, GROUPS, OFFSETS, TOPICS
+from twinlog.cluster.broker.runtime_info import member_status
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig, SubscriptionGroupManager
+from twinlog.cluster.remoting import fastjson
+from twinlog.store.config import BrokerRole
 
 ALL = [TOPICS, GROUPS, OFFSETS, DELAYS]
 

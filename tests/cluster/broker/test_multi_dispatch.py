@@ -3,12 +3,12 @@
 import pytest
 from attrs import evolve
 
-from cluster.broker.delay import delivered
-from cluster.broker.processors.send_back import sent_back
-from cluster.broker.transaction import asked_again, committed
-from store.message import Message
-from store.properties import DISPATCH, without_dispatch
 from tests.cluster.broker.sending import Producer, make_broker
+from twinlog.cluster.broker.delay import delivered
+from twinlog.cluster.broker.processors.send_back import sent_back
+from twinlog.cluster.broker.transaction import asked_again, committed
+from twinlog.store.message import Message
+from twinlog.store.properties import DISPATCH, without_dispatch
 
 FORGED = "INNER_MULTI_DISPATCH\x01Orders\x02INNER_MULTI_QUEUE_OFFSET\x010"
 LEVELS = (1_000, 5_000)

@@ -4,15 +4,15 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
-from cluster.broker.slave_kinds import SlaveKind
-from cluster.broker.topic_config import TopicConfig
-from cluster.remoting import fastjson
-from ha.connection import HAConnection
-from ha.transport import StreamTransport
-from store.config import BrokerRole
-from store.message import decode_message
-from store.offset_waiters import Waiter
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
+from twinlog.cluster.broker.slave_kinds import SlaveKind
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.remoting import fastjson
+from twinlog.ha.connection import HAConnection
+from twinlog.ha.transport import StreamTransport
+from twinlog.store.config import BrokerRole
+from twinlog.store.message import decode_message
+from twinlog.store.offset_waiters import Waiter
 
 
 @pytest.fixture

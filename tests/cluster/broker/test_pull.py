@@ -5,17 +5,17 @@ import pytest
 import trio
 import trio.testing
 
-from cluster.broker import long_polling
-from cluster.broker.offset_moved import OffsetMoved, OffsetMovedEvents
-from cluster.broker.processors.pull import code_of, suggested_broker
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.broker.topic_config import TopicConfig
-from cluster.remoting.codes import ResponseCode
-from store.config import BrokerRole
-from store.get_message import GetResult, GetStatus
-from store.message import decode_message, host_bytes
 from tests.cluster.broker.helpers import FakeConnection, append, heartbeat, make_broker, opened, put
 from tests.store.java_map import JavaHashMap
+from twinlog.cluster.broker import long_polling
+from twinlog.cluster.broker.offset_moved import OffsetMoved, OffsetMovedEvents
+from twinlog.cluster.broker.processors.pull import code_of, suggested_broker
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.store.config import BrokerRole
+from twinlog.store.get_message import GetResult, GetStatus
+from twinlog.store.message import decode_message, host_bytes
 
 PULL = {
     "consumerGroup": "G",

@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from store.message import decode_message
 from tests.cluster.broker.helpers import make_broker, opened, put
 from tests.store.indexes import until_level
+from twinlog.store.message import decode_message
 
 EVER = {"beginTimestamp": 0, "endTimestamp": (1 << 63) - 1}
 

@@ -6,8 +6,8 @@ import pytest
 import trio
 from attrs import define, field
 
-from cluster.broker.config import BrokerConfig
-from cluster.broker.registration import (
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.registration import (
     HOLD_SECONDS_MAX,
     LATE_SECONDS_MAX,
     Master,
@@ -16,10 +16,10 @@ from cluster.broker.registration import (
     registration_body,
     slaves_of,
 )
-from cluster.broker.topic_config import TopicConfig, TopicConfigManager
-from cluster.remoting import fastjson
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError
+from twinlog.cluster.broker.topic_config import TopicConfig, TopicConfigManager
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError
 
 NS1, NS2 = "192.0.2.1:9876", "192.0.2.2:9876"
 

@@ -3,11 +3,11 @@
 import pytest
 import trio
 
-from cluster.broker.topic_config import TopicConfig
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from store.config import BrokerRole
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.store.config import BrokerRole
 
 ANY_TIME = 1_000
 

@@ -3,12 +3,12 @@
 import pytest
 import trio
 
-from cluster.broker import role_book
-from cluster.broker.role_messages import ChangeAsk
-from ha.voter import PromiseAsk
 from tests.cluster.broker.role_group import ASYNC, SYNC, Group, words_of
 from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes
+from twinlog.cluster.broker import role_book
+from twinlog.cluster.broker.role_messages import ChangeAsk
+from twinlog.ha.voter import PromiseAsk
 
 
 def _ask(verb, node):

@@ -7,10 +7,10 @@ from zlib import crc32
 import pytest
 import trio
 
-from cluster.broker.role_messages import RewindAsk, RoleRefusedError
-from ha.errors import HAPeerError
 from tests.cluster.broker.role_group import Group
 from tests.ha.conftest import no_threads as no_threads
+from twinlog.cluster.broker.role_messages import RewindAsk, RoleRefusedError
+from twinlog.ha.errors import HAPeerError
 
 BODY = b"x" * 100  # As Node.put() has it.
 BODY_CRC = 8  # Where a record has it.

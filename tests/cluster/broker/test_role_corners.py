@@ -5,14 +5,14 @@ import shutil
 import pytest
 import trio
 
-from cluster.broker.role_messages import PauseAsk, ReinitAsk, RoleRefusedError
-from ha.voter import PromiseAsk
-from store.errors import StoreError
-from store.message_store import MessageStore
 from tests.cluster.broker.role_group import ASYNC, SLAVE, Group, NodeCalls
 from tests.cluster.broker.test_role_start import _cut_log as cut_log
 from tests.cluster.broker.test_role_start import lose_tail
 from tests.ha.conftest import no_threads as no_threads
+from twinlog.cluster.broker.role_messages import PauseAsk, ReinitAsk, RoleRefusedError
+from twinlog.ha.voter import PromiseAsk
+from twinlog.store.errors import StoreError
+from twinlog.store.message_store import MessageStore
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import pytest
 from attrs import evolve
 
-from cluster.broker.role_json import history_body, read_history
-from ha.peer import PeerHistory
-from store.config import BrokerRole
-from store.epoch_file import FIRST, EpochEntry, EpochId
+from twinlog.cluster.broker.role_json import history_body, read_history
+from twinlog.ha.peer import PeerHistory
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 
 GOOD = PeerHistory(
     id=EpochId(2, "a"),

@@ -4,11 +4,11 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from cluster.broker.role_lease import acks_needed, joined
-from ha.config import HAConfig
-from store.role_file import GroupMember
 from tests.cluster.broker.role_group import ASYNC, SYNC, Group
 from tests.ha.conftest import no_threads as no_threads
+from twinlog.cluster.broker.role_lease import acks_needed, joined
+from twinlog.ha.config import HAConfig
+from twinlog.store.role_file import GroupMember
 
 
 def member(name: str, broker_id: int = 1, *, votes: bool = True) -> GroupMember:

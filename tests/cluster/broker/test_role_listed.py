@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from ha.errors import HAConnectionLostError
 from tests.cluster.broker.role_group import Group
 from tests.ha.conftest import no_threads as no_threads
+from twinlog.ha.errors import HAConnectionLostError
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ import trio
 from attrs import evolve
 from structlog.testing import capture_logs
 
-from cluster.broker.registration import Master
-from cluster.broker.role_change import EARLY_MAX
-from cluster.remoting.codes import RequestCode, ResponseCode
-from ha.admission import parse_networks
-from ha.group_record import first_record, with_member
-from store.config import BrokerRole
-from store.role_file import GroupMember
 from tests.cluster.broker.helpers import Client, make_broker
 from tests.interop.ports import free_broker_port
+from twinlog.cluster.broker.registration import Master
+from twinlog.cluster.broker.role_change import EARLY_MAX
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.ha.admission import parse_networks
+from twinlog.ha.group_record import first_record, with_member
+from twinlog.store.config import BrokerRole
+from twinlog.store.role_file import GroupMember
 
 NEWCOMER = "127.0.0.9"
 

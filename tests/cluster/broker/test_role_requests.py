@@ -4,21 +4,21 @@ import orjson
 import pytest
 import trio
 
-from cluster.broker.ha_peer import RemotingPeer
-from cluster.broker.role_calls import RemotingCalls
-from cluster.broker.role_messages import RoleRefusedError
-from cluster.client.api import ClientApi
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.errors import RequestError
-from ha.errors import HAPeerError
-from ha.voter import PromiseAsk
-from store.config import BrokerRole
-from store.epoch_file import FIRST
-from store.role_file import GroupMember
 from tests.cluster.broker.helpers import Client, make_broker
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 from tests.interop.ports import free_broker_port
+from twinlog.cluster.broker.ha_peer import RemotingPeer
+from twinlog.cluster.broker.role_calls import RemotingCalls
+from twinlog.cluster.broker.role_messages import RoleRefusedError
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.voter import PromiseAsk
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST
+from twinlog.store.role_file import GroupMember
 
 SLAVE = GroupMember(address="127.0.0.1:7", ha_address="127.0.0.1:8", broker_id=3, name="b")
 

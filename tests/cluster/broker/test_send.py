@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.broker import acks
-from cluster.broker.send_requests import SendRequests
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.remoting.command import ONEWAY, ROCKETMQ
-from store.config import BrokerRole, FlushDiskType
-from store.offset_waiters import PutStatus
-from store.properties import parse_properties
 from tests.cluster.broker.sending import NOW_MS, Producer, make_broker
 from tests.cluster.broker.test_batch_body import encode as inner
 from tests.store.java_map import JavaHashMap
+from twinlog.cluster.broker import acks
+from twinlog.cluster.broker.send_requests import SendRequests
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.remoting.command import ONEWAY, ROCKETMQ
+from twinlog.store.config import BrokerRole, FlushDiskType
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.properties import parse_properties
 
 
 @pytest.fixture

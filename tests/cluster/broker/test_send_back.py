@@ -2,11 +2,11 @@
 
 import pytest
 
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.broker.topic_config import TopicConfig
-from store.config import BrokerRole
-from store.message import decode_message
 from tests.cluster.broker.helpers import make_broker, opened, put
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.store.config import BrokerRole
+from twinlog.store.message import decode_message
 
 
 def newest(broker, topic, queue_id=0):

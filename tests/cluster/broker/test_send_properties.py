@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker.send_properties import SendProperties
-from store.properties import parse_properties, tags_code
 from tests.store.java_map import JavaHashMap
+from twinlog.cluster.broker.send_properties import SendProperties
+from twinlog.store.properties import parse_properties, tags_code
 
 NAMES = [
     "TAGS",

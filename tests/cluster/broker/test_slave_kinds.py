@@ -3,10 +3,10 @@
 import pytest
 from attrs import define
 
-from cluster.broker.slave_kinds import SlaveKind, SlaveKinds, kind_of
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError
+from twinlog.cluster.broker.slave_kinds import SlaveKind, SlaveKinds, kind_of
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError
 
 
 @define

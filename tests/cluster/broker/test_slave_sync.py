@@ -3,14 +3,14 @@
 import pytest
 import trio
 
-from cluster.broker.slave_sync import fast_address
-from cluster.broker.topic_config import TopicConfig
-from cluster.remoting import fastjson
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError
-from store.config import BrokerRole
 from tests.cluster.broker.helpers import make_broker
 from tests.ha.conftest import no_threads as no_threads
+from twinlog.cluster.broker.slave_sync import fast_address
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.store.config import BrokerRole
 
 MASTER, FAST = "192.0.2.11:10911", "192.0.2.11:10909"
 

@@ -6,11 +6,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cluster.broker.filter import expression, java_values, parser
-from cluster.broker.filter.expression import SelectorError
-from cluster.broker.filter.java_values import NotComparable, compare_doubles, parse_double, parse_int, parse_long
-from cluster.broker.filter.sql import compile_sql, property_reader
-from store.properties import format_properties, parse_properties
+from twinlog.cluster.broker.filter import expression, java_values, parser
+from twinlog.cluster.broker.filter.expression import SelectorError
+from twinlog.cluster.broker.filter.java_values import (
+    NotComparable,
+    compare_doubles,
+    parse_double,
+    parse_int,
+    parse_long,
+)
+from twinlog.cluster.broker.filter.sql import compile_sql, property_reader
+from twinlog.store.properties import format_properties, parse_properties
 
 PROPERTIES = {"a": "5", "b": "abc", "t": "true", "d": "5.0", "z": "-0.0", "nan": "NaN", "big": "3000000000"}
 RAISES = "raises"

@@ -6,11 +6,11 @@ import time
 import pytest
 import trio
 
-from cluster.broker.json_file import JsonFile
-from cluster.broker.table_writer import TableWriter
 from tests.cluster.broker.helpers import make_broker
 from tests.cluster.broker.sending import Producer
 from tests.cluster.broker.sending import make_broker as make_sending_broker
+from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.cluster.broker.table_writer import TableWriter
 
 
 class SlowFile(JsonFile):

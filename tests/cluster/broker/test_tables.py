@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster.broker.consumer_offset import NOT_STORED, ConsumerOffsetManager
-from cluster.broker.lock_manager import MessageQueue, RebalanceLockManager
-from cluster.broker.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig, SubscriptionGroupManager
+from twinlog.cluster.broker.consumer_offset import NOT_STORED, ConsumerOffsetManager
+from twinlog.cluster.broker.lock_manager import MessageQueue, RebalanceLockManager
+from twinlog.cluster.broker.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig, SubscriptionGroupManager
 
 
 def test_groups_are_created_on_first_use_where_allowed():

@@ -6,19 +6,19 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker.processors.send import SendProcessor
-from cluster.broker.topic_config import TopicConfig
-from cluster.broker.transaction import ended_halves
-from cluster.broker.transaction_check import EndedHalves, Verdict, judge
-from cluster.remoting.command import RemotingCommand
-from store.commit_log import PutMessage
-from store.config import BrokerRole
-from store.message import Message, decode_message
-from store.offset_waiters import PutStatus
-from store.properties import format_properties
-from store.running_flags import Condition
 from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, make_broker, opened
 from tests.cluster.broker.sending import Waits, Wire
+from twinlog.cluster.broker.processors.send import SendProcessor
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.transaction import ended_halves
+from twinlog.cluster.broker.transaction_check import EndedHalves, Verdict, judge
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.store.commit_log import PutMessage
+from twinlog.store.config import BrokerRole
+from twinlog.store.message import Message, decode_message
+from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.properties import format_properties
+from twinlog.store.running_flags import Condition
 
 HALF, OP, CHECK_MAX = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0

@@ -2,16 +2,16 @@
 
 import attrs
 
-from cluster.broker.processors.send import SendProcessor
-from cluster.broker.topic_config import TopicConfig
-from cluster.remoting.header_fields import decode_header
-from cluster.remoting.server import Request
-from store.message import decode_message
-from store.record_scan import scan_records
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker
 from tests.cluster.broker.sending import Wire
 from tests.cluster.broker.wire import frames
 from tests.store import golden
+from twinlog.cluster.broker.processors.send import SendProcessor
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.remoting.header_fields import decode_header
+from twinlog.cluster.remoting.server import Request
+from twinlog.store.message import decode_message
+from twinlog.store.record_scan import scan_records
 
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 BEGIN, END, CHECK = 310, 37, 39

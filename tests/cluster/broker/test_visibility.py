@@ -4,16 +4,16 @@ import pytest
 import trio
 from attrs import frozen
 
-from cluster.broker.config import MessageVisibility
-from cluster.broker.topic_config import TopicConfig
-from cluster.remoting import fastjson
-from cluster.remoting.codes import ResponseCode
-from store.config import BrokerRole
-from store.message import decode_message
 from tests.cluster.broker.helpers import make_broker, opened, put
 from tests.cluster.broker.test_pull import PULL, SUSPEND, serving
 from tests.cluster.broker.test_role_services import state
 from tests.helpers import log_bytes, replicate
+from twinlog.cluster.broker.config import MessageVisibility
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.store.config import BrokerRole
+from twinlog.store.message import decode_message
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 ALL, CONFIRMED = MessageVisibility.all, MessageVisibility.confirmed

@@ -6,7 +6,7 @@ import lzma
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster.remoting.command import RemotingCommand, decode
+from twinlog.cluster.remoting.command import RemotingCommand, decode
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

@@ -10,14 +10,14 @@ import trio
 from attrs import define, evolve
 from click.testing import CliRunner, Result
 
-from cluster.broker.broker import Broker
-from cluster.broker.config import BrokerConfig
-from cluster.cli.main import cli
-from cluster.namesrv.config import NamesrvConfig
-from cluster.namesrv.service import NameServer
-from cluster.remoting.config import ServerConfig
-from ha.config import HAConfig
-from store.config import BrokerRole, StoreConfig
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.cli.main import cli
+from twinlog.cluster.namesrv.config import NamesrvConfig
+from twinlog.cluster.namesrv.service import NameServer
+from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.ha.config import HAConfig
+from twinlog.store.config import BrokerRole, StoreConfig
 
 HOST = "127.0.0.1"
 SERVER = ServerConfig(bind_address=HOST)

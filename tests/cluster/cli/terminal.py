@@ -32,7 +32,7 @@ class Terminal:
     async def run(self, namesrv: str, *arguments: str) -> None:
         """Until the command ends."""
         env = {**os.environ, "NAMESRV_ADDR": namesrv, "TERM": "xterm"}
-        command = [sys.executable, "-m", "cluster.cli.main", *arguments]
+        command = [sys.executable, "-m", "twinlog.cluster.cli.main", *arguments]
         with trio.fail_after(50):
             done = await trio.run_process(
                 command, stdin=self._theirs, stderr=self._theirs, capture_stdout=True, check=False, env=env

@@ -5,10 +5,10 @@ from functools import partial
 import pytest
 import trio
 
-from cluster.admin import open_admin
-from cluster.client.consumer import From
-from cluster.client.producer import OutgoingMessage, Producer
-from cluster.remoting.errors import RemotingConnectError
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.client.consumer import From
+from twinlog.cluster.client.producer import OutgoingMessage, Producer
+from twinlog.cluster.remoting.errors import RemotingConnectError
 
 
 @pytest.fixture

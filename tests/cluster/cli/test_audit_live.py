@@ -5,14 +5,14 @@ from pathlib import Path
 
 from attrs import evolve
 
-from cluster.cli.schema import schema_of
-from cluster.pipeline import live
-from cluster.pipeline.report import AuditReport
-from cluster.remoting.errors import RemotingConnectError
-from store.message import body_crc, decode_message, encode_message
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.test_live_diff import change, level, send
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
+from twinlog.cluster.cli.schema import schema_of
+from twinlog.cluster.pipeline import live
+from twinlog.cluster.pipeline.report import AuditReport
+from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.store.message import body_crc, decode_message, encode_message
 
 
 async def audited(cluster, *more: str, members=("broker-a-0", "broker-a-1"), status: int = 0) -> dict:
@@ -108,7 +108,7 @@ async def test_a_member_that_goes_away_meanwhile(cluster, monkeypatch):
     async def fail(side, question):
         raise RemotingConnectError(side.address, "the connection was lost")
 
-    monkeypatch.setattr("cluster.log_side.LogSide.digests", fail)
+    monkeypatch.setattr("twinlog.cluster.log_side.LogSide.digests", fail)
     found = await audited(cluster, status=6)
     (unreadable,) = found["findings"]
     assert (unreadable["cls"], unreadable["offset"], unreadable["end"]) == ("unreadable", 0, end)

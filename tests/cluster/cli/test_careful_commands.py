@@ -7,11 +7,11 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from cluster.cli.main import cli
-from cluster.cli.schema import schema_of
-from cluster.told import Failure
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.fake_cluster import A, B, FakeCluster, refused
+from twinlog.cluster.cli.main import cli
+from twinlog.cluster.cli.schema import schema_of
+from twinlog.cluster.told import Failure
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from store.message import host_bytes
 from tests.cluster.cli.json_schema import violations
+from twinlog.store.message import host_bytes
 
 
 def lines(result):

@@ -5,12 +5,12 @@ import socket
 
 import trio
 
-from cluster.cli.schema import schema_of
-from cluster.cross_views import Crosscheck
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.command import RemotingCommand
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.test_live_diff import change, level, send
+from twinlog.cluster.cli.schema import schema_of
+from twinlog.cluster.cross_views import Crosscheck
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.command import RemotingCommand
 
 
 async def crosscheck(cluster, *more: str, status: int = 0):

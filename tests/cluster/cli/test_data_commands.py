@@ -9,14 +9,14 @@ import pytest
 import trio
 import yaml
 
-from cluster.admin import open_admin
-from cluster.cli.where import moment_ms
-from cluster.client.client import Client
-from cluster.client.producer import OutgoingMessage, Producer
-from cluster.client.push_consumer import PushConsumer
-from cluster.client.start import From
-from cluster.watching import watch
 from tests.cluster.cli.json_schema import violations
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.cli.where import moment_ms
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.producer import OutgoingMessage, Producer
+from twinlog.cluster.client.push_consumer import PushConsumer
+from twinlog.cluster.client.start import From
+from twinlog.cluster.watching import watch
 
 NOW = 1_795_265_730.0
 

@@ -9,11 +9,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from cluster.cli.main import cli
-from cluster.cli.schema import schema_of
-from cluster.told import FAILED, UNREACHABLE, USAGE, Failure
 from tests.cluster.cli.json_schema import violations
 from tests.interop.ports import free_port
+from twinlog.cluster.cli.main import cli
+from twinlog.cluster.cli.schema import schema_of
+from twinlog.cluster.told import FAILED, UNREACHABLE, USAGE, Failure
 
 ARGUMENTS = {  # Of commands that need some.
     "topic create": ["orders"],

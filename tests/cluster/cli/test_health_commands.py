@@ -7,13 +7,13 @@ import socket
 import pytest
 import trio
 
-from cluster.admin import open_admin
-from cluster.broker.broker import Broker
-from cluster.broker.config import BrokerConfig
-from ha.config import HAConfig
-from store.config import BrokerRole, StoreConfig
 from tests.cluster.cli.conftest import HOST, SERVER
 from tests.cluster.cli.json_schema import violations
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.ha.config import HAConfig
+from twinlog.store.config import BrokerRole, StoreConfig
 
 PROMETHEUS_LINE = re.compile(r'[a-z_]+(\{([a-z]+="[^"]*",?)+\})? [-0-9.e+]+|# (HELP|TYPE) [a-z_]+ .+')
 

@@ -9,9 +9,9 @@ import click
 import pytest
 import trio
 
-from cluster.cli import complete
-from cluster.cli.main import cli
-from cluster.contexts import Context, Contexts, contexts_path, save_contexts
+from twinlog.cluster.cli import complete
+from twinlog.cluster.cli.main import cli
+from twinlog.cluster.contexts import Context, Contexts, contexts_path, save_contexts
 
 
 def commands(group: click.Group, *names: str):
@@ -76,7 +76,7 @@ def test_examples_are_commands_that_can_be(text, tmp_path, monkeypatch):
 
 def imported_by(*arguments: str) -> set[str]:
     program = (
-        "import sys\nfrom cluster.cli.main import cli\n"
+        "import sys\nfrom twinlog.cluster.cli.main import cli\n"
         f"try: cli({list(arguments)!r}, standalone_mode=False)\n"
         "except BaseException as error: print(type(error).__name__, error)\n"
         "print('\\n' + '\\n'.join(sys.modules))"
@@ -116,7 +116,7 @@ def test_a_command_imports_nothing_heavy(arguments, tmp_path, monkeypatch):
     """Under half a second from start to first byte: numpy, rich and their like take longer than all the rest."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     found = imported_by(*arguments)
-    assert "cluster.cli.main" in found
+    assert "twinlog.cluster.cli.main" in found
     heavy = HEAVY - {"asyncio.events"}  # structlog takes it along.
     assert not found & heavy
     assert len({name for name in found if name.split(".")[0] in ("store", "ha", "cluster")}) < 130
@@ -134,13 +134,17 @@ async def completed(cluster, *words: str) -> list[str]:
         "NAMESRV_ADDR": cluster.namesrv,
     }
     env |= {"COMP_CWORD": str(len(words)), "PATH": "/usr/bin:/bin"}
-    program = [sys.executable, "-c", "import sys; sys.argv = ['twinlog']; from cluster.cli.main import main; main()"]
+    program = [
+        sys.executable,
+        "-c",
+        "import sys; sys.argv = ['twinlog']; from twinlog.cluster.cli.main import main; main()",
+    ]
     done = await trio.run_process(program, capture_stdout=True, capture_stderr=True, env=env)
     return [line.partition(",")[2] for line in done.stdout.decode().splitlines()]
 
 
 async def test_names_are_completed_from_what_runs(cluster, monkeypatch):
-    monkeypatch.setattr("cluster.cli.complete.SECONDS_MAX", 5)
+    monkeypatch.setattr("twinlog.cluster.cli.complete.SECONDS_MAX", 5)
     await cluster.twinlog("topic", "create", "orders")
     context = click.Context(cli, resilient_parsing=True)
     context.params["namesrv"] = cluster.namesrv

@@ -7,16 +7,16 @@ import pytest
 import trio
 from attrs import evolve
 
-from cluster.admin import open_admin
-from cluster.cli.schema import schema_of
-from cluster.client.producer import OutgoingMessage, Producer
-from cluster.live_diff import LiveDiffReport
-from cluster.log_samples import offsets_to_look_at
-from cluster.log_side import LogSide
-from cluster.remoting.errors import RemotingConnectError
-from store.message import body_crc, decode_message, encode_message
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.cli.schema import schema_of
+from twinlog.cluster.client.producer import OutgoingMessage, Producer
+from twinlog.cluster.live_diff import LiveDiffReport
+from twinlog.cluster.log_samples import offsets_to_look_at
+from twinlog.cluster.log_side import LogSide
+from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.store.message import body_crc, decode_message, encode_message
 
 
 async def send(cluster, *bodies: bytes) -> None:

@@ -4,10 +4,10 @@ from datetime import datetime
 
 import pytest
 
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.broker.topic_config import TopicConfig
-from cluster.mqadmin import text
-from cluster.mqadmin.messages import place_of
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.mqadmin import text
+from twinlog.cluster.mqadmin.messages import place_of
 
 
 def test_versions_by_number():

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 import trio
 
-from cluster.cli.errors import CliError
-from cluster.cli.main import cli
-from cluster.client.client import Client
+from twinlog.cluster.cli.errors import CliError
+from twinlog.cluster.cli.main import cli
+from twinlog.cluster.client.client import Client
 
 
 async def twinlog(cluster, *arguments):

@@ -6,15 +6,15 @@ from datetime import datetime
 import pytest
 import trio
 
-from cluster.broker.role_messages import ChangeState
-from cluster.cli.role_values import AT, DURATION, LOSS, moment_of
-from cluster.cli.schema import schema_of
-from cluster.role_admin import ChangeOutcome, PlannedSwitchover
-from cluster.role_history import History
-from cluster.role_repair import RepairPlan, RepairResult
-from ha.client import connect_socket
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.terminal import Terminal
+from twinlog.cluster.broker.role_messages import ChangeState
+from twinlog.cluster.cli.role_values import AT, DURATION, LOSS, moment_of
+from twinlog.cluster.cli.schema import schema_of
+from twinlog.cluster.role_admin import ChangeOutcome, PlannedSwitchover
+from twinlog.cluster.role_history import History
+from twinlog.cluster.role_repair import RepairPlan, RepairResult
+from twinlog.ha.client import connect_socket
 
 
 @pytest.fixture

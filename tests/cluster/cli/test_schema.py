@@ -6,8 +6,8 @@ from typing import Literal
 import pytest
 from attrs import field, frozen
 
-from cluster.cli.schema import schema_of
 from tests.cluster.cli.json_schema import violations
+from twinlog.cluster.cli.schema import schema_of
 
 
 class Colour(Enum):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.client import Client
 from tests.cluster.client.helpers import NAMESRV, NEIGHBOUR, FakeBroker
+from twinlog.cluster.client import Client
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ import trio
 from attrs import define, evolve, field
 from trio.testing import memory_stream_pair
 
-from cluster.client.outgoing import OutgoingMessage
-from cluster.client.received import ReceivedMessage
-from cluster.client.route import MessageQueue
-from cluster.remoting import fastjson
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
-from store.message import Message, body_crc, encode_message
-from store.properties import format_properties, parse_properties
+from twinlog.cluster.client.outgoing import OutgoingMessage
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
+from twinlog.store.message import Message, body_crc, encode_message
+from twinlog.store.properties import format_properties, parse_properties
 
 NAMESRV, BROKER, SLAVE, NEIGHBOUR = "127.0.0.1:9876", "127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.1:10931"
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.client.allocation import allocate
-from cluster.client.route import MessageQueue
+from twinlog.cluster.client.allocation import allocate
+from twinlog.cluster.client.route import MessageQueue
 
 QUEUES = st.sets(
     st.builds(MessageQueue, st.just("T"), st.sampled_from(["broker-a", "broker-b", "broker-c"]), st.integers(0, 40))

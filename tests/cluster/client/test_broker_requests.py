@@ -3,9 +3,9 @@
 import orjson
 import pytest
 
-from cluster.client import From, PushConsumer
-from cluster.remoting import fastjson
 from tests.cluster.client.helpers import ONE, bodies, idle, request
+from twinlog.cluster.client import From, PushConsumer
+from twinlog.cluster.remoting import fastjson
 
 
 async def test_offsets_are_reset(broker, client, topic, autojump_clock):

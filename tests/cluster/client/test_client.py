@@ -4,9 +4,9 @@ import orjson
 import pytest
 import trio
 
-from cluster.client import Client, NoRouteError, OutgoingMessage, PushConsumer
-from cluster.client.service import Service
 from tests.cluster.client.helpers import BROKER, NAMESRV, request
+from twinlog.cluster.client import Client, NoRouteError, OutgoingMessage, PushConsumer
+from twinlog.cluster.client.service import Service
 
 
 async def sent(client: Client, group: str = "P"):

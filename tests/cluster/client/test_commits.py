@@ -3,12 +3,12 @@
 import pytest
 import trio
 
-from cluster.client import From, MessageQueue, PullConsumer, PushConsumer
-from cluster.client.offset_store import OffsetTable
-from cluster.client.offsets import BrokerOffsets
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingError
 from tests.cluster.client.helpers import ONE, bodies, idle
+from twinlog.cluster.client import From, MessageQueue, PullConsumer, PushConsumer
+from twinlog.cluster.client.offset_store import OffsetTable
+from twinlog.cluster.client.offsets import BrokerOffsets
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError
 
 QUEUE, OTHER = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
 THERE = [MessageQueue("T", "a", queue_id) for queue_id in range(3)]

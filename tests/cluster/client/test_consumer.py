@@ -5,10 +5,10 @@ from functools import partial
 import pytest
 import trio
 
-from cluster.client.consumer import Consumer, From
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RequestError
 from tests.cluster.client.helpers import idle
+from twinlog.cluster.client.consumer import Consumer, From
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RequestError
 
 
 def wanted(_message):

@@ -11,16 +11,16 @@ from pkgutil import iter_modules
 import pytest
 import trio
 
-import cluster.client
-from cluster.broker.broker import Broker
-from cluster.broker.config import BrokerConfig
-from cluster.namesrv.service import NameServer
-from store.config import StoreConfig
+import twinlog.cluster.client
 from tests.interop.ports import free_broker_port
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.namesrv.service import NameServer
+from twinlog.store.config import StoreConfig
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "client.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-MODULES = [each.name for each in iter_modules(cluster.client.__path__)]
+MODULES = [each.name for each in iter_modules(twinlog.cluster.client.__path__)]
 
 
 @pytest.fixture
@@ -61,13 +61,13 @@ async def test_the_examples_of_the_page_run_one_after_the_other(namesrv, capsys)
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_docstrings(module):
-    assert doctest.testmod(import_module(f"cluster.client.{module}")).failed == 0
+    assert doctest.testmod(import_module(f"twinlog.cluster.client.{module}")).failed == 0
 
 
 def test_every_public_name_is_there_and_has_a_docstring():
-    assert cluster.client.__all__ == sorted(cluster.client._HOMES)
-    for name in cluster.client.__all__:
-        assert textwrap.dedent(getattr(cluster.client, name).__doc__ or ""), name
-    assert set(cluster.client.__all__) <= set(dir(cluster.client))
+    assert twinlog.cluster.client.__all__ == sorted(twinlog.cluster.client._HOMES)
+    for name in twinlog.cluster.client.__all__:
+        assert textwrap.dedent(getattr(twinlog.cluster.client, name).__doc__ or ""), name
+    assert set(twinlog.cluster.client.__all__) <= set(dir(twinlog.cluster.client))
     with pytest.raises(AttributeError):
-        _ = cluster.client.nothing
+        _ = twinlog.cluster.client.nothing

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import trio
 
-from cluster.client import From, MessageQueue, PushConsumer
 from tests.cluster.client.helpers import ONE, idle, mine, request
+from twinlog.cluster.client import From, MessageQueue, PushConsumer
 
 QUEUE = MessageQueue("T", "b", 0)
 

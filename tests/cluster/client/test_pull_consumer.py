@@ -2,15 +2,15 @@
 
 import pytest
 
-from cluster.client import (
+from tests.cluster.client.helpers import idle
+from twinlog.cluster.client import (
     From,
     MessageQueue,
     NoRouteError,
     PullConsumer,
 )
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RequestError
-from tests.cluster.client.helpers import idle
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RequestError
 
 QUEUE = MessageQueue("T", "b", 0)
 

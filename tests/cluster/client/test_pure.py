@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker.batch_body import split_batch as broker_split
-from cluster.client import compression, retry
-from cluster.client.offset_store import OffsetTable, dump_offsets, load_offsets, read_offset_file
-from cluster.client.outgoing import OutgoingMessage, batch_size, encode_batch, split_batch, wire_properties
-from cluster.client.retry import Failed
-from cluster.client.route import MessageQueue
-from cluster.client.selectors import by_key
-from cluster.client.start import From, FromTime, as_heartbeat
-from cluster.client.subscription import SQL92, Sql, Subscription
-from store.properties import parse_properties
 from tests.cluster.client.helpers import received_message
+from twinlog.cluster.broker.batch_body import split_batch as broker_split
+from twinlog.cluster.client import compression, retry
+from twinlog.cluster.client.offset_store import OffsetTable, dump_offsets, load_offsets, read_offset_file
+from twinlog.cluster.client.outgoing import OutgoingMessage, batch_size, encode_batch, split_batch, wire_properties
+from twinlog.cluster.client.retry import Failed
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.selectors import by_key
+from twinlog.cluster.client.start import From, FromTime, as_heartbeat
+from twinlog.cluster.client.subscription import SQL92, Sql, Subscription
+from twinlog.store.properties import parse_properties
 
 QUEUE, OTHER = MessageQueue("T1", "broker-a", 0), MessageQueue("T1", "broker-a", 1)
 

@@ -3,11 +3,11 @@
 import pytest
 import trio
 
-from cluster.client import Client, FlowLimits, From, FromTime, MessageQueue, PushConsumer, Sql
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError, RequestError
-from store.properties import parse_properties
 from tests.cluster.client.helpers import BROKER, NAMESRV, ONE, SLAVE, bodies, idle, mine, request
+from twinlog.cluster.client import Client, FlowLimits, From, FromTime, MessageQueue, PushConsumer, Sql
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError, RequestError
+from twinlog.store.properties import parse_properties
 
 
 async def test_messages_come_as_they_are_sent(broker, client, topic, autojump_clock):

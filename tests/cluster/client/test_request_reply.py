@@ -3,14 +3,14 @@
 import pytest
 import trio
 
-from cluster.client import (
+from tests.cluster.client.helpers import message, received_message, request
+from twinlog.cluster.client import (
     Requester,
     reply,
 )
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingTimeoutError
-from store.properties import format_properties, parse_properties
-from tests.cluster.client.helpers import message, received_message, request
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingTimeoutError
+from twinlog.store.properties import format_properties, parse_properties
 
 
 async def test_a_reply_finds_its_question(broker, client, topic, autojump_clock):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster.client.api import name_servers
-from cluster.client.route import MessageQueue, QueueData, TopicRoute, read_cluster, read_route
-from cluster.remoting import fastjson
+from twinlog.cluster.client.api import name_servers
+from twinlog.cluster.client.route import MessageQueue, QueueData, TopicRoute, read_cluster, read_route
+from twinlog.cluster.remoting import fastjson
 
 ROUTE = fastjson.loads(
     b'{"brokerDatas":[{"brokerAddrs":{0:"192.0.2.11:10911",1:"192.0.2.12:10911"},"brokerName":"broker-a",'

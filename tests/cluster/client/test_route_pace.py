@@ -7,15 +7,15 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from cluster.client.api import ClientApi
-from cluster.client.outgoing import OutgoingMessage
-from cluster.client.pace import PAUSE_SECONDS_MAX, Pace
-from cluster.client.producer import Producer
-from cluster.client.routes import NoRouteError
-from cluster.remoting import fastjson
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError, RemotingError
+from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.outgoing import OutgoingMessage
+from twinlog.cluster.client.pace import PAUSE_SECONDS_MAX, Pace
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.routes import NoRouteError
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError
 
 NAMESRV = "ns:9876"
 

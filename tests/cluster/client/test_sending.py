@@ -3,17 +3,17 @@
 import pytest
 import trio
 
-from cluster.broker.batch_body import split_batch as broker_split
-from cluster.client import (
+from tests.cluster.client.helpers import message
+from twinlog.cluster.broker.batch_body import split_batch as broker_split
+from twinlog.cluster.client import (
     MessageQueue,
     SendResult,
     SendStatus,
     by_key,
 )
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
-from store.properties import parse_properties
-from tests.cluster.client.helpers import message
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
+from twinlog.store.properties import parse_properties
 
 QUEUE = MessageQueue("T", "b", 0)
 

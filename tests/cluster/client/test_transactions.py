@@ -3,15 +3,15 @@
 import pytest
 import trio
 
-from cluster.client import (
+from tests.cluster.client.helpers import message, request
+from twinlog.cluster.client import (
     Decision,
     HalfMessageError,
     TransactionProducer,
 )
-from cluster.remoting.command import RemotingCommand
-from store.message import Message, body_crc, encode_message
-from store.properties import format_properties, parse_properties
-from tests.cluster.client.helpers import message, request
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.store.message import Message, body_crc, encode_message
+from twinlog.store.properties import format_properties, parse_properties
 
 
 @pytest.fixture

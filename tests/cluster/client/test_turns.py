@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.client.process_queue import ProcessQueue
-from cluster.client.route import MessageQueue
-from cluster.client.turns import Turns
 from tests.cluster.client.helpers import received_message
+from twinlog.cluster.client.process_queue import ProcessQueue
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.turns import Turns
 
 
 def filled(number: int, count: int) -> ProcessQueue:

@@ -2,10 +2,10 @@
 
 from attrs import evolve
 
-from cluster.dashboard.look import GroupLook, Look, MemberLook, Range
-from cluster.facts import ClusterFacts, MemberFacts
-from cluster.health import examine
-from cluster.members import Member
+from twinlog.cluster.dashboard.look import GroupLook, Look, MemberLook, Range
+from twinlog.cluster.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.health import examine
+from twinlog.cluster.members import Member
 
 MB = 1_000_000
 END = 40 * MB

@@ -6,14 +6,14 @@ import httpx
 import pytest
 import trio
 
-from cluster.admin import Admin
-from cluster.dashboard.app import POLICY, DashboardConfig, _tokens, application, opened
-from cluster.dashboard.live import live_route, write_changes
-from cluster.dashboard.watcher import IDLE_SECONDS, Watcher
-from cluster.http.errors import HttpError
-from cluster.http.tokens import Tokens
-from cluster.remoting.command import RemotingCommand
 from tests.cluster.fake_cluster import NAMESRV, A, FakeCluster
+from twinlog.cluster.admin import Admin
+from twinlog.cluster.dashboard.app import POLICY, DashboardConfig, _tokens, application, opened
+from twinlog.cluster.dashboard.live import live_route, write_changes
+from twinlog.cluster.dashboard.watcher import IDLE_SECONDS, Watcher
+from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.http.tokens import Tokens
+from twinlog.cluster.remoting.command import RemotingCommand
 
 
 class NoCluster:

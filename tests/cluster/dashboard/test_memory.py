@@ -1,11 +1,11 @@
 """What is remembered from one look to the next."""
 
-from cluster.dashboard.events import merged, of_history
-from cluster.dashboard.look import Range
-from cluster.dashboard.memory import Memory
-from cluster.dashboard.verdict import verdict_of
-from cluster.role_history import History, Reign
 from tests.cluster.dashboard.helpers import END, MB, facts, member, silent
+from twinlog.cluster.dashboard.events import merged, of_history
+from twinlog.cluster.dashboard.look import Range
+from twinlog.cluster.dashboard.memory import Memory
+from twinlog.cluster.dashboard.verdict import verdict_of
+from twinlog.cluster.role_history import History, Reign
 
 
 def take(memory, *members, at, **more):

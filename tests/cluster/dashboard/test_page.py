@@ -7,17 +7,17 @@ import orjson
 import pytest
 from attrs import evolve
 
-from cluster.dashboard.bars import Scale, offset_bars, scales
-from cluster.dashboard.commands import command_of
-from cluster.dashboard.events import Event
-from cluster.dashboard.html import Markup, join, tag
-from cluster.dashboard.last_audit import audit_section, read_report
-from cluster.dashboard.look import GroupLook, Range
-from cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form
-from cluster.dashboard.page import PageState, document, sections
-from cluster.dashboard.words import about, count, latency, seconds, size
-from cluster.message_view import MessageView, PeekedMessage
 from tests.cluster.dashboard.helpers import END, MB, look_of, member, parted, silent, with_member
+from twinlog.cluster.dashboard.bars import Scale, offset_bars, scales
+from twinlog.cluster.dashboard.commands import command_of
+from twinlog.cluster.dashboard.events import Event
+from twinlog.cluster.dashboard.html import Markup, join, tag
+from twinlog.cluster.dashboard.last_audit import audit_section, read_report
+from twinlog.cluster.dashboard.look import GroupLook, Range
+from twinlog.cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form
+from twinlog.cluster.dashboard.page import PageState, document, sections
+from twinlog.cluster.dashboard.words import about, count, latency, seconds, size
+from twinlog.cluster.message_view import MessageView, PeekedMessage
 
 EVIL = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>"
 

@@ -7,12 +7,12 @@ import httpx
 import pytest
 import trio
 
-from cluster.http import beside
-from cluster.http.beside import http_beside
-from cluster.http.config import HttpConfig
-from cluster.http.source import Source
 from tests.cluster.http.test_health import MASTER
 from tests.interop.ports import free_port
+from twinlog.cluster.http import beside
+from twinlog.cluster.http.beside import http_beside
+from twinlog.cluster.http.config import HttpConfig
+from twinlog.cluster.http.source import Source
 
 
 def source() -> Source:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.http.config import HttpConfig
+from twinlog.cluster.http.config import HttpConfig
 
 
 @pytest.mark.parametrize(

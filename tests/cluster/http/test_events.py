@@ -4,10 +4,10 @@ import orjson
 import pytest
 import trio
 
-from cluster.http import events as module
-from cluster.http.events import Feed
-from cluster.remoting.command import RemotingCommand
 from tests.cluster.fake_cluster import A_AND_SLAVE, NAMESRV, A
+from twinlog.cluster.http import events as module
+from twinlog.cluster.http.events import Feed
+from twinlog.cluster.remoting.command import RemotingCommand
 
 
 def parsed(text: bytes) -> tuple[str, dict]:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.http.errors import HttpError
-from cluster.http.query import Query
-from cluster.http.routes import endpoints
 from tests.cluster.fake_cluster import FakeCluster
 from tests.cluster.http.conftest import TOKEN, Member
+from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.http.query import Query
+from twinlog.cluster.http.routes import endpoints
 
 PATHS = [
     "/",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.http.health import is_counted, lag_of, node_of, not_following, not_serving
+from twinlog.cluster.http.health import is_counted, lag_of, node_of, not_following, not_serving
 
 MASTER = {
     "name": "broker-a-0",

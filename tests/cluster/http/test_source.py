@@ -6,7 +6,7 @@ import time
 import pytest
 import trio
 
-from cluster.http.source import Source
+from twinlog.cluster.http.source import Source
 
 
 class Service:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster.metrics import audit_file, broker_snapshot, expose
-from cluster.metrics.audit_file import DIVERGENT, LAST_RUN
 from tests.cluster.broker.helpers import make_broker, opened
+from twinlog.cluster.metrics import audit_file, broker_snapshot, expose
+from twinlog.cluster.metrics.audit_file import DIVERGENT, LAST_RUN
 
 
 def test_what_is_written_is_read(tmp_path):

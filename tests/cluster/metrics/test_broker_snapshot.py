@@ -6,10 +6,10 @@ import os
 import pytest
 import trio
 
-from cluster.broker.subscription_group import SubscriptionGroupConfig
-from cluster.metrics import broker_snapshot, expose
-from store.config import BrokerRole
 from tests.cluster.broker.helpers import make_broker, opened, put
+from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.metrics import broker_snapshot, expose
+from twinlog.store.config import BrokerRole
 
 TEXT = "text/plain"
 

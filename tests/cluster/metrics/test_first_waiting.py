@@ -2,10 +2,10 @@
 
 import trio
 
-from cluster.metrics.first_waiting import stored_ms
-from store.config import StoreConfig
-from store.message_store import MessageStore
 from tests.store.records import put_message
+from twinlog.cluster.metrics.first_waiting import stored_ms
+from twinlog.store.config import StoreConfig
+from twinlog.store.message_store import MessageStore
 
 
 async def test_of_a_message_whose_unit_the_disk_does_not_have_yet(tmp_path, nursery, autojump_clock):

@@ -4,14 +4,14 @@ import pytest
 import trio
 from attrs import evolve
 
-from cluster.broker.names import member_name
-from cluster.broker.slave_kinds import SlaveKind
-from cluster.metrics.replicas import FORGOTTEN_AFTER_SECONDS, NAMED_AFTER_SECONDS, replicas
-from ha.statistics import HAConnectionStatistics
-from store.config import BrokerRole
-from store.epoch_file import EpochId
-from store.role_file import GroupMember, GroupRecord, RoleState
 from tests.cluster.broker.helpers import make_broker, opened, put
+from twinlog.cluster.broker.names import member_name
+from twinlog.cluster.broker.slave_kinds import SlaveKind
+from twinlog.cluster.metrics.replicas import FORGOTTEN_AFTER_SECONDS, NAMED_AFTER_SECONDS, replicas
+from twinlog.ha.statistics import HAConnectionStatistics
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
 
 
 def connected(broker, address: str, ack_offset: int, *, seconds: float = 60.0) -> HAConnectionStatistics:

@@ -8,13 +8,13 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from cluster.metrics import broker_snapshot, expose, namesrv_snapshot
-from cluster.metrics.ha_table import ROLES, STATES
-from cluster.metrics.snapshot import NamesrvSnapshot
-from cluster.metrics.table import FAMILIES, METRICS
-from cluster.namesrv.service import NameServer
-from store.histogram import SECONDS
 from tests.cluster.broker.helpers import make_broker, opened, put
+from twinlog.cluster.metrics import broker_snapshot, expose, namesrv_snapshot
+from twinlog.cluster.metrics.ha_table import ROLES, STATES
+from twinlog.cluster.metrics.snapshot import NamesrvSnapshot
+from twinlog.cluster.metrics.table import FAMILIES, METRICS
+from twinlog.cluster.namesrv.service import NameServer
+from twinlog.store.histogram import SECONDS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/reference/metrics.md").read_text()

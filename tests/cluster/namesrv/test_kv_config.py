@@ -5,9 +5,9 @@ import json
 import pytest
 import trio
 
-from cluster.namesrv import kv_config
-from cluster.namesrv.kv_config import KVConfigManager
-from cluster.remoting.errors import RequestError
+from twinlog.cluster.namesrv import kv_config
+from twinlog.cluster.namesrv.kv_config import KVConfigManager
+from twinlog.cluster.remoting.errors import RequestError
 
 
 async def test_values_outlive_the_process(tmp_path):

@@ -9,16 +9,16 @@ import pytest
 import trio
 import trio.testing
 
-from cluster.namesrv.config import NamesrvConfig
-from cluster.namesrv.controller import NamesrvController
-from cluster.namesrv.processors import HANDLERS
-from cluster.namesrv.service import NameServer
-from cluster.remoting import fastjson
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.command import ROCKETMQ, RemotingCommand
-from cluster.remoting.errors import RemotingConnectError
-from cluster.remoting.server import dispatch_table
+from twinlog.cluster.namesrv.config import NamesrvConfig
+from twinlog.cluster.namesrv.controller import NamesrvController
+from twinlog.cluster.namesrv.processors import HANDLERS
+from twinlog.cluster.namesrv.service import NameServer
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import ROCKETMQ, RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.cluster.remoting.server import dispatch_table
 
 A, B = "192.0.2.11:10911", "192.0.2.12:10911"
 Ask = Callable[..., Awaitable[RemotingCommand]]

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.pipeline import blocks
-from cluster.pipeline.columns import BLOCKS
-from cluster.pipeline.files import look
-from cluster.pipeline.places import StoreUri
-from cluster.pipeline.scan import block_batches
-from cluster.pipeline.splits import Split, splits
-from store.digest import BLOCK_SIZE, digest
 from tests.cluster.pipeline.logs import message, records, store_files, traffic
 from tests.store import golden
+from twinlog.cluster.pipeline import blocks
+from twinlog.cluster.pipeline.columns import BLOCKS
+from twinlog.cluster.pipeline.files import look
+from twinlog.cluster.pipeline.places import StoreUri
+from twinlog.cluster.pipeline.scan import block_batches
+from twinlog.cluster.pipeline.splits import Split, splits
+from twinlog.store.digest import BLOCK_SIZE, digest
 
 FILE_SIZE = 3 * BLOCK_SIZE
 

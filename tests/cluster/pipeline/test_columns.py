@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.pipeline import columns
-from cluster.pipeline.property_maps import cut_out, read_properties
-from cluster.pipeline.record_columns import record_batch
-from store.column_scan import scan_columns
-from store.message import Message, body_crc, host_text
-from store.properties import parse_properties, tags_code
-from store.record_scan import properties_tags_code
 from tests.cluster.pipeline.logs import message, records, traffic
 from tests.store.records import messages
+from twinlog.cluster.pipeline import columns
+from twinlog.cluster.pipeline.property_maps import cut_out, read_properties
+from twinlog.cluster.pipeline.record_columns import record_batch
+from twinlog.store.column_scan import scan_columns
+from twinlog.store.message import Message, body_crc, host_text
+from twinlog.store.properties import parse_properties, tags_code
+from twinlog.store.record_scan import properties_tags_code
 
 FILE_SIZE = 16 << 10
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.pipeline.compare import (
+from twinlog.cluster.pipeline.compare import (
     BlockRow,
     Range,
     Side,
@@ -17,8 +17,8 @@ from cluster.pipeline.compare import (
     ranges,
     tail_findings,
 )
-from cluster.pipeline.findings import FindingClass
-from store.digest import BLOCK_SIZE, block_bounds, digest
+from twinlog.cluster.pipeline.findings import FindingClass
+from twinlog.store.digest import BLOCK_SIZE, block_bounds, digest
 
 B = BLOCK_SIZE
 

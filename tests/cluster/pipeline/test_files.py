@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.pipeline import places
-from cluster.pipeline.files import NotAStoreError, StoreFiles, look
-from cluster.pipeline.log_bytes import Hole, LogBytes
-from cluster.pipeline.log_end import LogFile
-from cluster.pipeline.places import (
+from tests.cluster.pipeline.logs import message, records, write_log
+from tests.helpers import open_store, put
+from tests.store import golden
+from twinlog.cluster.pipeline import places
+from twinlog.cluster.pipeline.files import NotAStoreError, StoreFiles, look
+from twinlog.cluster.pipeline.log_bytes import Hole, LogBytes
+from twinlog.cluster.pipeline.log_end import LogFile
+from twinlog.cluster.pipeline.places import (
     FileInfo,
     StoreUri,
     UnreadableError,
@@ -20,11 +23,8 @@ from cluster.pipeline.places import (
     open_file,
     read_all,
 )
-from store.offline.directory import StoreDirectory
-from store.offline.log_view import find_log_end
-from tests.cluster.pipeline.logs import message, records, write_log
-from tests.helpers import open_store, put
-from tests.store import golden
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.log_view import find_log_end
 
 FILE_SIZE = 16 << 10
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.pipeline.heads import HEAD_SIZE, read_heads
 from tests.cluster.pipeline.logs import forged, message, records, traffic
+from twinlog.cluster.pipeline.heads import HEAD_SIZE, read_heads
 
 FILE_SIZE = 1 << 20
 

@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cluster.pipeline.files import StoreUri, look
-from cluster.pipeline.item_rows import index_pieces, item_batches
-from store.index_keys import keys_of
-from store.index_layout import ITEM
-from store.record_scan import scan_records
 from tests.store import golden
+from twinlog.cluster.pipeline.files import StoreUri, look
+from twinlog.cluster.pipeline.item_rows import index_pieces, item_batches
+from twinlog.store.index_keys import keys_of
+from twinlog.store.index_layout import ITEM
+from twinlog.store.record_scan import scan_records
 
 
 def rows_of(root: Path, slots: int | None = None) -> list[dict[str, Any]]:

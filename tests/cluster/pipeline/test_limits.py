@@ -7,8 +7,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.pipeline.files import LogFile, StoreFiles, StoreUri
-from cluster.pipeline.limits import (
+from twinlog.cluster.pipeline.files import LogFile, StoreFiles, StoreUri
+from twinlog.cluster.pipeline.limits import (
     UNKNOWN,
     ReadRefusedError,
     batch_ends,
@@ -17,7 +17,7 @@ from cluster.pipeline.limits import (
     readable_end,
     start_of,
 )
-from store.epoch_file import FIRST
+from twinlog.store.epoch_file import FIRST
 
 PLACE = StoreUri(str(Path("/data/store")))
 STOPPED = StoreFiles(uri=PLACE, log=(LogFile(PLACE, 1000, 9000),), file_size=9000, first=1000, end=8000)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster.pipeline.files import LogFile, NotAStoreError, StoreFiles, look
-from cluster.pipeline.places import StoreUri, UnreadableError, open_file
-from cluster.pipeline.scan import Broken, BrokenKind, block_batches, merged, record_batches
-from cluster.pipeline.splits import splits
 from tests.cluster.pipeline.logs import message, records, write_log
 from tests.spark.s3_server import CREDENTIALS, S3Server
 from tests.store import golden
+from twinlog.cluster.pipeline.files import LogFile, NotAStoreError, StoreFiles, look
+from twinlog.cluster.pipeline.places import StoreUri, UnreadableError, open_file
+from twinlog.cluster.pipeline.scan import Broken, BrokenKind, block_batches, merged, record_batches
+from twinlog.cluster.pipeline.splits import splits
 
 
 @pytest.fixture(scope="module")

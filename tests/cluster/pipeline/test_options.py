@@ -2,10 +2,10 @@
 
 import pytest
 
-from cluster.pipeline.limits import ReadRefusedError
-from cluster.pipeline.options import member_name, read_options
-from cluster.pipeline.places import StoreUri
-from cluster.pipeline.schemas import TABLES
+from twinlog.cluster.pipeline.limits import ReadRefusedError
+from twinlog.cluster.pipeline.options import member_name, read_options
+from twinlog.cluster.pipeline.places import StoreUri
+from twinlog.cluster.pipeline.schemas import TABLES
 
 
 def test_only_the_path_is_needed():

@@ -5,13 +5,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from cluster.pipeline.classify import classify
-from cluster.pipeline.copies import StoreCopy, side_of
-from cluster.pipeline.files import StoreUri, look
-from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
-from cluster.pipeline.side_tables import check_tables, own_findings
-from store.consume_queue import UNIT
-from store.digest import BLOCK_SIZE, floor_block
 from tests.cluster.pipeline import logs
 from tests.cluster.pipeline.auditing import audited, tables_in_parts
 from tests.cluster.pipeline.planting import (
@@ -30,6 +23,13 @@ from tests.cluster.pipeline.planting import (
     record,
     unit_changed,
 )
+from twinlog.cluster.pipeline.classify import classify
+from twinlog.cluster.pipeline.copies import StoreCopy, side_of
+from twinlog.cluster.pipeline.files import StoreUri, look
+from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.side_tables import check_tables, own_findings
+from twinlog.store.consume_queue import UNIT
+from twinlog.store.digest import BLOCK_SIZE, floor_block
 
 
 def faults_in(found: AuditFindings) -> list[AuditFinding]:

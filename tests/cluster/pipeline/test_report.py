@@ -17,19 +17,19 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
-from cluster.cli.audit_view import show_audit
-from cluster.cli.main import cli
-from cluster.cli.schema import schema_of
-from cluster.pipeline.assembly import assembled, names_of
-from cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
-from cluster.pipeline.html import page
-from cluster.pipeline.mending import mending
-from cluster.pipeline.picture import LOOKS, MEANINGS, in_words, letter, picture
-from cluster.pipeline.report import AuditedMember, AuditReport, AuditVerdict, to_json, verdict_of
-from cluster.pipeline.report_files import write_report
-from cluster.pipeline.stores import same_places, without_secrets
-from cluster.pipeline.summary import headline, sentences
 from tests.cluster.cli.json_schema import violations
+from twinlog.cluster.cli.audit_view import show_audit
+from twinlog.cluster.cli.main import cli
+from twinlog.cluster.cli.schema import schema_of
+from twinlog.cluster.pipeline.assembly import assembled, names_of
+from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.html import page
+from twinlog.cluster.pipeline.mending import mending
+from twinlog.cluster.pipeline.picture import LOOKS, MEANINGS, in_words, letter, picture
+from twinlog.cluster.pipeline.report import AuditedMember, AuditReport, AuditVerdict, to_json, verdict_of
+from twinlog.cluster.pipeline.report_files import write_report
+from twinlog.cluster.pipeline.stores import same_places, without_secrets
+from twinlog.cluster.pipeline.summary import headline, sentences
 
 MASTER = AuditedMember(
     name="broker-a-0",
@@ -259,7 +259,7 @@ def test_the_table_in_a_pipe_is_plain_text(capsys):
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_on_a_terminal_colour_only_repeats_what_words_say(no_color):
     script = """
-from cluster.cli.audit_view import show_audit
+from twinlog.cluster.cli.audit_view import show_audit
 from tests.cluster.pipeline.test_report import ALL, report_of
 show_audit(report_of(*ALL), "pretty")
 """

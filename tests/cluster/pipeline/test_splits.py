@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.pipeline.files import LogFile, StoreUri
-from cluster.pipeline.splits import Split, splits
 from tests.cluster.pipeline.logs import is_cover
+from twinlog.cluster.pipeline.files import LogFile, StoreUri
+from twinlog.cluster.pipeline.splits import Split, splits
 
 
 def log(*files: tuple[int, int]) -> list[LogFile]:

@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cluster.pipeline.files import StoreUri, look
-from cluster.pipeline.unit_rows import pieces_by_size, queue_pieces, unit_batches
-from store.consume_queue_ext import _HEAD  # The layout, to write some.
-from store.record_scan import scan_records
-from store.unit_check import BLANK, UNIT
 from tests.store import golden
+from twinlog.cluster.pipeline.files import StoreUri, look
+from twinlog.cluster.pipeline.unit_rows import pieces_by_size, queue_pieces, unit_batches
+from twinlog.store.consume_queue_ext import _HEAD  # The layout, to write some.
+from twinlog.store.record_scan import scan_records
+from twinlog.store.unit_check import BLANK, UNIT
 
 _NAME = "0" * 20
 FILE_UNITS = 100

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.remoting.command import (
+from twinlog.cluster.remoting.command import (
     FRAME_SIZE_MAX,
     HEADER_SIZE_MAX,
     JSON,
@@ -23,7 +23,7 @@ from cluster.remoting.command import (
     encode,
     encode_header,
 )
-from cluster.remoting.errors import RemotingProtocolError
+from twinlog.cluster.remoting.errors import RemotingProtocolError
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)

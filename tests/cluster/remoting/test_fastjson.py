@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.remoting.fastjson import (
+from twinlog.cluster.remoting.fastjson import (
     ODD_SIZE_MAX,
     FastjsonError,
     ObjectKey,

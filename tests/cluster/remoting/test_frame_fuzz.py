@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from cluster.remoting.command import (
+from tests.cluster.remoting.test_command import COMMANDS, json_frame
+from tests.cluster.remoting.test_server import ECHO, Owner, echo, fail, fill
+from tests.cluster.remoting.test_tls import shaken
+from twinlog.cluster.remoting.command import (
     FRAME_SIZE_MAX,
     JSON,
     ROCKETMQ,
@@ -19,15 +22,12 @@ from cluster.remoting.command import (
     decode,
     encode,
 )
-from cluster.remoting.errors import RemotingProtocolError
-from cluster.remoting.request import dispatch_table
-from cluster.remoting.server import RemotingServer, open_listener
-from cluster.remoting.tls import ServerTls, server_context
-from cluster.remoting.tls_channel import TlsChannel
-from cluster.remoting.tls_config import TlsConfig
-from tests.cluster.remoting.test_command import COMMANDS, json_frame
-from tests.cluster.remoting.test_server import ECHO, Owner, echo, fail, fill
-from tests.cluster.remoting.test_tls import shaken
+from twinlog.cluster.remoting.errors import RemotingProtocolError
+from twinlog.cluster.remoting.request import dispatch_table
+from twinlog.cluster.remoting.server import RemotingServer, open_listener
+from twinlog.cluster.remoting.tls import ServerTls, server_context
+from twinlog.cluster.remoting.tls_channel import TlsChannel
+from twinlog.cluster.remoting.tls_config import TlsConfig
 
 WORDS = st.sampled_from([0, 1, 3, 4, 8, 100, FRAME_SIZE_MAX - 4, FRAME_SIZE_MAX, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
 HEADER_WORDS = st.builds(lambda kind, size: kind << 24 | size, st.integers(0, 255), st.integers(0, 300)) | WORDS

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from attrs import frozen
 
-from cluster.remoting import fastjson
-from cluster.remoting.command import JSON, ROCKETMQ, FrameReader, decode, encode, encode_header
-from cluster.remoting.header_fields import decode_header, encode_header_fields
-from cluster.remoting.headers.table import REQUESTS
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.command import JSON, ROCKETMQ, FrameReader, decode, encode, encode_header
+from twinlog.cluster.remoting.header_fields import decode_header, encode_header_fields
+from twinlog.cluster.remoting.headers.table import REQUESTS
 
 CAPTURES = sorted((Path(__file__).parents[2] / "golden" / "wire").glob("*.jsonl.xz"))
 

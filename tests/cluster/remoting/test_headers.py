@@ -5,19 +5,19 @@ from typing import get_args, get_type_hints
 import attrs
 import pytest
 
-from cluster.remoting.codes import RequestCode, ResponseCode
-from cluster.remoting.errors import HeaderError
-from cluster.remoting.header_fields import (
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.errors import HeaderError
+from twinlog.cluster.remoting.header_fields import (
     decode_header,
     encode_header_fields,
     wire_names,
 )
-from cluster.remoting.headers.clients import HeartBeat, ResetConsumerClientOffset, UnregisterClient
-from cluster.remoting.headers.messages import PullMessage, QueryMessage, SendMessage, SendMessageV2
-from cluster.remoting.headers.namesrv import GetRouteInfoByTopic, RegisterBroker
-from cluster.remoting.headers.offsets import GetMaxOffset
-from cluster.remoting.headers.responses import SendMessageResponse
-from cluster.remoting.headers.table import HEADERS, REQUESTS, RESPONSES
+from twinlog.cluster.remoting.headers.clients import HeartBeat, ResetConsumerClientOffset, UnregisterClient
+from twinlog.cluster.remoting.headers.messages import PullMessage, QueryMessage, SendMessage, SendMessageV2
+from twinlog.cluster.remoting.headers.namesrv import GetRouteInfoByTopic, RegisterBroker
+from twinlog.cluster.remoting.headers.offsets import GetMaxOffset
+from twinlog.cluster.remoting.headers.responses import SendMessageResponse
+from twinlog.cluster.remoting.headers.table import HEADERS, REQUESTS, RESPONSES
 
 CLASSES = [*HEADERS, *RESPONSES]
 

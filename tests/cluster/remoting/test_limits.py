@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from cluster.remoting.budget import Budget
-from cluster.remoting.connection import BEHIND_BYTES
-from cluster.remoting.dispatch import TURN_SECONDS
 from tests.cluster.remoting.test_server import BATCH, BURN, ECHO, FILL, WAIT, serving
 from tests.loop_turns import LoopTurns
+from twinlog.cluster.remoting.budget import Budget
+from twinlog.cluster.remoting.connection import BEHIND_BYTES
+from twinlog.cluster.remoting.dispatch import TURN_SECONDS
 
 MIB = 1 << 20
 

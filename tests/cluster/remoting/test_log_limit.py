@@ -1,6 +1,6 @@
 import trio
 
-from cluster.remoting.log_limit import LogLimit
+from twinlog.cluster.remoting.log_limit import LogLimit
 
 
 async def test_a_line_says_how_many_were_left_out(autojump_clock):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from cluster.remoting.command import FRAME_SIZE_MAX, ROCKETMQ, RemotingCommand, decode, encode_header
-from cluster.remoting.errors import RemotingProtocolError
-from cluster.remoting.request import Reply, Request
-from cluster.remoting.response_template import ResponseTemplate, TemplateReply
 from tests.cluster.broker.helpers import FakeConnection
+from twinlog.cluster.remoting.command import FRAME_SIZE_MAX, ROCKETMQ, RemotingCommand, decode, encode_header
+from twinlog.cluster.remoting.errors import RemotingProtocolError
+from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.cluster.remoting.response_template import ResponseTemplate, TemplateReply
 
 NAMES = ("minOffset", "msgId")
 

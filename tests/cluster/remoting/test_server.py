@@ -18,13 +18,21 @@ import trio.testing
 from attrs import define
 from structlog.testing import capture_logs
 
-from cluster.remoting import server
-from cluster.remoting.command import FRAME_SIZE_MAX, ONEWAY, ROCKETMQ, FrameReader, RemotingCommand, decode, encode
-from cluster.remoting.config import ServerConfig
-from cluster.remoting.connection import BEHIND_BYTES
-from cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
-from cluster.remoting.header_fields import I32, RequestHeader
-from cluster.remoting.server import RemotingServer, Reply, Request, dispatch_table, open_listener
+from twinlog.cluster.remoting import server
+from twinlog.cluster.remoting.command import (
+    FRAME_SIZE_MAX,
+    ONEWAY,
+    ROCKETMQ,
+    FrameReader,
+    RemotingCommand,
+    decode,
+    encode,
+)
+from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.connection import BEHIND_BYTES
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
+from twinlog.cluster.remoting.header_fields import I32, RequestHeader
+from twinlog.cluster.remoting.server import RemotingServer, Reply, Request, dispatch_table, open_listener
 
 ECHO, FILL, FAIL, WAIT, HOLD, BURN, BATCH, UNKNOWN = 901, 902, 903, 904, 905, 906, 310, 999
 

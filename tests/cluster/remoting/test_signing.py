@@ -5,9 +5,9 @@ from base64 import b64encode
 
 import pytest
 
-from cluster.remoting.command import RemotingCommand, decode, encode
-from cluster.remoting.signing import Credentials, make_mac, make_signer, signed_fields
 from tests.cluster.remoting.test_golden_wire import CAPTURES, frames
+from twinlog.cluster.remoting.command import RemotingCommand, decode, encode
+from twinlog.cluster.remoting.signing import Credentials, make_mac, make_signer, signed_fields
 
 SECRET = "12345678"
 

@@ -14,16 +14,16 @@ import trio.testing
 from cryptography import x509
 from structlog.testing import capture_logs
 
-from cluster.remoting.client import RemotingClient
-from cluster.remoting.command import RemotingCommand, encode
-from cluster.remoting.config import ServerConfig
-from cluster.remoting.connection import BEHIND_BYTES
-from cluster.remoting.errors import RemotingConnectError, TlsFilesError
-from cluster.remoting.server import RemotingServer, open_listener
-from cluster.remoting.tls import ServerTls, client_context, self_signed, server_context
-from cluster.remoting.tls_channel import HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
-from cluster.remoting.tls_config import ClientAuth, TlsConfig, TlsMode
 from tests.cluster.remoting.certificates import Authority
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.command import RemotingCommand, encode
+from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.connection import BEHIND_BYTES
+from twinlog.cluster.remoting.errors import RemotingConnectError, TlsFilesError
+from twinlog.cluster.remoting.server import RemotingServer, open_listener
+from twinlog.cluster.remoting.tls import ServerTls, client_context, self_signed, server_context
+from twinlog.cluster.remoting.tls_channel import HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
+from twinlog.cluster.remoting.tls_config import ClientAuth, TlsConfig, TlsMode
 
 DOUBLE = 310
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from attrs import define, field
 
-from store.epoch_file import load_epochs
 from tests.faults.harness import make_image
 from tests.faults.matrix import history as histories
 from tests.faults.matrix.checkers.masters import Epoch
@@ -24,6 +23,7 @@ from tests.faults.matrix.planted import BOOT_ID, FAKETIME, OWN_BOOTS, OWN_CLOCK
 from tests.faults.matrix.proxy import Proxy
 from tests.interop.member import TEST_SETTINGS
 from tests.interop.process import Process
+from twinlog.store.epoch_file import load_epochs
 
 PYTHON = sys.executable
 PROGRAM = str(Path(sys.executable).with_name("twinlog"))

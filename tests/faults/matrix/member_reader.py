@@ -6,14 +6,14 @@ from pathlib import Path
 import structlog
 import trio
 
-from cluster.admin import open_admin
-from cluster.client.answers import PullStatus
-from cluster.client.api import ClientApi, name_servers
-from cluster.client.received import received
-from cluster.client.route import MessageQueue
-from cluster.remoting.errors import RemotingError
-from store.errors import StoreError
 from tests.faults.matrix.workload import TOPIC, Writer, value_of, writer
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.client.answers import PullStatus
+from twinlog.cluster.client.api import ClientApi, name_servers
+from twinlog.cluster.client.received import received
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.store.errors import StoreError
 
 SECONDS_MAX = 30.0
 PULLS_MAX = 10_000

@@ -23,16 +23,16 @@ import trio
 from attrs import define, field
 from xxhash import xxh3_64_intdigest
 
-from cluster.admin import open_admin
-from cluster.client.answers import PullStatus
-from cluster.client.api import ClientApi, SendStatus
-from cluster.client.producer import OutgoingMessage, Producer
-from cluster.client.received import received
-from cluster.client.route import MessageQueue
-from cluster.remoting.codes import ResponseCode
-from cluster.remoting.errors import RemotingError, RequestError
-from store.errors import StoreError
 from tests.faults.matrix.history import Event, encode
+from twinlog.cluster.admin import open_admin
+from twinlog.cluster.client.answers import PullStatus
+from twinlog.cluster.client.api import ClientApi, SendStatus
+from twinlog.cluster.client.producer import OutgoingMessage, Producer
+from twinlog.cluster.client.received import received
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.store.errors import StoreError
 
 TOPIC = "faults"
 BODY_MAX = 2000

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.consume_queue import UNIT
-from store.message_store import MessageStore
-from store.offline import manifest
-from store.offline.backup import back_up
-from store.offline.backup_target import UNFINISHED, BackupRefusedError
-from store.offline.directory import DirectoryOptions, StoreDirectory
-from store.offline.manifest import BackupError, load
 from tests.helpers import log_bytes, open_store, put
 from tests.store import golden
 from tests.store.offline.killing import Killed
 from tests.store.offline.test_directory import times_and_names
 from tests.store.records import put_message
+from twinlog.store.config import StoreConfig
+from twinlog.store.consume_queue import UNIT
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offline import manifest
+from twinlog.store.offline.backup import back_up
+from twinlog.store.offline.backup_target import UNFINISHED, BackupRefusedError
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.manifest import BackupError, load
 
 FILE_SIZE = 16_384
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from store import digest, index_note, recovery_point, retention, truncate_intent
-from store.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
-from store.config import CONSUME_QUEUE_UNIT
-from store.index_layout import HEADER, ITEM, SLOT
-from store.message import encode_message
-from store.offline.coverage import FORMATS, Cover, covered_bits, record_extents
-from store.offline.finding import Kind
-from store.offline.units import EXT_HEAD
 from tests.store.records import messages
+from twinlog.store import digest, index_note, recovery_point, retention, truncate_intent
+from twinlog.store.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
+from twinlog.store.config import CONSUME_QUEUE_UNIT
+from twinlog.store.index_layout import HEADER, ITEM, SLOT
+from twinlog.store.message import encode_message
+from twinlog.store.offline.coverage import FORMATS, Cover, covered_bits, record_extents
+from twinlog.store.offline.finding import Kind
+from twinlog.store.offline.units import EXT_HEAD
 
 NO_CUT = truncate_intent.TruncateIntent(
     kind=truncate_intent.CutKind.CUT, offset=0, old_end=0, last_timestamp=0, when_ms=0, kept_in="", why=""

@@ -2,10 +2,10 @@
 
 import pytest
 
-from store.digest import BLOCK_SIZE, BlockDigests, digest
-from store.offline.diff import DiffVerdict, Side, diff
-from store.offline.directory import StoreDirectory
 from tests.helpers import log_bytes, open_store, put
+from twinlog.store.digest import BLOCK_SIZE, BlockDigests, digest
+from twinlog.store.offline.diff import DiffVerdict, Side, diff
+from twinlog.store.offline.directory import StoreDirectory
 
 FILE_SIZE = 1 << 20
 

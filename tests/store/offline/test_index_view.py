@@ -3,9 +3,9 @@
 import random
 from pathlib import Path
 
-from store.index_layout import HEADER, ITEM, SLOT, IndexLayout
-from store.offline import index_view
-from store.offline.file_series import FileReader, StoreFile
+from twinlog.store.index_layout import HEADER, ITEM, SLOT, IndexLayout
+from twinlog.store.offline import index_view
+from twinlog.store.offline.file_series import FileReader, StoreFile
 
 LAYOUT = IndexLayout(1000, 400)
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from store.config import StoreConfig
-from store.message_store import MessageStore
-from store.offline.directory import StoreDirectory, Writer
-from store.offline.info import look
 from tests.helpers import open_store, put
 from tests.store.records import HOST_V6, put_message
+from twinlog.store.config import StoreConfig
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offline.directory import StoreDirectory, Writer
+from twinlog.store.offline.info import look
 
 FILE_SIZE = 16_384
 

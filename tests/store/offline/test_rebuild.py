@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import StoreLockedError
-from store.lock_file import take_lock
-from store.message_store import MessageStore
-from store.offline.directory import DirectoryOptions
-from store.offline.rebuild import INDEX, QUEUES, NothingToRebuildError, rebuild
 from tests.helpers import open_store, put
 from tests.store import golden
 from tests.store.offline.killing import killed_at
 from tests.store.records import put_message
+from twinlog.store.errors import StoreLockedError
+from twinlog.store.lock_file import take_lock
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offline.directory import DirectoryOptions
+from twinlog.store.offline.rebuild import INDEX, QUEUES, NothingToRebuildError, rebuild
 
 FILE_SIZE = 16_384
 OPTIONS = DirectoryOptions()

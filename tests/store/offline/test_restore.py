@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from store.checkpoint import Checkpoint
-from store.message_store import MessageStore
-from store.offline import manifest
-from store.offline.backup import back_up
-from store.offline.backup_target import BackupRefusedError
-from store.offline.directory import StoreDirectory
-from store.offline.manifest import BackupError
-from store.offline.rebuild import INDEX, QUEUES
-from store.offline.restore import WORK, restore
 from tests.helpers import log_bytes, put
 from tests.store import golden
 from tests.store.offline.killing import killed_at
 from tests.store.offline.test_rebuild import FILE_SIZE, files, stopped
+from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.message_store import MessageStore
+from twinlog.store.offline import manifest
+from twinlog.store.offline.backup import back_up
+from twinlog.store.offline.backup_target import BackupRefusedError
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.manifest import BackupError
+from twinlog.store.offline.rebuild import INDEX, QUEUES
+from twinlog.store.offline.restore import WORK, restore
 
 
 def backed_up(root: Path, target: Path) -> Path:

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from store.left_overs import head_of
-from store.offline.directory import StoreDirectory
-from store.offline.walk import Gap, Window, goes_on_behind, walk, walk_log
 from tests.store import golden
+from twinlog.store.left_overs import head_of
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.walk import Gap, Window, goes_on_behind, walk, walk_log
 
 
 def entries_of(pieces):

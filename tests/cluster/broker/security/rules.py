@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from cluster.broker.broker import Broker
-from cluster.broker.config import BrokerConfig
-from cluster.broker.security.config import AclConfig
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.signing import Credentials, make_signer
-from store.config import StoreConfig
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.security.config import AclConfig
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.signing import Credentials, make_signer
+from twinlog.store.config import StoreConfig
 
 ADMIN, USER = Credentials("rocketmq2", "12345678"), Credentials("RocketMQ", "12345678")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.broker.security.address import parse_pattern
-from cluster.broker.security.errors import AclError
+from twinlog.cluster.broker.security.address import parse_pattern
+from twinlog.cluster.broker.security.errors import AclError
 
 V6 = "1050::0005:0600:300c"
 

@@ -1,9 +1,9 @@
 """Every request that is served is free, asks for resources, or wants an administrator: a new one has to be sorted."""
 
-from cluster.broker.dispatch import fast_port_table, main_port_table
-from cluster.broker.processors.send import SEND_CODES
-from cluster.broker.security.permission import ADMIN_CODES, NEEDS
 from tests.cluster.broker.helpers import make_broker
+from twinlog.cluster.broker.dispatch import fast_port_table, main_port_table
+from twinlog.cluster.broker.processors.send import SEND_CODES
+from twinlog.cluster.broker.security.permission import ADMIN_CODES, NEEDS
 
 # A valid signature is enough, as in 4.9.7. Among them are some that change something there, too: 37, 41, 42, 222, 306, 314, 316,
 # 320, 323, 324, 325, 329.

@@ -2,10 +2,10 @@
 
 from attrs import evolve
 
-from cluster.broker.security.config import AclConfig
-from cluster.broker.security.facts import security_facts
 from tests.cluster.broker.helpers import make_broker
 from tests.cluster.broker.security.rules import SAMPLE, broker_with_rules
+from twinlog.cluster.broker.security.config import AclConfig
+from twinlog.cluster.broker.security.facts import security_facts
 
 
 def test_without_rules_there_is_little_to_tell(tmp_path):

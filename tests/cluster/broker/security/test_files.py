@@ -5,11 +5,11 @@ import stat
 import pytest
 import yaml
 
-from cluster.broker.security.errors import AclError
-from cluster.broker.security.files import AclFiles
-from cluster.broker.security.permission import PUB, SUB
 from tests.cluster.broker.helpers import Client
 from tests.cluster.broker.security.rules import SAMPLE, broker_with_rules, write_rules
+from twinlog.cluster.broker.security.errors import AclError
+from twinlog.cluster.broker.security.files import AclFiles
+from twinlog.cluster.broker.security.permission import PUB, SUB
 
 ACCOUNT = "accounts:\n- accessKey: {key}\n  secretKey: 12345678\n"
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from cluster.broker.names import HEARTBEAT_BYTES_MAX
-from cluster.broker.security.errors import AclError
-from cluster.broker.security.permission import (
+from tests.cluster.broker.helpers import heartbeat
+from twinlog.cluster.broker.names import HEARTBEAT_BYTES_MAX
+from twinlog.cluster.broker.security.errors import AclError
+from twinlog.cluster.broker.security.permission import (
     ANY,
     DENY,
     PUB,
@@ -14,9 +15,8 @@ from cluster.broker.security.permission import (
     needed_by,
     parse_permission,
 )
-from cluster.remoting import fastjson
-from cluster.remoting.command import RemotingCommand
-from tests.cluster.broker.helpers import heartbeat
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.command import RemotingCommand
 
 
 @pytest.mark.parametrize(

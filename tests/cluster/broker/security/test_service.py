@@ -5,15 +5,15 @@ import structlog
 import trio
 from attrs import define
 
-from cluster.broker.security.config import AclConfig
-from cluster.broker.security.errors import AclError
-from cluster.broker.security.service import AclService, acl_service
-from cluster.remoting import fastjson, signing
-from cluster.remoting.codes import RequestCode
-from cluster.remoting.command import RemotingCommand
-from cluster.remoting.signing import Credentials
 from tests.cluster.broker.helpers import heartbeat
 from tests.cluster.broker.security.rules import ADMIN, SAMPLE, USER, signed, write_rules
+from twinlog.cluster.broker.security.config import AclConfig
+from twinlog.cluster.broker.security.errors import AclError
+from twinlog.cluster.broker.security.service import AclService, acl_service
+from twinlog.cluster.remoting import fastjson, signing
+from twinlog.cluster.remoting.codes import RequestCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.signing import Credentials
 
 STRANGER = "172.16.0.1:5000"
 

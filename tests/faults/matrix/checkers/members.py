@@ -6,11 +6,11 @@ from pathlib import Path
 from attrs import frozen
 from xxhash import xxh3_128_digest
 
-from store.offline.directory import StoreDirectory
-from store.offline.finding import Severity
-from store.offline.verify import verify
 from tests.faults.matrix.checkers.verdict import Verdict, verdict
 from tests.interop.compare import end_offset, start_offset
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.finding import Severity
+from twinlog.store.offline.verify import verify
 
 BLOCK = 64 * 1024
 
