@@ -1,4 +1,4 @@
-"""The layout is the design: imports point one way, store <- ha <- cluster, without cycles; codecs do no I/O."""
+"""The layout is the design: imports point one way, store <- ha <- cluster <- public, without cycles; codecs do no I/O."""
 
 import ast
 import re
@@ -8,17 +8,27 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LAYERS = ("store", "ha", "cluster")  # Each may import itself and what stands before it.
+FOLDERS = ("store", "ha", "cluster")
+PUBLIC = ("client", "spark")  # twinlog.client and twinlog.spark: for applications, so nothing of ours imports them.
+LAYERS = (*FOLDERS, *PUBLIC)  # Each may import itself and what stands before it.
 CODECS = ("store/message.py", "ha/protocol.py", "cluster/remoting/command.py")
 INPUT_OUTPUT = {"trio", "socket", "asyncio", "anyio", "ssl", "selectors", "threading"}
 
 
 def module_name(file: Path) -> str:
     parts = file.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "twinlog" else ("twinlog", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-FILES = {module_name(file): file for layer in LAYERS for file in sorted((ROOT / layer).rglob("*.py"))}
+def layer_of(module: str) -> str:
+    """`ha` of twinlog.ha.client; "" of modules that are not ours."""
+    first, _, rest = module.partition(".")
+    return rest.partition(".")[0] if first == "twinlog" else ""
+
+
+FILES = {module_name(file): file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))}
+FILES |= {module_name(file): file for file in (ROOT / "twinlog" / f"{name}.py" for name in PUBLIC)}
 
 
 def imports(source: str, module: str, *, is_package: bool = False, at_run_time: bool = False) -> set[str]:
@@ -54,8 +64,19 @@ def imports_of(module: str, *, at_run_time: bool = False) -> set[str]:
 
 def upward(module: str, imported: set[str]) -> set[str]:
     """Pick the imports that leave the module's layer towards a higher one."""
-    above = LAYERS[LAYERS.index(module.split(".")[0]) + 1 :]
-    return {name for name in imported if name.split(".")[0] in above}
+    above = LAYERS[LAYERS.index(layer_of(module)) + 1 :]
+    return {name for name in imported if layer_of(name) in above}
+
+
+def test_every_folder_is_linked():
+    """What Python imports is what lies at the top."""
+    for folder in FOLDERS:
+        assert (ROOT / "twinlog" / folder).readlink() == Path("..", folder)
+
+
+def test_nothing_is_imported_by_the_names_of_folders():
+    """`import store` would find another module of an application's."""
+    assert {module for module in FILES if {name.split(".")[0] for name in imports_of(module)} & set(FOLDERS)} == set()
 
 
 @pytest.mark.parametrize("module", FILES)
@@ -84,7 +105,7 @@ def test_codecs_do_no_input_or_output(codec):
         waiting |= imported & FILES.keys() - seen
 
 
-SPARK = re.compile(r"cluster\.pipeline\.(session|datasource|stream|job|job_runner|export|daily|submit\.\w+)")
+SPARK = re.compile(r"twinlog\.cluster\.pipeline\.(session|datasource|stream|job|job_runner|export|daily|submit\.\w+)")
 
 
 def test_few_modules_know_spark():
@@ -96,7 +117,7 @@ def test_few_modules_know_spark():
 @pytest.mark.parametrize("layer", LAYERS)
 def test_every_layer_has_modules(layer):
     """An empty list of files would make the tests above pass for nothing."""
-    assert [module for module in FILES if module.startswith(f"{layer}.")]
+    assert [module for module in FILES if layer_of(module) == layer]
 
 
 def test_the_reader_sees_every_form_of_import():
@@ -110,20 +131,8 @@ if TYPE_CHECKING:
     import typed
 """
     seen = imports(source, "twinlog.store.message")
-    assert seen >= {
-        "a.b",
-        "trio",
-        "ha",
-        "twinlog.ha.client",
-        "store",
-        "twinlog.store.flush",
-        "twinlog.cluster.admin",
-        "typed",
-    }
+    of_ours = {"twinlog.ha", "twinlog.ha.client", "twinlog.store", "twinlog.store.flush", "twinlog.cluster.admin"}
+    assert seen >= {"a.b", "trio", "typed", *of_ours}
     assert "typed" not in imports(source, "twinlog.store.message", at_run_time=True)
-    assert upward("twinlog.store.message", seen) == {
-        "ha",
-        "twinlog.ha.client",
-        "twinlog.cluster.admin",
-        "twinlog.cluster.admin.Admin",
-    }
+    above = {"twinlog.ha", "twinlog.ha.client", "twinlog.cluster.admin", "twinlog.cluster.admin.Admin"}
+    assert upward("twinlog.store.message", seen) == above

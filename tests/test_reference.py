@@ -11,7 +11,7 @@ def configuration_classes() -> set[str]:
     """Name every class in a config.py, or tls_config.py, that declares options."""
     found = set()
     for file in [file for package in ("store", "ha", "cluster") for file in (ROOT / package).rglob("*config.py")]:
-        module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        module = ".".join(("twinlog", *file.relative_to(ROOT).with_suffix("").parts))
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.ClassDef) and "key=" in ast.unparse(node):
                 found.add(f"{module}.{node.name}")

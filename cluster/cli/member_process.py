@@ -97,5 +97,5 @@ class MemberProcess:
 
 
 def program(*arguments: str) -> list[str]:
-    """The command line of a `twinlog` child, run by the Python that runs us."""
-    return [sys.executable, "-m", "twinlog.cluster.cli.main", *arguments, "--until-stdin-closes"]
+    """The command line of a `twinlog` child, run by the Python that runs us. -P: nothing is imported from its directory."""
+    return [sys.executable, "-P", "-m", "twinlog.cluster.cli.main", *arguments, "--until-stdin-closes"]

@@ -19,9 +19,12 @@ from pyspark.sql import SparkSession
 TASK_TRIES = 4
 _IN_HASTE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+_SAFE_PATH = (
+    "PYTHONSAFEPATH"  # Workers are started with `python -m`, which imports from their directory first without it.
+)
 # What readers refuse, in the trace of the worker in which they did.
 _REFUSAL = re.compile(
-    r"^cluster\.pipeline\.\w+\.(?:ReadRefusedError|NotAStoreError|UnreadableError): (.+)$", re.MULTILINE
+    r"^twinlog\.cluster\.pipeline\.\w+\.(?:ReadRefusedError|NotAStoreError|UnreadableError): (.+)$", re.MULTILINE
 )
 _ON_THIS_MACHINE = {
     "spark.ui.enabled": "false",
@@ -48,8 +51,9 @@ def spark_session(
     if master is None and not is_submitted:
         master = local_master()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault(_SAFE_PATH, "1")  # Some of its Python workers inherit only what the JVM had.
     builder = SparkSession.Builder().appName(name)
-    settings = {_PUSH_DOWN: "true"}
+    settings = {_PUSH_DOWN: "true", f"spark.executorEnv.{_SAFE_PATH}": "1"}
     if not is_submitted:  # Else its JVM runs already, with its own.
         of_jvm = [*_quiet_logs(), *(_IN_HASTE if is_brief else ())]
         settings |= {"spark.driver.extraJavaOptions": " ".join(of_jvm)} if of_jvm else {}

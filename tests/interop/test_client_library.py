@@ -14,7 +14,7 @@ from tests.interop.java_client import JavaClient
 from tests.interop.java_reader import Tool
 from tests.interop.member import TEST_SETTINGS, BrokerProcess
 from tests.interop.remoting import create_topic
-from twinlog.cluster.client import (
+from twinlog.client import (
     Client,
     Decision,
     From,

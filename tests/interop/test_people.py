@@ -14,7 +14,7 @@ from tests.processes.harness import PROGRAM
 
 CONSUMER = """
 import sys, trio
-from twinlog.cluster.client import Client, From, PushConsumer
+from twinlog.client import Client, From, PushConsumer
 async def main():
     async def take(batch): pass
     async with Client(sys.argv[1]) as client:

@@ -28,6 +28,17 @@ def free_port_base(brokers: int = 2) -> int:
     return free_port((0, 1, 2, *(11 + 10 * k + d for k in range(brokers) for d in (-2, 0, 1, 3))))
 
 
+def modules_of_an_application(directory: Path, text: str) -> Path:
+    """A directory with modules that are named like folders of ours and like a library that we use."""
+    (directory / "ha").mkdir(parents=True)
+    for name in ("store.py", "cluster.py", "click.py", "ha/__init__.py"):
+        (directory / name).write_text(text)
+    return directory
+
+
+POISON = "raise SystemExit('imported from the working directory')\n"
+
+
 class Up:
     """`twinlog up` under test."""
 
@@ -82,10 +93,13 @@ def twinlog(*arguments: str, namesrv: str) -> str:
     return done.stdout
 
 
-def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself."""
     merged = {**os.environ, **(env or {})}
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=SECONDS_MAX, env=merged)
+    command = [PROGRAM, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, env=merged, cwd=cwd)
 
 
 def until(condition, what: str) -> None:

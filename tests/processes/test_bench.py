@@ -117,8 +117,8 @@ sys.modules["twinlog.cluster.cli.main"].main = bench.main
 runpy.run_module("tests.bench.ha_unverified", run_name="__main__")
 from twinlog.store.message import Message, encode_message
 bad = encode_message(Message("T", 0, b"x", body_crc=1))
-found = twinlog.ha.replica.scan_records(bad, 0, 4096, check_crc=True), twinlog.store.column_scan.scan_columns(bad, 0, 4096, check_crc=True)
-print([scan.error for scan in found])
+scans = twinlog.ha.replica.scan_records, twinlog.store.column_scan.scan_columns
+print([scan(bad, 0, 4096, check_crc=True).error for scan in scans])
 """
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

@@ -4,13 +4,18 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.processes.harness import PROGRAM, SECONDS_MAX, run
+from tests.processes.harness import POISON, PROGRAM, SECONDS_MAX, modules_of_an_application, run
 
 
 def test_nothing_is_missing_after_two_failovers(tmp_path: Path):
-    """All three members die once, the master twice: the account is good, its words and the exit status say so."""
+    """All three members die once, the master twice: the account is good, its words and the exit status say so.
+
+    Nobody imports from the directory in which it is started.
+    """
     kept = tmp_path / "kept"
-    done = run("demo", "--seconds", "8", "--keep", str(kept))
+    application = modules_of_an_application(tmp_path / "application", POISON)
+    (application / "json.py").write_text(POISON)
+    done = run("demo", "--seconds", "8", "--keep", str(kept), cwd=application)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = {" ".join(line.split()[3:5]) for line in done.stdout.splitlines() if " s ✓ " in line}
     acknowledged, found = (next(each for each in lines if each.startswith(word)) for word in ("acknowledged", "found"))

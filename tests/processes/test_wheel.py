@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.harness import SECONDS_MAX, SMALL, free_port_base
+from tests.processes.harness import POISON, SECONDS_MAX, SMALL, free_port_base, modules_of_an_application
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("store", "ha", "cluster")
+PACKAGE = ROOT / "twinlog"
 pytestmark = pytest.mark.timeout(180)
 
 
@@ -58,13 +58,13 @@ def needed() -> dict[str, Path]:
 
 
 def test_it_has_every_file_of_the_packages(wheel):
-    """Grammars, static files of pages, types: whatever git keeps beside the code."""
+    """Grammars, static files of pages, types: whatever git keeps beside the code, all of it below `twinlog`."""
     with zipfile.ZipFile(wheel) as archive:
-        inside = {name for name in archive.namelist() if name.split("/")[0] in PACKAGES}
+        inside = {name for name in archive.namelist() if ".dist-info/" not in name}
     outside = {
         str(file.relative_to(ROOT))
-        for package in PACKAGES
-        for file in (ROOT / package).rglob("*")
+        for folder in (PACKAGE, *PACKAGE.iterdir())
+        for file in (folder.glob("*") if folder == PACKAGE else folder.rglob("*"))
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert outside - inside == set()
@@ -78,25 +78,50 @@ def test_its_commands_run(program, tmp_path):
         assert (done.returncode, done.stderr) == (0, ""), arguments
 
 
-def test_it_runs_a_cluster(program, tmp_path):
+APPLICATION = """
+import cluster, click, ha, store
+import trio
+from twinlog.client import Client, From, OutgoingMessage, PushConsumer
+
+async def main():
+    async with Client("NAMESRV") as client:
+        sent = await client.producer("application").send(OutgoingMessage(topic="greetings", body=b"from an application"))
+        async with PushConsumer(client, "application", {"greetings": "*"}, start=From.FIRST) as consumer:
+            async for batch in consumer:
+                print(sent.status.name, *(message.body.decode() for message in batch))
+                break
+    print([module.OWNER for module in (cluster, click, ha, store)])
+
+trio.run(main)
+"""
+
+
+def test_it_runs_a_cluster_beside_modules_of_the_same_names(program, tmp_path):
+    """All from the directory of an application that has a store.py, ha/, cluster.py, click.py and json.py of its own."""
     base = free_port_base()
+    application = tmp_path / "application"
+    modules_of_an_application(application, POISON)
+    modules_of_an_application(application / "program", 'OWNER = "application"\n')
+    (application / "json.py").write_text(POISON)
     namesrv = f"127.0.0.1:{base}"
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "NAMESRV_ADDR": namesrv}
 
-    def twinlog(*arguments: str) -> str:
-        command = [program, *arguments]
+    def run(*command: object) -> str:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=SECONDS_MAX, cwd=tmp_path, env=environment
+            [*map(str, command)], capture_output=True, text=True, timeout=SECONDS_MAX, cwd=application, env=environment
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def twinlog(*arguments: str) -> str:
+        return run(program, *arguments)
 
     command = [program, "up", "--dir", str(tmp_path / "data"), "--port-base", str(base), *SMALL]
     errors = tmp_path / "errors"
     with (
         errors.open("w") as stderr,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=tmp_path, env=environment
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=application, env=environment
         ) as up,
     ):
         assert up.stdout is not None
@@ -104,6 +129,11 @@ def test_it_runs_a_cluster(program, tmp_path):
             assert f"namesrv={namesrv}" in up.stdout.readline(), errors.read_text()
             assert twinlog("send", "orders", "hello").startswith("SEND_OK")
             assert "hello" in twinlog("consume", "orders")
+            main = application / "program" / "main.py"
+            main.write_text(APPLICATION.replace("NAMESRV", namesrv))
+            assert run(Path(program).with_name("python"), main) == (
+                "SEND_OK from an application\n['application', 'application', 'application', 'application']\n"
+            )
         finally:
             up.send_signal(signal.SIGTERM)
             assert up.wait(SECONDS_MAX) == 0

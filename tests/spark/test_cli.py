@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster.cli.json_schema import violations
 from tests.interop.twinlog import PROGRAM
+from tests.processes.harness import POISON, modules_of_an_application
 from tests.spark.logs import flip
 from tests.store import golden
 from twinlog.cluster.cli.schema import schema_of
@@ -33,10 +34,12 @@ def twinlog(cwd: Path, *arguments: object, **env: str) -> subprocess.CompletedPr
 
 
 def test_a_difference_leaves_with_1_and_files_that_tell_it(members, tmp_path: Path):
-    """And stderr stays empty: not a word of Spark's. Equal members: test_killed.py."""
+    """And stderr stays empty: not a word of Spark's. Equal members: test_killed.py. Nobody imports from its directory."""
     at = flip(members[1], 7)
     out = tmp_path / "a" / "report"
-    done = twinlog(tmp_path, *members, "--out", out)
+    application = modules_of_an_application(tmp_path / "application", POISON)
+    (application / "json.py").write_text(POISON)
+    done = twinlog(application, *members, "--out", out)
     assert done.returncode == 1, done.stderr
     assert ("\x1b" in done.stdout, done.stderr) == (False, "")
     assert "B bit-rot" in done.stdout

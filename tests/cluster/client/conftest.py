@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.client.helpers import NAMESRV, NEIGHBOUR, FakeBroker
-from twinlog.cluster.client import Client
+from twinlog.client import Client
 
 
 @pytest.fixture

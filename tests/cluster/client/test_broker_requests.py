@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from tests.cluster.client.helpers import ONE, bodies, idle, request
-from twinlog.cluster.client import From, PushConsumer
+from twinlog.client import From, PushConsumer
 from twinlog.cluster.remoting import fastjson
 
 

@@ -5,7 +5,7 @@ import pytest
 import trio
 
 from tests.cluster.client.helpers import BROKER, NAMESRV, request
-from twinlog.cluster.client import Client, NoRouteError, OutgoingMessage, PushConsumer
+from twinlog.client import Client, NoRouteError, OutgoingMessage, PushConsumer
 from twinlog.cluster.client.service import Service
 
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from tests.cluster.client.helpers import ONE, bodies, idle
-from twinlog.cluster.client import From, MessageQueue, PullConsumer, PushConsumer
+from twinlog.client import From, MessageQueue, PullConsumer, PushConsumer
 from twinlog.cluster.client.offset_store import OffsetTable
 from twinlog.cluster.client.offsets import BrokerOffsets
 from twinlog.cluster.remoting.command import RemotingCommand

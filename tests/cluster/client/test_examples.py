@@ -11,6 +11,7 @@ from pkgutil import iter_modules
 import pytest
 import trio
 
+import twinlog.client
 import twinlog.cluster.client
 from tests.interop.ports import free_broker_port
 from twinlog.cluster.broker.broker import Broker
@@ -64,10 +65,6 @@ def test_examples_in_docstrings(module):
     assert doctest.testmod(import_module(f"twinlog.cluster.client.{module}")).failed == 0
 
 
-def test_every_public_name_is_there_and_has_a_docstring():
-    assert twinlog.cluster.client.__all__ == sorted(twinlog.cluster.client._HOMES)
-    for name in twinlog.cluster.client.__all__:
-        assert textwrap.dedent(getattr(twinlog.cluster.client, name).__doc__ or ""), name
-    assert set(twinlog.cluster.client.__all__) <= set(dir(twinlog.cluster.client))
-    with pytest.raises(AttributeError):
-        _ = twinlog.cluster.client.nothing
+def test_every_public_name_has_a_docstring():
+    for name in twinlog.client.__all__:
+        assert textwrap.dedent(getattr(twinlog.client, name).__doc__ or ""), name

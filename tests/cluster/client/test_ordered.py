@@ -5,7 +5,7 @@ from itertools import pairwise
 import trio
 
 from tests.cluster.client.helpers import ONE, idle, mine, request
-from twinlog.cluster.client import From, MessageQueue, PushConsumer
+from twinlog.client import From, MessageQueue, PushConsumer
 
 QUEUE = MessageQueue("T", "b", 0)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.client.helpers import idle
-from twinlog.cluster.client import (
+from twinlog.client import (
     From,
     MessageQueue,
     NoRouteError,

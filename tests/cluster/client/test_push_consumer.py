@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from tests.cluster.client.helpers import BROKER, NAMESRV, ONE, SLAVE, bodies, idle, mine, request
-from twinlog.cluster.client import Client, FlowLimits, From, FromTime, MessageQueue, PushConsumer, Sql
+from twinlog.client import Client, FlowLimits, From, FromTime, MessageQueue, PushConsumer, Sql
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RequestError
 from twinlog.store.properties import parse_properties

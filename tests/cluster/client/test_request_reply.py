@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from tests.cluster.client.helpers import message, received_message, request
-from twinlog.cluster.client import (
+from twinlog.client import (
     Requester,
     reply,
 )

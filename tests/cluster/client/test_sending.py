@@ -4,13 +4,13 @@ import pytest
 import trio
 
 from tests.cluster.client.helpers import message
-from twinlog.cluster.broker.batch_body import split_batch as broker_split
-from twinlog.cluster.client import (
+from twinlog.client import (
     MessageQueue,
     SendResult,
     SendStatus,
     by_key,
 )
+from twinlog.cluster.broker.batch_body import split_batch as broker_split
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
 from twinlog.store.properties import parse_properties

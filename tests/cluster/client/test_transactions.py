@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from tests.cluster.client.helpers import message, request
-from twinlog.cluster.client import (
+from twinlog.client import (
     Decision,
     HalfMessageError,
     TransactionProducer,

@@ -1,0 +1,55 @@
+"""RocketMQ client on trio: producers, consumers and administration, for twinlog and for RocketMQ 4.9. Public API.
+
+from twinlog.client import Client, OutgoingMessage, PushConsumer
+"""
+
+from twinlog.cluster.admin import Admin, open_admin
+from twinlog.cluster.client.answers import SendStatus
+from twinlog.cluster.client.batch import Batch
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.outgoing import OutgoingMessage, split_batch
+from twinlog.cluster.client.process_queue import FlowLimits
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.pull_consumer import PullConsumer
+from twinlog.cluster.client.push_consumer import PushConsumer
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.request_reply import Reply, Requester, reply
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.routes import NoRouteError
+from twinlog.cluster.client.selectors import by_key
+from twinlog.cluster.client.sending import SendResult
+from twinlog.cluster.client.start import From, FromTime
+from twinlog.cluster.client.subscription import Sql
+from twinlog.cluster.client.transaction import Decision, HalfMessageError, Transaction, TransactionProducer
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+
+__all__ = [
+    "Admin",
+    "Batch",
+    "Client",
+    "Decision",
+    "FlowLimits",
+    "From",
+    "FromTime",
+    "HalfMessageError",
+    "MessageQueue",
+    "NoRouteError",
+    "OutgoingMessage",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "ReceivedMessage",
+    "RemotingError",
+    "Reply",
+    "RequestError",
+    "Requester",
+    "SendResult",
+    "SendStatus",
+    "Sql",
+    "Transaction",
+    "TransactionProducer",
+    "by_key",
+    "open_admin",
+    "reply",
+    "split_batch",
+]

@@ -1,0 +1,24 @@
+"""Store directories as tables for Spark, and the audit that compares replicas. Public API; needs `pip install twinlog[spark]`.
+
+from twinlog.spark import spark_session
+
+records = spark_session().read.format("rocketmq_records").load("/data/broker-a")
+"""
+
+from twinlog.cluster.pipeline.export import ExportOptions, export
+from twinlog.cluster.pipeline.job import AuditOptions, SparkUnusableError, audit
+from twinlog.cluster.pipeline.report import AuditReport
+from twinlog.cluster.pipeline.session import prepare, spark_session
+from twinlog.cluster.pipeline.store_uri import StoreUri
+
+__all__ = [
+    "AuditOptions",
+    "AuditReport",
+    "ExportOptions",
+    "SparkUnusableError",
+    "StoreUri",
+    "audit",
+    "export",
+    "prepare",
+    "spark_session",
+]
