@@ -19,9 +19,8 @@ from pyspark.sql import SparkSession
 TASK_TRIES = 4
 _IN_HASTE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
-_SAFE_PATH = (
-    "PYTHONSAFEPATH"  # Workers are started with `python -m`, which imports from their directory first without it.
-)
+# Workers are started with `python -m`, which imports from their directory first without it.
+_SAFE_PATH = "PYTHONSAFEPATH"
 # What readers refuse, in the trace of the worker in which they did.
 _REFUSAL = re.compile(
     r"^twinlog\.cluster\.pipeline\.\w+\.(?:ReadRefusedError|NotAStoreError|UnreadableError): (.+)$", re.MULTILINE
