@@ -7,10 +7,10 @@ from enum import Enum
 
 from attrs import frozen, validators
 
-from twinlog.ha.ack_policy import AckRule
-from twinlog.ha.admission import parse_networks
-from twinlog.ha.in_sync import Limits
-from twinlog.ha.protocol import BODY_SIZE_MAX, BUFFER_SIZE
+from twinlog.ha.policy.ack_policy import AckRule
+from twinlog.ha.policy.admission import parse_networks
+from twinlog.ha.policy.in_sync import Limits
+from twinlog.ha.wire.protocol import BODY_SIZE_MAX, BUFFER_SIZE
 from twinlog.store.config import option
 
 _PORT = validators.and_(validators.ge(0), validators.le(65_535))

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from twinlog.ha.finding import Finding
+    from twinlog.ha.compare.finding import Finding
 
 Cause = Literal[
     "stranger", "over_max", "below_min", "bad_request", "bad_ack", "too_many", "diverged", "unproven", "fenced"

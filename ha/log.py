@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from twinlog.store.commit_log import CommitLog
 from twinlog.store.config import StoreConfig
-from twinlog.store.digest_service import DigestService
-from twinlog.store.log_tail import LogTail
-from twinlog.store.record_scan import DispatchEntry
-from twinlog.store.running_flags import RunningFlags
+from twinlog.store.integrity.digest_service import DigestService
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.running_flags import RunningFlags
+from twinlog.store.log.unverified_tail import LogTail
+from twinlog.store.record.scan import DispatchEntry
 
 if TYPE_CHECKING:
-    from twinlog.store.columns import Columns  # numpy comes with it: only where there is much to do.
+    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
 
 
 class Chunk(Protocol):

@@ -1,6 +1,6 @@
 """What replication asks another member on its remoting port, as a Protocol.
 
-`cluster/broker/ha_peer.py` asks over remoting, tests bring small ones. A peer may be a twinlog member, which compares by
+`cluster/broker/peers/ha_peer.py` asks over remoting, tests bring small ones. A peer may be a twinlog member, which compares by
 digest, or a RocketMQ broker, which answers requests 28 and 33 only.
 """
 
@@ -10,7 +10,7 @@ from attrs import frozen
 
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochEntry, EpochId
-from twinlog.store.range_digests import RangeDigests
+from twinlog.store.integrity.range_digests import RangeDigests
 from twinlog.store.role_file import GroupMember, GroupRecord
 
 __all__ = ["Peer", "PeerHistory", "PeerLog", "RangeDigests"]

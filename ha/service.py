@@ -1,7 +1,7 @@
 """Replication of one member: serves slaves, and follows a master when it has one. Source: HAService (RocketMQ 4.9.8).
 
-Every member listens, a slave too, so slaves of slaves work. Who is served the log is for ha/reception.py to say, who
-counts for ha/in_sync.py.
+Every member listens, a slave too, so slaves of slaves work. Who is served the log is for ha/master/connection_admission.py to say, who
+counts for ha/policy/in_sync.py.
 """
 
 import socket
@@ -12,31 +12,31 @@ import trio
 from attrs import define, field
 from structlog.contextvars import bound_contextvars
 
-from twinlog.ha.absence import AbsenceService
-from twinlog.ha.accept import AcceptSocketService
-from twinlog.ha.client import HAClient, no_peer
 from twinlog.ha.config import HAConfig
-from twinlog.ha.connection import HAConnection
-from twinlog.ha.connection_view import describe_connection
+from twinlog.ha.election.lease import ALWAYS, Lease
 from twinlog.ha.errors import HAError, HARefusedError
-from twinlog.ha.follow_history import OwnHistory
-from twinlog.ha.group_transfer import GroupTransferService
-from twinlog.ha.in_sync import Slave
-from twinlog.ha.lag import AppendStamps
-from twinlog.ha.lease import ALWAYS, Lease
 from twinlog.ha.log import ComparableStore
+from twinlog.ha.master.accept import AcceptSocketService
+from twinlog.ha.master.connection import HAConnection
+from twinlog.ha.master.connection_admission import Reception
+from twinlog.ha.master.connection_view import describe_connection
+from twinlog.ha.master.disconnected_slaves import AbsenceService
+from twinlog.ha.master.group_transfer import GroupTransferService
+from twinlog.ha.master.slave_check import FindSlave
 from twinlog.ha.peer import Peer, PeerHistory
-from twinlog.ha.policy_words import configured_warnings
-from twinlog.ha.protocol import NO_REQUEST_YET
-from twinlog.ha.reception import Reception
-from twinlog.ha.slave_check import FindSlave
+from twinlog.ha.policy.ack_policy_text import configured_warnings
+from twinlog.ha.policy.in_sync import Slave
+from twinlog.ha.policy.lag import AppendStamps
+from twinlog.ha.slave.client import HAClient, no_peer
+from twinlog.ha.slave.follow_history import OwnHistory
 from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics
-from twinlog.ha.transport import SocketTransport, Transport
+from twinlog.ha.wire.protocol import NO_REQUEST_YET
+from twinlog.ha.wire.transport import SocketTransport, Transport
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.retention import NO_FLOOR
 from twinlog.store.role_file import GroupMember, GroupRecord
-from twinlog.store.wakeup import Wakeup
+from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
 

@@ -5,11 +5,11 @@ from typing import Literal
 
 from attrs import frozen
 
-from twinlog.ha.absent import KnownSlave
-from twinlog.ha.ack_policy import Decision
-from twinlog.ha.admission import Refusal
+from twinlog.ha.compare.finding import Finding
 from twinlog.ha.errors import Cause
-from twinlog.ha.finding import Finding
+from twinlog.ha.policy.ack_policy import Decision
+from twinlog.ha.policy.admission import Refusal
+from twinlog.ha.policy.disconnected import KnownSlave
 
 ConnectionState = Literal["connected", "catchup", "streaming"]
 ClientState = Literal[

@@ -10,8 +10,8 @@ from typing import Any
 
 from attrs import field, frozen, validators
 
-from twinlog.store.disk_space import DiskLimits
 from twinlog.store.retention import parse_hours
+from twinlog.store.util.disk_space import DiskLimits
 
 
 def option(default: Any, *, key: str, doc: str, validator: Callable[..., Any] | None = None) -> Any:

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 from attrs import frozen
 
-from twinlog.store.checked_file import decode_checked, encode_checked, load_checked, save_checked, unreadable
-from twinlog.store.plain import from_plain, to_plain
+from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, save_checked, unreadable
+from twinlog.store.util.plain import from_plain, to_plain
 
 NAME, VERSION = "epochs", 1
 ENTRIES_MAX = 1000  # Whoever was away for longer begins anew.

@@ -13,28 +13,28 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from twinlog.store.commit_log import PutMessage, PutResult
 from twinlog.store.config import BrokerRole
-from twinlog.store.consume_queue import ConsumeQueue
-from twinlog.store.dispatch import ArrivalListener
 from twinlog.store.errors import StoreError, StoreNotWritableError
-from twinlog.store.get_message import GetResult, PropertyFilter, any_accepted, get_message
-from twinlog.store.lock_file import take_lock
-from twinlog.store.log_tail import LogTail, remove_left_over
-from twinlog.store.multi_dispatch import replicated
-from twinlog.store.parts import StoreParts
-from twinlog.store.put_times import PutTimes
-from twinlog.store.query_message import QueryResult, query_message
-from twinlog.store.queue_time import offset_by_time, store_timestamp
-from twinlog.store.record_scan import DispatchEntry
-from twinlog.store.recovery import recover
-from twinlog.store.running_flags import Condition
+from twinlog.store.log.commit_log import PutMessage, PutResult
+from twinlog.store.log.put_times import PutTimes
+from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.unverified_tail import LogTail, remove_left_over
+from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.read.get_message import GetResult, PropertyFilter, any_accepted, get_message
+from twinlog.store.read.query_message import QueryResult, query_message
+from twinlog.store.read.queue_time import offset_by_time, store_timestamp
+from twinlog.store.record.multi_dispatch import replicated
+from twinlog.store.record.scan import DispatchEntry
+from twinlog.store.recovery.recovery import recover
+from twinlog.store.services.dispatch import ArrivalListener
 from twinlog.store.statistics import StoreStatistics
-from twinlog.store.sync import make_directory, sync_directory
-from twinlog.store.truncation_start import UnfinishedCut
+from twinlog.store.truncation.resume import UnfinishedCut
+from twinlog.store.util.lock_file import take_lock
+from twinlog.store.util.sync import make_directory, sync_directory
+from twinlog.store.wiring import StoreParts
 
 if TYPE_CHECKING:
-    from twinlog.store.columns import Columns
+    from twinlog.store.record.columns import Columns
 
 log = structlog.get_logger()
 
@@ -278,7 +278,7 @@ class MessageStore(StoreParts):
         self._reput.dispatched_offset = self.flusher.flushed_offset = phy_offset
 
     async def truncate(self, phy_offset: int, why: str) -> None:
-        """Cut a slave's log where a record begins, durably; what is cut is kept in twinlog/divergent/. See store/truncation.py.
+        """Cut a slave's log where a record begins, durably; what is cut is kept in twinlog/divergent/. See store/truncation/truncation.py.
 
         Raises StoreError: nothing was changed, or, where `flags` say so, the store failed and the next start finishes it.
         """
@@ -377,7 +377,7 @@ class MessageStore(StoreParts):
         tags_codes: frozenset[int] | None,
         accepts: PropertyFilter | None = None,
     ) -> GetResult:
-        """Answer a pull; see twinlog.store.get_message."""
+        """Answer a pull; see twinlog.store.read.get_message."""
         queue = self._queues.get(topic, queue_id)
         check = self._read_check if offset < self._read_check.trusted_from.get(queue, 0) else None
         limit = self.dispatch_limit() if self.dispatch_limit is not None else None
@@ -398,7 +398,7 @@ class MessageStore(StoreParts):
         return result
 
     def any_accepted(self, topic: str, queue_id: int, start: int, end: int, accepts: PropertyFilter) -> bool:
-        """Whether a filter wants one of these messages of a queue; see twinlog.store.get_message."""
+        """Whether a filter wants one of these messages of a queue; see twinlog.store.read.get_message."""
         return any_accepted(self._queues.get(topic, queue_id), self.commit_log, start, end, accepts)
 
     def message_at(self, phy_offset: int) -> memoryview | None:
@@ -413,7 +413,7 @@ class MessageStore(StoreParts):
         return self.commit_log.read(unit.phy_offset, sound[0]) if unit is not None and sound is not None else None
 
     async def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> QueryResult:
-        """The newest messages with a key, stored in a span of time; see twinlog.store.query_message. Raises OSError."""
+        """The newest messages with a key, stored in a span of time; see twinlog.store.read.query_message. Raises OSError."""
         index, log = self.index, self.commit_log
         return await query_message(index, log, self.message_at, topic, key, count_max, begin_ms, end_ms)
 

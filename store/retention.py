@@ -1,4 +1,4 @@
-"""Which files of a store go: pure decisions; store/retention_service.py carries them out.
+"""Which files of a store go: pure decisions; store/services/retention_service.py carries them out.
 
 As RocketMQ 4.9.8 (DefaultMessageStore.CleanCommitLogService, MappedFileQueue.deleteExpiredFileByTime): the oldest first, a file
 once it was last written `fileReservedTime` hours ago, or at once while the disk demands it; never the last one; a few per round.

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from attrs import frozen
 
-from twinlog.store.checked_file import decode_checked, encode_checked, load_checked, save_checked, unreadable
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
-from twinlog.store.plain import from_plain, to_plain
+from twinlog.store.util.checked_file import decode_checked, encode_checked, load_checked, save_checked, unreadable
+from twinlog.store.util.plain import from_plain, to_plain
 
 NAME, VERSION = "role", 1
 

@@ -2,7 +2,7 @@
 
 from attrs import frozen
 
-from twinlog.store.divergent import Divergent
+from twinlog.store.truncation.divergent import Divergent
 
 
 @frozen

@@ -20,7 +20,7 @@ import structlog
 import trio
 from hypothesis import settings
 
-from twinlog.store import disk_space
+from twinlog.store.util import disk_space
 
 NEED_JAVA = {
     Path(__file__).parent / name for name in ("interop", "handover", "pairs", "clients", "peer_suite", "mqadmin")

@@ -12,13 +12,13 @@ from attrs import define, evolve, field
 
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
-from twinlog.ha.protocol import BATCH_HEADER, ReportReader
-from twinlog.store.commit_log import PutMessage
+from twinlog.ha.wire.protocol import BATCH_HEADER, ReportReader
 from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.integrity.range_digests import LogRangeError, RangeDigester
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.range_digests import LogRangeError, RangeDigester
-from twinlog.store.record_scan import scan_records
+from twinlog.store.record.scan import scan_records
 from twinlog.store.role_file import GroupMember
 
 # Replication: stores to replicate, and somebody who waits for it.

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("store", "ha", "cluster")
 PUBLIC = ("client", "spark")  # twinlog.client and twinlog.spark: for applications, so nothing of ours imports them.
 LAYERS = (*FOLDERS, *PUBLIC)  # Each may import itself and what stands before it.
-CODECS = ("store/message.py", "ha/protocol.py", "cluster/remoting/command.py")
+CODECS = ("store/record/message.py", "ha/wire/protocol.py", "cluster/remoting/command.py")
 INPUT_OUTPUT = {"trio", "socket", "asyncio", "anyio", "ssl", "selectors", "threading"}
 
 
@@ -22,7 +22,7 @@ def module_name(file: Path) -> str:
 
 
 def layer_of(module: str) -> str:
-    """`ha` of twinlog.ha.client; "" of modules that are not ours."""
+    """`ha` of twinlog.ha.slave.client; "" of modules that are not ours."""
     first, _, rest = module.partition(".")
     return rest.partition(".")[0] if first == "twinlog" else ""
 
@@ -126,13 +126,24 @@ import a.b, trio as t
 from ..ha import client
 from . import flush
 def late():
-    from twinlog.cluster.admin import Admin
+    from twinlog.cluster.admin.admin import Admin
 if TYPE_CHECKING:
     import typed
 """
-    seen = imports(source, "twinlog.store.message")
-    of_ours = {"twinlog.ha", "twinlog.ha.client", "twinlog.store", "twinlog.store.flush", "twinlog.cluster.admin"}
+    seen = imports(source, "twinlog.store.record.message")
+    of_ours = {
+        "twinlog.ha",
+        "twinlog.ha.slave.client",
+        "twinlog.store",
+        "twinlog.store.services.flush",
+        "twinlog.cluster.admin.admin",
+    }
     assert seen >= {"a.b", "trio", "typed", *of_ours}
-    assert "typed" not in imports(source, "twinlog.store.message", at_run_time=True)
-    above = {"twinlog.ha", "twinlog.ha.client", "twinlog.cluster.admin", "twinlog.cluster.admin.Admin"}
-    assert upward("twinlog.store.message", seen) == above
+    assert "typed" not in imports(source, "twinlog.store.record.message", at_run_time=True)
+    above = {
+        "twinlog.ha",
+        "twinlog.ha.slave.client",
+        "twinlog.cluster.admin.admin",
+        "twinlog.cluster.admin.admin.Admin",
+    }
+    assert upward("twinlog.store.record.message", seen) == above

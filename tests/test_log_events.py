@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import docs_extension
-from twinlog.cluster.cli.log import FIRST_FIELDS
+from twinlog.cluster.cli.common.logging_setup import FIRST_FIELDS
 
 ROOT = Path(__file__).parents[1]
 logs = docs_extension("logs")

@@ -3,15 +3,15 @@
 from twinlog.client import Client, OutgoingMessage, PushConsumer
 """
 
-from twinlog.cluster.admin import Admin, open_admin
-from twinlog.cluster.client.answers import SendStatus
-from twinlog.cluster.client.batch import Batch
+from twinlog.cluster.admin.admin import Admin, open_admin
+from twinlog.cluster.client.api.answers import SendStatus
 from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.consume.batch import Batch
+from twinlog.cluster.client.consume.process_queue import FlowLimits
+from twinlog.cluster.client.consume.pull_consumer import PullConsumer
+from twinlog.cluster.client.consume.push_consumer import PushConsumer
 from twinlog.cluster.client.outgoing import OutgoingMessage, split_batch
-from twinlog.cluster.client.process_queue import FlowLimits
 from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.pull_consumer import PullConsumer
-from twinlog.cluster.client.push_consumer import PushConsumer
 from twinlog.cluster.client.received import ReceivedMessage
 from twinlog.cluster.client.request_reply import Reply, Requester, reply
 from twinlog.cluster.client.route import MessageQueue

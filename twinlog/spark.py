@@ -5,11 +5,11 @@ from twinlog.spark import spark_session
 records = spark_session().read.format("rocketmq_records").load("/data/broker-a")
 """
 
-from twinlog.cluster.pipeline.export import ExportOptions, export
-from twinlog.cluster.pipeline.job import AuditOptions, SparkUnusableError, audit
-from twinlog.cluster.pipeline.report import AuditReport
-from twinlog.cluster.pipeline.session import prepare, spark_session
-from twinlog.cluster.pipeline.store_uri import StoreUri
+from twinlog.cluster.pipeline.audit.report import AuditReport
+from twinlog.cluster.pipeline.jobs.audit import AuditOptions, SparkUnusableError, audit
+from twinlog.cluster.pipeline.jobs.export import ExportOptions, export
+from twinlog.cluster.pipeline.jobs.session import prepare, spark_session
+from twinlog.cluster.pipeline.sources.store_uri import StoreUri
 
 __all__ = [
     "AuditOptions",

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from twinlog.ha.policy_words import AckPolicy, MasterSide, SlaveSide, effective_policy
+from twinlog.ha.policy.ack_policy_text import AckPolicy, MasterSide, SlaveSide, effective_policy
 from twinlog.ha.statistics import HAStatistics
 from twinlog.store.config import BrokerRole
 
 if TYPE_CHECKING:
-    from twinlog.cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.wiring import BrokerParts
 
 
 def effective(broker: "BrokerParts", ha: HAStatistics) -> AckPolicy | None:

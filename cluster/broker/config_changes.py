@@ -11,10 +11,10 @@ from typing import Any, get_type_hints
 import attrs
 from attrs import fields, frozen
 
-from twinlog.cluster import rocketmq_keys
 from twinlog.cluster.broker.config import NO_BIT_MAPS, BrokerConfig
-from twinlog.cluster.config_file import format_value, read_value
-from twinlog.cluster.properties_file import parse_properties
+from twinlog.cluster.config import rocketmq_keys
+from twinlog.cluster.config.config_file import format_value, read_value
+from twinlog.cluster.config.properties_file import parse_properties
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.store.config import StoreConfig

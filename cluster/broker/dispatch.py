@@ -5,7 +5,6 @@ The fast port lacks pulls, so that consumers cannot hold up what it is for. Sour
 
 from collections.abc import Mapping
 
-from twinlog.cluster.broker.parts import BrokerParts
 from twinlog.cluster.broker.processors import (
     acl,
     broker_config,
@@ -31,6 +30,7 @@ from twinlog.cluster.broker.processors import (
     subscription_admin,
     topic_admin,
 )
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.server import Handler, dispatch_table
 
 _BOTH_PORTS = (

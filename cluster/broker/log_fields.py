@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from twinlog.cluster.broker.names import member_name
+from twinlog.cluster.remoting.names import member_name
 from twinlog.store.config import BrokerRole
 
 if TYPE_CHECKING:
-    from twinlog.cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.wiring import BrokerParts
 
 
 def log_fields(broker: "BrokerParts") -> dict[str, Any]:

@@ -12,15 +12,15 @@ from attrs import evolve
 
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.config_changes import Changes
-from twinlog.cluster.broker.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING
-from twinlog.cluster.broker.names import AUTO_CREATE_TOPIC
-from twinlog.cluster.broker.tables import built_in
-from twinlog.cluster.broker.topic_config import PERM_INHERIT
-from twinlog.cluster.properties_file import with_values
-from twinlog.store.sync import write_durably
+from twinlog.cluster.broker.consume.long_polling import SCAN_SECONDS, SCAN_SECONDS_SHORT_POLLING
+from twinlog.cluster.broker.tables.tables import built_in
+from twinlog.cluster.broker.tables.topics import PERM_INHERIT
+from twinlog.cluster.config.properties_file import with_values
+from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC
+from twinlog.store.util.sync import write_durably
 
 if TYPE_CHECKING:
-    from twinlog.cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.wiring import BrokerParts
 
 log = structlog.get_logger(__name__)
 

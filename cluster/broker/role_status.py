@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from twinlog.store.plain import to_plain
+from twinlog.store.util.plain import to_plain
 
 if TYPE_CHECKING:
-    from twinlog.cluster.broker.parts import BrokerParts
-    from twinlog.cluster.broker.role_change import RoleService
+    from twinlog.cluster.broker.roles.service import RoleService
+    from twinlog.cluster.broker.wiring import BrokerParts
 
 
 def plain(broker: "BrokerParts") -> dict[str, Any]:

@@ -8,15 +8,15 @@ import attrs
 import trio
 
 from twinlog.cluster.broker import ack_status, role_status
-from twinlog.cluster.broker.names import SCHEDULE_TOPIC
 from twinlog.cluster.broker.security.facts import security_facts
 from twinlog.cluster.remoting.command import VERSION
-from twinlog.ha.absent import KnownSlave
-from twinlog.ha.finding import NO_ERRORS, Finding
-from twinlog.store.histogram import percentile
+from twinlog.cluster.remoting.names import SCHEDULE_TOPIC
+from twinlog.ha.compare.finding import NO_ERRORS, Finding
+from twinlog.ha.policy.disconnected import KnownSlave
+from twinlog.store.util.histogram import percentile
 
 if TYPE_CHECKING:
-    from twinlog.cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.wiring import BrokerParts
 
 VERSION_TEXT = "V4_9_8"
 STATUS_SCHEMA = 1

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twinlog.cluster.cli.errors import PARTIAL, USAGE, CliError, sentence
-from twinlog.cluster.cli.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.errors import PARTIAL, USAGE, CliError, sentence
+from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from twinlog.cluster.pipeline.report import AuditReport
+    from twinlog.cluster.pipeline.audit.report import AuditReport
 
 INSTALL = (
     "Install it with: scripts/setup --spark, or pip install 'twinlog[spark]';"
@@ -52,7 +52,7 @@ INSTALL = (
     "--log-only", is_flag=True, help="Leave out queues, index, topics, groups and offsets: reads the logs once only."
 )
 @click.option("--spark-master", metavar="URL", help="Where Spark runs.  [default: here, on all cores]")
-@document_option("twinlog.cluster.pipeline.report:AuditReport")
+@document_option("twinlog.cluster.pipeline.audit.report:AuditReport")
 def audit(
     members: tuple[str, ...],
     live: bool,
@@ -114,9 +114,9 @@ def _make(out: Path) -> None:
 
 
 def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> "AuditReport":
-    from twinlog.cluster.cli.offline import allow_many_files
-    from twinlog.cluster.cli.progress import progress
-    from twinlog.cluster.pipeline.stores import look_at, same_places
+    from twinlog.cluster.cli.common.progress import progress
+    from twinlog.cluster.cli.log.directory import allow_many_files
+    from twinlog.cluster.pipeline.audit.stores import look_at, same_places
 
     if (same := same_places(members)) is not None:
         raise click.UsageError(f"{same[0]} and {same[1]} are the same store: a copy of its own is to be compared.")
@@ -131,7 +131,7 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
             raise CliError(f"{why} {INSTALL}", exit_code=USAGE)
     from attrs import evolve
 
-    from twinlog.cluster.pipeline import job
+    from twinlog.cluster.pipeline.jobs import audit as job
 
     if sys.stderr.isatty():
         click.echo("starting Spark ..", err=True)
@@ -147,15 +147,15 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
 
 
 def _audit_live(members: tuple[str, ...], namesrv: str) -> "AuditReport":
-    from twinlog.cluster.cli.progress import progress
-    from twinlog.cluster.pipeline.live import audit_live
+    from twinlog.cluster.cli.common.progress import progress
+    from twinlog.cluster.pipeline.audit.live import audit_live
 
     with progress("audit") as show:
         return run_admin(namesrv, lambda admin: audit_live(admin.api, members, show))
 
 
 def _write(report: "AuditReport", out: Path) -> None:
-    from twinlog.cluster.pipeline.report_files import write_report
+    from twinlog.cluster.pipeline.report.files import write_report
 
     has_arrow = find_spec("pyarrow") is not None
     try:
@@ -171,7 +171,7 @@ def _write(report: "AuditReport", out: Path) -> None:
 def _write_metrics(report: "AuditReport", path: Path) -> None:
     """An audit that was not complete proves nothing: the file stays as it was, and gets old, which somebody will be told."""
     from twinlog.cluster.metrics.audit_file import of_report, write
-    from twinlog.cluster.pipeline.report import AuditVerdict
+    from twinlog.cluster.pipeline.audit.report import AuditVerdict
 
     if report.verdict is AuditVerdict.INCOMPLETE:
         click.echo(f"note: {path} is left as it was: the audit was not complete.", err=True)
@@ -184,7 +184,7 @@ def _write_metrics(report: "AuditReport", path: Path) -> None:
 
 def _print(report: "AuditReport", fmt: str) -> None:
     if fmt == "json":
-        from twinlog.cluster.cli.render import json_answer
+        from twinlog.cluster.cli.common.render import json_answer
 
         json_answer(report)
         return

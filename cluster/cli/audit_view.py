@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli.errors import FAILED, PARTIAL
-from twinlog.cluster.cli.render import Column, count, moment, size, style, table
-from twinlog.cluster.pipeline.picture import letter
-from twinlog.cluster.pipeline.report import AuditVerdict
-from twinlog.cluster.pipeline.summary import headline, sentences
+from twinlog.cluster.cli.common.errors import FAILED, PARTIAL
+from twinlog.cluster.cli.common.render import Column, count, moment, size, style, table
+from twinlog.cluster.pipeline.audit.report import AuditVerdict
+from twinlog.cluster.pipeline.report.picture import letter
+from twinlog.cluster.pipeline.report.summary import headline, sentences
 
 if TYPE_CHECKING:
-    from twinlog.cluster.pipeline.report import AuditedMember, AuditReport, ReportedFinding
+    from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, ReportedFinding
 
 EXIT_STATUS = {
     AuditVerdict.EQUAL: 0,
@@ -113,7 +113,7 @@ def _finding_columns() -> list[Column]:
 
 def letter_of(cls: str) -> str:
     """As the picture of the page marks it."""
-    from twinlog.cluster.pipeline.findings import FindingClass
+    from twinlog.cluster.pipeline.audit.findings import FindingClass
 
     return letter(FindingClass(cls))
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli.errors import PARTIAL
-from twinlog.cluster.cli.offline import directory_argument, directory_options, opened, say, told
-from twinlog.cluster.cli.options import document_option, examples
+from twinlog.cluster.cli.common.errors import PARTIAL
+from twinlog.cluster.cli.common.options import document_option, examples
+from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened, say, told
 
 if TYPE_CHECKING:
-    from twinlog.store.offline.manifest import Manifest
-    from twinlog.store.offline.restore import Restored
+    from twinlog.store.offline.copy.manifest import Manifest
+    from twinlog.store.offline.copy.restore import Restored
 
 
 @click.command(
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @directory_argument
 @click.argument("target", type=click.Path(file_okay=False, path_type=Path))
 @directory_options
-@document_option("twinlog.store.offline.manifest:Manifest")
+@document_option("twinlog.store.offline.copy.manifest:Manifest")
 def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
     """Copy the store in DIR to TARGET, a directory that is new or empty, while its broker runs or not.
 
@@ -35,13 +35,13 @@ def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
     that are damaged in the store are copied as they are, and told; the exit status is 6 then.
     """
     with opened(directory, **options) as store:
-        from twinlog.cluster.cli.progress import progress
-        from twinlog.store.offline.backup import back_up
+        from twinlog.cluster.cli.common.progress import progress
+        from twinlog.store.offline.copy.backup import back_up
 
         with progress("backup") as report:
             made = back_up(store, target, report)
     if fmt == "json":
-        from twinlog.cluster.cli.render import json_answer
+        from twinlog.cluster.cli.common.render import json_answer
 
         json_answer(made)
     else:
@@ -57,7 +57,7 @@ def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
 
 
 def _show_backup(made: "Manifest", target: Path, fmt: str) -> None:
-    from twinlog.cluster.cli.render import count, size
+    from twinlog.cluster.cli.common.render import count, size
 
     if fmt == "tsv":
         _file_table(made)
@@ -76,7 +76,7 @@ def _show_backup(made: "Manifest", target: Path, fmt: str) -> None:
 
 
 def _span(made: "Manifest") -> str:
-    from twinlog.cluster.cli.render import moment
+    from twinlog.cluster.cli.common.render import moment
 
     if made.first_stored_ms is None or made.last_stored_ms is None:
         return ""
@@ -84,7 +84,7 @@ def _span(made: "Manifest") -> str:
 
 
 def _file_table(made: "Manifest", fmt: str = "tsv") -> None:
-    from twinlog.cluster.cli.render import Column, moment, size, table
+    from twinlog.cluster.cli.common.render import Column, moment, size, table
 
     columns = [
         Column("FILE", lambda f: f.path),
@@ -106,7 +106,7 @@ def _file_table(made: "Manifest", fmt: str = "tsv") -> None:
 )
 @click.argument("backup", type=click.Path(file_okay=False, path_type=Path))
 @directory_argument
-@document_option("twinlog.store.offline.restore:Restored")
+@document_option("twinlog.store.offline.copy.restore:Restored")
 def restore(backup: Path, directory: Path, fmt: str) -> None:
     """Make a store in DIR, a directory that is new or empty, from a backup.
 
@@ -114,13 +114,13 @@ def restore(backup: Path, directory: Path, fmt: str) -> None:
     RocketMQ starts from it as after a clean stop: as a master with all messages, or as a slave that has only the newest to fetch.
     """
     with told("The backup cannot be used.", "Use another one, or make one: twinlog backup DIR TARGET"):
-        from twinlog.cluster.cli.progress import progress
-        from twinlog.store.offline.restore import restore as restore_to
+        from twinlog.cluster.cli.common.progress import progress
+        from twinlog.store.offline.copy.restore import restore as restore_to
 
         with progress("restore") as report:
             restored = restore_to(backup, directory, report)
     if fmt == "json":
-        from twinlog.cluster.cli.render import json_answer
+        from twinlog.cluster.cli.common.render import json_answer
 
         json_answer(restored)
         return
@@ -128,7 +128,7 @@ def restore(backup: Path, directory: Path, fmt: str) -> None:
 
 
 def _show_restored(restored: "Restored", directory: Path, fmt: str) -> None:
-    from twinlog.cluster.cli.render import count
+    from twinlog.cluster.cli.common.render import count
 
     made, rebuilt = restored.manifest, restored.rebuilt
     say(f"restored   {directory}, from {made.source.root} on {made.source.host}", fmt)

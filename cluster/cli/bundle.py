@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twinlog.cluster.cli.confirm import dry_run_option
-from twinlog.cluster.cli.errors import CliError
-from twinlog.cluster.cli.options import document_option, examples, namesrv_option, run_admin
-from twinlog.cluster.cli.pages import Block, Page, show
+from twinlog.cluster.cli.common.confirm import dry_run_option
+from twinlog.cluster.cli.common.errors import CliError
+from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.pages import Block, Page, show
 
 if TYPE_CHECKING:
-    from twinlog.cluster.bundle import BundleReport
+    from twinlog.cluster.admin.bundle import BundleReport
 
 
 @click.command(
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     help="Also the ends of the .log files there.  [default: those of `twinlog up`, if there are any]",
 )
 @dry_run_option
-@document_option("twinlog.cluster.bundle:BundleReport")
+@document_option("twinlog.cluster.admin.bundle:BundleReport")
 def bundle(namesrv: str, out: Path | None, logs: Path | None, dry_run: bool, fmt: str) -> None:
     """Write one .tar.gz with versions, members, findings, role histories, configurations and the ends of logs.
 
     Before it is written, all that is in it is told. Secrets are hidden, and messages are not in it: of topics and groups only
     names and counts.
     """
-    from twinlog.cluster import bundle as made
-    from twinlog.cluster.cli.run import default_directory
+    from twinlog.cluster.admin import bundle as made
+    from twinlog.cluster.cli.run.commands import default_directory
 
     out = out or Path(time.strftime("twinlog-bundle-%Y%m%d-%H%M%S.tar.gz"))
     if logs is None and (default_directory() / "logs").is_dir():
@@ -64,7 +64,7 @@ def bundle(namesrv: str, out: Path | None, logs: Path | None, dry_run: bool, fmt
 
 
 def _page(found: "BundleReport") -> Page:
-    from twinlog.cluster.cli.render import Column, size
+    from twinlog.cluster.cli.common.render import Column, size
 
     columns = [
         Column("FILE", lambda p: p[0]),

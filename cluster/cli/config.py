@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twinlog.cluster.cli import complete
-from twinlog.cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
-from twinlog.cluster.cli.errors import FAILED, REFUSED, USAGE, CliError, sentence
-from twinlog.cluster.cli.options import InOrder, document_option, examples, namesrv_option, run_admin
-from twinlog.cluster.cli.pages import NOTHING_CHANGED, Block, Page, preview, show
+from twinlog.cluster.cli.common import complete
+from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
+from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, sentence
+from twinlog.cluster.cli.common.options import InOrder, document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
 
 if TYPE_CHECKING:
-    from twinlog.cluster.config_admin import ConfigChange, ConfigDiff, ConfigReport
-    from twinlog.cluster.config_options import OptionExplained
+    from twinlog.cluster.admin.config import ConfigChange, ConfigDiff, ConfigReport
+    from twinlog.cluster.admin.options import OptionExplained
 
 
 @click.group(
@@ -44,7 +44,7 @@ def config_group() -> None:
 @click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=complete.options)
 @namesrv_option
 @click.option("--set-only", is_flag=True, help="Without those that are at their default.")
-@document_option("twinlog.cluster.config_admin:ConfigReport")
+@document_option("twinlog.cluster.admin.config:ConfigReport")
 def get(member: str, keys: tuple[str, ...], namesrv: str, set_only: bool, fmt: str) -> None:
     """Show the options of MEMBER, a name as `twinlog list` shows it or an address, as they are in force now; secrets are hidden.
 
@@ -63,7 +63,7 @@ def get(member: str, keys: tuple[str, ...], namesrv: str, set_only: bool, fmt: s
 
 
 def _report_page(found: "ConfigReport") -> Page:
-    from twinlog.cluster.cli.render import Column
+    from twinlog.cluster.cli.common.render import Column
 
     columns = [
         Column("KEY", lambda o: o.key),
@@ -89,7 +89,7 @@ def _report_page(found: "ConfigReport") -> Page:
 @click.option("--all-masters", is_flag=True, help="On each group's master.")
 @dry_run_option
 @yes_option
-@document_option("twinlog.cluster.config_admin:ConfigChange")
+@document_option("twinlog.cluster.admin.config:ConfigChange")
 def set_options(
     arguments: tuple[str, ...], namesrv: str, all_masters: bool, dry_run: bool, yes: bool, fmt: str
 ) -> None:
@@ -131,7 +131,7 @@ def _refuse(planned: "ConfigChange") -> None:
 
 
 def _change_page(change: "ConfigChange") -> Page:
-    from twinlog.cluster.cli.render import Column
+    from twinlog.cluster.cli.common.render import Column
 
     columns = [
         Column("MEMBER", lambda c: c.member),
@@ -157,7 +157,7 @@ def _change_page(change: "ConfigChange") -> Page:
 @click.argument("right", shell_complete=complete.members)
 @namesrv_option
 @click.option("--own", "with_own", is_flag=True, help="Also what each member has of its own: addresses, role, paths.")
-@document_option("twinlog.cluster.config_admin:ConfigDiff")
+@document_option("twinlog.cluster.admin.config:ConfigDiff")
 def diff(left: str, right: str, namesrv: str, with_own: bool, fmt: str) -> None:
     """Compare two brokers, or a configuration file with a running broker. The exit status is 0 for equal, 1 for different.
 
@@ -171,7 +171,7 @@ def diff(left: str, right: str, namesrv: str, with_own: bool, fmt: str) -> None:
 
 
 def _diff_page(found: "ConfigDiff") -> Page:
-    from twinlog.cluster.cli.render import Column
+    from twinlog.cluster.cli.common.render import Column
 
     columns = [
         Column("KEY", lambda d: d.key),
@@ -187,11 +187,11 @@ def _diff_page(found: "ConfigDiff") -> Page:
     epilog=examples("twinlog config explain flushDiskType", "twinlog config explain haSendHeartbeatInterval -o json"),
 )
 @click.argument("key", shell_complete=complete.options)
-@document_option("twinlog.cluster.config_options:OptionExplained")
+@document_option("twinlog.cluster.admin.options:OptionExplained")
 def explain(key: str, fmt: str) -> None:
     """Say what KEY is: its type, its default, what is allowed, and whether it can change while a broker runs."""
-    from twinlog.cluster.cli.render import Column, json_answer, style, table
-    from twinlog.cluster.config_options import default_in_words
+    from twinlog.cluster.admin.options import default_in_words
+    from twinlog.cluster.cli.common.render import Column, json_answer, style, table
 
     found = _explain(key)
     if fmt == "json":
@@ -219,14 +219,14 @@ def explain(key: str, fmt: str) -> None:
 
 def _variable(found: "OptionExplained") -> str:
     """Its name; and its value, where it is set for whatever is started here."""
-    from twinlog.cluster.redaction import shown
+    from twinlog.cluster.config.redaction import shown
 
     value = os.environ.get(found.variable, "")
     return f"{found.variable}={shown(found.key, value)}, set here" if value else found.variable
 
 
 def _explain(key: str) -> "OptionExplained":
-    from twinlog.cluster.config_options import NoOptionError, explain_option
+    from twinlog.cluster.admin.options import NoOptionError, explain_option
 
     try:
         return explain_option(key)

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli import complete
-from twinlog.cluster.cli.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common import complete
+from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
     from twinlog.cluster.client.received import ReceivedMessage
     from twinlog.cluster.client.start import From, FromTime
     from twinlog.cluster.client.subscription import Sql
 
-_VIEW = "twinlog.cluster.message_view:MessageView"
+_VIEW = "twinlog.cluster.admin.message_view:MessageView"
 tags_option = click.option("--tags", default="*", metavar="EXPR", help='Only these, for example "TagA || TagB".')
 sql_option = click.option(
     "--sql", metavar="EXPR", help="Only those whose properties fulfil it, for example \"price > 10 AND city = 'Bonn'\"."
@@ -115,7 +115,7 @@ def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str
 
 
 def _wanted(tags: str, sql: str | None) -> "str | Sql":
-    from twinlog.cluster.cli.errors import sentence
+    from twinlog.cluster.cli.common.errors import sentence
     from twinlog.cluster.client.subscription import Sql, Subscription
 
     if sql is not None:

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli.errors import USAGE, CliError
-from twinlog.cluster.cli.options import InOrder, document_option, examples
-from twinlog.cluster.cli.pages import Block, Page, show
-from twinlog.cluster.cli.which_cluster import complete_contexts, context_error, load
+from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.cli.common.options import InOrder, document_option, examples
+from twinlog.cluster.cli.common.pages import Block, Page, show
+from twinlog.cluster.cli.common.which_cluster import complete_contexts, context_error, load
 
 if TYPE_CHECKING:
-    from twinlog.cluster.contexts import Contexts
+    from twinlog.cluster.config.contexts import Contexts
 
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path, resolve_path=True)
 context_argument = click.argument("name", shell_complete=complete_contexts)
@@ -40,20 +40,20 @@ def context_group() -> None:
     short_help="Show the clusters with names.",
     epilog=examples("twinlog context list", "twinlog context list -o json"),
 )
-@document_option("twinlog.cluster.contexts:ContextList")
+@document_option("twinlog.cluster.config.contexts:ContextList")
 def list_contexts(fmt: str) -> None:
     """Show each context, a star at the one in use."""
     _show(load(), fmt)
 
 
 def _show(contexts: "Contexts", fmt: str) -> None:
-    from twinlog.cluster.contexts import listed
+    from twinlog.cluster.config.contexts import listed
 
     show(listed(contexts), fmt, _page)
 
 
 def _page(found: Any) -> Page:
-    from twinlog.cluster.cli.render import Column
+    from twinlog.cluster.cli.common.render import Column
 
     columns = [
         Column("CONTEXT", lambda c: c.name),
@@ -79,13 +79,13 @@ def _page(found: Any) -> Page:
 @click.option("--tls", is_flag=True, help="Connect with TLS.")
 @click.option("--trust", type=_FILE, help="With --tls: certificates that servers' ones are checked with.")
 @click.option("--replace", is_flag=True, help="Although there is one of that name.")
-@document_option("twinlog.cluster.contexts:ContextList")
+@document_option("twinlog.cluster.config.contexts:ContextList")
 def add(
     name: str, namesrv: str, credentials: Path | None, tls: bool, trust: Path | None, replace: bool, fmt: str
 ) -> None:
     """Call a cluster NAME. The first one is used from then on; `twinlog context use` chooses another."""
-    from twinlog.cluster.client.api import name_servers
-    from twinlog.cluster.contexts import Context
+    from twinlog.cluster.client.api.api import name_servers
+    from twinlog.cluster.config.contexts import Context
 
     if trust is not None and not tls:
         raise click.UsageError("--trust needs --tls.")
@@ -102,7 +102,7 @@ def add(
     "use", short_help="Choose the cluster that counts.", epilog=examples("twinlog context use prod", "twinlog list")
 )
 @context_argument
-@document_option("twinlog.cluster.contexts:ContextList")
+@document_option("twinlog.cluster.config.contexts:ContextList")
 def use(name: str, fmt: str) -> None:
     """Let commands be about the cluster NAME, unless they are told otherwise."""
     from attrs import evolve
@@ -113,7 +113,7 @@ def use(name: str, fmt: str) -> None:
 
 @context_group.command("remove", short_help="Forget a cluster's name.", epilog=examples("twinlog context remove test"))
 @context_argument
-@document_option("twinlog.cluster.contexts:ContextList")
+@document_option("twinlog.cluster.config.contexts:ContextList")
 def remove(name: str, fmt: str) -> None:
     """Forget the name NAME; nothing happens to the cluster."""
     contexts = load()
@@ -121,7 +121,7 @@ def remove(name: str, fmt: str) -> None:
 
 
 def _save(changed: Any, fmt: str) -> None:
-    from twinlog.cluster.contexts import ContextError, contexts_path, save_contexts
+    from twinlog.cluster.config.contexts import ContextError, contexts_path, save_contexts
 
     try:
         contexts = changed()

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twinlog.cluster.cli.errors import FAILED, PARTIAL
+from twinlog.cluster.cli.common.errors import FAILED, PARTIAL
+from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
 from twinlog.cluster.cli.health import parse_size_option, show_findings
-from twinlog.cluster.cli.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from twinlog.cluster.cross_views import Crosscheck
+    from twinlog.cluster.observe.cross_views import Crosscheck
 
 EXIT_STATUS = {"agree": 0, "contradictions": FAILED, "incomplete": PARTIAL}
 
@@ -29,7 +29,7 @@ EXIT_STATUS = {"agree": 0, "contradictions": FAILED, "incomplete": PARTIAL}
     help="How much of the end of the logs is compared.",
 )
 @namesrv_option
-@document_option("twinlog.cluster.cross_views:Crosscheck")
+@document_option("twinlog.cluster.observe.cross_views:Crosscheck")
 def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
     """Ask name servers and members what each of them sees of the others, and name what does not fit together.
 
@@ -44,7 +44,7 @@ def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
 
     found = run_admin(namesrv, lambda admin: admin.crosscheck(last_bytes=last_bytes, tell=tell))
     if fmt == "json":
-        from twinlog.cluster.cli.render import json_answer
+        from twinlog.cluster.cli.common.render import json_answer
 
         json_answer(found)
     else:
@@ -53,7 +53,7 @@ def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
 
 
 def _show(found: "Crosscheck", fmt: str) -> None:
-    from twinlog.cluster.cli.render import Column, count, style, table
+    from twinlog.cluster.cli.common.render import Column, count, style, table
 
     columns = [
         Column("SLAVE", lambda d: d.slave),
@@ -70,7 +70,7 @@ def _show(found: "Crosscheck", fmt: str) -> None:
         return
     click.echo()
     for report in found.logs:
-        from twinlog.cluster.cli.live_diff import verdict_of
+        from twinlog.cluster.cli.log.live_diff import verdict_of
 
         click.echo(f"{report.left.name} and {report.right.name}: {verdict_of(report)}")
     show_findings(found.findings)

@@ -4,17 +4,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli import complete
-from twinlog.cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
+from twinlog.cluster.cli.common import complete
+from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
+from twinlog.cluster.cli.common.options import (
+    InOrder,
+    document_option,
+    examples,
+    namesrv_option,
+    run_admin,
+    watch_option,
+)
+from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show, silent_notes
 from twinlog.cluster.cli.group_offsets import clone, reset, seek
-from twinlog.cluster.cli.options import InOrder, document_option, examples, namesrv_option, run_admin, watch_option
-from twinlog.cluster.cli.pages import NOTHING_CHANGED, Block, Page, answer, preview, show, silent_notes
 from twinlog.cluster.cli.topic import arrow, broker_option, cluster_option, messages_word
 
 if TYPE_CHECKING:
-    from twinlog.cluster.group_views import GroupChange, GroupDetail, GroupList
+    from twinlog.cluster.admin.group_views import GroupChange, GroupDetail, GroupList
 
-_CHANGE = "twinlog.cluster.group_views:GroupChange"
+_CHANGE = "twinlog.cluster.admin.group_views:GroupChange"
 group_argument = click.argument("group", shell_complete=complete.groups)
 
 
@@ -39,7 +46,7 @@ def group_group() -> None:
 )
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.group_views:GroupList")
+@document_option("twinlog.cluster.admin.group_views:GroupList")
 @click.option("--all", "all_groups", is_flag=True, help="Also the groups that brokers make for themselves.")
 def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups: bool) -> None:
     """Show each consumer group: its connected clients, and how many messages it has not read yet, over all of its topics.
@@ -56,7 +63,7 @@ def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups:
 
 
 def _list_page(found: "GroupList") -> Page:
-    from twinlog.cluster.cli.render import Column, count
+    from twinlog.cluster.cli.common.render import Column, count
 
     columns = [
         Column("GROUP", lambda g: g.name),
@@ -78,15 +85,15 @@ def _list_page(found: "GroupList") -> Page:
 @group_argument
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.group_views:GroupDetail")
+@document_option("twinlog.cluster.admin.group_views:GroupDetail")
 def show_group(group: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
     """Show GROUP: its connected clients, what they subscribe to, how far they are, and what the group may do."""
     answer(namesrv, fmt, lambda admin: admin.groups.show(group), _show_page, watch_seconds=watch_seconds)
 
 
 def _show_page(found: "GroupDetail") -> Page:
+    from twinlog.cluster.cli.common.render import Column
     from twinlog.cluster.cli.lag import topic_columns
-    from twinlog.cluster.cli.render import Column
 
     held: dict[str | None, int] = {}
     for queue in found.queues:
@@ -232,7 +239,7 @@ def delete(
 
 def need_group_name(group: str) -> None:
     """A usage error for a name that no broker would take."""
-    from twinlog.cluster.broker.names import group_fault
+    from twinlog.cluster.remoting.names import group_fault
 
     if fault := group_fault(group):
         raise click.UsageError(f"GROUP {group!r}: {fault}")
@@ -240,7 +247,7 @@ def need_group_name(group: str) -> None:
 
 def change_page(change: "GroupChange") -> Page:
     """Before and after on each broker."""
-    from twinlog.cluster.cli.render import Column
+    from twinlog.cluster.cli.common.render import Column
 
     def both(name: str) -> Any:
         return lambda each: arrow(_field(each.before, name), _field(each.after, name))

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli import complete
-from twinlog.cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
-from twinlog.cluster.cli.options import document_option, examples, namesrv_option, run_admin
-from twinlog.cluster.cli.pages import NOTHING_CHANGED, Block, Page, preview, show
+from twinlog.cluster.cli.common import complete
+from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
+from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
 
 if TYPE_CHECKING:
-    from twinlog.cluster.offset_admin import OffsetPlan, Where
+    from twinlog.cluster.admin.offsets import OffsetPlan, Where
 
-_PLAN = "twinlog.cluster.offset_admin:OffsetPlan"
+_PLAN = "twinlog.cluster.admin.offsets:OffsetPlan"
 
 
 @click.command(
@@ -131,7 +131,7 @@ def _move(group: str, namesrv: str, prepare: Any, dry_run: bool, yes: bool, fmt:
 
 def plan_page(plan: "OffsetPlan") -> Page:
     """Each queue before and after."""
-    from twinlog.cluster.cli.render import Column, count
+    from twinlog.cluster.cli.common.render import Column, count
 
     columns = [
         Column("TOPIC", lambda m: m.topic),

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli.errors import TIMED_OUT, CliError
-from twinlog.cluster.cli.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.errors import TIMED_OUT, CliError
+from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from twinlog.cluster.cli.render import Column
-    from twinlog.cluster.facts import ClusterFacts
-    from twinlog.cluster.finding import Finding
+    from twinlog.cluster.cli.common.render import Column
+    from twinlog.cluster.observe.facts import ClusterFacts
+    from twinlog.cluster.observe.finding import Finding
 
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "red")}  # Colour is never alone.
@@ -18,7 +18,7 @@ SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "r
 
 def show_findings(findings: "tuple[Finding, ...]") -> None:
     """One finding a paragraph: how bad, what, what to do."""
-    from twinlog.cluster.cli.render import style
+    from twinlog.cluster.cli.common.render import style
 
     for finding in findings:
         sign, colour = SIGNS[finding.level.value]
@@ -33,7 +33,7 @@ def show_findings(findings: "tuple[Finding, ...]") -> None:
 )
 @click.argument("member")
 @namesrv_option
-@document_option("twinlog.cluster.explanation:Explanation")
+@document_option("twinlog.cluster.observe.explanation:Explanation")
 def explain(member: str, namesrv: str, fmt: str) -> None:
     """Say what MEMBER is, what it does, what it promises producers, what it waits for and what is wrong with it.
 
@@ -43,7 +43,7 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
     if found is None:
         raise CliError(f"Nobody is called {member}.", next_step="See who is there with: twinlog list")
 
-    from twinlog.cluster.cli.render import Column, json_answer, style, table
+    from twinlog.cluster.cli.common.render import Column, json_answer, style, table
 
     if fmt == "json":
         json_answer(found)
@@ -61,7 +61,7 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
 
 def parse_size_option(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     """Bytes out of 10MB."""
-    from twinlog.cluster.waiting import parse_size
+    from twinlog.cluster.admin.waiting import parse_size
 
     try:
         return parse_size(text) if text is not None else None
@@ -71,9 +71,9 @@ def parse_size_option(_context: click.Context, parameter: click.Parameter, text:
 
 def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
     if fmt == "schema":
-        from twinlog.cluster.cli.schema import print_schema
+        from twinlog.cluster.cli.common.schema import print_schema
 
-        print_schema("twinlog.cluster.check_result:CheckResult")
+        print_schema("twinlog.cluster.observe.check_result:CheckResult")
         context.exit()
     return fmt
 
@@ -121,7 +121,7 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
         click.echo(unknown(fmt, " ".join(error.lines)))
         context.exit(NAGIOS["unknown"])
     if fmt == "json":
-        from twinlog.cluster.cli.render import json_answer
+        from twinlog.cluster.cli.common.render import json_answer
 
         json_answer(result)
     else:
@@ -130,7 +130,7 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
 
 
 def _limits(values: dict[str, Any]) -> Any:
-    from twinlog.cluster.health_member import Limits
+    from twinlog.cluster.observe.health_member import Limits
 
     return Limits(**values)
 
@@ -153,7 +153,7 @@ def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> N
     """
     import trio
 
-    from twinlog.cluster.waiting import Condition, parse_condition
+    from twinlog.cluster.admin.waiting import Condition, parse_condition
 
     try:
         parsed = [parse_condition(each) for each in conditions]
@@ -190,7 +190,7 @@ def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> N
 )
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...")
 @namesrv_option
-@document_option("twinlog.cluster.health:Diagnosis")
+@document_option("twinlog.cluster.observe.health:Diagnosis")
 @click.pass_context
 def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt: str) -> None:
     """Ask every name server and member all there is, try the HA ports, and name each cause with what to do about it.
@@ -199,8 +199,8 @@ def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt
     """
     facts: ClusterFacts = run_admin(namesrv, lambda admin: admin.diagnose(addresses))
 
-    from twinlog.cluster.cli.render import json_answer, style, table
-    from twinlog.cluster.health import diagnosis
+    from twinlog.cluster.cli.common.render import json_answer, style, table
+    from twinlog.cluster.observe.health import diagnosis
 
     found = diagnosis(facts)
     if fmt == "json":
@@ -222,7 +222,7 @@ FINDING_COLUMNS = ("level", "cause", "subject", "what", "fix")
 
 
 def _finding_column(name: str) -> "Column":
-    from twinlog.cluster.cli.render import Column
+    from twinlog.cluster.cli.common.render import Column
 
     return Column(
         name.upper(), lambda each: getattr(each.level, "value", None) if name == "level" else getattr(each, name)

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twinlog.cluster.cli import complete
-from twinlog.cluster.cli.options import document_option, examples, namesrv_option, watch_option
-from twinlog.cluster.cli.pages import Block, Page, answer, silent_notes
+from twinlog.cluster.cli.common import complete
+from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, watch_option
+from twinlog.cluster.cli.common.pages import Block, Page, answer, silent_notes
 
 if TYPE_CHECKING:
-    from twinlog.cluster.cli.render import Column
-    from twinlog.cluster.consumption import LagReport
+    from twinlog.cluster.cli.common.render import Column
+    from twinlog.cluster.observe.consumption import LagReport
 
 
 @click.command(
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("group", required=False, shell_complete=complete.groups)
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.consumption:LagReport")
+@document_option("twinlog.cluster.observe.consumption:LagReport")
 def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) -> None:
     """Show what each consumer group has not read yet, by topic; with GROUP also by queue, and which client reads it.
 
@@ -35,7 +35,7 @@ def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) 
     """
 
     def fold(before: "LagReport | None", now: "LagReport") -> "LagReport":
-        from twinlog.cluster.consumption import with_change
+        from twinlog.cluster.observe.consumption import with_change
 
         return with_change(before, now)
 
@@ -51,7 +51,7 @@ def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) 
 
 def topic_columns(*, with_group: bool, with_trend: bool = False) -> "list[Column]":
     """One line for each group and topic."""
-    from twinlog.cluster.cli.render import Column, count, seconds
+    from twinlog.cluster.cli.common.render import Column, count, seconds
 
     columns = [Column("GROUP", lambda r: r.group)] if with_group else []
     columns += [
@@ -73,7 +73,7 @@ def trend(change_per_second: float) -> str:
 
 
 def _page(found: "LagReport", *, with_trend: bool) -> Page:
-    from twinlog.cluster.cli.render import Column, count, seconds
+    from twinlog.cluster.cli.common.render import Column, count, seconds
 
     empty = "No group has a place in any topic."
     topics = Block(None, topic_columns(with_group=True, with_trend=with_trend), found.topics, empty)

@@ -8,27 +8,27 @@ import click
 from twinlog.cluster.cli.audit import audit
 from twinlog.cluster.cli.backup import backup, restore
 from twinlog.cluster.cli.bundle import bundle
-from twinlog.cluster.cli.completion import completion
+from twinlog.cluster.cli.common.completion import completion
+from twinlog.cluster.cli.common.confirm import may_have_changed
+from twinlog.cluster.cli.common.errors import CliError
+from twinlog.cluster.cli.common.failure import answer_failure, note_format
+from twinlog.cluster.cli.common.options import InOrder, examples, forget_stdout
 from twinlog.cluster.cli.config import config_group
-from twinlog.cluster.cli.confirm import may_have_changed
 from twinlog.cluster.cli.consume import consume, tail
 from twinlog.cluster.cli.context import context_group
 from twinlog.cluster.cli.crosscheck import crosscheck
-from twinlog.cluster.cli.dashboard import dashboard
-from twinlog.cluster.cli.demo import demo
-from twinlog.cluster.cli.errors import CliError
-from twinlog.cluster.cli.failure import answer_failure, note_format
+from twinlog.cluster.cli.demo.command import demo
 from twinlog.cluster.cli.group import group_group
 from twinlog.cluster.cli.health import check, doctor, explain, wait
 from twinlog.cluster.cli.lag import lag
-from twinlog.cluster.cli.log_group import log_group
-from twinlog.cluster.cli.look import list_members
+from twinlog.cluster.cli.log.group import log_group
+from twinlog.cluster.cli.members import list_members
 from twinlog.cluster.cli.mqadmin import mqadmin
-from twinlog.cluster.cli.options import InOrder, examples, forget_stdout
 from twinlog.cluster.cli.peek import peek
 from twinlog.cluster.cli.role_repairs import reinit, rewind
 from twinlog.cluster.cli.roles import failover, history, pause, resume, switchover
-from twinlog.cluster.cli.run import broker, namesrv, up
+from twinlog.cluster.cli.run.commands import broker, namesrv, up
+from twinlog.cluster.cli.run.dashboard import dashboard
 from twinlog.cluster.cli.send import send
 from twinlog.cluster.cli.topic import topic_group
 

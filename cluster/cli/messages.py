@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from twinlog.cluster.admin.message_view import MessageView
     from twinlog.cluster.client.received import ReceivedMessage
-    from twinlog.cluster.message_view import MessageView
 
 TSV_TITLES = "topic\tbroker\tqueue\tqueue_offset\tstored_ms\ttags\tkeys\tbody"
 BODY_FORMS = ("auto", "text", "json", "hex", "none")
@@ -17,7 +17,7 @@ _HEX_LINE = 16
 
 def printer(fmt: str) -> "Callable[[ReceivedMessage], None]":
     """A function that prints one message as `fmt` says; with TSV the titles are printed first."""
-    from twinlog.cluster.message_view import view_of
+    from twinlog.cluster.admin.message_view import view_of
 
     if fmt == "tsv":
         click.echo(TSV_TITLES)
@@ -34,7 +34,7 @@ def print_pretty(message: "MessageView", *, wide: bool = False) -> None:
     """A line about the message, and its body below it."""
     from base64 import b64decode
 
-    from twinlog.cluster.cli.log_dump import printable
+    from twinlog.cluster.cli.log.dump import printable
 
     click.echo(headline(message, wide=wide))
     if message.body is not None:
@@ -46,8 +46,8 @@ def print_pretty(message: "MessageView", *, wide: bool = False) -> None:
 
 def headline(message: "MessageView", *, wide: bool = False) -> str:
     """Where it is, since when, and what it is found by."""
-    from twinlog.cluster.cli.log_dump import printable
-    from twinlog.cluster.cli.render import moment, style
+    from twinlog.cluster.cli.common.render import moment, style
+    from twinlog.cluster.cli.log.dump import printable
 
     place = f"{message.broker}/{message.queue_id} offset {message.queue_offset}  {moment(message.stored_ms)}"
     parts = [style(place, dim=True)]
@@ -73,7 +73,7 @@ def _print_tsv(message: "MessageView") -> None:
 
 
 def _print_json(message: "MessageView") -> None:
-    from twinlog.cluster.cli.render import json_line
+    from twinlog.cluster.cli.common.render import json_line
 
     json_line(message)
 
@@ -84,7 +84,7 @@ def body_in_form(message: "MessageView", form: str) -> list[str]:
 
     import orjson
 
-    from twinlog.cluster.cli.log_dump import printable
+    from twinlog.cluster.cli.log.dump import printable
 
     body = b64decode(message.body_base64) if message.body_base64 is not None else (message.body or "").encode()
     if form == "none":

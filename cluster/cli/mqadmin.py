@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli.errors import USAGE, CliError
-from twinlog.cluster.cli.log import ERROR, set_up_log
-from twinlog.cluster.cli.options import InOrder, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
+from twinlog.cluster.cli.common.options import InOrder, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from twinlog.cluster.client.api import ClientApi
+    from twinlog.cluster.client.api.api import ClientApi
 
 _BOOLEAN = click.Choice(["true", "false"])
 
@@ -123,7 +123,7 @@ def update_topic(
 ) -> None:
     """Make a topic, or change it."""
     _one_of(broker, cluster)
-    from twinlog.cluster.broker.topic_config import UNIT, UNIT_SUBSCRIPTION, TopicConfig
+    from twinlog.cluster.broker.tables.topics import UNIT, UNIT_SUBSCRIPTION, TopicConfig
     from twinlog.cluster.mqadmin import topics
 
     sys_flag = UNIT * (unit == "true") | UNIT_SUBSCRIPTION * (has_unit_sub == "true")
@@ -239,7 +239,7 @@ def update_sub_group(
 ) -> None:
     """Make a consumer group, or change it."""
     _one_of(broker, cluster)
-    from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+    from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
     from twinlog.cluster.mqadmin import groups
 
     values = {name: value == "true" if isinstance(value, str) else value for name, value in settings.items()}

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli import complete
+from twinlog.cluster.cli.common import complete
+from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
 from twinlog.cluster.cli.messages import BODY_FORMS
-from twinlog.cluster.cli.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from twinlog.cluster.admin import Admin
+    from twinlog.cluster.admin.admin import Admin
+    from twinlog.cluster.admin.message_view import PeekedMessage
     from twinlog.cluster.client.received import ReceivedMessage
-    from twinlog.cluster.message_view import PeekedMessage
 
 
 @click.command(
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.argument("what", metavar="TOPIC|ID", shell_complete=complete.topics)
 @namesrv_option
-@document_option("twinlog.cluster.message_view:PeekedMessage")
+@document_option("twinlog.cluster.admin.message_view:PeekedMessage")
 @click.option("--topic", metavar="T", shell_complete=complete.topics, help="Look for ID in this topic only.")
 @click.option("--key", metavar="KEY", help="Messages with this among their keys.")
 @click.option("--queue", type=click.IntRange(0), metavar="Q", help="With --offset: messages of this queue.")
@@ -60,7 +60,7 @@ def peek(
         raise click.UsageError("--key and --queue: one of the two.")
 
     async def find(admin: "Admin") -> "tuple[ReceivedMessage, ...]":
-        from twinlog.cluster.peeking import is_message_id
+        from twinlog.cluster.admin.peeking import is_message_id
 
         messages = admin.messages
         if key is not None:
@@ -76,7 +76,7 @@ def peek(
 
     found = run_admin(namesrv, work)
     if fmt == "json":
-        from twinlog.cluster.cli.render import json_line
+        from twinlog.cluster.cli.common.render import json_line
 
         for each in found:
             json_line(each)
@@ -97,9 +97,9 @@ def _tsv(found: "tuple[PeekedMessage, ...]") -> None:
 
 
 def _show(peeked: "PeekedMessage", form: str, *, wide: bool) -> None:
-    from twinlog.cluster.cli.log_dump import printable
+    from twinlog.cluster.cli.common.render import moment, style
+    from twinlog.cluster.cli.log.dump import printable
     from twinlog.cluster.cli.messages import body_in_form
-    from twinlog.cluster.cli.render import moment, style
 
     message = peeked.message
 

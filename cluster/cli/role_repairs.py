@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twinlog.cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
-from twinlog.cluster.cli.options import WithAlternative, document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
+from twinlog.cluster.cli.common.options import WithAlternative, document_option, examples, namesrv_option, run_admin
 from twinlog.cluster.cli.role_values import SIZE
 from twinlog.cluster.cli.roles import timeout_option
 
 if TYPE_CHECKING:
-    from twinlog.cluster.role_repair import PreparedRepair
+    from twinlog.cluster.admin.repair import PreparedRepair
 
-_REPAIRED, _REPAIR_PLAN = "twinlog.cluster.role_repair:RepairResult", "twinlog.cluster.role_repair:RepairPlan"
+_REPAIRED, _REPAIR_PLAN = "twinlog.cluster.admin.repair:RepairResult", "twinlog.cluster.admin.repair:RepairPlan"
 
 
 @click.command(
@@ -70,7 +70,7 @@ def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds:
 def _repair(
     namesrv: str, prepared: "PreparedRepair", what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
 ) -> None:
-    from twinlog.cluster.cli.progress import progress
+    from twinlog.cluster.cli.common.progress import progress
     from twinlog.cluster.cli.role_values import show_repair_plan, show_repaired
 
     if dry_run:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from twinlog.cluster.role_admin import ChangeOutcome, Prepared
-    from twinlog.cluster.role_repair import RepairPlan, RepairResult
+    from twinlog.cluster.admin.repair import RepairPlan, RepairResult
+    from twinlog.cluster.admin.roles import ChangeOutcome, Prepared
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -43,7 +43,7 @@ class _Size(_Value):
     name = "size"
 
     def read(self, text: str) -> int:
-        from twinlog.cluster.waiting import parse_size
+        from twinlog.cluster.admin.waiting import parse_size
 
         return parse_size(text)
 
@@ -86,7 +86,7 @@ def moment_of(text: str, now: datetime) -> datetime:
 
 def show_result(result: "ChangeOutcome", prepared: "Prepared", fmt: str) -> None:
     """What became of a switchover or failover."""
-    from twinlog.cluster.cli.render import Column, count, json_answer, style, table
+    from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
 
     if fmt == "json":
         json_answer(result)
@@ -115,7 +115,7 @@ def show_result(result: "ChangeOutcome", prepared: "Prepared", fmt: str) -> None
 
 def show_repair_plan(plan: "RepairPlan", fmt: str) -> None:
     """What a rewind or reinit would put aside."""
-    from twinlog.cluster.cli.render import Column, count, json_answer, table
+    from twinlog.cluster.cli.common.render import Column, count, json_answer, table
 
     if fmt == "json":
         json_answer(plan)
@@ -131,7 +131,7 @@ def show_repair_plan(plan: "RepairPlan", fmt: str) -> None:
 
 def show_repaired(result: "RepairResult", fmt: str) -> None:
     """What became of a rewind or reinit."""
-    from twinlog.cluster.cli.render import Column, count, json_answer, table
+    from twinlog.cluster.cli.common.render import Column, count, json_answer, table
 
     if fmt == "json":
         json_answer(result)

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from twinlog.cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
-from twinlog.cluster.cli.errors import PARTIAL, CliError
-from twinlog.cluster.cli.options import WithAlternative, document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
+from twinlog.cluster.cli.common.errors import PARTIAL, CliError
+from twinlog.cluster.cli.common.options import WithAlternative, document_option, examples, namesrv_option, run_admin
 from twinlog.cluster.cli.role_values import AT, DURATION, LOSS
 
 if TYPE_CHECKING:
-    from twinlog.cluster.broker.role_messages import ChangeState
-    from twinlog.cluster.role_admin import Prepared, RoleGroup, RoleOrder
+    from twinlog.cluster.admin.roles import Prepared, RoleGroup, RoleOrder
+    from twinlog.cluster.broker.peers.role_messages import ChangeState
 
 F = TypeVar("F", bound=Callable[..., Any])
-_RESULT, _PLAN = "twinlog.cluster.role_admin:ChangeOutcome", "twinlog.cluster.broker.role_messages:ChangeState"
+_RESULT, _PLAN = "twinlog.cluster.admin.roles:ChangeOutcome", "twinlog.cluster.broker.peers.role_messages:ChangeState"
 
 group_option = click.option("--group", metavar="NAME", help="The broker group, where there are several.")
 reason_option = click.option("--reason", metavar="TEXT", default="", help="For the history.")
@@ -47,7 +47,7 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 @yes_option
 @timeout_option(30.0)
 @reason_option
-@document_option(_RESULT, instead={"--dry-run": _PLAN, "--at": "twinlog.cluster.role_admin:PlannedSwitchover"})
+@document_option(_RESULT, instead={"--dry-run": _PLAN, "--at": "twinlog.cluster.admin.roles:PlannedSwitchover"})
 def switchover(
     namesrv: str,
     group: str | None,
@@ -64,7 +64,7 @@ def switchover(
     The master stops taking messages, the candidate's log is proven equal to its, the roles change, and what the master was sent
     meanwhile and for a minute after it hands on. Whatever happens on the way: the same command again finishes it.
     """
-    from twinlog.cluster.role_admin import RoleOrder
+    from twinlog.cluster.admin.roles import RoleOrder
 
     order = RoleOrder(verb="switchover", member=candidate, group=group, reason=reason, timeout_seconds=timeout_seconds)
     if at is not None and at != "now":
@@ -74,9 +74,9 @@ def switchover(
 
 
 def _schedule(namesrv: str, order: "RoleOrder", at_ms: int | None, fmt: str) -> None:
-    from twinlog.cluster.cli.render import json_answer
-    from twinlog.cluster.role_admin import PlannedSwitchover
-    from twinlog.cluster.role_views import clock
+    from twinlog.cluster.admin.roles import PlannedSwitchover
+    from twinlog.cluster.cli.common.render import json_answer
+    from twinlog.cluster.observe.role_views import clock
 
     group = run_admin(namesrv, lambda admin: admin.schedule_switchover(order, at_ms))
     when = f"is to change its master at {clock(at_ms)}" if at_ms is not None else "has no switchover planned"
@@ -125,7 +125,7 @@ def failover(
     Refused (exit status 4) unless enough members promise to serve nobody older: then no message that was acknowledged can be
     missing. What would be given up otherwise is named, byte for byte; it is kept where it lies.
     """
-    from twinlog.cluster.role_admin import RoleOrder
+    from twinlog.cluster.admin.roles import RoleOrder
 
     order = RoleOrder(
         verb="failover",
@@ -163,8 +163,8 @@ def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: 
 
 
 def _show_members(prepared: "Prepared", fmt: str) -> None:
-    from twinlog.cluster.cli.look import member_columns
-    from twinlog.cluster.cli.render import table
+    from twinlog.cluster.cli.common.render import table
+    from twinlog.cluster.cli.members import member_columns
 
     members = [each.member for each in prepared.group.members]
     table(member_columns(members), members, fmt)
@@ -187,8 +187,8 @@ class StepTeller:
 
 def show_plan(prepared: "Prepared", fmt: str) -> None:
     """The steps of a dry run, and what speaks for it."""
-    from twinlog.cluster.cli.render import Column, json_answer, table
-    from twinlog.cluster.role_admin import lost_words
+    from twinlog.cluster.admin.roles import lost_words
+    from twinlog.cluster.cli.common.render import Column, json_answer, table
 
     group, state = prepared.group, prepared.state
     if fmt == "json":
@@ -241,10 +241,10 @@ def resume(namesrv: str, group: str | None) -> None:
 )
 @namesrv_option
 @group_option
-@document_option("twinlog.cluster.role_history:History")
+@document_option("twinlog.cluster.admin.role_history:History")
 def history(namesrv: str, group: str | None, fmt: str) -> None:
     """Show each epoch: from which byte on, who was the master before and who then, why, and what it cost."""
-    from twinlog.cluster.cli.render import Column, count, json_answer, moment, table
+    from twinlog.cluster.cli.common.render import Column, count, json_answer, moment, table
 
     found = run_admin(namesrv, lambda admin: admin.history(group))
     if fmt == "json":
@@ -264,6 +264,6 @@ def history(namesrv: str, group: str | None, fmt: str) -> None:
 
 
 def _lost(lost_bytes: int | str) -> str:
-    from twinlog.cluster.cli.render import size
+    from twinlog.cluster.cli.common.render import size
 
     return lost_bytes if isinstance(lost_bytes, str) else size(lost_bytes)

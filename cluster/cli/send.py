@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli import complete
-from twinlog.cluster.cli.errors import CliError, sentence
-from twinlog.cluster.cli.options import document_option, examples, forget_stdout, namesrv_option, run_admin
+from twinlog.cluster.cli.common import complete
+from twinlog.cluster.cli.common.errors import CliError, sentence
+from twinlog.cluster.cli.common.options import document_option, examples, forget_stdout, namesrv_option, run_admin
 
 if TYPE_CHECKING:
     from twinlog.cluster.client.producer import OutgoingMessage
@@ -48,7 +48,7 @@ DELAYS = [
 @click.argument("topic", shell_complete=complete.topics)
 @click.argument("body", required=False)
 @namesrv_option
-@document_option("twinlog.cluster.message_sending:SentMessage")
+@document_option("twinlog.cluster.admin.message_sending:SentMessage")
 @click.option("--tags", default="", metavar="TAG", help="The message's tag.")
 @click.option("--keys", default="", metavar="KEYS", help="Keys to find it by, blanks between them.")
 @click.option("--property", "properties", multiple=True, metavar="K=V", help="A property of your own; repeatable.")
@@ -101,7 +101,7 @@ def send(
                 yield make(body)
 
     async def work(admin: Any) -> int:
-        from twinlog.cluster.message_sending import Destination
+        from twinlog.cluster.admin.message_sending import Destination
 
         to = Destination(queue_id=queue, broker=broker, shard=shard)
         sent: int = await admin.send(
@@ -192,8 +192,8 @@ class _Report:
             self._print(sent, messages)
 
     def _print(self, sent: "SendResult", messages: int) -> None:
-        from twinlog.cluster.cli.render import json_line, style
-        from twinlog.cluster.message_sending import sent_view
+        from twinlog.cluster.admin.message_sending import sent_view
+        from twinlog.cluster.cli.common.render import json_line, style
 
         status = sent.status.name
         if self.fmt == "json":

@@ -4,17 +4,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twinlog.cluster.cli import complete
-from twinlog.cluster.cli.confirm import confirm, dry_run_option, need_yes, yes_option
-from twinlog.cluster.cli.errors import REFUSED, CliError
-from twinlog.cluster.cli.options import InOrder, document_option, examples, namesrv_option, run_admin, watch_option
-from twinlog.cluster.cli.pages import NOTHING_CHANGED, Block, Page, answer, preview, show
+from twinlog.cluster.cli.common import complete
+from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
+from twinlog.cluster.cli.common.errors import REFUSED, CliError
+from twinlog.cluster.cli.common.options import (
+    InOrder,
+    document_option,
+    examples,
+    namesrv_option,
+    run_admin,
+    watch_option,
+)
+from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show
 
 if TYPE_CHECKING:
-    from twinlog.cluster.topic_views import TopicChange, TopicDetail, TopicList
+    from twinlog.cluster.admin.topic_views import TopicChange, TopicDetail, TopicList
 
 QUEUES = click.IntRange(1, 65536)
-_CHANGE = "twinlog.cluster.topic_views:TopicChange"
+_CHANGE = "twinlog.cluster.admin.topic_views:TopicChange"
 PERMS = {"RW": 6, "R": 4, "W": 2}
 
 topic_argument = click.argument("topic", shell_complete=complete.topics)
@@ -46,7 +53,7 @@ def topic_group() -> None:
 )
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.topic_views:TopicList")
+@document_option("twinlog.cluster.admin.topic_views:TopicList")
 @click.option("--all", "all_topics", is_flag=True, help="Also the topics that brokers make for themselves.")
 def list_topics(namesrv: str, fmt: str, watch_seconds: float | None, all_topics: bool) -> None:
     """Show each topic: its queues, what may be done with it, and how many messages it holds.
@@ -55,7 +62,7 @@ def list_topics(namesrv: str, fmt: str, watch_seconds: float | None, all_topics:
     """
 
     async def ask(admin: Any) -> "TopicList":
-        from twinlog.cluster.topic_views import TopicList
+        from twinlog.cluster.admin.topic_views import TopicList
 
         return TopicList(await admin.topics.summaries(all_topics=all_topics))
 
@@ -63,7 +70,7 @@ def list_topics(namesrv: str, fmt: str, watch_seconds: float | None, all_topics:
 
 
 def _list_page(found: "TopicList") -> Page:
-    from twinlog.cluster.cli.render import Column, count, moment
+    from twinlog.cluster.cli.common.render import Column, count, moment
 
     columns = [
         Column("TOPIC", lambda t: t.name),
@@ -87,7 +94,7 @@ def _list_page(found: "TopicList") -> Page:
 @topic_argument
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.topic_views:TopicDetail")
+@document_option("twinlog.cluster.admin.topic_views:TopicDetail")
 def show_topic(topic: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
     """Show TOPIC: each queue with its offsets, how it is set up on each broker, and who reads it.
 
@@ -97,7 +104,7 @@ def show_topic(topic: str, namesrv: str, fmt: str, watch_seconds: float | None) 
 
 
 def _show_page(found: "TopicDetail") -> Page:
-    from twinlog.cluster.cli.render import Column, count, moment
+    from twinlog.cluster.cli.common.render import Column, count, moment
 
     queues = [
         Column("BROKER", lambda q: q.broker),
@@ -161,7 +168,7 @@ def create(
     need_topic_name(topic)
 
     async def work(admin: Any) -> "TopicChange":
-        from twinlog.cluster.broker.topic_config import TopicConfig
+        from twinlog.cluster.broker.tables.topics import TopicConfig
 
         wanted = TopicConfig(topic, queues, queues, PERMS[perm])
         planned: TopicChange = await admin.topics.prepare_create(wanted, brokers, cluster)
@@ -269,7 +276,7 @@ def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bo
 
 def need_topic_name(topic: str) -> None:
     """A usage error for a name that no broker would take."""
-    from twinlog.cluster.broker.names import topic_fault
+    from twinlog.cluster.remoting.names import topic_fault
 
     if fault := topic_fault(topic):
         raise click.UsageError(fault.replace("The specified topic", f"TOPIC {topic!r}"))
@@ -277,7 +284,7 @@ def need_topic_name(topic: str) -> None:
 
 def change_page(change: "TopicChange") -> Page:
     """Before and after on each broker."""
-    from twinlog.cluster.cli.render import Column
+    from twinlog.cluster.cli.common.render import Column
 
     columns = [
         Column("BROKER", lambda s: s.broker),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from twinlog.cluster.offset_admin import Where
+    from twinlog.cluster.admin.offsets import Where
 
 ALLOWED = (
     "first, last, a time (2026-11-21T12:55:30, 2026-11-21, 12:55), a time ago (30m, 2h, 1d), or @ and milliseconds since"
@@ -39,7 +39,7 @@ def moment_ms(text: str, now: float | None = None) -> int:
 
 def where_to(text: str, option: str) -> "Where":
     """A place for all queues of a topic. Raises click.UsageError."""
-    from twinlog.cluster.offset_admin import At, First, Last
+    from twinlog.cluster.admin.offsets import At, First, Last
 
     if text == "first":
         return First()
@@ -53,7 +53,7 @@ def where_to(text: str, option: str) -> "Where":
 
 def where_in_queue(text: str) -> "Where":
     """A place in one queue: an offset, or +N or -N messages from where the group is, too. Raises click.UsageError."""
-    from twinlog.cluster.offset_admin import Offset, Shift
+    from twinlog.cluster.admin.offsets import Offset, Shift
 
     if text.isdecimal():
         return Offset(int(text))

@@ -16,7 +16,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.api import DEFAULT_TOPIC, ClientApi, name_servers
+from twinlog.cluster.client.api.api import DEFAULT_TOPIC, ClientApi, name_servers
 from twinlog.cluster.client.heartbeat import ConsumerData, heartbeat, instance_name, own_address
 from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.client.producer import Producer
@@ -27,7 +27,7 @@ from twinlog.cluster.remoting.client import RemotingClient, connect_tcp
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
-from twinlog.store.message import host_bytes
+from twinlog.store.record.message import host_bytes
 
 HEARTBEAT_SECONDS = 30.0
 LEAVE_SECONDS = 3.0  # For all brokers together, when the client closes.

@@ -5,8 +5,8 @@ sys_flag bit 0: packed; bits 8 to 10 tell how. Clients before 4.9.4 wrote zlib w
 
 import zlib
 
-from twinlog.store import compression
-from twinlog.store.compression import COMPRESSED, ZLIB, CompressionError
+from twinlog.store.record import compression
+from twinlog.store.record.compression import COMPRESSED, ZLIB, CompressionError
 
 __all__ = ["COMPRESSED", "ZLIB", "CompressionError", "compress", "decompress"]
 

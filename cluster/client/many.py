@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from twinlog.cluster.client.message_api import read_sent
+from twinlog.cluster.client.api.messages import read_sent
 from twinlog.cluster.client.outgoing import OutgoingMessage
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.selectors import Select

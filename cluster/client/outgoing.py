@@ -9,7 +9,7 @@ from struct import Struct
 
 from attrs import field, frozen
 
-from twinlog.store.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, format_properties
+from twinlog.store.record.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, format_properties
 
 BATCH_SIZE_MAX = 1024 * 1024  # Bytes of one request; brokers take 4 MiB, and a slave's transfer likes less.
 TOPIC_LENGTH_MAX, PROPERTIES_SIZE_MAX = 127, 32_767

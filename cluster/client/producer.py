@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import trio
 from attrs import Factory, define, field
 
-from twinlog.cluster.client.answers import SendStatus
-from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.api.answers import SendStatus
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api.messages import SendRequest
 from twinlog.cluster.client.compression import COMPRESS_FROM, compress
 from twinlog.cluster.client.many import send_all
-from twinlog.cluster.client.message_api import SendRequest
 from twinlog.cluster.client.outgoing import BATCH_SIZE_MAX, OutgoingMessage, encode_batch, split_batch, wire_properties
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.routes import NoRouteError, PublishRoute, Routes

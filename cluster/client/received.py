@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 from twinlog.cluster.client.compression import CompressionError, decompress
 from twinlog.cluster.client.outgoing import RETRY_PREFIX
 from twinlog.cluster.client.route import MessageQueue
-from twinlog.store.message import Message, decode_message, host_text
+from twinlog.store.record.message import Message, decode_message, host_text
 
 
 @frozen

@@ -20,7 +20,7 @@ from twinlog.cluster.client.sending import SendResult
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError
-from twinlog.store.properties import parse_properties
+from twinlog.store.record.properties import parse_properties
 
 log = structlog.get_logger(__name__)
 

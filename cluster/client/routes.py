@@ -11,8 +11,8 @@ from math import inf
 import trio
 from attrs import define, field, frozen
 
-from twinlog.cluster.client.message_api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
-from twinlog.cluster.client.namesrv_api import NameServerApi
+from twinlog.cluster.client.api.messages import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
+from twinlog.cluster.client.api.namesrv import NameServerApi
 from twinlog.cluster.client.pace import Pace
 from twinlog.cluster.client.route import MASTER_ID, BrokerAddresses, MessageQueue, TopicRoute
 from twinlog.cluster.remoting.errors import RemotingError

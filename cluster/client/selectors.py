@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from twinlog.cluster.client.route import MessageQueue
-from twinlog.store.properties import java_hash
+from twinlog.store.record.properties import java_hash
 
 Select = Callable[[Sequence[MessageQueue]], MessageQueue]
 

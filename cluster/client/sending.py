@@ -2,7 +2,7 @@
 
 from attrs import frozen
 
-from twinlog.cluster.client.answers import SendStatus, Sent
+from twinlog.cluster.client.api.answers import SendStatus, Sent
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError

@@ -4,7 +4,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from twinlog.store.properties import java_hash
+from twinlog.store.record.properties import java_hash
 
 ALL = "*"
 TAG, SQL92 = "TAG", "SQL92"

@@ -16,7 +16,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.answers import SendStatus
+from twinlog.cluster.client.api.answers import SendStatus
 from twinlog.cluster.client.client import Client, OnRequest
 from twinlog.cluster.client.outgoing import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
@@ -27,7 +27,7 @@ from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.store.errors import StoreError
-from twinlog.store.message import TRANSACTION_PREPARED, decode_message
+from twinlog.store.record.message import TRANSACTION_PREPARED, decode_message
 
 log = structlog.get_logger(__name__)
 

@@ -14,29 +14,29 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
-from twinlog.cluster.admin import Admin, open_admin
-from twinlog.cluster.contexts import Context
-from twinlog.cluster.credentials import has_credentials
-from twinlog.cluster.dashboard.html import Markup
+from twinlog.cluster.admin.admin import Admin, open_admin
+from twinlog.cluster.admin.peeking import NoMessageError
+from twinlog.cluster.admin.topic_views import NoTopicError
+from twinlog.cluster.config.contexts import Context
+from twinlog.cluster.config.credentials import has_credentials
 from twinlog.cluster.dashboard.live import live_route
 from twinlog.cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form, problem
-from twinlog.cluster.dashboard.page import document
 from twinlog.cluster.dashboard.role_routes import role_routes
+from twinlog.cluster.dashboard.view.html import Markup
+from twinlog.cluster.dashboard.view.page import document
 from twinlog.cluster.dashboard.watcher import Watcher
-from twinlog.cluster.http.app import guarded_app
 from twinlog.cluster.http.asking import asking
 from twinlog.cluster.http.config import HttpConfig
-from twinlog.cluster.http.errors import HttpError, json_response
 from twinlog.cluster.http.events import Feed, events_route
-from twinlog.cluster.http.guard import HEADERS
 from twinlog.cluster.http.kept_admin import OpenAdmin
 from twinlog.cluster.http.operations import Operations
-from twinlog.cluster.http.routes import Endpoint
-from twinlog.cluster.http.serve import Limits, serve
-from twinlog.cluster.http.tokens import Tokens
+from twinlog.cluster.http.server.app import guarded_app
+from twinlog.cluster.http.server.errors import HttpError, json_response
+from twinlog.cluster.http.server.guard import HEADERS
+from twinlog.cluster.http.server.routes import Endpoint
+from twinlog.cluster.http.server.serve import Limits, serve
+from twinlog.cluster.http.server.tokens import Tokens
 from twinlog.cluster.http.v1 import v1_routes
-from twinlog.cluster.peeking import NoMessageError
-from twinlog.cluster.topic_views import NoTopicError
 
 LOOK_TIMEOUT_MS = 2000  # A member that does not answer holds up every look for so long.
 PEEK_SECONDS_MAX = 5.0

@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 
-from twinlog.cluster.dashboard.html import Markup, join, tag
-from twinlog.cluster.dashboard.look import Look, Mark
-from twinlog.cluster.dashboard.marks import mark
-from twinlog.cluster.dashboard.tables import command
-from twinlog.cluster.dashboard.words import day_and_clock, seconds, several, size
+from twinlog.cluster.dashboard.model.snapshot import Look, Mark
+from twinlog.cluster.dashboard.model.text import day_and_clock, seconds, several, size
+from twinlog.cluster.dashboard.view.html import Markup, join, tag
+from twinlog.cluster.dashboard.view.marks import mark
+from twinlog.cluster.dashboard.view.tables import command
 
 BYTES_MAX = 16 << 20
 STALE_SECONDS = 7 * 86_400

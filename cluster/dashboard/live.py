@@ -12,13 +12,13 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from twinlog.cluster.dashboard.page import PageState, sections
-from twinlog.cluster.dashboard.series import SECONDS_KEPT
-from twinlog.cluster.dashboard.verdict import verdict_of
+from twinlog.cluster.dashboard.model.series import SECONDS_KEPT
+from twinlog.cluster.dashboard.model.verdict import verdict_of
+from twinlog.cluster.dashboard.view.page import PageState, sections
 from twinlog.cluster.dashboard.watcher import Watcher, sample_now
-from twinlog.cluster.http.errors import HttpError
-from twinlog.cluster.http.routes import Endpoint
-from twinlog.cluster.http.stream import EventStream, Write
+from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.routes import Endpoint
+from twinlog.cluster.http.server.stream import EventStream, Write
 
 HEARTBEAT_SECONDS = 10.0
 RETRY_MS = 2000

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from twinlog.cluster.dashboard.html import Markup, join, tag
-from twinlog.cluster.dashboard.words import count, day_and_clock, size
-from twinlog.cluster.message_view import MessageView, PeekedMessage
+from twinlog.cluster.admin.message_view import MessageView, PeekedMessage
+from twinlog.cluster.dashboard.model.text import count, day_and_clock, size
+from twinlog.cluster.dashboard.view.html import Markup, join, tag
 
 COUNT_MAX = 50
 BODY_CHARACTERS_MAX = 4000

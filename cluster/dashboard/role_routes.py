@@ -7,14 +7,14 @@ import trio
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from twinlog.cluster.dashboard.role_plan import operation_section, plan_section, refusal_section
+from twinlog.cluster.admin.roles import RoleOrder
+from twinlog.cluster.dashboard.view.role_plan import operation_section, plan_section, refusal_section
 from twinlog.cluster.dashboard.watcher import Watcher
 from twinlog.cluster.http.asking import asking
-from twinlog.cluster.http.errors import HttpError, json_response
 from twinlog.cluster.http.kept_admin import OpenAdmin
 from twinlog.cluster.http.operations import Operations
-from twinlog.cluster.http.routes import Endpoint
-from twinlog.cluster.role_admin import RoleOrder
+from twinlog.cluster.http.server.errors import HttpError, json_response
+from twinlog.cluster.http.server.routes import Endpoint
 
 PLAN_SECONDS_MAX = 60.0
 PLANS_MAX = 4  # At a time: members are asked more than once for each.

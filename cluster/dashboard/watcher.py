@@ -9,23 +9,23 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from twinlog.cluster.admin import Admin
-from twinlog.cluster.consumption import LagReport
-from twinlog.cluster.dashboard.events import merged, of_history
-from twinlog.cluster.dashboard.html import Markup
+from twinlog.cluster.admin.admin import Admin
+from twinlog.cluster.admin.roles import RoleError
+from twinlog.cluster.admin.topic_views import NoTopicError
 from twinlog.cluster.dashboard.last_audit import audit_section, read_report
-from twinlog.cluster.dashboard.look import Look
-from twinlog.cluster.dashboard.memory import Memory
-from twinlog.cluster.dashboard.page import PageState
-from twinlog.cluster.gather import gather
-from twinlog.cluster.health import examine
-from twinlog.cluster.health_member import Limits
-from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.dashboard.model.events import merged, of_history
+from twinlog.cluster.dashboard.model.memory import Memory
+from twinlog.cluster.dashboard.model.snapshot import Look
+from twinlog.cluster.dashboard.view.html import Markup
+from twinlog.cluster.dashboard.view.page import PageState
 from twinlog.cluster.http.kept_admin import OpenAdmin
-from twinlog.cluster.refusals import words_of
+from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.observe.consumption import LagReport
+from twinlog.cluster.observe.gather import gather
+from twinlog.cluster.observe.health import examine
+from twinlog.cluster.observe.health_member import Limits
+from twinlog.cluster.observe.refusals import words_of
 from twinlog.cluster.remoting.errors import RemotingError
-from twinlog.cluster.role_admin import RoleError
-from twinlog.cluster.topic_views import NoTopicError
 
 log = structlog.get_logger(__name__)
 
@@ -166,7 +166,7 @@ class Watcher:
     async def _consumers(self, admin: Admin) -> None:
         before, self._lag = self._lag, await admin.groups.lag(None)
         if before is not None:
-            from twinlog.cluster.consumption import with_change
+            from twinlog.cluster.observe.consumption import with_change
 
             self._lag = with_change(before, self._lag)
         topics = await admin.topics.summaries()
@@ -175,7 +175,7 @@ class Watcher:
 
 def sample_now(look: Look) -> dict[str, object]:
     """The newest sample, as series.columns() has them."""
-    from twinlog.cluster.dashboard.memory import sample_of
-    from twinlog.cluster.dashboard.series import columns
+    from twinlog.cluster.dashboard.model.memory import sample_of
+    from twinlog.cluster.dashboard.model.series import columns
 
     return columns([sample_of(evolve(look))])

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from twinlog.cluster import told
-from twinlog.cluster.admin import Admin
-from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.admin import errors as told
+from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.http.kept_admin import OpenAdmin
+from twinlog.cluster.http.server.errors import HttpError
 
 ASK_SECONDS_MAX = 20.0
 

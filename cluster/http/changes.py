@@ -8,18 +8,18 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from twinlog.cluster.admin import Admin
-from twinlog.cluster.broker.role_messages import ChangeState
-from twinlog.cluster.documents import document
+from twinlog.cluster.admin.admin import Admin
+from twinlog.cluster.admin.documents import document
+from twinlog.cluster.admin.repair import PreparedRepair, RepairPlan
+from twinlog.cluster.admin.roles import ChangeOutcome, Prepared, RoleOrder
+from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.http.asking import asking
-from twinlog.cluster.http.errors import HttpError, json_response
 from twinlog.cluster.http.kept_admin import OpenAdmin
 from twinlog.cluster.http.operations import Operation, OperationList, Operations, Update
 from twinlog.cluster.http.query import Field, read_body
-from twinlog.cluster.http.routes import Endpoint
-from twinlog.cluster.http.tokens import Tokens
-from twinlog.cluster.role_admin import ChangeOutcome, Prepared, RoleOrder
-from twinlog.cluster.role_repair import PreparedRepair, RepairPlan
+from twinlog.cluster.http.server.errors import HttpError, json_response
+from twinlog.cluster.http.server.routes import Endpoint
+from twinlog.cluster.http.server.tokens import Tokens
 
 SECONDS_MAX = 86_400.0
 PREPARE_SECONDS_MAX = 60.0

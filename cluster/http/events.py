@@ -17,12 +17,12 @@ from attrs import define, field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from twinlog.cluster.documents import document, dumps
-from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.admin.documents import document, dumps
 from twinlog.cluster.http.kept_admin import OpenAdmin
-from twinlog.cluster.http.routes import Endpoint
-from twinlog.cluster.http.stream import EventStream, Write
-from twinlog.cluster.members import MemberList
+from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.routes import Endpoint
+from twinlog.cluster.http.server.stream import EventStream, Write
+from twinlog.cluster.observe.members import MemberList
 from twinlog.cluster.remoting.errors import RemotingError
 
 log = structlog.get_logger(__name__)
@@ -93,7 +93,7 @@ class Feed:
         return news
 
     async def _tell_history(self, admin: Any, group: str) -> None:
-        from twinlog.cluster.role_admin import RoleError
+        from twinlog.cluster.admin.roles import RoleError
 
         try:
             self.tell("history", dumps(document(await admin.history(group))))

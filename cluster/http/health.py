@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
-from twinlog.cluster.members import Member, is_master, member_of_status, slave_connection
+from twinlog.cluster.observe.members import Member, is_master, member_of_status, slave_connection
 
 Mode = Literal["written", "flushed"]
 STREAMING = ("streaming", "catching up")

@@ -7,10 +7,10 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.admin import Admin, open_admin
-from twinlog.cluster.client.api import ClientApi
-from twinlog.cluster.config_file import ConfigError
-from twinlog.cluster.http.errors import HttpError
+from twinlog.cluster.admin.admin import Admin, open_admin
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.config.config_file import ConfigError
+from twinlog.cluster.http.server.errors import HttpError
 
 log = structlog.get_logger(__name__)
 

@@ -14,12 +14,12 @@ import structlog
 import trio
 from attrs import define, evolve, field, frozen
 
-from twinlog.cluster.broker.role_messages import ChangeState
-from twinlog.cluster.documents import document, dumps
+from twinlog.cluster.admin.documents import document, dumps
+from twinlog.cluster.admin.repair import RepairResult
+from twinlog.cluster.admin.roles import ChangeOutcome
+from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.http.asking import http_error
-from twinlog.cluster.http.errors import HttpError
-from twinlog.cluster.role_admin import ChangeOutcome
-from twinlog.cluster.role_repair import RepairResult
+from twinlog.cluster.http.server.errors import HttpError
 
 log = structlog.get_logger(__name__)
 

@@ -8,13 +8,13 @@ from attrs import define, evolve, field, frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
-from twinlog.cluster.documents import document
+from twinlog.cluster.admin.documents import document
 from twinlog.cluster.http import health
-from twinlog.cluster.http.errors import HttpError, json_response
 from twinlog.cluster.http.health import Mode, Node
 from twinlog.cluster.http.kept_admin import OpenAdmin
 from twinlog.cluster.http.query import Query
-from twinlog.cluster.http.routes import Endpoint, Parameter
+from twinlog.cluster.http.server.errors import HttpError, json_response
+from twinlog.cluster.http.server.routes import Endpoint, Parameter
 from twinlog.cluster.http.source import Source
 from twinlog.cluster.remoting.errors import RemotingError
 

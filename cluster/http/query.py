@@ -9,9 +9,9 @@ import orjson
 from attrs import frozen
 from starlette.requests import Request
 
-from twinlog.cluster.http.errors import HttpError
-from twinlog.cluster.http.routes import Parameter
-from twinlog.cluster.waiting import parse_size
+from twinlog.cluster.admin.waiting import parse_size
+from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.routes import Parameter
 
 TEXT_LENGTH_MAX = 1000
 

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from twinlog.cluster.credentials import has_credentials
+from twinlog.cluster.config.credentials import has_credentials
 from twinlog.cluster.http.source import Source
 
 if TYPE_CHECKING:

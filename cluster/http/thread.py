@@ -24,7 +24,7 @@ STOP_SECONDS_MAX = 2.0
 IMPORTED_FIRST = (
     "starlette.applications",
     "hypercorn.trio.tcp_server",
-    "twinlog.cluster.admin",
+    "twinlog.cluster.admin.admin",
     "twinlog.cluster.metrics",
 )
 

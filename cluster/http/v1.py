@@ -9,22 +9,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from twinlog.cluster.admin import Admin
-from twinlog.cluster.check_result import CheckResult
-from twinlog.cluster.document_schema import schema_of
-from twinlog.cluster.documents import document
-from twinlog.cluster.explanation import Explanation
+from twinlog.cluster.admin.admin import Admin
+from twinlog.cluster.admin.document_schema import schema_of
+from twinlog.cluster.admin.documents import document
+from twinlog.cluster.admin.message_view import PeekedMessage
+from twinlog.cluster.admin.role_history import History
 from twinlog.cluster.http.asking import asking
 from twinlog.cluster.http.changes import change_routes
-from twinlog.cluster.http.errors import HttpError, json_response
 from twinlog.cluster.http.kept_admin import OpenAdmin
 from twinlog.cluster.http.operations import Operations
 from twinlog.cluster.http.query import Query
-from twinlog.cluster.http.routes import Endpoint, Parameter, endpoints
-from twinlog.cluster.http.tokens import Tokens
-from twinlog.cluster.members import MemberList, NoMemberError
-from twinlog.cluster.message_view import PeekedMessage
-from twinlog.cluster.role_history import History
+from twinlog.cluster.http.server.errors import HttpError, json_response
+from twinlog.cluster.http.server.routes import Endpoint, Parameter, endpoints
+from twinlog.cluster.http.server.tokens import Tokens
+from twinlog.cluster.observe.check_result import CheckResult
+from twinlog.cluster.observe.explanation import Explanation
+from twinlog.cluster.observe.members import MemberList, NoMemberError
 
 MESSAGES_MAX = 32
 PEEKS_MAX = 4  # At a time: each may hold that many large messages.
@@ -75,9 +75,9 @@ def v1_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations | No
 
 
 def _of_data(read: Callable[..., Endpoint]) -> list[Endpoint]:
-    from twinlog.cluster.consumption import LagReport
-    from twinlog.cluster.group_views import GroupDetail, GroupList
-    from twinlog.cluster.topic_views import TopicDetail, TopicList
+    from twinlog.cluster.admin.group_views import GroupDetail, GroupList
+    from twinlog.cluster.admin.topic_views import TopicDetail, TopicList
+    from twinlog.cluster.observe.consumption import LagReport
 
     return [
         read("/v1/topics", TopicList, topics, ("all", "true: also those that brokers make for themselves")),
@@ -98,7 +98,7 @@ async def cluster(admin: Admin, _request: Request, _query: Query) -> Any:
 
 async def check(admin: Admin, _request: Request, query: Query) -> Any:
     """What a monitoring system should know, judged by these limits. As `twinlog check`."""
-    from twinlog.cluster.health_member import Limits
+    from twinlog.cluster.observe.health_member import Limits
 
     return await admin.check(
         Limits(
@@ -134,7 +134,7 @@ async def explain(admin: Admin, request: Request, _query: Query) -> Any:
 
 async def topics(admin: Admin, _request: Request, query: Query) -> Any:
     """Each topic: queues and messages. As `twinlog topic list`."""
-    from twinlog.cluster.topic_views import TopicList
+    from twinlog.cluster.admin.topic_views import TopicList
 
     return TopicList(await admin.topics.summaries(all_topics=query.flag("all")))
 

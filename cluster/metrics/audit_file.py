@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from twinlog.cluster.pipeline.report import AuditReport
+    from twinlog.cluster.pipeline.audit.report import AuditReport
 
 LAST_RUN = "rocketmq_audit_last_run_timestamp_seconds"
 DIVERGENT = "rocketmq_audit_divergent_records"

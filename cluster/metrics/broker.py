@@ -4,16 +4,16 @@ import time
 
 from twinlog.cluster.broker import runtime_info
 from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.names import member_name
-from twinlog.cluster.members import NO_MASTERS, state_in_words
 from twinlog.cluster.metrics import consumption
 from twinlog.cluster.metrics.first_waiting import stored_ms_at
 from twinlog.cluster.metrics.replicas import replicas
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, HANumbers, StoreNumbers
-from twinlog.ha.ack_waits import OUTCOMES
+from twinlog.cluster.observe.members import NO_MASTERS, state_in_words
+from twinlog.cluster.remoting.names import member_name
+from twinlog.ha.policy.ack_waits import OUTCOMES
 from twinlog.ha.statistics import HAStatistics
 from twinlog.store.config import BrokerRole
-from twinlog.store.histogram import Counts
+from twinlog.store.util.histogram import Counts
 
 
 def broker_snapshot(broker: Broker) -> BrokerSnapshot:

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
-from twinlog.cluster.broker import names
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.metrics.first_waiting import stored_ms
 from twinlog.cluster.metrics.snapshot import GroupLag
 from twinlog.cluster.mqadmin.text import version_name
+from twinlog.cluster.remoting import names
 
 LOOKS_MAX = 500  # Messages whose age is looked up for one snapshot; whoever waits longer is looked up in the next.
 

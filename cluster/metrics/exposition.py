@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from twinlog.cluster.metrics.row import Metric
 from twinlog.cluster.metrics.snapshot import Snapshot
 from twinlog.cluster.metrics.table import METRICS
-from twinlog.store.histogram import BOUNDS, Counts
+from twinlog.store.util.histogram import BOUNDS, Counts
 
 _PROCESS = ProcessCollector(registry=None)
 _LE = tuple("+Inf" if math.isinf(bound) else repr(bound) for bound in BOUNDS)

@@ -8,10 +8,10 @@ import errno
 import os
 
 from twinlog.store.config import CONSUME_QUEUE_UNIT
-from twinlog.store.consume_queue import UNIT, ConsumeQueue
-from twinlog.store.mapped_file import MappedFile
-from twinlog.store.message import STORED_MS_END, record_stored_ms
+from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.message_store import MessageStore
+from twinlog.store.queue.consume_queue import UNIT, ConsumeQueue
+from twinlog.store.record.message import STORED_MS_END, record_stored_ms
 
 
 def stored_ms(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> int | None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import get_args
 
-from twinlog.cluster.members import STATE_WORDS
 from twinlog.cluster.metrics.row import GROUP, OWN, Metric, Sample, one
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, ReplicaNumbers
+from twinlog.cluster.observe.members import STATE_WORDS
 from twinlog.ha.statistics import ClientState
 
 ROLES = ("master", "slave", "none")

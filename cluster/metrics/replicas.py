@@ -14,9 +14,9 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.names import member_name
 from twinlog.cluster.metrics.snapshot import ReplicaNumbers
 from twinlog.cluster.remoting.address import ip_of
+from twinlog.cluster.remoting.names import member_name
 from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics
 from twinlog.store.role_file import GroupMember
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from attrs import frozen
 
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, NamesrvSnapshot
-from twinlog.store.histogram import Counts
+from twinlog.store.util.histogram import Counts
 
 Kind = Literal["counter", "gauge", "histogram"]
 Sample = tuple[tuple[str, ...], float | Counts]  # Values of the row's own labels, and the value.

@@ -5,7 +5,7 @@ Offsets and sizes in bytes, times in seconds unless the name says otherwise. Wha
 
 from attrs import frozen
 
-from twinlog.store.histogram import Counts
+from twinlog.store.util.histogram import Counts
 
 
 @frozen(kw_only=True)

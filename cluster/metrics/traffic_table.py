@@ -6,9 +6,9 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from twinlog.cluster.broker import names
 from twinlog.cluster.metrics.row import NODE, Metric, Sample, one
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, GroupLag
+from twinlog.cluster.remoting import names
 
 _TOPIC = ("topic", "is_system")
 _TOPIC_AND_GROUP = ("topic", "consumer_group", "is_retry", "is_system")

@@ -2,11 +2,9 @@
 
 from functools import partial
 
-from twinlog.cluster import admin_requests
-from twinlog.cluster.admin_requests import Consumers
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
-from twinlog.cluster.client.api import ClientApi
-from twinlog.cluster.client.calls import understood
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api.calls import understood
 from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.mqadmin import text
@@ -20,6 +18,8 @@ from twinlog.cluster.mqadmin.requests import (
     one_address_each,
     route_of,
 )
+from twinlog.cluster.observe import requests as admin_requests
+from twinlog.cluster.observe.requests import Consumers
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from functools import partial
 
-from twinlog.cluster import admin_requests
-from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.api.api import ClientApi
 from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import RETRY_PREFIX, consume_stats, one_address_each, route_of
+from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
-from twinlog.store.message import Message, decode_message, host_text
+from twinlog.store.record.message import Message, decode_message, host_text
 
 KEY_COUNT_MAX = 64
 

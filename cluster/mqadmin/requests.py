@@ -5,10 +5,10 @@ from typing import Any
 
 from attrs import frozen
 
-from twinlog.cluster.admin_requests import ask, queue_of
-from twinlog.cluster.client.api import ClientApi
-from twinlog.cluster.client.calls import understood
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api.calls import understood
 from twinlog.cluster.client.route import BrokerAddresses, MessageQueue, TopicRoute
+from twinlog.cluster.observe.requests import ask, queue_of
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
-from twinlog.cluster.broker.topic_config import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.broker.tables.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
 
 
 def lines(found: Iterable[str]) -> str:

@@ -3,9 +3,8 @@
 from functools import partial
 from typing import Any
 
-from twinlog.cluster import admin_requests
-from twinlog.cluster.broker.topic_config import TopicConfig
-from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.client.api.api import ClientApi
 from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import (
@@ -17,6 +16,7 @@ from twinlog.cluster.mqadmin.requests import (
     put_order_conf,
     route_of,
 )
+from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError

@@ -10,13 +10,13 @@ from typing import Any, get_type_hints
 
 from attrs import evolve, fields
 
-from twinlog.cluster.config_file import format_value, read_value
+from twinlog.cluster.config.config_file import format_value, read_value
+from twinlog.cluster.config.properties_file import parse_properties
 from twinlog.cluster.namesrv.config import NamesrvConfig
-from twinlog.cluster.properties_file import parse_properties
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.tls_config import TlsConfig
+from twinlog.cluster.remoting.tls.config import TlsConfig
 
 # Key -> least and greatest value; None for what is no number. Below a second a scan would be all that the server does. Brokers
 # register each 30 s: less than a minute would drop those that miss one time.

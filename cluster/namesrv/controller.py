@@ -6,12 +6,12 @@ from pathlib import Path
 import trio
 from attrs import AttrsInstance, define, field
 
+from twinlog.cluster.config.properties_file import with_values
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.kv_config import KVConfigManager
 from twinlog.cluster.namesrv.route_info import RouteInfoManager
-from twinlog.cluster.properties_file import with_values
-from twinlog.store.sync import write_durably
-from twinlog.store.wakeup import Wakeup
+from twinlog.store.util.sync import write_durably
+from twinlog.store.util.wakeup import Wakeup
 
 
 @define(eq=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 

@@ -3,13 +3,13 @@
 import attrs
 import structlog
 
-from twinlog.cluster.config_file import format_value
+from twinlog.cluster.config.config_file import format_value
+from twinlog.cluster.config.redaction import shown
 from twinlog.cluster.namesrv.config_changes import changed
 from twinlog.cluster.namesrv.controller import NamesrvController
 from twinlog.cluster.namesrv.kv_config import ORDER_TOPIC_CONFIG
 from twinlog.cluster.namesrv.registration import read_data_version, read_registration, read_route
 from twinlog.cluster.namesrv.route_info import UNIT, UNIT_SUBSCRIPTION
-from twinlog.cluster.redaction import shown
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.headers import namesrv as h

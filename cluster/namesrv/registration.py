@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any
 
-from twinlog.cluster.broker.data_version import DataVersion
 from twinlog.cluster.namesrv.route_info import QueueData, Registration
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.address import split_address
 from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.data_version import DataVersion
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.namesrv import RegisterBroker
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from twinlog.cluster.broker.data_version import DataVersion
 from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.data_version import DataVersion
 from twinlog.cluster.remoting.errors import RequestError
 
 MASTER_ID = 0

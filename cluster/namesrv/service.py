@@ -18,8 +18,8 @@ from twinlog.cluster.namesrv.route_info import RouteInfoManager
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.server import RemotingServer, dispatch_table, open_listener
-from twinlog.cluster.remoting.tls import ServerTls
-from twinlog.cluster.remoting.tls_config import TlsConfig
+from twinlog.cluster.remoting.tls.config import TlsConfig
+from twinlog.cluster.remoting.tls.contexts import ServerTls
 
 log = structlog.get_logger(__name__)
 

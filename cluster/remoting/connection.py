@@ -19,8 +19,8 @@ from attrs import define, field
 from twinlog.cluster.remoting.budget import Budget
 from twinlog.cluster.remoting.command import RemotingCommand, encode
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
-from twinlog.cluster.remoting.tls_channel import TlsChannel
-from twinlog.store.message import host_bytes
+from twinlog.cluster.remoting.tls.channel import TlsChannel
+from twinlog.store.record.message import host_bytes
 
 log = structlog.get_logger()
 

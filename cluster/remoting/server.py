@@ -30,10 +30,10 @@ from twinlog.cluster.remoting.request import Handler as Handler
 from twinlog.cluster.remoting.request import Reply as Reply
 from twinlog.cluster.remoting.request import Request as Request
 from twinlog.cluster.remoting.request import dispatch_table as dispatch_table
-from twinlog.cluster.remoting.tls import ServerTls
-from twinlog.cluster.remoting.tls_channel import FIRST_BYTE, HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
-from twinlog.cluster.remoting.tls_config import TlsMode
-from twinlog.ha.accept import OUT_OF_RESOURCES
+from twinlog.cluster.remoting.tls.channel import FIRST_BYTE, HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
+from twinlog.cluster.remoting.tls.config import TlsMode
+from twinlog.cluster.remoting.tls.contexts import ServerTls
+from twinlog.ha.master.accept import OUT_OF_RESOURCES
 
 log = structlog.get_logger()
 

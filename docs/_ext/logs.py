@@ -19,7 +19,7 @@ SECTIONS = {
     "broker": ("cluster/broker",),
     "network": ("cluster/remoting", "cluster/http", "cluster/dashboard"),
     "name server": ("cluster/namesrv",),
-    "process": ("cluster/notify.py",),
+    "process": ("cluster/cli/run/notify.py",),
     "client library": ("cluster/client",),
 }
 

@@ -1,11 +1,11 @@
-"""The directive `spark-table`: columns and options of a table of cluster/pipeline/schemas.py: page and table cannot differ."""
+"""The directive `spark-table`: columns and options of a table of cluster/pipeline/tables/schemas.py: page and table cannot differ."""
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from twinlog.cluster.pipeline import columns, schemas
-from twinlog.cluster.pipeline.schemas import Table
+from twinlog.cluster.pipeline.tables import columns, schemas
+from twinlog.cluster.pipeline.tables.schemas import Table
 
 TYPES = {"string": "STRING", "int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "binary": "BINARY"}
 TYPES["map<string, string>"] = "MAP<STRING, STRING>"

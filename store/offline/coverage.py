@@ -9,9 +9,9 @@ from enum import Enum
 
 from attrs import frozen
 
-from twinlog.store.index_keys import message_keys
-from twinlog.store.message import MAGIC_V2, QUEUELESS, TRANSACTION_MASK, TRANSACTION_ROLLBACK, decode_message
-from twinlog.store.record_scan import SCHEDULE_TOPIC
+from twinlog.store.record.keys import message_keys
+from twinlog.store.record.message import MAGIC_V2, QUEUELESS, TRANSACTION_MASK, TRANSACTION_ROLLBACK, decode_message
+from twinlog.store.record.scan import SCHEDULE_TOPIC
 
 
 class Cover(Enum):

@@ -9,15 +9,15 @@ from typing import Any
 
 from attrs import asdict, define, field, frozen
 
-from twinlog.store.consume_queue import UNIT
-from twinlog.store.digest import BLOCK_SIZE, BlockDigests, ceil_block, floor_block
 from twinlog.store.errors import MessageFormatError
-from twinlog.store.message import SIZE_AND_MAGIC, decode_message
+from twinlog.store.integrity.digest import BLOCK_SIZE, BlockDigests, ceil_block, floor_block
 from twinlog.store.offline.dump import DumpedMessage, described
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.log_view import LogEnd, find_log_end
 from twinlog.store.offline.queue_view import view_queue
 from twinlog.store.offline.walk import Gap, walk
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.record.message import SIZE_AND_MAGIC, decode_message
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 Queues = dict[tuple[str, int], FileSeries]

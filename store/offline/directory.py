@@ -13,11 +13,10 @@ from struct import Struct
 
 from attrs import define, evolve, field, frozen
 
-from twinlog.store.checkpoint import Checkpoint
 from twinlog.store.config import CONSUME_QUEUE_UNIT
 from twinlog.store.delay_level import parse_delay_levels
-from twinlog.store.divergent import Divergent, DivergentDirectory, read_note
 from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.offline.file_series import (
     FileReader,
     FileSeries,
@@ -27,7 +26,8 @@ from twinlog.store.offline.file_series import (
     list_files,
 )
 from twinlog.store.offline.finding import Finding, Kind, Severity
-from twinlog.store.truncate_intent import NAME, CutKind, load_intent
+from twinlog.store.truncation.divergent import Divergent, DivergentDirectory, read_note
+from twinlog.store.truncation.intent import NAME, CutKind, load_intent
 
 DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _FLOCK = Struct("hhqqi4x")  # struct flock of Linux: type, whence, start, length, process.

@@ -6,9 +6,12 @@ from typing import Any
 
 from attrs import field, frozen
 
-from twinlog.store.compression import CompressionError, compression_of, decompress
-from twinlog.store.index_keys import message_keys
-from twinlog.store.message import (
+from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.log_view import stored_ms
+from twinlog.store.offline.walk import Gap, walk_log
+from twinlog.store.record.compression import CompressionError, compression_of, decompress
+from twinlog.store.record.keys import message_keys
+from twinlog.store.record.message import (
     SIZE_AND_MAGIC,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -18,12 +21,9 @@ from twinlog.store.message import (
     decode_message,
     host_text,
 )
-from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.offline.log_view import stored_ms
-from twinlog.store.offline.walk import Gap, walk_log
-from twinlog.store.properties import KEYS, TAGS, UNIQ_KEY
-from twinlog.store.record_scan import DispatchEntry, scan_records
-from twinlog.store.resync import next_record
+from twinlog.store.record.properties import KEYS, TAGS, UNIQ_KEY
+from twinlog.store.record.resync import next_record
+from twinlog.store.record.scan import DispatchEntry, scan_records
 
 _TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", TRANSACTION_ROLLBACK: "rollback"}
 _BODY_MAX = 256 << 20  # A few bytes may decompress to any number.

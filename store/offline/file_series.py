@@ -1,6 +1,6 @@
 """The files of one directory that make up an endless sequence of bytes, as they lie there: read only, with whatever is wrong.
 
-Unlike twinlog.store.mapped_file_queue nothing is configured: the size of a file follows from names and lengths of all of them.
+Unlike twinlog.store.log.mapped_file_queue nothing is configured: the size of a file follows from names and lengths of all of them.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attrs import define, field, frozen
 
-from twinlog.store.mapped_file import MappedFile
+from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.offline.finding import Finding, Kind, Severity
 
 _NAME_LENGTH = 20

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from twinlog.store.index_layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout
+from twinlog.store.index.layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileReader, StoreFile
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from attrs import field, frozen
 
-from twinlog.store import digest
-from twinlog.store.divergent import Divergent
 from twinlog.store.errors import SideFileError
+from twinlog.store.integrity import digest
 from twinlog.store.offline.directory import StoreDirectory, Writer
 from twinlog.store.offline.file_series import FileSeries, StoreFile
 from twinlog.store.offline.finding import Finding, Kind, Severity
@@ -22,7 +21,8 @@ from twinlog.store.offline.log_view import LogEnd, find_log_end, stored_ms
 from twinlog.store.offline.queue_view import QueueView, view_queue
 from twinlog.store.offline.role_check import check_role_files
 from twinlog.store.offline.role_info import HistoryInfo, RoleInfo, history_info, role_info
-from twinlog.store.recovery_point import decode_point
+from twinlog.store.recovery.point import decode_point
+from twinlog.store.truncation.divergent import Divergent
 
 _INDEX_HEADER = Struct(">qqqqii")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from twinlog.store.index_layout import HEADER, ITEM, SLOT, index_hash
+from twinlog.store.index.layout import HEADER, ITEM, SLOT, index_hash
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.index_view import IndexView, open_index
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-from twinlog.store.message import MAGIC_V1, MAGIC_V2, RECORD_V4, SIZE_AND_MAGIC, record_stored_ms
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.queue_view import QueueView
 from twinlog.store.offline.walk import Gap, walk_log
+from twinlog.store.record.message import MAGIC_V1, MAGIC_V2, RECORD_V4, SIZE_AND_MAGIC, record_stored_ms
 
 _LOOK_BYTES = 4096  # Behind the end.
 

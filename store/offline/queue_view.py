@@ -5,8 +5,8 @@ Units stand in the order of their records and the rest of the last file is zero,
 
 from attrs import frozen
 
-from twinlog.store.consume_queue import UNIT, Unit
 from twinlog.store.offline.file_series import FileSeries, StoreFile
+from twinlog.store.queue.consume_queue import UNIT, Unit
 
 BLANK_SIZE = 0x7FFFFFFF  # Of a unit that only keeps the numbering of those that are gone.
 

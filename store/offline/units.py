@@ -2,10 +2,10 @@
 
 from struct import Struct
 
-from twinlog.store.consume_queue import UNIT
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.record.scan import DispatchEntry
 
 QueueKey = tuple[str, int]
 EXT_HEAD = Struct(">hqqh")  # Size of the unit, tags code, store time, bytes of the bit map that follows.

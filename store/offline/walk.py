@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-from twinlog.store.left_overs import Head, Key, begins_with_record, goes_on, head_of, is_torn
-from twinlog.store.message import MAGIC_BLANK, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
 from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.record_scan import DispatchEntry, scan_records
-from twinlog.store.resync import next_record
+from twinlog.store.record.message import MAGIC_BLANK, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
+from twinlog.store.record.resync import next_record
+from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.record.stale_records import Head, Key, begins_with_record, goes_on, head_of, is_torn
 
 _WINDOW = 4 << 20
 _LOOKS_MAX = 20  # At an end that goes on moving.
@@ -117,7 +117,7 @@ def goes_on_behind(
     next_offset: Callable[[Key], int],
     place_of: Callable[[Key, int], int | None] = lambda _key, _number: None,
 ) -> bool:
-    """Whether sound records behind a gap belong to the log; see twinlog.store.log_end."""
+    """Whether sound records behind a gap belong to the log; see twinlog.store.recovery.log_end."""
     if any(file.start > head.phy_offset and _begins_with_record(log, file.start) for file in log.files):
         return True
     return goes_on(head, last_timestamp, next_offset, place_of)

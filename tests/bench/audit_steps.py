@@ -23,8 +23,8 @@ from attrs import evolve
 from tests.bench.store_directory import FULL
 from tests.bench.store_restarts import memory
 from tests.bench.store_steps import fill
-from twinlog.store.digest import digests_of
-from twinlog.store.record_scan import scan_records
+from twinlog.store.integrity.digest import digests_of
+from twinlog.store.record.scan import scan_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,8 +152,8 @@ def table_scan(
 
 def audits(*, roots: list[str], rounds: int, warm_up: str, with_tables: bool) -> Iterator[Result]:
     """`twinlog audit` without the start of Spark; the logs alone, or also what lies beside them."""
-    from twinlog.cluster.pipeline.files import StoreUri
-    from twinlog.cluster.pipeline.job import AuditOptions, audit
+    from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
+    from twinlog.cluster.pipeline.sources.files import StoreUri
 
     with _session() as spark:
         for number in range(rounds + 1):
@@ -166,7 +166,7 @@ def audits(*, roots: list[str], rounds: int, warm_up: str, with_tables: bool) ->
 
 @contextmanager
 def _session() -> Iterator["SparkSession"]:
-    from twinlog.cluster.pipeline.session import spark_session
+    from twinlog.cluster.pipeline.jobs.session import spark_session
 
     session = spark_session(MASTER, name="bench")
     try:

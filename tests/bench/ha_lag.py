@@ -16,8 +16,8 @@ from attrs import define, field
 
 from tests.bench.store_restarts import send_frame
 from tests.interop.ports import HOST
-from twinlog.ha.protocol import BATCH_HEADER, BatchReader, ReportReader
-from twinlog.store.record_scan import scan_records
+from twinlog.ha.wire.protocol import BATCH_HEADER, BatchReader, ReportReader
+from twinlog.store.record.scan import scan_records
 
 TICK_SECONDS = 0.005
 ONE_WAY = 2

@@ -20,10 +20,10 @@ from tests.interop import rocketmq, twinlog
 from tests.interop.member import BrokerProcess
 from tests.interop.ports import HOST
 from tests.interop.remoting import runtime_info
-from twinlog.store.commit_log import PutMessage
 from twinlog.store.config import StoreConfig
-from twinlog.store.message import host_bytes
+from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.message_store import MessageStore
+from twinlog.store.record.message import host_bytes
 
 KINDS = ("twinlog", "rocketmq")
 BATCH = 64

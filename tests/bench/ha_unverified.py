@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Any
 
-import twinlog.ha.replica
-import twinlog.store.column_scan
+import twinlog.ha.slave.replica
+import twinlog.store.record.column_scan
 from twinlog.cluster.cli.main import main
 
 
@@ -13,6 +13,9 @@ def unchecked(scan: Any, *args: Any, check_crc: bool, **options: Any) -> Any:
 
 
 if __name__ == "__main__":
-    for module, name in ((twinlog.ha.replica, "scan_records"), (twinlog.store.column_scan, "scan_columns")):
+    for module, name in (
+        (twinlog.ha.slave.replica, "scan_records"),
+        (twinlog.store.record.column_scan, "scan_columns"),
+    ):
         setattr(module, name, partial(unchecked, getattr(module, name)))
     main()

@@ -21,13 +21,13 @@ import trio
 from attrs import evolve
 
 from tests.bench.store_directory import BODY_SIZE, FULL, QUEUES_PER_TOPIC, QUICK, Scale
-from twinlog.store.commit_log import PutMessage
-from twinlog.store.digest import BLOCK_SIZE
-from twinlog.store.log_walk import walk
-from twinlog.store.message import host_bytes
+from twinlog.store.integrity.digest import BLOCK_SIZE
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.log.walk import walk
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.offline.verify import verify
+from twinlog.store.offline.verify.verify import verify
+from twinlog.store.record.message import host_bytes
 
 MIB = 1 << 20
 FILL_BATCH = 64

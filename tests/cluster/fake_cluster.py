@@ -7,9 +7,9 @@ import orjson
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
-from twinlog.cluster.broker.topic_config import TopicConfig
-from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.client.api.api import ClientApi
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 from twinlog.cluster.remoting.errors import RemotingConnectError

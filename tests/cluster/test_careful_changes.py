@@ -3,15 +3,15 @@
 import pytest
 
 from tests.cluster.fake_cluster import A_AND_SLAVE, A, B, FakeCluster, refused
-from twinlog.cluster.config_admin import ConfigAdmin
-from twinlog.cluster.consumption import SilentBrokersError
-from twinlog.cluster.group_admin import GroupAdmin
-from twinlog.cluster.offset_admin import First, OffsetAdmin
+from twinlog.cluster.admin.config import ConfigAdmin
+from twinlog.cluster.admin.groups import GroupAdmin
+from twinlog.cluster.admin.offsets import First, OffsetAdmin
+from twinlog.cluster.admin.steps import PartlyDoneError
+from twinlog.cluster.admin.topics import TopicAdmin
+from twinlog.cluster.observe.consumption import SilentBrokersError
+from twinlog.cluster.observe.targets import NoMasterError
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingConnectError
-from twinlog.cluster.steps import PartlyDoneError
-from twinlog.cluster.targets import NoMasterError
-from twinlog.cluster.topic_admin import TopicAdmin
 
 # ---- A master is away: a slave would not do
 

@@ -6,8 +6,16 @@ from pathlib import Path
 import pytest
 from attrs import field, frozen, validators
 
-from twinlog.cluster import rocketmq_keys
-from twinlog.cluster.config_file import ConfigError, Setting, configure, options_of, read_value, setting_of, settings_of
+from twinlog.cluster.config import rocketmq_keys
+from twinlog.cluster.config.config_file import (
+    ConfigError,
+    Setting,
+    configure,
+    options_of,
+    read_value,
+    setting_of,
+    settings_of,
+)
 from twinlog.store.config import BrokerRole, StoreConfig, option
 
 

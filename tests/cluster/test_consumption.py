@@ -3,10 +3,10 @@
 import pytest
 from attrs import evolve
 
-from twinlog.cluster.admin_requests import Client, Consumers
-from twinlog.cluster.client.api import QueueOffsets
+from twinlog.cluster.admin.offsets import move_to
+from twinlog.cluster.client.api.api import QueueOffsets
 from twinlog.cluster.client.route import MessageQueue
-from twinlog.cluster.consumption import (
+from twinlog.cluster.observe.consumption import (
     BrokerView,
     LagReport,
     clients_of,
@@ -16,8 +16,8 @@ from twinlog.cluster.consumption import (
     topics_of,
     with_change,
 )
-from twinlog.cluster.offset_admin import move_to
-from twinlog.cluster.targets import Target
+from twinlog.cluster.observe.requests import Client, Consumers
+from twinlog.cluster.observe.targets import Target
 
 
 def view(committed: dict[int, int] | None = None, *, first: int = 0, end: int = 10, consumers=None) -> BrokerView:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.contexts import Context, ContextError, Contexts, contexts_path, load_contexts, save_contexts
+from twinlog.cluster.config.contexts import Context, ContextError, Contexts, contexts_path, load_contexts, save_contexts
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), min_size=1, max_size=12)
 

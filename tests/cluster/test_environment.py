@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from twinlog.cluster.admin.options import all_options
 from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.cli.errors import CliError
-from twinlog.cluster.cli.settings import load_broker, load_namesrv
-from twinlog.cluster.config_file import ConfigError
-from twinlog.cluster.config_options import all_options
-from twinlog.cluster.credentials import find_credentials
-from twinlog.cluster.environment import OTHERS, read_environment, secret_of, variable_of, without_options
+from twinlog.cluster.cli.common.errors import CliError
+from twinlog.cluster.cli.run.settings import load_broker, load_namesrv
+from twinlog.cluster.config.config_file import ConfigError
+from twinlog.cluster.config.credentials import find_credentials
+from twinlog.cluster.config.environment import OTHERS, read_environment, secret_of, variable_of, without_options
 from twinlog.ha.config import HAConfig
 
 CLUSTER = Path(__file__).parents[2] / "cluster"

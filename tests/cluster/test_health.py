@@ -4,12 +4,12 @@ import pytest
 from attrs import evolve
 
 from twinlog.cluster.client.route import BrokerAddresses
-from twinlog.cluster.explanation import explain_member, find_member
-from twinlog.cluster.facts import ClusterFacts, MemberFacts, Probe
-from twinlog.cluster.finding import Level
-from twinlog.cluster.health import diagnosis, examine
-from twinlog.cluster.health_member import Limits
-from twinlog.cluster.members import Member
+from twinlog.cluster.observe.explanation import explain_member, find_member
+from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts, Probe
+from twinlog.cluster.observe.finding import Level
+from twinlog.cluster.observe.health import diagnosis, examine
+from twinlog.cluster.observe.health_member import Limits
+from twinlog.cluster.observe.members import Member
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 FILE_SIZE = {"mappedFileSizeCommitLog": "1048576"}

@@ -4,8 +4,8 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.test_health import MASTER, SLAVE, cluster
-from twinlog.cluster.finding import Level
-from twinlog.cluster.health_security import access, encryption, is_reachable, replication_port, secret_files
+from twinlog.cluster.observe.finding import Level
+from twinlog.cluster.observe.health_security import access, encryption, is_reachable, replication_port, secret_files
 
 SAFE_CONFIG = {
     "aclEnable": "true",

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from twinlog.cluster.client.route import BrokerAddresses
-from twinlog.cluster.members import Member, issues_of, member_of_runtime_info, member_of_status, with_lag
+from twinlog.cluster.observe.members import Member, issues_of, member_of_runtime_info, member_of_status, with_lag
 
 MASTER = Member(
     name="broker-a-0",

@@ -6,9 +6,9 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.client.helpers import received_message
+from twinlog.cluster.admin.message_view import MessageView, PeekedMessage, view_of
 from twinlog.cluster.cli.messages import print_pretty
 from twinlog.cluster.dashboard.messages import found_messages
-from twinlog.cluster.message_view import MessageView, PeekedMessage, view_of
 
 WHY = "it is no lz4: it ends too early"
 

@@ -6,7 +6,7 @@ import socket
 import pytest
 import trio
 
-from twinlog.cluster.notify import Notifier
+from twinlog.cluster.cli.run.notify import Notifier
 
 
 @pytest.fixture(params=["path", "abstract"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.cluster.plain_yaml import PlainYamlError, load_plain
+from twinlog.cluster.config.plain_yaml import PlainYamlError, load_plain
 
 
 @pytest.mark.parametrize("text", ["012345670", "1_000", "0x1F", "1e9", "12:30:00", "yes", "2026-01-01", "007", ".inf"])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.properties_file import Entry, parse_properties, with_values
+from twinlog.cluster.config.properties_file import Entry, parse_properties, with_values
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from tests.cluster.broker.helpers import opened
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.security.config import AclConfig
-from twinlog.cluster.cli.log import set_up_log
-from twinlog.cluster.config_file import ConfigError, Setting, configure
-from twinlog.cluster.redaction import HIDDEN, is_secret, redact, redact_text, shown
+from twinlog.cluster.cli.common.logging_setup import set_up_log
+from twinlog.cluster.config.config_file import ConfigError, Setting, configure
+from twinlog.cluster.config.redaction import HIDDEN, is_secret, redact, redact_text, shown
 from twinlog.store.config import StoreConfig
 
 SECRET = "s3cr3t-value"

@@ -8,15 +8,10 @@ import pytest
 import trio
 from attrs import asdict, define, evolve, field
 
-from twinlog.cluster.admin import Admin
-from twinlog.cluster.broker.role_json import history_body
-from twinlog.cluster.broker.role_messages import STRANGER, ChangeResult, ChangeState, StepState
-from twinlog.cluster.client.api import ClientApi
-from twinlog.cluster.members import NoMemberError
-from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
-from twinlog.cluster.remoting.command import RemotingCommand
-from twinlog.cluster.remoting.errors import RemotingConnectError
-from twinlog.cluster.role_admin import (
+from twinlog.cluster.admin.admin import Admin
+from twinlog.cluster.admin.repair import prepare_reinit, prepare_rewind, repair
+from twinlog.cluster.admin.role_history import history
+from twinlog.cluster.admin.roles import (
     ChangeOutcome,
     RoleChoiceError,
     RoleError,
@@ -29,14 +24,19 @@ from twinlog.cluster.role_admin import (
     resume,
     schedule,
 )
-from twinlog.cluster.role_history import history
-from twinlog.cluster.role_repair import prepare_reinit, prepare_rewind, repair
+from twinlog.cluster.broker.peers.role_json import history_body
+from twinlog.cluster.broker.peers.role_messages import STRANGER, ChangeResult, ChangeState, StepState
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.observe.members import NoMemberError
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.ha.election.votes import Judgement, LostRange
 from twinlog.ha.peer import PeerHistory
-from twinlog.ha.votes import Judgement, LostRange
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
-from twinlog.store.plain import to_plain
 from twinlog.store.role_file import GroupMember, GroupRecord
+from twinlog.store.util.plain import to_plain
 
 NAMESRV = "10.0.0.9:9876"
 A, B, C, X = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911", "10.0.0.4:10911"

@@ -3,17 +3,17 @@
 import pytest
 from attrs import evolve
 
+from twinlog.cluster.admin.waiting import parse_condition
 from twinlog.cluster.client.route import BrokerAddresses
-from twinlog.cluster.explanation import explain_member
-from twinlog.cluster.facts import ClusterFacts, MemberFacts
-from twinlog.cluster.finding import Level
-from twinlog.cluster.health import examine
-from twinlog.cluster.members import Member, issues_of, member_of_status, with_lag
-from twinlog.cluster.role_views import change_of, clock, newest_record, notes_of, record_of
-from twinlog.cluster.waiting import parse_condition
+from twinlog.cluster.observe.explanation import explain_member
+from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.observe.finding import Level
+from twinlog.cluster.observe.health import examine
+from twinlog.cluster.observe.members import Member, issues_of, member_of_status, with_lag
+from twinlog.cluster.observe.role_views import change_of, clock, newest_record, notes_of, record_of
 from twinlog.store.config import BrokerRole
-from twinlog.store.plain import to_plain
 from twinlog.store.role_file import GroupMember, GroupRecord, Pause
+from twinlog.store.util.plain import to_plain
 
 A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 RECORD = GroupRecord(

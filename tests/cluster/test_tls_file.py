@@ -5,13 +5,13 @@ import ssl
 import pytest
 
 from tests.cluster.remoting.certificates import Authority
-from twinlog.cluster.cli.errors import CliError
-from twinlog.cluster.cli.settings import load_broker, load_namesrv
-from twinlog.cluster.config_file import ConfigError
-from twinlog.cluster.redaction import shown as redacted
+from twinlog.cluster.cli.common.errors import CliError
+from twinlog.cluster.cli.run.settings import load_broker, load_namesrv
+from twinlog.cluster.config.config_file import ConfigError
+from twinlog.cluster.config.redaction import shown as redacted
+from twinlog.cluster.config.tls_file import own_tls
 from twinlog.cluster.remoting.errors import TlsFilesError
-from twinlog.cluster.remoting.tls_config import ClientAuth, TlsConfig, TlsMode
-from twinlog.cluster.tls_file import own_tls
+from twinlog.cluster.remoting.tls.config import ClientAuth, TlsConfig, TlsMode
 
 
 def test_the_file_wins_over_brokers_own_and_loses_to_what_was_typed(tmp_path):

@@ -14,9 +14,9 @@ from attrs import define, field
 
 from tests.store.records import put_message, record_size
 from twinlog.store.config import StoreConfig
-from twinlog.store.mapped_file import MappedFile
+from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.message_store import MessageStore
-from twinlog.store.properties import tags_code
+from twinlog.store.record.properties import tags_code
 
 LOG_FILE, QUEUE_FILE = 1 << 14, 400
 SECTOR = 512

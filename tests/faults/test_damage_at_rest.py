@@ -11,8 +11,8 @@ import trio
 from tests.store import golden
 from tests.store.offline.mutations import mutations
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.message import Message, decode_message
 from twinlog.store.message_store import MessageStore
+from twinlog.store.record.message import Message, decode_message
 
 
 @pytest.fixture(params=golden.STOPPED, ids="-".join)

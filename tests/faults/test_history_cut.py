@@ -17,16 +17,16 @@ from tests.faults.harness import ext4, make_image
 from tests.store.cutting import FILE_SIZE, NOW, History, check_is, feed, history, open_slave, opened
 from tests.store.offline.killing import killed_at
 from tests.store.records import put_message
-from twinlog.ha.epochs import compare_histories, effective, with_entry
-from twinlog.ha.voter import followed
+from twinlog.ha.election.epochs import compare_histories, effective, with_entry
+from twinlog.ha.election.voter import followed
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, load_epochs, save_epochs
-from twinlog.store.log_range import LogRange
+from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.diff import Side, diff
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.dump import Selection, dump
-from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.record.scan import DispatchEntry, scan_records
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState, load_role, save_role
 
 STEPS = ((os, "link"), (os, "unlink"), (os, "replace"), (os, "pwrite"), (os, "ftruncate"))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers import log_bytes, open_store, put, replicate
 from twinlog.store.config import BrokerRole
-from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.record.scan import DispatchEntry, scan_records
 
 FILE_SIZE = 64 * 1024
 PAGE = 4096

@@ -13,18 +13,17 @@ import trio
 from attrs import define, field
 
 from tests.cluster.broker.helpers import FakeConnection, make_broker
-from twinlog.cluster.broker import names
 from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.consumer_offset import read_offsets
 from twinlog.cluster.broker.dispatch import main_port_table
 from twinlog.cluster.broker.processors.send import SEND_CODES, SendProcessor
-from twinlog.cluster.broker.subscription_group import read_groups
-from twinlog.cluster.broker.topic_config import TopicConfig, read_topics
+from twinlog.cluster.broker.tables.groups import read_groups
+from twinlog.cluster.broker.tables.offsets import read_offsets
+from twinlog.cluster.broker.tables.topics import TopicConfig, read_topics
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.controller import NamesrvController
 from twinlog.cluster.namesrv.kv_config import KVConfigManager
 from twinlog.cluster.namesrv.processors import HANDLERS
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand, decode, encode
 from twinlog.cluster.remoting.dispatch import Dispatch

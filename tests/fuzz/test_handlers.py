@@ -23,7 +23,7 @@ from tests.fuzz.harness import (
 )
 from tests.fuzz.requests import EVIL_NAMES, commands, heartbeats, kinds, to_json
 from twinlog.cluster.broker.dispatch import main_port_table
-from twinlog.cluster.broker.send_requests import HEADERS as SEND_HEADERS
+from twinlog.cluster.broker.send.requests import HEADERS as SEND_HEADERS
 from twinlog.cluster.namesrv.processors import HANDLERS
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.request import dispatch_table

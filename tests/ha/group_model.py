@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from attrs import evolve, field, frozen
 
-from twinlog.ha.epochs import compare_histories, confirmed_in, key_of, with_entry
-from twinlog.ha.group_record import (
+from twinlog.ha.election.epochs import compare_histories, confirmed_in, key_of, with_entry
+from twinlog.ha.election.group_record import (
     counted,
     id_as_slave,
     in_force,
@@ -22,8 +22,8 @@ from twinlog.ha.group_record import (
     with_member,
     won_at,
 )
-from twinlog.ha.voter import LeaseAsk, PromiseAnswer, PromiseAsk, followed, is_master, lease, promise
-from twinlog.ha.votes import group_of, judge_failover, may_take
+from twinlog.ha.election.voter import LeaseAsk, PromiseAnswer, PromiseAsk, followed, is_master, lease, promise
+from twinlog.ha.election.votes import group_of, judge_failover, may_take
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState

@@ -7,8 +7,8 @@ import trio
 
 from tests.helpers import open_store, put
 from twinlog.ha.config import HAConfig
-from twinlog.ha.protocol import ACK, BATCH_HEADER
-from twinlog.ha.replica import Replica
+from twinlog.ha.slave.replica import Replica
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
 from twinlog.store.config import BrokerRole
 
 FILE_SIZE = 256 * 1024

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from tests.ha.test_service import connect, master_at, until
 from tests.helpers import open_store, put
-from twinlog.ha.absence import AbsenceService
-from twinlog.ha.absent import KNOWN_MAX, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
+from twinlog.ha.master.disconnected_slaves import AbsenceService
+from twinlog.ha.policy.disconnected import KNOWN_MAX, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
 from twinlog.ha.service import HAService
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.coverage import FORMATS

@@ -8,7 +8,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from twinlog.ha.accept import AcceptSocketService, Limits, Seat, must_leave
+from twinlog.ha.master.accept import AcceptSocketService, Limits, Seat, must_leave
 
 SILENT_STRANGER, STRANGER = Seat("192.0.2.9", False, False), Seat("192.0.2.9", False, True)
 WAITING, SLAVE = Seat("10.0.0.1", True, False), Seat("10.0.0.1", True, True)

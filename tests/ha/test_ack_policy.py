@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.ha.ack_policy import AckRule, Decision, Verdict, decide
+from twinlog.ha.policy.ack_policy import AckRule, Decision, Verdict, decide
 
 ANSWER, WAIT, NOT_AVAILABLE, REFUSE = Verdict.ANSWER, Verdict.WAIT, Verdict.NOT_AVAILABLE, Verdict.REFUSE
 

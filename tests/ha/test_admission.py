@@ -4,9 +4,9 @@ from typing import get_args
 
 import pytest
 
-from twinlog.ha.admission import REFUSALS_REMEMBERED, Admission, Refusals, parse_networks
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import Cause
+from twinlog.ha.policy.admission import REFUSALS_REMEMBERED, Admission, Refusals, parse_networks
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", " , "])

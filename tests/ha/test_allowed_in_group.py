@@ -6,9 +6,9 @@ from trio.testing import memory_stream_pair
 
 from tests.helpers import RecordingSink, open_store, put
 from twinlog.ha.config import HAConfig
-from twinlog.ha.protocol import ACK
 from twinlog.ha.service import HAService
-from twinlog.ha.transport import StreamTransport
+from twinlog.ha.wire.protocol import ACK
+from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.role_file import GroupMember, GroupRecord
 

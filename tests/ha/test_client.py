@@ -13,14 +13,14 @@ from structlog.testing import capture_logs
 from trio.testing import memory_stream_pair
 
 from tests.helpers import log_bytes, open_store, put
-from twinlog.ha.client import HAClient
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError
-from twinlog.ha.protocol import ACK, BATCH_HEADER
-from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.ha.slave.client import HAClient
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
+from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole
+from twinlog.store.log.running_flags import Condition
 from twinlog.store.message_store import MessageStore
-from twinlog.store.running_flags import Condition
 
 Behaviour = Callable[[trio.StapledStream], Awaitable[None]]
 

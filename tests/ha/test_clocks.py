@@ -15,11 +15,11 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 import twinlog.ha
 from tests.helpers import RecordingSink, open_store, put
 from twinlog.ha.config import HAConfig
-from twinlog.ha.protocol import ACK, BATCH_HEADER
 from twinlog.ha.service import HAService
-from twinlog.ha.transport import StreamTransport
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
+from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.log.offset_waiters import PutStatus
 
 # When a master was heard last; since when no slave is there; since when one is away, in a file that outlives a restart.
 FOR_PEOPLE = {"absence.py": 1, "client.py": 1, "group_transfer.py": 2}

@@ -9,11 +9,11 @@ import pytest
 import trio
 from attrs import define, field
 
-from twinlog.ha import cold_data, transport
-from twinlog.ha.cold_data import is_cold, warm
 from twinlog.ha.errors import HALogError
-from twinlog.ha.transport import SocketTransport
-from twinlog.store.commit_log import Chunk
+from twinlog.ha.wire import cold_data, transport
+from twinlog.ha.wire.cold_data import is_cold, warm
+from twinlog.ha.wire.transport import SocketTransport
+from twinlog.store.log.commit_log import Chunk
 
 SIZE = 1 << 20
 

@@ -6,10 +6,10 @@ import random
 import pytest
 from attrs import define
 
-from twinlog.ha.compare import Compared, Question, answered, first_byte, first_difference
+from twinlog.ha.compare.digests import Compared, Question, answered, first_byte, first_difference
 from twinlog.ha.errors import HAPeerError
-from twinlog.store.digest import BLOCK_SIZE, digests_of
-from twinlog.store.range_digests import RangeDigests, grouped
+from twinlog.store.integrity.digest import BLOCK_SIZE, digests_of
+from twinlog.store.integrity.range_digests import RangeDigests, grouped
 
 BLOCK = BLOCK_SIZE
 

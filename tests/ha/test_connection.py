@@ -9,11 +9,11 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.helpers import RecordingSink, log_bytes, open_store, put
 from twinlog.ha.config import HAConfig
-from twinlog.ha.connection import Drain, HAConnection
 from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError, HARefusedError
-from twinlog.ha.group_transfer import GroupTransferService
-from twinlog.ha.protocol import ACK, BATCH_HEADER, NO_REQUEST_YET, BatchReader
-from twinlog.ha.transport import StreamTransport
+from twinlog.ha.master.connection import Drain, HAConnection
+from twinlog.ha.master.group_transfer import GroupTransferService
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER, NO_REQUEST_YET, BatchReader
+from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.message_store import MessageStore
 
 FILE_SIZE = 16_384

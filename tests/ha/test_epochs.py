@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ha.group_model import Limits, walk
-from twinlog.ha.epochs import (
+from twinlog.ha.election.epochs import (
     common_end,
     compare_histories,
     confirmed_in,

@@ -9,16 +9,16 @@ from structlog.testing import capture_logs
 from trio.testing import memory_stream_pair
 
 from tests.helpers import RecordingSink, StorePeer, log_bytes, open_store, put, replicate
-from twinlog.ha.client import HAClient
 from twinlog.ha.config import HAConfig
-from twinlog.ha.connection import FIRST_CHECK_SECONDS_MAX
+from twinlog.ha.election.lease import ALWAYS
 from twinlog.ha.errors import HAConnectionLostError
-from twinlog.ha.lease import ALWAYS
-from twinlog.ha.protocol import ACK
+from twinlog.ha.master.connection import FIRST_CHECK_SECONDS_MAX
 from twinlog.ha.service import HAService
-from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.ha.slave.client import HAClient
+from twinlog.ha.wire.protocol import ACK
+from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.log.offset_waiters import PutStatus
 
 SLAVE = "slave"
 

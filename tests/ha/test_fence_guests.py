@@ -4,8 +4,8 @@ import trio
 
 from tests.helpers import open_store, put
 from twinlog.ha.config import HAConfig
-from twinlog.ha.protocol import ACK
 from twinlog.ha.service import HAService
+from twinlog.ha.wire.protocol import ACK
 
 
 async def test_a_guest_of_the_old_epoch_is_not_served_in_the_new_one(nursery, tmp_path):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.ha.test_connection import FILE_SIZE, Master
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.config import HAConfig
-from twinlog.ha.flow import BURST_MIN, FlowControl
-from twinlog.ha.protocol import ACK, BATCH_HEADER
+from twinlog.ha.policy.flow import BURST_MIN, FlowControl
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
 
 
 @given(

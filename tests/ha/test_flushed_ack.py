@@ -13,9 +13,9 @@ from tests.ha.test_replica import FILE_SIZE, Slave
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.config import AckMode, HAConfig
 from twinlog.ha.errors import HALogError
-from twinlog.store import flush as store_flush
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
+from twinlog.store.services import flush as store_flush
 
 
 @define(eq=False)

@@ -7,14 +7,14 @@ from structlog.testing import capture_logs
 
 from tests.ha.test_following import Master, bodies, follow, master_of, parted, slave_with
 from tests.helpers import log_bytes, open_store, put
-from twinlog.ha.client import HAClient
-from twinlog.ha.epochs import compare_histories
+from twinlog.ha.compare.finding import Finding
+from twinlog.ha.compare.preflight import OwnLog, Verdict
+from twinlog.ha.election.epochs import compare_histories
 from twinlog.ha.errors import HAPeerError
-from twinlog.ha.finding import Finding
-from twinlog.ha.follow_history import OwnHistory, given_up_cut, is_older
 from twinlog.ha.peer import PeerHistory, PeerLog
-from twinlog.ha.preflight import OwnLog, Verdict
-from twinlog.ha.resync import BeginAnew, Cut
+from twinlog.ha.policy.auto_resync import BeginAnew, Cut
+from twinlog.ha.slave.client import HAClient
+from twinlog.ha.slave.follow_history import OwnHistory, given_up_cut, is_older
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.message_store import MessageStore

@@ -15,16 +15,16 @@ from structlog.testing import capture_logs
 from trio.testing import memory_stream_pair
 
 from tests.helpers import StorePeer, log_bytes, open_store, put, replicate, rocketmq_master
-from twinlog.ha.client import HAClient
+from twinlog.ha.compare.own_log import OwnReader
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError
-from twinlog.ha.own_log import OwnReader
-from twinlog.ha.protocol import ACK, BATCH_HEADER
 from twinlog.ha.service import HAService
-from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.ha.slave.client import HAClient
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
+from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.record.scan import DispatchEntry, scan_records
 
 FILE_SIZE = 16_384
 

@@ -5,7 +5,7 @@ from itertools import chain, combinations
 import pytest
 from attrs import evolve
 
-from twinlog.ha.group_record import (
+from twinlog.ha.election.group_record import (
     counted,
     first_record,
     id_as_slave,

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from tests.helpers import RecordingSink
 from twinlog.ha.config import HAConfig
-from twinlog.ha.group_transfer import GroupTransferService
-from twinlog.store.histogram import BOUNDS
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.ha.master.group_transfer import GroupTransferService
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.util.histogram import BOUNDS
 
 
 @frozen(eq=False)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinlog.ha.config import HAConfig
-from twinlog.ha.group_transfer import TICK_SECONDS, GroupTransferService
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.ha.master.group_transfer import TICK_SECONDS, GroupTransferService
+from twinlog.store.log.offset_waiters import PutStatus
 
 IPS = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.9")
 TIMEOUT = 3.0

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.ha.in_sync import InSync, Limits, Slave
+from twinlog.ha.policy.in_sync import InSync, Limits, Slave
 
 
 def in_sync(*ips: str) -> InSync:

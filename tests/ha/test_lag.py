@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinlog.ha.lag import AppendStamps
-from twinlog.ha.log_limit import LogLimit
+from twinlog.ha.master.log_limit import LogLimit
+from twinlog.ha.policy.lag import AppendStamps
 
 
 def test_ages():

@@ -1,6 +1,6 @@
 """A lease runs from when the others were asked, not from when they answered."""
 
-from twinlog.ha.lease import ALWAYS, Lease
+from twinlog.ha.election.lease import ALWAYS, Lease
 
 
 def test_it_runs_from_the_question():

@@ -9,17 +9,17 @@ import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.helpers import log_bytes, open_store, put, replicate
-from twinlog.ha.beginning import overlap_of
+from twinlog.ha.compare.own_log import OwnReader
+from twinlog.ha.compare.tail_overlap import Overlap
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HADivergedError, HAError
-from twinlog.ha.overlap import Overlap
-from twinlog.ha.own_log import OwnReader
-from twinlog.ha.protocol import ACK, BATCH_HEADER
-from twinlog.ha.replica import Replica
-from twinlog.ha.transport import StreamTransport
+from twinlog.ha.slave.replica import Replica
+from twinlog.ha.slave.start_offset import overlap_of
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
+from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record_scan import scan_records
+from twinlog.store.record.scan import scan_records
 
 FILE_SIZE = 16_384
 

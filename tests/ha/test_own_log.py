@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from tests.helpers import open_store
-from twinlog.ha import own_log
-from twinlog.ha.own_log import WINDOW, OwnReader
+from twinlog.ha.compare import own_log
+from twinlog.ha.compare.own_log import WINDOW, OwnReader
 
 
 @pytest.mark.parametrize("search", ["first_record", "last_record"])

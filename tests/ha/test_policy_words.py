@@ -2,8 +2,8 @@
 
 import pytest
 
-from twinlog.ha.ack_policy import AckRule, decide
-from twinlog.ha.policy_words import AckPolicy, MasterSide, SlaveSide, configured_warnings, effective_policy
+from twinlog.ha.policy.ack_policy import AckRule, decide
+from twinlog.ha.policy.ack_policy_text import AckPolicy, MasterSide, SlaveSide, configured_warnings, effective_policy
 
 SYNC, ASYNC = MasterSide(synchronous=True), MasterSide(synchronous=False)
 GOOD = SlaveSide(in_sync=True, verified=True)

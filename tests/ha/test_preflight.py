@@ -10,10 +10,8 @@ from attrs import define, field, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinlog.ha import preflight as module
-from twinlog.ha.errors import HAConnectionLostError, HAPeerError
-from twinlog.ha.peer import PeerLog
-from twinlog.ha.preflight import (
+from twinlog.ha.compare import preflight as module
+from twinlog.ha.compare.preflight import (
     Bounds,
     Digests,
     Ends,
@@ -26,8 +24,10 @@ from twinlog.ha.preflight import (
     Verdict,
     preflight,
 )
-from twinlog.store.digest import digests_of
-from twinlog.store.range_digests import RangeDigests, grouped
+from twinlog.ha.errors import HAConnectionLostError, HAPeerError
+from twinlog.ha.peer import PeerLog
+from twinlog.store.integrity.digest import digests_of
+from twinlog.store.integrity.range_digests import RangeDigests, grouped
 
 FILE_SIZE = 150_000  # Blocks do not end where files do.
 

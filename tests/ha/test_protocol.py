@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinlog.ha.errors import HAProtocolError
-from twinlog.ha.protocol import ACK, BATCH_HEADER, BODY_SIZE_MAX, NO_REQUEST_YET, BatchReader, ReportReader
-from twinlog.store.record_scan import scan_records
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER, BODY_SIZE_MAX, NO_REQUEST_YET, BatchReader, ReportReader
+from twinlog.store.record.scan import scan_records
 
 CAPTURE = Path(__file__).parents[1] / "golden" / "ha" / "rocketmq-4.9.7.jsonl.xz"
 CAPTURED_FILE_SIZE = 131_072

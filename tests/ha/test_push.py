@@ -8,10 +8,10 @@ from attrs import define
 
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.config import HAConfig
-from twinlog.ha.connection import HAConnection
-from twinlog.ha.group_transfer import GroupTransferService
-from twinlog.ha.protocol import ACK, BatchReader
-from twinlog.ha.transport import SocketTransport
+from twinlog.ha.master.connection import HAConnection
+from twinlog.ha.master.group_transfer import GroupTransferService
+from twinlog.ha.wire.protocol import ACK, BatchReader
+from twinlog.ha.wire.transport import SocketTransport
 
 FILE_SIZE = 1 << 20
 

@@ -3,7 +3,7 @@
 import pytest
 
 from twinlog.ha.errors import HARefusedError
-from twinlog.ha.push_start import push_start
+from twinlog.ha.policy.push_start import push_start
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from structlog.testing import capture_logs
 
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.errors import HAPeerError
-from twinlog.ha.repair import LOOK_SECONDS, TRY_AGAIN_SECONDS, RepairService
-from twinlog.store.digest import digest
-from twinlog.store.range_digests import RangeDigests, group_bounds
-from twinlog.store.repair import RepairError, Span
+from twinlog.ha.slave.repair import LOOK_SECONDS, TRY_AGAIN_SECONDS, RepairService
+from twinlog.store.integrity.digest import digest
+from twinlog.store.integrity.range_digests import RangeDigests, group_bounds
+from twinlog.store.integrity.repair import RepairError, Span
 
 FILE_SIZE = 1 << 18
 

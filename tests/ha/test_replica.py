@@ -11,9 +11,9 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError, HAProtocolError
-from twinlog.ha.protocol import ACK, BATCH_HEADER
-from twinlog.ha.replica import Replica
-from twinlog.ha.transport import StreamTransport
+from twinlog.ha.slave.replica import Replica
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
+from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
 from twinlog.store.message_store import MessageStore
 

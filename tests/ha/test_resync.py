@@ -3,10 +3,10 @@
 import pytest
 from attrs import evolve
 
-from twinlog.ha.finding import Finding
+from twinlog.ha.compare.finding import Finding
+from twinlog.ha.compare.preflight import OwnLog, Verdict
 from twinlog.ha.peer import PeerLog
-from twinlog.ha.preflight import OwnLog, Verdict
-from twinlog.ha.resync import BeginAnew, Cut, Refusal, Resync
+from twinlog.ha.policy.auto_resync import BeginAnew, Cut, Refusal, Resync
 
 OWN = OwnLog(0, 10_000, 16_384)
 PEER = PeerLog(is_twinlog=True, min_offset=0, max_offset=9_000, boot_ms=1, is_master=True)

@@ -3,11 +3,11 @@
 import pytest
 from attrs import define, evolve, field
 
-from twinlog.ha.epochs import with_entry
-from twinlog.ha.group_record import with_ids_swapped
-from twinlog.ha.role_change import Snapshot, StepName, Verb, check_invariants, next_epoch, next_step, plan
-from twinlog.ha.voter import PromiseAnswer, PromiseAsk, promise
-from twinlog.ha.votes import may_take
+from twinlog.ha.election.epochs import with_entry
+from twinlog.ha.election.group_record import with_ids_swapped
+from twinlog.ha.election.role_change import Snapshot, StepName, Verb, check_invariants, next_epoch, next_step, plan
+from twinlog.ha.election.voter import PromiseAnswer, PromiseAsk, promise
+from twinlog.ha.election.votes import may_take
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState

@@ -14,11 +14,11 @@ from structlog.testing import capture_logs
 
 from tests.helpers import RecordingSink, log_bytes, open_store, put
 from twinlog.ha.config import HAConfig
-from twinlog.ha.protocol import ACK, BATCH_HEADER
 from twinlog.ha.service import HAService
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
 from twinlog.store.config import BrokerRole
+from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
 from twinlog.store.retention import NO_FLOOR
 
 FILE_SIZE = 16_384
@@ -259,7 +259,7 @@ async def test_a_slave_of_an_allowed_network_follows_and_counts_once(tmp_path):
 
 
 async def test_a_slave_that_is_registered_no_longer_has_to_leave(tmp_path):
-    """Name servers that know it no more were asked for 120 s then: see cluster/broker/members.py."""
+    """Name servers that know it no more were asked for 120 s then: see cluster/broker/group/members.py."""
     async with master_at(tmp_path) as master, slave_at(tmp_path) as slave:
         slave.ha.set_master(master.address)
         await until(lambda: len(master.ha.group_transfer.slaves) == 1)

@@ -11,15 +11,15 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from tests.helpers import StorePeer, log_bytes, open_store, put, replicate
 from twinlog.ha.config import HAConfig
-from twinlog.ha.connection import HAConnection
 from twinlog.ha.errors import HAError, HALogError, HARefusedError
-from twinlog.ha.group_transfer import GroupTransferService
+from twinlog.ha.master.connection import HAConnection
+from twinlog.ha.master.group_transfer import GroupTransferService
+from twinlog.ha.master.slave_check import slave_fits
 from twinlog.ha.peer import Peer
-from twinlog.ha.protocol import ACK, BATCH_HEADER
-from twinlog.ha.slave_check import slave_fits
-from twinlog.ha.transport import StreamTransport
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
+from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
-from twinlog.store.log_range import LogRange
+from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore
 
 SIZE = 250

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from twinlog.ha.peer import PeerLog
-from twinlog.ha.stall import DISPATCH_SECONDS, LOOK_SECONDS, STALL_SECONDS, Look, StallWatch
+from twinlog.ha.policy.stall import DISPATCH_SECONDS, LOOK_SECONDS, STALL_SECONDS, Look, StallWatch
 
 LEVEL = PeerLog(is_twinlog=True, min_offset=0, max_offset=1000, boot_ms=1)
 LONGER = evolve(LEVEL, max_offset=2000)

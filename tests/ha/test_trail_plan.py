@@ -2,8 +2,8 @@
 
 import pytest
 
-from twinlog.ha import trail_plan
-from twinlog.ha.trail_plan import Leave, Onset, Receive, TrailPlan, Verify
+from twinlog.ha.policy import deferred_plan as trail_plan
+from twinlog.ha.policy.deferred_plan import Leave, Onset, Receive, TrailPlan, Verify
 
 MB = 1_000_000
 FULL = Receive(1000 * MB, trail_plan.RECEIVE_SECONDS, trail_plan.GAP_SECONDS)

@@ -10,15 +10,15 @@ from trio.testing import memory_stream_pair
 from tests.ha.slave_connection import FILE_SIZE, SECONDS_MAX, SlaveConnection, long_log
 from tests.helpers import log_bytes, open_store, put
 from tests.store.golden import queue_files
-from twinlog.ha import trail_plan
 from twinlog.ha.config import AckMode
 from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogError, HAProtocolError
-from twinlog.ha.protocol import BATCH_HEADER
-from twinlog.ha.transport import SocketTransport, StreamTransport
-from twinlog.store.commit_log import CommitLog
+from twinlog.ha.policy import deferred_plan as trail_plan
+from twinlog.ha.wire.protocol import BATCH_HEADER
+from twinlog.ha.wire.transport import SocketTransport, StreamTransport
 from twinlog.store.config import BrokerRole
-from twinlog.store.log_tail import LogTail
-from twinlog.store.record_scan import scan_records
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.unverified_tail import LogTail
+from twinlog.store.record.scan import scan_records
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.ha.voter import LeaseAsk, PromiseAsk, followed, is_master, lease, promise
+from twinlog.ha.election.voter import LeaseAsk, PromiseAsk, followed, is_master, lease, promise
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState

@@ -3,7 +3,7 @@
 from attrs import evolve
 
 from tests.ha.test_voter import GROUP, HISTORY, SLAVE, asked
-from twinlog.ha.voter import EPOCH_STEP_MAX, LeaseAsk, PromiseAsk, lease
+from twinlog.ha.election.voter import EPOCH_STEP_MAX, LeaseAsk, PromiseAsk, lease
 
 
 def _lease(**changes):

@@ -5,11 +5,11 @@ from attrs import evolve
 
 from tests.ha import group_model
 from tests.ha.group_model import Limits, explore, walk
-from twinlog.ha import epochs, votes
-from twinlog.ha.epochs import with_entry
-from twinlog.ha.group_record import in_force, with_member
-from twinlog.ha.voter import PromiseAnswer
-from twinlog.ha.votes import LostRange, SwitchoverFacts, judge_failover, judge_switchover, may_take, needed
+from twinlog.ha.election import epochs, votes
+from twinlog.ha.election.epochs import with_entry
+from twinlog.ha.election.group_record import in_force, with_member
+from twinlog.ha.election.voter import PromiseAnswer
+from twinlog.ha.election.votes import LostRange, SwitchoverFacts, judge_failover, judge_switchover, may_take, needed
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.role_file import GroupMember, GroupRecord

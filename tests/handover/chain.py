@@ -18,7 +18,7 @@ from tests.interop.member import TEST_SETTINGS, BrokerProcess
 from tests.interop.ports import free_broker_port
 from tests.interop.remoting import create_topic, request, wait_for
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.offline.verify import VerifyReport, verify
+from twinlog.store.offline.verify.verify import VerifyReport, verify
 
 TWINLOG, ROCKETMQ, ROCKETMQ_5 = "twinlog", "rocketmq", "rocketmq-5.3.3"
 STOP, KILL = "stop", "kill"

@@ -15,7 +15,7 @@ from tests.interop.remoting import runtime_info, wait_for
 from tests.store.records import put_message
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record_scan import scan_records
+from twinlog.store.record.scan import scan_records
 
 FILE_SIZE = int(TEST_SETTINGS.get("mappedFileSizeCommitLog", 1 << 20))
 

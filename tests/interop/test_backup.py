@@ -12,10 +12,10 @@ from tests.interop.java_reader import Reader
 from tests.interop.member import TEST_SETTINGS
 from tests.interop.remoting import create_topic
 from tests.interop.rocketmq import Broker, NameServer
-from twinlog.store.offline.backup import back_up
+from twinlog.store.offline.copy.backup import back_up
+from twinlog.store.offline.copy.restore import restore
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.restore import restore
-from twinlog.store.offline.verify import Verdict, verify
+from twinlog.store.offline.verify.verify import Verdict, verify
 
 TOPIC, QUEUES = "kept", 4
 

@@ -8,10 +8,10 @@ from tests.interop.remoting import create_topic
 from tests.interop.rocketmq import Broker
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.consume_queue_ext import is_ext_address
-from twinlog.store.message import decode_message
 from twinlog.store.message_store import MessageStore
-from twinlog.store.properties import tags_code
+from twinlog.store.queue.consume_queue_ext import is_ext_address
+from twinlog.store.record.message import decode_message
+from twinlog.store.record.properties import tags_code
 
 SETTINGS = {**TEST_SETTINGS, "enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "2048"}
 TOPIC, TAGS, COUNT = "extended", ("red", "grün", "blue"), 600

@@ -11,11 +11,11 @@ from tests.interop.member import TEST_SETTINGS
 from tests.interop.remoting import create_topic, request
 from tests.interop.rocketmq import Broker, NameServer
 from tests.store import golden
-from twinlog.cluster.broker.offset_moved import OffsetMoved
-from twinlog.cluster.broker.transaction import asked_again, check_times, counted, given_up, postponed
-from twinlog.store.commit_log import PutMessage
-from twinlog.store.message import Message, decode_message, host_bytes
-from twinlog.store.record_scan import scan_records
+from twinlog.cluster.broker.consume.offset_moved import OffsetMoved
+from twinlog.cluster.broker.transactions.records import asked_again, check_times, counted, given_up, postponed
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.record.message import Message, decode_message, host_bytes
+from twinlog.store.record.scan import scan_records
 
 HALF, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 CHECK_MAX = 3

@@ -12,11 +12,11 @@ import trio
 from tests.interop import jars, rocketmq, twinlog
 from tests.interop.compare import wait_for_same_commitlog
 from tests.interop.remoting import create_topic, request
-from twinlog.cluster.broker.ha_peer import RemotingPeer
-from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
+from twinlog.cluster.client.api.api import ClientApi
 from twinlog.cluster.client.producer import OutgoingMessage, Producer
 from twinlog.cluster.remoting.client import RemotingClient
-from twinlog.store.message import decode_message
+from twinlog.store.record.message import decode_message
 
 TOPIC = "compared"
 FILE_SIZE = 1 << 20  # As TEST_SETTINGS has it.

@@ -11,7 +11,7 @@ from twinlog.cluster.broker.filter.bloom import shape
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.java_values import NotComparable
 from twinlog.cluster.broker.filter.sql import compile_sql
-from twinlog.store.properties import parse_properties
+from twinlog.store.record.properties import parse_properties
 
 BETWEEN_TEXTS = "\x03"
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from tests.interop.ports import HOST, free_broker_port
 from tests.pairs.group import FILE_SIZE
-from twinlog.ha.protocol import ACK, BATCH_HEADER
+from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
 
 FRAME_SIZE = 32 * 1024
 

@@ -11,8 +11,8 @@ from tests.interop.compare_queues import wait_for_same_queues
 from tests.interop.java_client import JavaClient, Producer, SendJob, Sent
 from tests.interop.member import BrokerProcess
 from tests.interop.remoting import create_topic, runtime_info, wait_for
-from twinlog.store.message import decode_message
-from twinlog.store.record_scan import scan_records
+from twinlog.store.record.message import decode_message
+from twinlog.store.record.scan import scan_records
 
 FILE_SIZE = 1 << 20  # As TEST_SETTINGS has it.
 BODY_SIZE = 1500

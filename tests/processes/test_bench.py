@@ -111,13 +111,13 @@ def test_measures_acknowledgements(tmp_path: Path) -> None:
 def test_a_slave_that_checks_no_crcs_is_one() -> None:
     """What verification costs is measured against one that really does without."""
     code = """
-import twinlog.ha.replica, twinlog.store.column_scan, tests.bench.ha_unverified as bench, runpy, sys
+import twinlog.ha.slave.replica, twinlog.store.record.column_scan, tests.bench.ha_unverified as bench, runpy, sys
 bench.main = lambda: None
 sys.modules["twinlog.cluster.cli.main"].main = bench.main
 runpy.run_module("tests.bench.ha_unverified", run_name="__main__")
-from twinlog.store.message import Message, encode_message
+from twinlog.store.record.message import Message, encode_message
 bad = encode_message(Message("T", 0, b"x", body_crc=1))
-scans = twinlog.ha.replica.scan_records, twinlog.store.column_scan.scan_columns
+scans = twinlog.ha.slave.replica.scan_records, twinlog.store.record.column_scan.scan_columns
 print([scan(bad, 0, 4096, check_crc=True).error for scan in scans])
 """
     ran = subprocess.run(

@@ -15,7 +15,7 @@ from tests.interop.remoting import create_topic
 from tests.processes.harness import PROGRAM, SMALL, free_port_base, running, until
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
-from twinlog.store.message import decode_message
+from twinlog.store.record.message import decode_message
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.interop.remoting import create_topic, request
 from tests.processes.harness import PROGRAM, free_port_base
-from twinlog.cluster.broker.json_file import JsonFile
+from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting.codes import RequestCode
 
 pytestmark = pytest.mark.timeout(120)

@@ -8,8 +8,8 @@ import trio
 
 from tests.interop.compare import wait_for_same_commitlog
 from tests.roles.group import TOPIC, Traffic, in_thread, running
-from twinlog.cluster.admin import open_admin
-from twinlog.cluster.client.api import SendStatus
+from twinlog.cluster.admin.admin import open_admin
+from twinlog.cluster.client.api.api import SendStatus
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting.errors import RemotingError
 

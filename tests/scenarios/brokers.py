@@ -14,14 +14,14 @@ from tests.cluster.broker.helpers import Client, FakeConnection, make_broker, se
 from tests.scenarios.group import until
 from tests.scenarios.line import Line
 from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.registration import Master
-from twinlog.cluster.broker.role_messages import ChangeAsk, ChangeState
+from twinlog.cluster.broker.group.registration import Master
+from twinlog.cluster.broker.peers.role_messages import ChangeAsk, ChangeState
 from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.server import Reply, Request
 from twinlog.ha.errors import HAConnectionLostError
-from twinlog.ha.transport import StreamTransport, Transport
+from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole
 
 PORT = 10911

@@ -14,18 +14,18 @@ from attrs import define, field
 
 from tests.helpers import log_bytes
 from tests.scenarios.line import Line
-from twinlog.cluster.broker.acks import wait_until_safe
+from twinlog.cluster.broker.send.acks import wait_until_safe
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError
 from twinlog.ha.peer import PeerLog, RangeDigests
 from twinlog.ha.service import HAService
 from twinlog.ha.statistics import HAClientStatistics
-from twinlog.ha.transport import StreamTransport, Transport
-from twinlog.store.commit_log import PutMessage
+from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.integrity.range_digests import RangeDigester
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.range_digests import RangeDigester
 
 HOST = bytes([10, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 FILE_SIZE = 16_384

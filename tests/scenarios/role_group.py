@@ -12,17 +12,17 @@ from attrs import define, field
 
 from tests.scenarios.group import FILE_SIZE, Group, LocalPeer, Member, until
 from tests.scenarios.line import Line
-from twinlog.cluster.broker.role_change import RoleService
-from twinlog.cluster.broker.role_messages import ChangeAsk, Held, Op, Plain
+from twinlog.cluster.broker.peers.role_messages import ChangeAsk, Held, Op, Plain
+from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.ha.config import HAConfig
+from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
-from twinlog.ha.transport import StreamTransport, Transport
-from twinlog.ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole, StoreConfig
+from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
 from twinlog.store.role_file import GroupMember, RoleState, load_role
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import trio
 from tests.helpers import log_bytes
 from tests.scenarios.group import same_log, until
 from tests.scenarios.role_group import RoleGroup, RoleMember, started
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.log.offset_waiters import PutStatus
 
 LEASE = 3.0
 

@@ -9,7 +9,7 @@ from tests.scenarios.brokers import Brokers
 from tests.scenarios.group import until
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.store.config import BrokerRole
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.log.offset_waiters import PutStatus
 
 ASYNC, SYNC, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 

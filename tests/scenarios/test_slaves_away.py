@@ -9,7 +9,7 @@ import trio
 from tests.scenarios.group import FILE_SIZE, files_of, queues, same_log, until
 from twinlog.ha.config import AckMode
 from twinlog.store.config import BrokerRole
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.log.offset_waiters import PutStatus
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 

@@ -13,9 +13,9 @@ import trio
 from tests.helpers import log_bytes
 from tests.scenarios.group import FILE_SIZE, files_of, same_log
 from tests.scenarios.test_slaves_away import fill, level, started
-from twinlog.ha.protocol import ACK
+from twinlog.ha.wire.protocol import ACK
 from twinlog.store.config import BrokerRole
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.log.offset_waiters import PutStatus
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 

@@ -16,7 +16,7 @@ from attrs import define, field
 
 from tests.simulation.ledger import Holder, Message, Violation, common
 from tests.simulation.plan import SLAVES
-from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.record.scan import DispatchEntry, scan_records
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member

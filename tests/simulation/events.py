@@ -7,7 +7,7 @@ import trio
 from tests.simulation import name_server
 from tests.simulation.plan import Event
 from twinlog.ha.errors import HAConnectionLostError
-from twinlog.ha.protocol import ACK
+from twinlog.ha.wire.protocol import ACK
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

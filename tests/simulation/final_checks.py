@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from tests.simulation.checks import damaged, nature
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import SLAVES
-from twinlog.store.commit_log import CommitLog
-from twinlog.store.record_scan import scan_records
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.record.scan import scan_records
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member

@@ -13,24 +13,24 @@ from unittest.mock import patch
 import trio
 
 import tests.simulation.producer
-import twinlog.cluster.broker.acks
-import twinlog.ha.connection
-import twinlog.ha.following
-import twinlog.ha.replica
+import twinlog.cluster.broker.send.acks
+import twinlog.ha.master.connection
 import twinlog.ha.service
-import twinlog.store.flush
-import twinlog.store.sync
+import twinlog.ha.slave.following
+import twinlog.ha.slave.replica
+import twinlog.store.services.flush
+import twinlog.store.util.sync
 from tests.simulation import determinism
-from twinlog.ha.admission import Admission
-from twinlog.ha.connection import HAConnection
 from twinlog.ha.errors import HALogError
-from twinlog.ha.following import Following
-from twinlog.ha.in_sync import InSync
-from twinlog.ha.protocol import BATCH_HEADER
-from twinlog.ha.replica import Replica
-from twinlog.store.consume_queue_table import ConsumeQueueTable
-from twinlog.store.flush import FlushService
-from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.ha.master.connection import HAConnection
+from twinlog.ha.policy.admission import Admission
+from twinlog.ha.policy.in_sync import InSync
+from twinlog.ha.slave.following import Following
+from twinlog.ha.slave.replica import Replica
+from twinlog.ha.wire.protocol import BATCH_HEADER
+from twinlog.store.log.mapped_file_queue import MappedFileQueue
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.services.flush import FlushService
 
 HOLES: dict[str, Callable[[], AbstractContextManager[object]]] = {}
 
@@ -76,8 +76,8 @@ def forged_acks() -> Iterator[None]:
     with (
         patch.object(Admission, "admits", lambda self, ip: True),
         patch.object(InSync, "_recount", recount),
-        patch.object(twinlog.ha.connection, "check_reports", lambda reports, *, acked, sent: None),
-        patch.object(twinlog.ha.connection, "push_start", _any_start),
+        patch.object(twinlog.ha.master.connection, "check_reports", lambda reports, *, acked, sent: None),
+        patch.object(twinlog.ha.master.connection, "push_start", _any_start),
         patch.object(twinlog.ha.service.HAService, "_holdable", lambda self: 1 << 62),
         patch.object(twinlog.ha.service.HAService, "members_changed", _only_count),
     ):
@@ -107,12 +107,12 @@ def request_above_end() -> Iterator[None]:
 @hole("ack before verification")
 def no_verification() -> Iterator[None]:
     """What arrives is appended as it is, if only its framing fits."""
-    scan = twinlog.ha.replica.scan_records
+    scan = twinlog.ha.slave.replica.scan_records
 
     def trusting(*arguments: Any, **options: Any) -> Any:
         return scan(*arguments, **{**options, "check_crc": False})
 
-    with patch.object(twinlog.ha.replica, "scan_records", trusting):
+    with patch.object(twinlog.ha.slave.replica, "scan_records", trusting):
         yield
 
 
@@ -152,7 +152,7 @@ def counted_twice() -> Iterator[None]:
 @hole("synchronous is silently asynchronous")
 def silently_asynchronous() -> Iterator[None]:
     """Producers of a SYNC_MASTER hear OK at once when no slave is there."""
-    wait_until_safe = twinlog.cluster.broker.acks.wait_until_safe
+    wait_until_safe = twinlog.cluster.broker.send.acks.wait_until_safe
 
     def lenient(store: Any, transfer: Any, end_offset: int, sink: Any, frame: bytes) -> None:
         if transfer.slaves:
@@ -177,7 +177,10 @@ def _no_comparison() -> Iterator[None]:
     async def no_overlap(*arguments: object) -> None:
         await trio.lowlevel.checkpoint()
 
-    with patch.object(Following, "_compare", nothing), patch.object(twinlog.ha.following, "overlap_of", no_overlap):
+    with (
+        patch.object(Following, "_compare", nothing),
+        patch.object(twinlog.ha.slave.following, "overlap_of", no_overlap),
+    ):
         yield
 
 
@@ -198,7 +201,7 @@ class _Patient(HAConnection):
 def _serves_any_place() -> Iterator[None]:
     """A master takes any request, and waits for the day on which it has what was asked for."""
     with (
-        patch.object(twinlog.ha.connection, "push_start", _any_start),
+        patch.object(twinlog.ha.master.connection, "push_start", _any_start),
         patch.object(twinlog.ha.service, "HAConnection", _Patient),
     ):
         yield
@@ -211,7 +214,7 @@ def last_file_only() -> Iterator[None]:
     def start(requested: int, min_offset: int, max_offset: int, file_size: int) -> int:
         return max_offset - max_offset % file_size if requested == 0 else requested
 
-    with patch.object(twinlog.ha.connection, "push_start", start):
+    with patch.object(twinlog.ha.master.connection, "push_start", start):
         yield
 
 
@@ -251,7 +254,10 @@ def wall_clock() -> Iterator[None]:
         async def sleep_until(deadline: float) -> None:
             await trio.sleep(max(0.0, deadline - determinism.wall()))
 
-    with patch.object(twinlog.ha.connection, "trio", Wall()), patch.object(twinlog.ha.replica, "trio", Wall()):
+    with (
+        patch.object(twinlog.ha.master.connection, "trio", Wall()),
+        patch.object(twinlog.ha.slave.replica, "trio", Wall()),
+    ):
         yield
 
 
@@ -273,21 +279,21 @@ def cut_clears_nothing() -> Iterator[None]:
 @hole("failed syncs are swallowed")
 def failed_syncs() -> Iterator[None]:
     """fdatasync says EIO, and the bytes count as flushed (RocketMQ's MappedFile.flush)."""
-    sync_data = twinlog.store.sync.sync_data
+    sync_data = twinlog.store.util.sync.sync_data
 
     @wraps(sync_data)
     def swallow(fd: int) -> None:
         with suppress(OSError):
             sync_data(fd)
 
-    with patch.object(twinlog.store.flush, "sync_data", swallow):
+    with patch.object(twinlog.store.services.flush, "sync_data", swallow):
         yield
 
 
 @hole("names are not flushed")
 def names_not_flushed() -> Iterator[None]:
     """A new file's bytes are flushed, its entry in the directory is not."""
-    with patch.object(twinlog.store.flush, "sync_directory", lambda path: None):
+    with patch.object(twinlog.store.services.flush, "sync_directory", lambda path: None):
         yield
 
 

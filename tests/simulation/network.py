@@ -13,7 +13,7 @@ import trio
 from attrs import define, field
 
 from twinlog.ha.errors import HAConnectionLostError
-from twinlog.ha.transport import StreamTransport
+from twinlog.ha.wire.transport import StreamTransport
 
 WINDOW = 64 * 1024
 Serve = Callable[[StreamTransport, str, str], Awaitable[None]]  # transport, IP:PORT of the peer, its IP

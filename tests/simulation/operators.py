@@ -6,8 +6,8 @@ import trio
 
 from tests.simulation.determinism import machine_of_task
 from tests.simulation.plan import Event
-from twinlog.cluster.broker.role_change import RoleRefusedError
-from twinlog.cluster.broker.role_messages import ChangeAsk, PauseAsk, ReinitAsk, RewindAsk
+from twinlog.cluster.broker.peers.role_messages import ChangeAsk, PauseAsk, ReinitAsk, RewindAsk
+from twinlog.cluster.broker.roles.service import RoleRefusedError
 from twinlog.ha.errors import HAError
 from twinlog.store.errors import StoreError
 

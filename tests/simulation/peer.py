@@ -9,8 +9,8 @@ from tests.simulation.determinism import machine_of_task
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
 from twinlog.store.errors import StoreError
+from twinlog.store.integrity.range_digests import RangeDigester
 from twinlog.store.message_store import MessageStore
-from twinlog.store.range_digests import RangeDigester
 from twinlog.store.role_file import GroupMember
 
 if TYPE_CHECKING:

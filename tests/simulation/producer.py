@@ -8,11 +8,11 @@ from attrs import define
 
 from tests.simulation.disk import MachineDied
 from tests.simulation.ledger import Message
-from twinlog.cluster.broker.acks import wait_until_safe, waits
+from twinlog.cluster.broker.send.acks import wait_until_safe, waits
 from twinlog.ha.service import HAService
-from twinlog.store.commit_log import PutMessage
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member

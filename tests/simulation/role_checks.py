@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.ledger import Violation
 from tests.simulation.role_ledger import Line, RoleMessage
-from twinlog.ha.epochs import effective
+from twinlog.ha.election.epochs import effective
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 
 if TYPE_CHECKING:
     from tests.simulation.role_world import RoleWorld
     from tests.simulation.roles import RoleMember
-    from twinlog.ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+    from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
 
 
 def needed_acks(member: "RoleMember") -> int:

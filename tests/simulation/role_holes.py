@@ -11,22 +11,22 @@ from unittest.mock import patch
 import trio
 from attrs import evolve
 
-import twinlog.cluster.broker.role_book
-import twinlog.cluster.broker.role_survey
-import twinlog.ha.epochs
-import twinlog.ha.follow_history
-import twinlog.ha.role_change
-import twinlog.ha.voter
-import twinlog.ha.votes
-import twinlog.store.truncation
+import twinlog.cluster.broker.roles.book
+import twinlog.cluster.broker.roles.survey
+import twinlog.ha.election.epochs
+import twinlog.ha.election.role_change
+import twinlog.ha.election.voter
+import twinlog.ha.election.votes
+import twinlog.ha.slave.follow_history
+import twinlog.store.truncation.truncation
 from tests.simulation.holes import hole
-from twinlog.cluster.broker.master_offsets import MasterOffsets
-from twinlog.cluster.broker.role_change import RoleService
-from twinlog.cluster.broker.role_lease import LeaseRounds
-from twinlog.cluster.broker.role_member import RoleMember
-from twinlog.ha.follow_history import FollowHistory
+from twinlog.cluster.broker.roles.lease import LeaseRounds
+from twinlog.cluster.broker.roles.member import RoleMember
+from twinlog.cluster.broker.roles.service import RoleService
+from twinlog.cluster.broker.tables.master_offsets import MasterOffsets
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
+from twinlog.ha.slave.follow_history import FollowHistory
 from twinlog.store.epoch_file import EpochEntry, encode_epochs
 from twinlog.store.role_file import RoleState, encode_role
 
@@ -43,14 +43,14 @@ def by_offset_only() -> Iterator[None]:
             count += 1
         return count
 
-    with patch.object(twinlog.ha.epochs, "_common", common):
+    with patch.object(twinlog.ha.election.epochs, "_common", common):
         yield
 
 
 @hole("an epoch's number is used again")
 def number_used_again() -> Iterator[None]:
     """A promise is given twice for one number, and a candidate asks for the highest that it knows."""
-    objection, next_epoch = twinlog.ha.voter._objection, twinlog.ha.role_change.next_epoch
+    objection, next_epoch = twinlog.ha.election.voter._objection, twinlog.ha.election.role_change.next_epoch
 
     def lenient(state: RoleState, max_offset: int, holding_end: int | None, ask: Any) -> str:
         if ask.epoch == state.promised.epoch and ask.epoch > 0:
@@ -61,8 +61,8 @@ def number_used_again() -> Iterator[None]:
         return max(next_epoch(*arguments) - 1, 1)
 
     with (
-        patch.object(twinlog.ha.voter, "_objection", lenient),
-        patch.object(twinlog.cluster.broker.role_survey, "next_epoch", same),
+        patch.object(twinlog.ha.election.voter, "_objection", lenient),
+        patch.object(twinlog.cluster.broker.roles.survey, "next_epoch", same),
     ):
         yield
 
@@ -74,7 +74,7 @@ def promise_not_flushed() -> Iterator[None]:
     def save(side: Path, state: RoleState) -> None:
         (side / "role").write_bytes(encode_role(state))
 
-    with patch.object(twinlog.cluster.broker.role_book, "save_role", save):
+    with patch.object(twinlog.cluster.broker.roles.book, "save_role", save):
         yield
 
 
@@ -85,7 +85,7 @@ def entry_not_flushed() -> Iterator[None]:
     def save(side: Path, entries: Sequence[EpochEntry]) -> None:
         (side / "epochs").write_bytes(encode_epochs(entries))
 
-    with patch.object(twinlog.cluster.broker.role_book, "save_epochs", save):
+    with patch.object(twinlog.cluster.broker.roles.book, "save_epochs", save):
         yield
 
 
@@ -93,9 +93,9 @@ def entry_not_flushed() -> Iterator[None]:
 def cut_not_flushed() -> Iterator[None]:
     """What was given up is gone from memory only, and comes back under the new master's history."""
     with (
-        patch.object(twinlog.store.truncation, "cut_on_disk", lambda cut, files: None),
-        patch.object(twinlog.store.truncation, "write_durably", lambda path, data: None),
-        patch.object(twinlog.store.truncation, "remove_intent", lambda side: None),
+        patch.object(twinlog.store.truncation.truncation, "cut_on_disk", lambda cut, files: None),
+        patch.object(twinlog.store.truncation.truncation, "write_durably", lambda path, data: None),
+        patch.object(twinlog.store.truncation.truncation, "remove_intent", lambda side: None),
     ):
         yield
 
@@ -146,7 +146,7 @@ def not_whole_counts() -> Iterator[None]:
 @hole("what others acknowledged is forgotten")
 def others_forgotten() -> Iterator[None]:
     """Before there is a record anybody's acknowledgements count: who lacks what they were for is elected by its members."""
-    with patch.object(twinlog.ha.votes, "_unsure", lambda group, own, promisers: None):
+    with patch.object(twinlog.ha.election.votes, "_unsure", lambda group, own, promisers: None):
         yield
 
 
@@ -200,5 +200,5 @@ def offsets_going_back() -> Iterator[None]:
 @hole("one promise is enough")
 def one_promise() -> Iterator[None]:
     """The candidate's own: nobody else is asked whether he acknowledged something."""
-    with patch.object(twinlog.ha.votes, "needed", lambda group: 1):
+    with patch.object(twinlog.ha.election.votes, "needed", lambda group: 1):
         yield

@@ -9,10 +9,10 @@ from attrs import define, field
 from tests.simulation import role_checks, role_offsets
 from tests.simulation.determinism import machine_of_task
 from tests.simulation.peer import SimPeer
-from twinlog.cluster.broker.role_messages import Held, Op, Plain
+from twinlog.cluster.broker.peers.role_messages import Held, Op, Plain
+from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerHistory
-from twinlog.ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
 from twinlog.store.config import BrokerRole
 from twinlog.store.role_file import GroupMember, RoleState
 

@@ -16,9 +16,9 @@ from tests.simulation.role_name_server import RoleNameServer
 from tests.simulation.role_offsets import Offsets
 from tests.simulation.roles import RoleMember
 from tests.simulation.world import World
-from twinlog.store.commit_log import PutMessage, PutResult
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
+from twinlog.store.log.commit_log import PutMessage, PutResult
 
 
 @define(eq=False)

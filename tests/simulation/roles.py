@@ -16,10 +16,10 @@ from tests.simulation.role_ledger import Log
 from tests.simulation.role_name_server import RoleNameServer
 from tests.simulation.role_offsets import Offsets
 from tests.simulation.role_seams import RolePeer, SimCalls, SimHooks
-from twinlog.cluster.broker.consumer_offset import ConsumerOffsetManager
-from twinlog.cluster.broker.master_offsets import MasterOffsets
-from twinlog.cluster.broker.role_change import RoleService
-from twinlog.ha.epochs import key_of
+from twinlog.cluster.broker.roles.service import RoleService
+from twinlog.cluster.broker.tables.master_offsets import MasterOffsets
+from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
+from twinlog.ha.election.epochs import key_of
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.epoch_file import FIRST, EpochEntry, decode_epochs
 from twinlog.store.role_file import GroupMember, RoleState, decode_role, load_role

@@ -16,7 +16,7 @@ import trio
 from attrs import define, field, frozen
 
 import twinlog.ha.service
-import twinlog.store.column_scan
+import twinlog.store.record.column_scan
 from tests.conftest import task_stacks
 from tests.simulation import determinism, disk
 from tests.simulation.ledger import Violation
@@ -25,7 +25,7 @@ from tests.simulation.plan import MEMBERS, Plan
 from tests.simulation.role_plan import draw
 from tests.simulation.role_world import RoleWorld
 from tests.simulation.world import World, collect_log
-from twinlog.ha import trail_plan
+from twinlog.ha.policy import deferred_plan as trail_plan
 
 CPU_SECONDS_MAX, SECONDS_MAX = 20.0, 120.0  # A seed takes half a second.
 
@@ -47,7 +47,7 @@ class Outcome:
 
 @define(eq=False)
 class _NoListener:
-    """In place of twinlog.ha.accept's listening socket: connections come over the simulated network."""
+    """In place of twinlog.ha.master.accept's listening socket: connections come over the simulated network."""
 
     host: str
     port: int

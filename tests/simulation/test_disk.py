@@ -10,8 +10,8 @@ import pytest
 
 from tests.simulation.disk import Disk, MachineDied
 from tests.simulation.os_calls import bounds
-from twinlog.store.mapped_file import MappedFile
-from twinlog.store.sync import sync_data, sync_directory
+from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.util.sync import sync_data, sync_directory
 
 
 @pytest.fixture

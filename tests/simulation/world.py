@@ -18,7 +18,7 @@ from tests.simulation.member import Member
 from tests.simulation.name_server import NameServer
 from tests.simulation.network import Network
 from tests.simulation.plan import MEMBERS, SLAVES, Event, Plan
-from twinlog.store.commit_log import PutMessage, PutResult
+from twinlog.store.log.commit_log import PutMessage, PutResult
 
 HEAL_SECONDS = 120.0  # Virtual, until all members must be the same, or say why not.
 EXPLAINED_SECONDS = 25.0  # So long a slave sticks to why it is not.

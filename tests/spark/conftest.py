@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """A session that knows all tables. Its workers see `tests`, and the credentials of the local S3 server."""
-    from twinlog.cluster.pipeline.session import (
+    from twinlog.cluster.pipeline.jobs.session import (
         spark_session,  # Not where Java is missing: then these tests are skipped.
     )
 

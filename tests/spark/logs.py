@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from twinlog.store.record_scan import scan_records
+from twinlog.store.record.scan import scan_records
 
 
 def log_bytes(root: Path) -> bytes:

@@ -10,8 +10,8 @@ from attrs import define, field
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from twinlog.cluster.pipeline.datasource import SOURCES, RecordsSource
-from twinlog.cluster.pipeline.stream import Places, RecordStreamReader
+from twinlog.cluster.pipeline.tables.datasource import SOURCES, RecordsSource
+from twinlog.cluster.pipeline.tables.stream import Places, RecordStreamReader
 
 Row = dict[str, Any]
 _SOURCES = {source.name(): source for source in SOURCES}

@@ -15,10 +15,10 @@ from tests.spark.deadly_file import ForbiddenFile
 from tests.spark.logs import flip, log_files, record_offsets
 from tests.store import golden
 from twinlog.cluster.cli.main import cli
-from twinlog.cluster.pipeline.files import StoreUri
-from twinlog.cluster.pipeline.findings import FindingClass
-from twinlog.cluster.pipeline.job import AuditOptions, audit
-from twinlog.cluster.pipeline.report import AuditReport, AuditVerdict
+from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict
+from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
+from twinlog.cluster.pipeline.sources.files import StoreUri
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from tests.interop.twinlog import PROGRAM
 from tests.processes.harness import POISON, modules_of_an_application
 from tests.spark.logs import flip
 from tests.store import golden
-from twinlog.cluster.cli.schema import schema_of
-from twinlog.cluster.pipeline.report import AuditReport
+from twinlog.cluster.cli.common.schema import schema_of
+from twinlog.cluster.pipeline.audit.report import AuditReport
 
 pytestmark = pytest.mark.timeout(180)
 

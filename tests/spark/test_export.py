@@ -15,15 +15,15 @@ from attrs import evolve
 from click.testing import CliRunner
 
 from tests.helpers import open_store
-from twinlog.cluster.pipeline.bodies import Bounds
-from twinlog.cluster.pipeline.daily import daily_report
-from twinlog.cluster.pipeline.daily import main as daily_command
-from twinlog.cluster.pipeline.export import CHECKPOINT, ExportOptions, export
-from twinlog.cluster.pipeline.export import main as export_command
-from twinlog.cluster.pipeline.limits import ReadRefusedError
-from twinlog.cluster.pipeline.session import words_of
-from twinlog.cluster.pipeline.snapshots import read_snapshots
-from twinlog.store.commit_log import PutMessage
+from twinlog.cluster.pipeline.jobs.daily import daily_report
+from twinlog.cluster.pipeline.jobs.daily import main as daily_command
+from twinlog.cluster.pipeline.jobs.export import CHECKPOINT, ExportOptions, export
+from twinlog.cluster.pipeline.jobs.export import main as export_command
+from twinlog.cluster.pipeline.jobs.session import words_of
+from twinlog.cluster.pipeline.jobs.snapshots import read_snapshots
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.tables.bodies import Bounds
+from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.message_store import MessageStore
 
 SCHEMA = "id BIGINT, customer STRUCT<name: STRING>, tags ARRAY<STRING>"

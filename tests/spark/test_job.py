@@ -9,12 +9,12 @@ import pytest
 from tests.cluster.pipeline.planting import FAULTS, SOUND, make_pair
 from tests.spark.logs import flip, log_bytes, log_files, record_offsets
 from tests.store import golden
-from twinlog.cluster.pipeline.files import StoreUri
-from twinlog.cluster.pipeline.findings import FindingClass
-from twinlog.cluster.pipeline.job import AuditOptions, audit
-from twinlog.cluster.pipeline.report import AuditReport, AuditVerdict
-from twinlog.cluster.pipeline.report_files import write_report
-from twinlog.store.digest import BLOCK_SIZE
+from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict
+from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
+from twinlog.cluster.pipeline.report.files import write_report
+from twinlog.cluster.pipeline.sources.files import StoreUri
+from twinlog.store.integrity.digest import BLOCK_SIZE
 
 
 def audited(spark, *places: Path, **options: object) -> AuditReport:

@@ -13,10 +13,10 @@ from tests.spark.conftest import HERE
 from tests.spark.deadly_file import DeadlyFile, executor, python_worker
 from tests.spark.logs import flip, log_files
 from tests.store import golden
-from twinlog.cluster.pipeline.files import StoreUri
-from twinlog.cluster.pipeline.findings import FindingClass
-from twinlog.cluster.pipeline.job import AuditOptions, audit
-from twinlog.cluster.pipeline.report import AuditVerdict
+from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.cluster.pipeline.audit.report import AuditVerdict
+from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
+from twinlog.cluster.pipeline.sources.files import StoreUri
 
 pytestmark = pytest.mark.root  # A file that kills whoever opens it: fanotify(7).
 

@@ -9,10 +9,10 @@ import trio
 from tests.processes.harness import until
 from tests.roles.group import TOPIC, Group, RoleBroker, Traffic, in_thread, running
 from tests.spark.logs import parting
-from twinlog.cluster.pipeline.files import StoreUri
-from twinlog.cluster.pipeline.findings import FindingClass
-from twinlog.cluster.pipeline.job import AuditOptions, audit
-from twinlog.cluster.pipeline.report import AuditReport, AuditVerdict
+from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict
+from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
+from twinlog.cluster.pipeline.sources.files import StoreUri
 
 pytestmark = pytest.mark.timeout(180)
 

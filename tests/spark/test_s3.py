@@ -6,10 +6,10 @@ from tests.helpers import open_store, put
 from tests.spark.logs import flip
 from tests.spark.s3_server import S3Server
 from tests.store import golden
-from twinlog.cluster.pipeline.files import StoreUri
-from twinlog.cluster.pipeline.findings import FindingClass
-from twinlog.cluster.pipeline.job import AuditOptions, audit
-from twinlog.cluster.pipeline.report import AuditVerdict
+from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.cluster.pipeline.audit.report import AuditVerdict
+from twinlog.cluster.pipeline.jobs.audit import AuditOptions, audit
+from twinlog.cluster.pipeline.sources.files import StoreUri
 
 MIB = 1 << 20
 

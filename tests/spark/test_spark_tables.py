@@ -8,7 +8,7 @@ import pytest
 from tests.spark.logs import log_files
 from tests.spark.reading import rows
 from tests.store import golden
-from twinlog.cluster.pipeline import schemas
+from twinlog.cluster.pipeline.tables import schemas
 
 
 def table(spark, name: str, *roots: Path | str, **options: str) -> Any:

@@ -9,8 +9,8 @@ import pytest
 from tests.helpers import open_store, put
 from tests.processes.harness import until
 from tests.roles.group import TOPIC, Group, running
-from twinlog.cluster.pipeline.limits import ReadRefusedError
-from twinlog.cluster.pipeline.told import ask_broker
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.tables.notices import ask_broker
 
 BODY = b"x" * 200  # 306 bytes a record.
 

@@ -8,8 +8,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.helpers import open_store, put
 from tests.spark.reading import Query, Row, rows
 from tests.spark.test_tables import noted
-from twinlog.cluster.pipeline.datasource import RecordsSource
-from twinlog.cluster.pipeline.limits import ReadRefusedError
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.tables.datasource import RecordsSource
 
 BODY = b"x" * 200  # 306 bytes a record.
 

@@ -12,13 +12,13 @@ from tests.helpers import open_store, put
 from tests.spark.logs import flip, log_bytes, log_files
 from tests.spark.reading import Row, rows
 from tests.store import golden
-from twinlog.cluster.pipeline import schemas
-from twinlog.cluster.pipeline.files import NotAStoreError
-from twinlog.cluster.pipeline.limits import ReadRefusedError
+from twinlog.cluster.pipeline.sources.files import NotAStoreError
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.tables import schemas
 from twinlog.store.config import BrokerRole
-from twinlog.store.digest import digest
 from twinlog.store.epoch_file import EpochId
-from twinlog.store.index_layout import index_hash
+from twinlog.store.index.layout import index_hash
+from twinlog.store.integrity.digest import digest
 from twinlog.store.role_file import RoleState, save_role
 
 OTHERS = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC")

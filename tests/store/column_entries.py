@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from twinlog.store.columns import Columns, KeyColumns
-from twinlog.store.index_keys import keys_of
-from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.record.columns import Columns, KeyColumns
+from twinlog.store.record.keys import keys_of
+from twinlog.store.record.scan import DispatchEntry
 
 
 def columns_of(entries: list[DispatchEntry]) -> Columns:

@@ -7,7 +7,7 @@ from attrs import frozen
 from tests.store.records import put_message
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.record.scan import DispatchEntry, scan_records
 
 FILE_SIZE, QUEUE_FILE_SIZE = 1 << 14, 400
 NOW = 1_700_000_000_000

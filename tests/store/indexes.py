@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import trio
 
-from twinlog.store.checkpoint import Checkpoint
-from twinlog.store.commit_log import CommitLog
 from twinlog.store.config import StoreConfig
-from twinlog.store.index_service import IndexService
-from twinlog.store.mapped_file_queue import MappedFileQueue
-from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.index.service import IndexService
+from twinlog.store.log.checkpoint import Checkpoint
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.mapped_file_queue import MappedFileQueue
+from twinlog.store.record.scan import DispatchEntry, scan_records
 
 SLOTS, ITEMS = 100, 400  # Of the captured stores.
 HEADER, ITEM = Struct(">qqqqii"), Struct(">iqii")

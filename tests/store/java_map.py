@@ -1,6 +1,6 @@
 """A second opinion on the order of properties."""
 
-from twinlog.store.properties import java_hash
+from twinlog.store.record.properties import java_hash
 
 
 class JavaHashMap:

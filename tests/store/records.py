@@ -3,8 +3,8 @@
 import attrs
 from hypothesis import strategies as st
 
-from twinlog.store.commit_log import PutMessage
-from twinlog.store.message import (
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.record.message import (
     BORN_HOST_V6,
     MAGIC_V1,
     MAGIC_V2,
@@ -14,7 +14,7 @@ from twinlog.store.message import (
     encode_message,
     host_bytes,
 )
-from twinlog.store.properties import parse_properties, tags_code
+from twinlog.store.record.properties import parse_properties, tags_code
 
 HOST_V4, HOST_V6 = host_bytes("127.0.0.1:10911"), host_bytes("[fe80::1]:10911")
 

@@ -2,7 +2,7 @@
 
 from attrs import define, field
 
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.log.offset_waiters import PutStatus
 
 
 @define(eq=False)

@@ -6,13 +6,13 @@ import trio
 from tests.helpers import log_bytes, open_store, put, replicate
 from tests.store.records import put_message
 from twinlog.store.config import BrokerRole, StoreConfig
-from twinlog.store.consume_queue_table import ConsumeQueueTable
 from twinlog.store.errors import StoreError, StoreNotWritableError
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.transient_store_pool import UncommittedEnd
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.record_scan import scan_records
-from twinlog.store.running_flags import Condition
-from twinlog.store.transient_store_pool import UncommittedEnd
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.record.scan import scan_records
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.store import golden
 from tests.store.column_entries import columns_of
 from tests.store.records import put_message
-from twinlog.store import log_walk
-from twinlog.store.commit_log import CommitLog
-from twinlog.store.log_walk import walk, walk_in_bulk
-from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.log import walk as log_walk
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.mapped_file_queue import MappedFileQueue
+from twinlog.store.log.walk import walk, walk_in_bulk
 from twinlog.store.message_store import MessageStore
-from twinlog.store.queue_columns import of_queues
-from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.queue.columns import of_queues
+from twinlog.store.record.scan import DispatchEntry
 
 FILE_SIZE = 16_384
 MULTI = b"\x02INNER_MULTI_DISPATCH\x01other\x02INNER_MULTI_QUEUE_OFFSET\x010"

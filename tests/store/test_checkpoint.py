@@ -5,7 +5,7 @@ from struct import Struct
 import pytest
 
 from tests.store import golden
-from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.log.checkpoint import Checkpoint
 
 LAYOUT = Struct(">qqqqq")
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.store import golden
 from tests.store.records import HOST_V6, messages
-from twinlog.store import column_scan
-from twinlog.store.column_scan import scan_columns
-from twinlog.store.columns import java_hashes
-from twinlog.store.index_keys import keys_of
-from twinlog.store.message import (
+from twinlog.store.record import column_scan
+from twinlog.store.record.column_scan import scan_columns
+from twinlog.store.record.columns import java_hashes
+from twinlog.store.record.keys import keys_of
+from twinlog.store.record.message import (
     BORN_HOST_V6,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -24,8 +24,8 @@ from twinlog.store.message import (
     body_crc,
     encode_message,
 )
-from twinlog.store.properties import java_hash
-from twinlog.store.record_scan import SCHEDULE_TOPIC, scan_records
+from twinlog.store.record.properties import java_hash
+from twinlog.store.record.scan import SCHEDULE_TOPIC, scan_records
 
 DELAYS_MS = (1000, 5000)
 FILE_SIZE = 16 << 10

@@ -5,14 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.store.records import HOST_V6, put_message, record_size
-from twinlog.store.commit_log import CommitLog
-from twinlog.store.known_damage import KnownDamage
-from twinlog.store.mapped_file import MappedFile
-from twinlog.store.mapped_file_queue import MappedFileQueue
-from twinlog.store.message import decode_message
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.read_check import ReadCheck
-from twinlog.store.record_scan import scan_records
+from twinlog.store.integrity.known_damage import KnownDamage
+from twinlog.store.integrity.read_check import ReadCheck
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.log.mapped_file_queue import MappedFileQueue
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.record.message import decode_message
+from twinlog.store.record.scan import scan_records
 
 FILE_SIZE = 4096
 BLANK = 8  # Bytes that a record must leave behind it.

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.store.consume_queue import UNIT, ConsumeQueue, Unit
-from twinlog.store.consume_queue_table import ConsumeQueueTable
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.mapped_file_queue import MappedFileQueue
-from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.log.mapped_file_queue import MappedFileQueue
+from twinlog.store.queue.consume_queue import UNIT, ConsumeQueue, Unit
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.record.scan import DispatchEntry
 
 FILE_SIZE = 200  # Ten units.
 BLANK = Unit(0, 0x7FFFFFFF, 0)

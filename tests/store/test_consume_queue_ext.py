@@ -7,9 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.test_get_message import LOG_FILE, fill, offsets, open_store
-from twinlog.store.consume_queue import UNIT
-from twinlog.store.consume_queue_ext import EXT_ADDRESS_MAX, ConsumeQueueExt, ExtUnit, decode_ext_unit, is_ext_address
-from twinlog.store.properties import tags_code
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.consume_queue_ext import (
+    EXT_ADDRESS_MAX,
+    ConsumeQueueExt,
+    ExtUnit,
+    decode_ext_unit,
+    is_ext_address,
+)
+from twinlog.store.record.properties import tags_code
 
 FILE_SIZE = 100
 TAGS = ("TagA", "TagB", "TagC")

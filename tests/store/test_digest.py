@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinlog.store.digest import (
+from twinlog.store.integrity.digest import (
     BLOCK_SIZE,
     DIGEST_SIZE,
     PAGE_DIGESTS,

@@ -14,8 +14,8 @@ from tests.helpers import log_bytes
 from tests.store import golden
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.digest import BLOCK_SIZE, BlockDigests, decode, digests_of, floor_block
-from twinlog.store.log_range import LogRange
+from twinlog.store.integrity.digest import BLOCK_SIZE, BlockDigests, decode, digests_of, floor_block
+from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore
 
 FILE_SIZE = 100_000  # No multiple of a block: blocks lie across files.

@@ -13,12 +13,12 @@ from tests.faults.harness import tmpfs
 from tests.store.records import put_message, record_size
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreNotWritableError
-from twinlog.store.message import decode_message
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.log.running_flags import Condition
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.record_scan import scan_records
-from twinlog.store.running_flags import Condition
-from twinlog.store.sync import SyncError, is_no_space, is_passing, sync_data
+from twinlog.store.record.message import decode_message
+from twinlog.store.record.scan import scan_records
+from twinlog.store.util.sync import SyncError, is_no_space, is_passing, sync_data
 
 FILE_SIZE = 1 << 14
 

@@ -7,16 +7,16 @@ import shutil
 import pytest
 
 from tests.store.cutting import FILE_SIZE, check_is, feed, history, open_slave
-from twinlog.store.divergent import DivergentDirectory, read_note
 from twinlog.store.errors import StoreError
+from twinlog.store.offline.copy.pinned import pinned_log
 from twinlog.store.offline.diff import DiffVerdict, Side, diff
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Writer
 from twinlog.store.offline.dump import Selection, dump
 from twinlog.store.offline.finding import Kind
 from twinlog.store.offline.info import look
-from twinlog.store.offline.pinned import pinned_log
-from twinlog.store.offline.verify import Verdict, verify
-from twinlog.store.truncate_intent import NAME
+from twinlog.store.offline.verify.verify import Verdict, verify
+from twinlog.store.truncation.divergent import DivergentDirectory, read_note
+from twinlog.store.truncation.intent import NAME
 
 OPTIONS = DirectoryOptions(log_file_size=FILE_SIZE)
 
@@ -126,7 +126,7 @@ async def test_the_tools_tell_of_a_cut_that_is_unfinished(tmp_path, old, slave, 
 
     offset = old.entries[5].phy_offset
     with monkeypatch.context() as patched:
-        patched.setattr("twinlog.store.truncation.cut_on_disk", broken)
+        patched.setattr("twinlog.store.truncation.truncation.cut_on_disk", broken)
         with pytest.raises(
             StoreError, match=rf"cut at {offset}, which the disk does not take .* the next start finishes it"
         ):

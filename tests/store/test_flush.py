@@ -12,11 +12,11 @@ import trio.testing
 
 from tests.store.records import put_message
 from tests.store.sinks import Sink
-from twinlog.store import flush
-from twinlog.store.checkpoint import Checkpoint
 from twinlog.store.config import FlushDiskType, StoreConfig
+from twinlog.store.log.checkpoint import Checkpoint
+from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.services import flush
 
 SYNC = {"flush_disk_type": FlushDiskType.SYNC_FLUSH, "mapped_file_size_commit_log": 1 << 16}
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tests.store.records import HOST_V6, put_message, record_size
 from twinlog.store.config import BrokerRole, StoreConfig
-from twinlog.store.consume_queue import UNIT
-from twinlog.store.consume_queue_ext import ConsumeQueueExt
-from twinlog.store.get_message import GetStatus
-from twinlog.store.message import decode_message
 from twinlog.store.message_store import MessageStore
-from twinlog.store.properties import tags_code
-from twinlog.store.unit_check import BLANK
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.queue.unit_check import BLANK
+from twinlog.store.read.get_message import GetStatus
+from twinlog.store.record.message import decode_message
+from twinlog.store.record.properties import tags_code
 
 LOG_FILE, QUEUE_FILE = 1 << 16, 200  # Ten units.
 

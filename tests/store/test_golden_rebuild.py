@@ -6,8 +6,8 @@ from struct import Struct
 import pytest
 
 from tests.store import golden
-from twinlog.store.message import decode_message
 from twinlog.store.message_store import MessageStore
+from twinlog.store.record.message import decode_message
 
 UNIT = Struct(">qiq")
 BLANK = UNIT.pack(0, 0x7FFFFFFF, 0)

@@ -5,9 +5,9 @@ from struct import Struct
 import pytest
 
 from tests.store import golden
-from twinlog.store.message import decode_message, encode_message
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record_scan import scan_records
+from twinlog.store.record.message import decode_message, encode_message
+from twinlog.store.record.scan import scan_records
 
 DELAYS_MS = (1000, 5000, 10_000, 30_000, 60_000)  # The levels that were used.
 UNIT = Struct(">qiq")

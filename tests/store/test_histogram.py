@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.store.histogram import BOUNDS, Histogram, percentile
+from twinlog.store.util.histogram import BOUNDS, Histogram, percentile
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from tests.store.column_entries import columns_of
 from tests.store.indexes import Clock, expected_files, index_files, make_index, open_log, running, until_level
 from tests.store.test_index_service import Ledger
 from tests.store.test_index_service import keyed as keys_in
-from twinlog.store import index_service
-from twinlog.store.checkpoint import Checkpoint
-from twinlog.store.columns import KeyColumns
-from twinlog.store.index_columns import put_keys
-from twinlog.store.index_files import IndexFiles
-from twinlog.store.index_image import IndexImage
-from twinlog.store.index_keys import Keyed
-from twinlog.store.index_layout import IndexHeader, IndexLayout
+from twinlog.store.index import service as index_service
+from twinlog.store.index.columns import put_keys
+from twinlog.store.index.image import IndexImage
+from twinlog.store.index.index_files import IndexFiles
+from twinlog.store.index.layout import IndexHeader, IndexLayout
+from twinlog.store.log.checkpoint import Checkpoint
+from twinlog.store.record.columns import KeyColumns
+from twinlog.store.record.keys import Keyed
 
 TIMES = st.sampled_from([0, 1, 999, 1000, 1_795_265_726_442, 1_795_265_727_441, -5, (1 << 62), (1 << 50)])
 KEYS = st.lists(

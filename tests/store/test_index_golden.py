@@ -8,8 +8,8 @@ import pytest
 from tests.cluster.broker.wire import directed_frames
 from tests.store import golden
 from tests.store.indexes import index_files, make_index, open_log, running, take_apart, until_level
-from twinlog.store.message import decode_message
 from twinlog.store.message_store import MessageStore
+from twinlog.store.record.message import decode_message
 
 FOREVER = (0, (1 << 63) - 1)
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.indexes import java_abs, java_hash
-from twinlog.store.index_image import IndexImage, page_runs
-from twinlog.store.index_keys import keys_of, message_keys
-from twinlog.store.index_layout import IndexHeader, IndexLayout, absolute, index_hash, next_name
-from twinlog.store.properties import parse_properties
-from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.index.image import IndexImage, page_runs
+from twinlog.store.index.layout import IndexHeader, IndexLayout, absolute, index_hash, next_name
+from twinlog.store.record.keys import keys_of, message_keys
+from twinlog.store.record.properties import parse_properties
+from twinlog.store.record.scan import DispatchEntry
 
 NOW = datetime(2026, 1, 31, 23, 59, 59, 123_999)
 

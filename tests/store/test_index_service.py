@@ -11,13 +11,13 @@ from structlog.testing import capture_logs
 
 from tests.store.indexes import entries_of, expected_files, index_files, make_index, running, take_apart, until_level
 from tests.store.records import put_message
-from twinlog.store import index_service
-from twinlog.store.commit_log import CommitLog, PutMessage
-from twinlog.store.index_check import read_log
-from twinlog.store.index_note import load_note, save_note
-from twinlog.store.index_service import CHECK_SECONDS
-from twinlog.store.mapped_file_queue import MappedFileQueue
-from twinlog.store.properties import parse_properties
+from twinlog.store.index import service as index_service
+from twinlog.store.index.check import read_log
+from twinlog.store.index.note import load_note, save_note
+from twinlog.store.index.service import CHECK_SECONDS
+from twinlog.store.log.commit_log import CommitLog, PutMessage
+from twinlog.store.log.mapped_file_queue import MappedFileQueue
+from twinlog.store.record.properties import parse_properties
 
 LOG_FILE_SIZE = 16_384
 SLOTS, ITEMS = 7, 20

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.store.java_hash import power_of_31, utf8_hash, utf8_hashes, utf16_length
-from twinlog.store.properties import java_hash
+from twinlog.store.record.java_hash import power_of_31, utf8_hash, utf8_hashes, utf16_length
+from twinlog.store.record.properties import java_hash
 
 texts = st.one_of(st.text("0123456789ABCDEF", max_size=140), st.text(max_size=40))
 

@@ -6,7 +6,7 @@ import trio
 from tests.store.records import put_message
 from tests.store.test_message_store import opened
 from tests.store.test_recovery_start import FILE_SIZE, crash, put
-from twinlog.store.known_end import NAME, START_NAME
+from twinlog.store.recovery.durable_end import NAME, START_NAME
 
 TOLD = "ends before where it is known to have ended"
 

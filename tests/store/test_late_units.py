@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.consume_queue import UNIT, ConsumeQueue, Unit
-from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.log.mapped_file_queue import MappedFileQueue
 from twinlog.store.message_store import MessageStore
-from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.queue.consume_queue import UNIT, ConsumeQueue, Unit
+from twinlog.store.record.scan import DispatchEntry
 
 FILE_UNITS = 7
 

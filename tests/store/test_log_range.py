@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers import open_store, put
-from twinlog.store.log_range import LogRange
+from twinlog.store.log.range import LogRange
 
 
 def test_bytes_of_a_file_that_is_deleted(tmp_path):

@@ -9,8 +9,8 @@ import trio
 from tests.helpers import log_bytes, open_store, put, replicate
 from twinlog.store.config import BrokerRole
 from twinlog.store.errors import StoreError, StoreNotWritableError
-from twinlog.store.mapped_file import MappedFile
-from twinlog.store.record_scan import scan_records
+from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.record.scan import scan_records
 
 FILE_SIZE = 16_384
 

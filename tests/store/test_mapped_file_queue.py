@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.mapped_file import WRITE_SIZE_MAX, MappedFile
-from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.log.mapped_file import WRITE_SIZE_MAX, MappedFile
+from twinlog.store.log.mapped_file_queue import MappedFileQueue
 
 SIZE = 8192
 
@@ -149,7 +149,7 @@ def test_a_file_has_its_length_from_the_first(tmp_path, call, preallocate):
     script = f"""
 import os, signal
 from pathlib import Path
-from twinlog.store.mapped_file import WRITE_SIZE_MAX, MappedFile
+from twinlog.store.log.mapped_file import WRITE_SIZE_MAX, MappedFile
 
 os.{call} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 MappedFile.create(Path({str(tmp_path)!r}) / ("0" * 20), 0, 4096, preallocate={preallocate})
@@ -165,7 +165,7 @@ def test_whoever_dies_while_a_queue_is_cut_leaves_one_that_opens(tmp_path, numbe
     script = f"""
 import os, signal
 from pathlib import Path
-from twinlog.store.mapped_file_queue import MappedFileQueue
+from twinlog.store.log.mapped_file_queue import MappedFileQueue
 
 queue = MappedFileQueue(Path({str(tmp_path)!r}), {SIZE}, "sizeKey")
 queue.load()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.store.records import HOST_V4, messages
 from twinlog.store.errors import MessageFormatError
-from twinlog.store.message import (
+from twinlog.store.record.message import (
     MAGIC_V2,
     Message,
     body_crc,

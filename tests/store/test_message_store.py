@@ -13,12 +13,12 @@ import trio.testing
 from tests.store.records import put_message, record_size
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreDirectoryError, StoreLockedError, StoreNotWritableError
-from twinlog.store.message import decode_message
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.log.running_flags import Condition
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.record_scan import scan_records
-from twinlog.store.running_flags import Condition
-from twinlog.store.wakeup import Wakeup
+from twinlog.store.record.message import decode_message
+from twinlog.store.record.scan import scan_records
+from twinlog.store.util.wakeup import Wakeup
 
 ROOT = Path(__file__).parents[2]
 FILE_SIZE = 1 << 16

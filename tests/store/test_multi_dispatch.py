@@ -10,11 +10,11 @@ from tests.helpers import log_bytes
 from tests.store import golden
 from tests.store.records import put_message
 from tests.store.test_message_store import opened
-from twinlog.store import consume_queue_table
 from twinlog.store.config import BrokerRole
-from twinlog.store.consume_queue import ConsumeQueue
-from twinlog.store.multi_dispatch import more_queues, replicated, with_more_queues
-from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.queue import consume_queue_table
+from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.record.multi_dispatch import more_queues, replicated, with_more_queues
+from twinlog.store.record.scan import DispatchEntry, scan_records
 
 
 def entry(properties):

@@ -4,8 +4,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.store.offset_waiters import OffsetWaiters, by_sink
-from twinlog.store.wakeup import Wakeup
+from twinlog.store.log.offset_waiters import OffsetWaiters, by_sink
+from twinlog.store.util.wakeup import Wakeup
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.lists(st.integers(0, 1000), max_size=10))

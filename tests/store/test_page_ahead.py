@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.mapped_file import MappedFile
+from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.log.read_ahead import AHEAD_BYTES, LOW_BYTES, next_range, read_ahead
 from twinlog.store.message_store import MessageStore
-from twinlog.store.page_ahead import AHEAD_BYTES, LOW_BYTES, next_range, read_ahead
 
 MIB = 1 << 20
 

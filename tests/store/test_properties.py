@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.store.java_map import JavaHashMap
 from tests.store.records import names, properties
-from twinlog.store.properties import (
+from twinlog.store.record.properties import (
     format_properties,
     hash_map_order,
     java_hash,

@@ -9,10 +9,10 @@ import trio.testing
 
 from tests.store.records import put_message
 from tests.store.test_read_check import opened
-from twinlog.store.consume_queue import UNIT
-from twinlog.store.mapped_file import MappedFile
+from twinlog.store.integrity.pull_check import BROKEN, CheckAhead, sound_units
+from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.message_store import MessageStore
-from twinlog.store.pull_check import BROKEN, CheckAhead, sound_units
+from twinlog.store.queue.consume_queue import UNIT
 
 
 async def filled(root, *, others: int) -> MessageStore:
@@ -138,7 +138,7 @@ async def test_the_next_pull_finds_its_records_checked(tmp_path, monkeypatch, nu
     queue, check = store.queue("T", 0), store.scrub.check
     ahead = CheckAhead(check)
     nursery.start_soon(ahead.run)
-    monkeypatch.setattr("twinlog.store.pull_check._UNITS_AHEAD", 64)
+    monkeypatch.setattr("twinlog.store.integrity.pull_check._UNITS_AHEAD", 64)
     assert store.get_message("T", 0, 0, 10, None).message_count == 10
     assert check.checked_end(queue, 0) == 10
     ahead.pulled(queue, 10)

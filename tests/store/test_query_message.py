@@ -5,8 +5,8 @@ import pytest
 from tests.store.indexes import until_level
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.message import decode_message
 from twinlog.store.message_store import MessageStore
+from twinlog.store.record.message import decode_message
 
 EVER = (0, 1 << 62)
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.store.column_entries import columns_of
 from tests.store.golden import queue_files
-from twinlog.store.consume_queue_table import ConsumeQueueTable
-from twinlog.store.queue_columns import queue_runs
-from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.queue.columns import queue_runs
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.record.scan import DispatchEntry
 
 FILE_SIZE = 200  # Ten units.
 PREPARED, COMMIT, ROLLBACK = 4, 8, 12

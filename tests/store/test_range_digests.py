@@ -8,8 +8,8 @@ import trio
 
 from tests.helpers import log_bytes
 from tests.store.test_digest_service import fill, follow, opened
-from twinlog.store.digest import BLOCK_SIZE, digest, digests_of
-from twinlog.store.range_digests import READ_MAX, LogRangeError, grouped
+from twinlog.store.integrity.digest import BLOCK_SIZE, digest, digests_of
+from twinlog.store.integrity.range_digests import READ_MAX, LogRangeError, grouped
 
 BLOCK = BLOCK_SIZE
 
@@ -95,7 +95,7 @@ async def test_an_answer_has_no_more_digests_than_asked_for(store):
 
 
 async def test_an_answer_reads_a_bounded_part_of_the_log(store, monkeypatch):
-    monkeypatch.setattr("twinlog.store.range_digests.READ_MAX", 2 * BLOCK)
+    monkeypatch.setattr("twinlog.store.integrity.range_digests.READ_MAX", 2 * BLOCK)
     found = await answer(store, BLOCK + 5, store.max_offset)
     known_end = store.digest.digests.end
     assert found.end == known_end + BLOCK, "the rest of the first block, and one behind what is known"

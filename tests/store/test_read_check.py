@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from tests.store import golden
 from tests.store.records import HOST_V4, HOST_V6, put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.consume_queue import UNIT
-from twinlog.store.consume_queue_ext import ConsumeQueueExt
-from twinlog.store.consume_queue_table import ConsumeQueueTable
-from twinlog.store.get_message import GetStatus
-from twinlog.store.known_damage import KnownDamage
-from twinlog.store.mapped_file import MappedFile
-from twinlog.store.message import MAGIC_V2, Message, body_crc, decode_message, encode_message
+from twinlog.store.integrity.known_damage import KnownDamage
+from twinlog.store.integrity.read_check import ReadCheck
+from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.message_store import MessageStore
-from twinlog.store.properties import tags_code
-from twinlog.store.read_check import ReadCheck
-from twinlog.store.record_scan import DispatchEntry, scan_records
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.read.get_message import GetStatus
+from twinlog.store.record.message import MAGIC_V2, Message, body_crc, decode_message, encode_message
+from twinlog.store.record.properties import tags_code
+from twinlog.store.record.scan import DispatchEntry, scan_records
 
 FILE_SIZE = 100_000
 COUNT = 120

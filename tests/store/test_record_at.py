@@ -4,8 +4,8 @@ import pytest
 
 from tests.store.records import put_message
 from tests.store.test_digest_service import FILE_SIZE, opened
-from twinlog.store.log_range import LogRange
-from twinlog.store.record_at import BLANK, RecordAt, bounds_around, record_at
+from twinlog.store.log.range import LogRange
+from twinlog.store.log.record_at import BLANK, RecordAt, bounds_around, record_at
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def records(store):
 @pytest.mark.parametrize("look_back", [100, 3_000, 64 << 10])
 async def test_every_byte_of_every_record(store, monkeypatch, look_back):
     """However far it has to look back."""
-    monkeypatch.setattr("twinlog.store.record_at._LOOKS", (look_back, 1 << 20))
+    monkeypatch.setattr("twinlog.store.log.record_at._LOOKS", (look_back, 1 << 20))
     found = list(records(store))
     assert len(found) == 100
     for start, end in found:
@@ -75,8 +75,8 @@ async def test_a_damaged_record_reaches_to_the_next_sound_one(store):
 
 async def test_damage_without_a_sound_record_before_it(store, monkeypatch):
     """Nothing is read beyond a bound."""
-    monkeypatch.setattr("twinlog.store.record_at._LOOKS", (50, 100))
-    monkeypatch.setattr("twinlog.store.record_at.LOOK_MAX", 100)
+    monkeypatch.setattr("twinlog.store.log.record_at._LOOKS", (50, 100))
+    monkeypatch.setattr("twinlog.store.log.record_at.LOOK_MAX", 100)
     start = next(start for start, end in records(store) if end - start > 5_000)
     damage(store, start, bytes(4_000))
     assert look(store, start + 4_500) == RecordAt(start + 4_400, start + 4_501, "no sound record lies before it")

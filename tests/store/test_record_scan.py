@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.records import HOST_V6, messages
-from twinlog.store.message import (
+from twinlog.store.record.message import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
@@ -16,7 +16,7 @@ from twinlog.store.message import (
     body_crc,
     encode_message,
 )
-from twinlog.store.record_scan import scan_records
+from twinlog.store.record.scan import scan_records
 
 FILE_SIZE = 4096
 

@@ -8,10 +8,10 @@ import trio
 from tests.store import golden
 from tests.store.records import put_message, record_size
 from tests.store.test_message_store import make
-from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.message_store import MessageStore
-from twinlog.store.recovery import recover
-from twinlog.store.side_files import SideFiles
+from twinlog.store.recovery.recovery import recover
+from twinlog.store.recovery.side_files import SideFiles
 
 FILE_SIZE = 1 << 16
 BODY = bytes(10_000)

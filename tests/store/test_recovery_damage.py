@@ -13,9 +13,9 @@ from tests.store.records import put_message, record_size
 from tests.store.test_message_store import make, opened
 from twinlog.store.config import BrokerRole
 from twinlog.store.errors import MessageFormatError
-from twinlog.store.message import MAGIC_V1, decode_message
-from twinlog.store.queue_recovery import QueueRecovery
-from twinlog.store.resync import next_record
+from twinlog.store.record.message import MAGIC_V1, decode_message
+from twinlog.store.record.resync import next_record
+from twinlog.store.recovery.queues import QueueRecovery
 
 FILE_SIZE = 1 << 14
 BODY = bytes(1_000)
@@ -275,7 +275,7 @@ def test_without_a_checkpoint_no_number_is_given_twice_and_not_all_units_are_hel
 ):
     for name in ("checkpoint", "twinlog/recovery-point"):
         (crashed / name).unlink(missing_ok=True)
-    monkeypatch.setattr("twinlog.store.queue_recovery._REMEMBERED_MAX", at_hand)
+    monkeypatch.setattr("twinlog.store.recovery.queues._REMEMBERED_MAX", at_hand)
     held = []
 
     def keep_numbers(recovery, end, keep=QueueRecovery.keep_numbers):

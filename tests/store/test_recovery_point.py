@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.store.errors import SideFileError
-from twinlog.store.queue_manifest import QueueState, decode_queues, encode_queues
-from twinlog.store.recovery_point import LastRecord, RecoveryPoint, decode_point, encode_point
-from twinlog.store.side_files import SideFiles
+from twinlog.store.queue.manifest import QueueState, decode_queues, encode_queues
+from twinlog.store.recovery.point import LastRecord, RecoveryPoint, decode_point, encode_point
+from twinlog.store.recovery.side_files import SideFiles
 
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 uint64 = st.integers(0, (1 << 64) - 1)
@@ -95,8 +95,8 @@ def test_queues_to_rebuild_are_remembered(tmp_path):
 
 
 def test_cut_bytes_are_kept_within_bounds(tmp_path, monkeypatch):
-    monkeypatch.setattr("twinlog.store.side_files.CUT_BYTES_MAX", 3 << 20)
-    monkeypatch.setattr("twinlog.store.side_files._CUTS_BYTES_MAX", 5 << 20)
+    monkeypatch.setattr("twinlog.store.recovery.side_files.CUT_BYTES_MAX", 3 << 20)
+    monkeypatch.setattr("twinlog.store.recovery.side_files._CUTS_BYTES_MAX", 5 << 20)
     files = SideFiles(tmp_path)
     content = bytes(range(256)) * (1 << 14)  # 4 MiB.
     path, size = files.keep_cut(1 << 20, 3 << 20, lambda offset, size: content[offset:][:size])

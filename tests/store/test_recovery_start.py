@@ -11,11 +11,11 @@ import trio
 from tests.store import golden
 from tests.store.records import put_message, record_size
 from tests.store.test_message_store import make, opened
-from twinlog.store.consume_queue import UNIT
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.message import decode_message
-from twinlog.store.recovery_point import LastRecord
-from twinlog.store.side_files import SideFiles
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.record.message import decode_message
+from twinlog.store.recovery.point import LastRecord
+from twinlog.store.recovery.side_files import SideFiles
 
 FILE_SIZE = 1 << 16
 BODY = bytes(5_000)
@@ -288,7 +288,7 @@ def test_a_rebuild_that_was_interrupted_is_done_again(left, monkeypatch):
     """The point is gone by then, and what there is of the queue looks well."""
     before = golden.queue_files(left)
     lose_directory(left)
-    monkeypatch.setattr("twinlog.store.queue_recovery.QueueRecovery.finish", lambda _self, _end: 1 / 0)
+    monkeypatch.setattr("twinlog.store.recovery.queues.QueueRecovery.finish", lambda _self, _end: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         opened(left)
     monkeypatch.undo()

@@ -9,13 +9,13 @@ import trio
 from tests.store.cutting import NOW, content, opened
 from tests.store.records import put_message
 from twinlog.store.config import BrokerRole
-from twinlog.store.digest import Block, block_bounds, digest
-from twinlog.store.get_message import GetStatus
-from twinlog.store.message import decode_message
+from twinlog.store.integrity.digest import Block, block_bounds, digest
+from twinlog.store.integrity.repair import RepairError, Span
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.verify import verify
+from twinlog.store.offline.verify.verify import verify
 from twinlog.store.offline.walk import walk_log
-from twinlog.store.repair import RepairError, Span
+from twinlog.store.read.get_message import GetStatus
+from twinlog.store.record.message import decode_message
 
 FILE_SIZE = 1 << 18
 SIZES = {"mapped_file_size_commit_log": FILE_SIZE, "mapped_file_size_consume_queue": 6_000}
@@ -198,7 +198,7 @@ async def test_a_message_that_recovery_left_out_is_in_its_queue_again(tmp_path, 
 async def test_what_is_too_large_is_left_to_a_person(sound, damage, monkeypatch):
     found, _ = records(sound)
     store = await damage()
-    monkeypatch.setattr("twinlog.store.repair.SPAN_MAX", 4096)
+    monkeypatch.setattr("twinlog.store.integrity.repair.SPAN_MAX", 4096)
     assert await store.repairs.spans() == []
     store.repairs.known.damaged.add(*found[40])
     assert await store.repairs.spans() == [Span(*found[40])]
@@ -215,7 +215,7 @@ async def test_a_disk_that_does_not_keep_it(sound, damage, monkeypatch):
     found, log = records(sound)
     start, end = found[40]
     store = await damage((start + 90, 0xFF))
-    monkeypatch.setattr("twinlog.store.mapped_file.MappedFile.write_at", lambda *_: None)
+    monkeypatch.setattr("twinlog.store.log.mapped_file.MappedFile.write_at", lambda *_: None)
     with pytest.raises(OSError, match="does not keep what is written"):
         await store.repairs.repair(start, log[start:end], {})
     assert store.damaged.overlaps(start, end)

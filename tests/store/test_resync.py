@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.store import golden
 from tests.store.records import messages
-from twinlog.store.message import MAGIC_BLANK, MAGIC_V2, SIZE_AND_MAGIC, Message, body_crc, encode_message
-from twinlog.store.resync import find_record, next_record
+from twinlog.store.record.message import MAGIC_BLANK, MAGIC_V2, SIZE_AND_MAGIC, Message, body_crc, encode_message
+from twinlog.store.record.resync import find_record, next_record
 
 FILE_SIZE = 4096
 

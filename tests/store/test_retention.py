@@ -13,11 +13,12 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.disk_space import UNKNOWN, DiskLimits, DiskState, judge, usage_ratio, used_ratio
-from twinlog.store.get_message import GetStatus
-from twinlog.store.mapped_file import MappedFile
+from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.log.running_flags import Condition
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.queue.unit_check import BLANK
+from twinlog.store.read.get_message import GetStatus
 from twinlog.store.retention import (
     NO_FLOOR,
     FileAge,
@@ -27,8 +28,7 @@ from twinlog.store.retention import (
     encode_clock,
     parse_hours,
 )
-from twinlog.store.running_flags import Condition
-from twinlog.store.unit_check import BLANK
+from twinlog.store.util.disk_space import UNKNOWN, DiskLimits, DiskState, judge, usage_ratio, used_ratio
 
 HOUR = 3600.0
 FILE_SIZE = 1 << 14

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.store.checked_file import decode_checked, encode_checked
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.plain import from_plain, to_plain
 from twinlog.store.role_file import (
     NAME,
     VERSION,
@@ -25,6 +23,8 @@ from twinlog.store.role_file import (
     load_role,
     save_role,
 )
+from twinlog.store.util.checked_file import decode_checked, encode_checked
+from twinlog.store.util.plain import from_plain, to_plain
 
 numbers, texts = st.integers(-(1 << 63), (1 << 63) - 1), st.text(max_size=12)
 members = st.builds(GroupMember, address=texts, ha_address=texts, broker_id=numbers, name=texts, votes=st.booleans())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.store.running_flags import Condition, RunningFlags
+from twinlog.store.log.running_flags import Condition, RunningFlags
 
 
 def test_nothing_is_the_matter():

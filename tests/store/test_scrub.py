@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 from tests.helpers import put
 from tests.store.records import HOST_V6, put_message
-from twinlog.store import patient_reader, unit_scrub
 from twinlog.store.config import StoreConfig
-from twinlog.store.consume_queue import UNIT
-from twinlog.store.digest import Block, digest, floor_block
-from twinlog.store.flipped_bit import find_flipped_bit
-from twinlog.store.known_damage import KnownDamage
-from twinlog.store.log_range import LogRange
-from twinlog.store.message import TRANSACTION_PREPARED, decode_message
+from twinlog.store.integrity import queue_scrub as unit_scrub
+from twinlog.store.integrity import throttled_reader as patient_reader
+from twinlog.store.integrity.digest import Block, digest, floor_block
+from twinlog.store.integrity.known_damage import KnownDamage
+from twinlog.store.integrity.scrub import ScrubService
+from twinlog.store.integrity.single_bit import find_flipped_bit
+from twinlog.store.integrity.throttled_reader import PatientReader
+from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore
-from twinlog.store.patient_reader import PatientReader
-from twinlog.store.scrub import ScrubService
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.record.message import TRANSACTION_PREPARED, decode_message
 
 FILE_SIZE = 100_000
 
@@ -586,7 +587,7 @@ async def test_a_queue_that_cannot_be_read_does_not_end_the_broker(store, autoju
 
 @pytest.mark.parametrize("look_ups", [2_000, 1])
 async def test_many_queues_are_not_searched_one_by_one(store, monkeypatch, look_ups):
-    monkeypatch.setattr("twinlog.store.scrub._LOOK_UPS_MAX", look_ups)
+    monkeypatch.setattr("twinlog.store.integrity.scrub._LOOK_UPS_MAX", look_ups)
     await follow(store)
     _, (start, end), *_ = records(store)
     with Bytes(store) as log:

@@ -3,10 +3,10 @@
 import attrs
 import pytest
 
-from twinlog.store.commit_log import CommitLog
-from twinlog.store.mapped_file_queue import MappedFileQueue
-from twinlog.store.message import BORN_HOST_V6, MAGIC_V2, STORE_HOST_V6, Message, encode_message, host_bytes
-from twinlog.store.stored_properties import stored_properties
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.mapped_file_queue import MappedFileQueue
+from twinlog.store.read.stored_properties import stored_properties
+from twinlog.store.record.message import BORN_HOST_V6, MAGIC_V2, STORE_HOST_V6, Message, encode_message, host_bytes
 
 PROPERTIES = b"a\x015\x02TAGS\x01x"
 MESSAGE = Message(topic="topic-a", queue_id=1, body=b"hello", properties_raw=PROPERTIES)

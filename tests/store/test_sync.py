@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from twinlog.store.sync import write_durably
+from twinlog.store.util.sync import write_durably
 
 
 def mode(path):

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.store import golden
 from tests.store.records import HOST_V6, put_message
 from twinlog.store.config import BrokerRole, FlushDiskType, StoreConfig
-from twinlog.store.get_message import GetStatus
-from twinlog.store.message import decode_message
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.log.running_flags import Condition
+from twinlog.store.log.transient_store_pool import TransientStorePool
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.running_flags import Condition
-from twinlog.store.transient_store_pool import TransientStorePool
+from twinlog.store.read.get_message import GetStatus
+from twinlog.store.record.message import decode_message
 
 LOG_FILE = 1 << 16
 NOW_MS = 1_700_000_000_000

@@ -14,17 +14,17 @@ from tests.store import golden
 from tests.store.cutting import FILE_SIZE, NOW, History, check_is, content, feed, history, open_slave, opened
 from tests.store.offline.killing import killed_at
 from tests.store.test_flush import settled
-from twinlog.store.checkpoint import Checkpoint
 from twinlog.store.config import BrokerRole
-from twinlog.store.digest import digest
 from twinlog.store.errors import StoreDirectoryError, StoreError, StoreNotWritableError
-from twinlog.store.get_message import GetStatus
+from twinlog.store.integrity.digest import digest
+from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.message_store import MessageStore
+from twinlog.store.offline.copy.rebuild import rebuild
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.dump import Selection, dump
-from twinlog.store.offline.rebuild import rebuild
-from twinlog.store.offline.verify import verify
-from twinlog.store.truncate_intent import NAME
+from twinlog.store.offline.verify.verify import verify
+from twinlog.store.read.get_message import GetStatus
+from twinlog.store.truncation.intent import NAME
 
 STEPS = ((os, "link"), (os, "unlink"), (os, "replace"), (os, "pwrite"), (os, "ftruncate"))
 

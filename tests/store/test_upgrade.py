@@ -15,13 +15,13 @@ from structlog.testing import capture_logs
 
 from tests.golden.make_twinlog_store import GROUP, QUEUES, SETTINGS, body_of
 from tests.store import golden
-from twinlog.cluster.broker.json_file import JsonFile
-from twinlog.store.digest import BLOCK_SIZE
-from twinlog.store.message import decode_message
+from twinlog.cluster.config.json_file import JsonFile
+from twinlog.store.integrity.digest import BLOCK_SIZE
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.finding import Severity
-from twinlog.store.offline.verify import verify
+from twinlog.store.offline.verify.verify import verify
+from twinlog.store.record.message import decode_message
 
 RELEASES = sorted(path.name for path in golden.GOLDEN.glob("twinlog-*"))
 HALF_TOPIC, SCHEDULE_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"

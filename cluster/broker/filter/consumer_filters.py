@@ -14,12 +14,12 @@ from typing import Any
 import structlog
 from attrs import define, field
 
-from twinlog.cluster.broker import names
 from twinlog.cluster.broker.filter.bloom import shape
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.sql import RawFilter, SqlFilter, compile_sql
 from twinlog.cluster.broker.filter.tags import SQL92, SubscriptionData
-from twinlog.store.properties import parse_properties
+from twinlog.cluster.remoting import names
+from twinlog.store.record.properties import parse_properties
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ from twinlog.cluster.broker.filter.evaluate import Evaluator, evaluator
 from twinlog.cluster.broker.filter.expression import SelectorError, property_names
 from twinlog.cluster.broker.filter.java_values import NotComparable
 from twinlog.cluster.broker.filter.parser import parse
-from twinlog.store.properties import parse_properties
+from twinlog.store.record.properties import parse_properties
 
 _SEARCHED_MAX = 6  # Names; for more the whole text is taken apart.
 _REMEMBERED = 128  # Texts; also those that are none, because clients come with these again and again.

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from attrs import field, frozen
 
-from twinlog.cluster.broker.names import EXPRESSION_LENGTH_MAX
-from twinlog.store.properties import java_hash
+from twinlog.cluster.remoting.names import EXPRESSION_LENGTH_MAX
+from twinlog.store.record.properties import java_hash
 
 ALL = "*"
 TAG, SQL92 = "TAG", "SQL92"

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import structlog
 
-from twinlog.cluster.broker.parts import BrokerParts
 from twinlog.cluster.broker.security.accounts import ACCOUNTS, GLOBAL_WHITE, plain_account
 from twinlog.cluster.broker.security.changes import delete_account, update_account, update_global_white
 from twinlog.cluster.broker.security.errors import AclError
 from twinlog.cluster.broker.security.files import AclFiles
 from twinlog.cluster.broker.security.service import AclService
-from twinlog.cluster.redaction import redact
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.config.redaction import redact
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError

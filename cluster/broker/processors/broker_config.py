@@ -2,9 +2,9 @@
 
 from twinlog.cluster.broker import reconfigure, runtime_info
 from twinlog.cluster.broker.config_changes import read_changes
-from twinlog.cluster.broker.parts import BrokerParts
-from twinlog.cluster.config_file import format_value
-from twinlog.cluster.redaction import shown
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.config.config_file import format_value
+from twinlog.cluster.config.redaction import shown
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError

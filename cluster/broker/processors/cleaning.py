@@ -1,6 +1,6 @@
 """306, 316, 329: files that nobody needs any more. Source: AdminBrokerProcessor.java (RocketMQ 4.9.8)."""
 
-from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.headers.broker_admin import (
     CleanExpiredConsumeQueue,
     CleanUnusedTopic,

@@ -8,11 +8,10 @@ from typing import Any
 import structlog
 import trio
 
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.consumer_manager import ClientInfo
-from twinlog.cluster.broker.parts import BrokerParts
 from twinlog.cluster.broker.processors.reset_offset import refuse_old_client
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.broker.tables.clients import ClientInfo
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.connection import Connection
@@ -26,7 +25,7 @@ from twinlog.cluster.remoting.headers.clients import (
 )
 from twinlog.cluster.remoting.server import Reply, Request
 from twinlog.store.errors import MessageFormatError
-from twinlog.store.message import decode_message
+from twinlog.store.record.message import decode_message
 
 log = structlog.get_logger(__name__)
 

@@ -5,16 +5,15 @@ Sources: ClientManageProcessor.java, ConsumerManageProcessor.java (RocketMQ 4.9.
 
 from typing import Any
 
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.consumer_manager import ClientInfo
 from twinlog.cluster.broker.filter.consumer_filters import HEARTBEAT_CHARACTERS_MAX, compile_expression
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.tags import TAG, SubscriptionData
-from twinlog.cluster.broker.parts import BrokerParts
 from twinlog.cluster.broker.processors import body
 from twinlog.cluster.broker.processors.pull import not_supported
-from twinlog.cluster.broker.topic_config import UNIT_SUBSCRIPTION
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.broker.tables.clients import ClientInfo
+from twinlog.cluster.broker.tables.topics import UNIT_SUBSCRIPTION
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RequestError

@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.consume_stats import consume_stats, consumed_topics
-from twinlog.cluster.broker.consumer_manager import ClientInfo
-from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.processors.consume_stats import consume_stats, consumed_topics
 from twinlog.cluster.broker.processors.topic_admin import save
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.broker.tables.clients import ClientInfo
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RequestError

@@ -6,7 +6,7 @@
     body      digests of 16 bytes, in order
 
 Code 22: the log does not hold all of these bytes, or was cut meanwhile. Code 2: too many wait for digests. What digests mean, and
-how fast they are computed, is said in store/range_digests.py.
+how fast they are computed, is said in store/integrity/range_digests.py.
 
 20003:
     request   offset
@@ -16,16 +16,16 @@ how fast they are computed, is said in store/range_digests.py.
 
 import trio
 
-from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.members import BlockDigests, RecordAtOffset
 from twinlog.cluster.remoting.headers.responses import BlockDigestsResponse, RecordAtOffsetResponse
 from twinlog.cluster.remoting.server import Reply, Request
-from twinlog.store.log_range import LogRange
-from twinlog.store.range_digests import LogRangeError
-from twinlog.store.record_at import LOOK_MAX, RecordAt, bounds_around, record_at
+from twinlog.store.integrity.range_digests import LogRangeError
+from twinlog.store.log.range import LogRange
+from twinlog.store.log.record_at import LOOK_MAX, RecordAt, bounds_around, record_at
 
 DIGESTS_MAX = 4096  # In an answer: 64 KiB.
 WAITING_MAX = 64

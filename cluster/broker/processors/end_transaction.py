@@ -5,19 +5,19 @@ Source: EndTransactionProcessor.java (RocketMQ 4.9.8). Other than there, what is
 
 from attrs import frozen
 
-from twinlog.cluster.broker.acks import CODES, refusal, wait_until_safe, waits
-from twinlog.cluster.broker.gate import gated
-from twinlog.cluster.broker.names import HALF_TOPIC
-from twinlog.cluster.broker.parts import BrokerParts
-from twinlog.cluster.broker.transaction import PRODUCER_GROUP, committed, op_message
+from twinlog.cluster.broker.roles.gate import gated
+from twinlog.cluster.broker.send.acks import CODES, refusal, wait_until_safe, waits
+from twinlog.cluster.broker.transactions.records import PRODUCER_GROUP, committed, op_message
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.messages import EndTransaction
+from twinlog.cluster.remoting.names import HALF_TOPIC
 from twinlog.cluster.remoting.server import Reply, Request
 from twinlog.store.errors import MessageFormatError
-from twinlog.store.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Message, decode_message, host_bytes
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.properties import WAIT
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.record.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Message, decode_message, host_bytes
+from twinlog.store.record.properties import WAIT
 
 
 @frozen(eq=False)

@@ -3,17 +3,17 @@
 Source: AdminBrokerProcessor.resumeCheckHalfMessage (RocketMQ 4.9.8). There any message becomes a half message that way.
 """
 
-from twinlog.cluster.broker.gate import gated
-from twinlog.cluster.broker.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
-from twinlog.cluster.broker.parts import BrokerParts
-from twinlog.cluster.broker.transaction import resumed
+from twinlog.cluster.broker.roles.gate import gated
+from twinlog.cluster.broker.transactions.records import resumed
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.broker_admin import ResumeCheckHalfMessage
+from twinlog.cluster.remoting.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from twinlog.cluster.remoting.server import Reply, Request
 from twinlog.store.errors import MessageFormatError
-from twinlog.store.message import Message, decode_message
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.record.message import Message, decode_message
 
 _ID_LENGTHS = (32, 56)  # Of IPv4 and IPv6 hosts; the last 16 digits are the place in the log.
 

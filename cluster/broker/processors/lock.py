@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.gate import gated
-from twinlog.cluster.broker.lock_manager import MessageQueue
-from twinlog.cluster.broker.parts import BrokerParts
 from twinlog.cluster.broker.processors import body
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.broker.roles.gate import gated
+from twinlog.cluster.broker.tables.locks import MessageQueue
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.clients import LockBatchMq, UnlockBatchMq

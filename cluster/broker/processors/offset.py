@@ -6,11 +6,10 @@ Sources: ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ 4.9.8
 import contextlib
 from functools import partial
 
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.consumer_offset import NOT_STORED
-from twinlog.cluster.broker.gate import gated
-from twinlog.cluster.broker.parts import BrokerParts
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.broker.roles.gate import gated
+from twinlog.cluster.broker.tables.offsets import NOT_STORED
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.broker_admin import QueryCorrectionOffset
@@ -23,7 +22,7 @@ from twinlog.cluster.remoting.headers.offsets import (
     UpdateConsumerOffset,
 )
 from twinlog.cluster.remoting.server import Reply, Request
-from twinlog.store.get_message import memory_bytes_max
+from twinlog.store.read.get_message import memory_bytes_max
 
 OFFSET_MAX = (1 << 63) - 1
 

@@ -1,6 +1,6 @@
 """328: all producers of a broker. Source: AdminBrokerProcessor.getAllProducerInfo, ProducerManager.java (RocketMQ 4.9.7)."""
 
-from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.headers.broker_admin import GetAllProducerInfo
 from twinlog.cluster.remoting.server import Reply, Request

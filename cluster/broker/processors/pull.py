@@ -7,16 +7,16 @@ import time
 
 import trio
 
-from twinlog.cluster.broker import names
+from twinlog.cluster.broker.consume.long_polling import HeldPull
+from twinlog.cluster.broker.consume.offset_moved import OffsetMoved
 from twinlog.cluster.broker.filter.consumer_filters import compile_expression
 from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
-from twinlog.cluster.broker.long_polling import HeldPull
-from twinlog.cluster.broker.offset_moved import OffsetMoved
-from twinlog.cluster.broker.parts import BrokerParts
 from twinlog.cluster.broker.processors.offset import update_consumer_offset
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
-from twinlog.cluster.broker.topic_config import PERM_READ
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.broker.tables.topics import PERM_READ
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
 from twinlog.cluster.remoting.dispatch import OVERLOAD
@@ -26,8 +26,8 @@ from twinlog.cluster.remoting.headers.messages import LitePullMessage, PullMessa
 from twinlog.cluster.remoting.headers.offsets import UpdateConsumerOffset
 from twinlog.cluster.remoting.response_template import ResponseTemplate, TemplateReply
 from twinlog.cluster.remoting.server import AnyReply, Reply, Request
-from twinlog.store.get_message import GetResult, GetStatus, PropertyFilter
-from twinlog.store.message import host_bytes
+from twinlog.store.read.get_message import GetResult, GetStatus, PropertyFilter
+from twinlog.store.record.message import host_bytes
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of sys_flag.
 SUSPEND_MS_MAX = 10 * 60_000  # Ours: nobody is held longer, whatever the request says.

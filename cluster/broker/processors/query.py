@@ -1,6 +1,6 @@
 """12, 33: messages by key or by place. Source: QueryMessageProcessor.java (RocketMQ 4.9.8)."""
 
-from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields

@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from twinlog.cluster.broker import names
 from twinlog.cluster.broker.filter.tags import SubscriptionData
-from twinlog.cluster.broker.parts import BrokerParts
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.broker_admin import QueryConsumeQueue
 from twinlog.cluster.remoting.server import Reply, Request
-from twinlog.store.consume_queue import ConsumeQueue, Unit
-from twinlog.store.consume_queue_ext import is_ext_address
-from twinlog.store.get_message import as_i32
+from twinlog.store.queue.consume_queue import ConsumeQueue, Unit
+from twinlog.store.queue.consume_queue_ext import is_ext_address
+from twinlog.store.read.get_message import as_i32
 
 COUNT_MAX = 1024  # Ours: an answer of some 100 KB.
 

@@ -8,9 +8,9 @@ import random
 
 import structlog
 
-from twinlog.cluster.broker.parts import BrokerParts
-from twinlog.cluster.broker.send_checks import admit, answer_fields, check_broker
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.send.checks import admit, answer_fields, check_broker
+from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
@@ -23,11 +23,11 @@ from twinlog.cluster.remoting.headers.messages import (
     SendReplyMessageV2,
 )
 from twinlog.cluster.remoting.server import Reply, Request
-from twinlog.store.commit_log import PutMessage, PutResult
-from twinlog.store.message import TRANSACTION_MASK, host_bytes, message_id
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.properties import format_properties, parse_properties, without_dispatch
-from twinlog.store.record_scan import properties_tags_code
+from twinlog.store.log.commit_log import PutMessage, PutResult
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.record.message import TRANSACTION_MASK, host_bytes, message_id
+from twinlog.store.record.properties import format_properties, parse_properties, without_dispatch
+from twinlog.store.record.scan import properties_tags_code
 
 log = structlog.get_logger(__name__)
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import trio
 
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.consumer_manager import ConsumerGroupInfo
-from twinlog.cluster.broker.consumer_offset import NOT_STORED
-from twinlog.cluster.broker.gate import gated
-from twinlog.cluster.broker.parts import BrokerParts
-from twinlog.cluster.broker.topic_config import TopicConfig
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.broker.roles.gate import gated
+from twinlog.cluster.broker.tables.clients import ConsumerGroupInfo
+from twinlog.cluster.broker.tables.offsets import NOT_STORED
+from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
 from twinlog.cluster.remoting.connection import Connection

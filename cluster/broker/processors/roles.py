@@ -10,18 +10,18 @@ from typing import Any, TypeVar
 
 import orjson
 
-from twinlog.cluster.broker.parts import BrokerParts
-from twinlog.cluster.broker.role_book import RoleFileError
-from twinlog.cluster.broker.role_change import RoleService
-from twinlog.cluster.broker.role_json import encode, from_plain, history_body
-from twinlog.cluster.broker.role_messages import STRANGER, Op, RoleRefusedError
+from twinlog.cluster.broker.peers.role_json import encode, from_plain, history_body
+from twinlog.cluster.broker.peers.role_messages import STRANGER, Op, RoleRefusedError
+from twinlog.cluster.broker.roles.book import RoleFileError
+from twinlog.cluster.broker.roles.service import RoleService
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.address import ip_of
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
 from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.ha.election.voter import LeaseAsk, PromiseAsk
 from twinlog.ha.errors import HAError
-from twinlog.ha.voter import LeaseAsk, PromiseAsk
 from twinlog.store.errors import StoreError
 from twinlog.store.role_file import GroupMember
 

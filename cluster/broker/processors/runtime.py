@@ -6,7 +6,7 @@ Sources: AdminBrokerProcessor.java, StoreStatsService.java (RocketMQ 4.9.8), HAR
 from typing import Any
 
 from twinlog.cluster.broker import runtime_info
-from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.headers.broker_admin import GetBrokerHaStatus, GetBrokerRuntimeInfo
 from twinlog.cluster.remoting.headers.members import MemberStatus

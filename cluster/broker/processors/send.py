@@ -1,7 +1,7 @@
 """Requests that bring messages: 10, 310 and, for batches, 320. The path that every message takes.
 
 All sends that one read brought are appended together and answered together. Sources: SendMessageProcessor,
-AbstractSendMessageProcessor; RocketMQ 4.9.8. What becomes a message of a request: cluster/broker/send_requests.py.
+AbstractSendMessageProcessor; RocketMQ 4.9.8. What becomes a message of a request: cluster/broker/send/requests.py.
 """
 
 import random
@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.acks import CODES, AcksOnceSaved, ProducerAcks, is_crowded, refusal, wait_until_safe, waits
-from twinlog.cluster.broker.batch_body import split_batch
-from twinlog.cluster.broker.send_checks import admit, answer_fields, check_broker
-from twinlog.cluster.broker.send_requests import HEADERS, MULTI_TAG, Send, SendRequests
+from twinlog.cluster.broker.send.acks import (
+    CODES,
+    AcksOnceSaved,
+    ProducerAcks,
+    is_crowded,
+    refusal,
+    wait_until_safe,
+    waits,
+)
+from twinlog.cluster.broker.send.batch_body import split_batch
+from twinlog.cluster.broker.send.checks import admit, answer_fields, check_broker
+from twinlog.cluster.broker.send.requests import HEADERS, MULTI_TAG, Send, SendRequests
+from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
 from twinlog.cluster.remoting.connection import Connection
@@ -22,11 +30,11 @@ from twinlog.cluster.remoting.dispatch import OVERLOAD
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.response_template import ResponseTemplate
-from twinlog.store.commit_log import PutMessage
 from twinlog.store.config import BrokerRole
-from twinlog.store.message import TRANSACTION_MASK, host_bytes, message_id
-from twinlog.store.offset_waiters import AckSink, PutStatus
-from twinlog.store.properties import (
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.log.offset_waiters import AckSink, PutStatus
+from twinlog.store.record.message import TRANSACTION_MASK, host_bytes, message_id
+from twinlog.store.record.properties import (
     CLUSTER,
     DELAY,
     PROPERTY_SEPARATOR,
@@ -35,7 +43,7 @@ from twinlog.store.properties import (
     parse_properties,
     without_dispatch,
 )
-from twinlog.store.record_scan import properties_tags_code
+from twinlog.store.record.scan import properties_tags_code
 
 if TYPE_CHECKING:
     from twinlog.cluster.broker.broker import Broker

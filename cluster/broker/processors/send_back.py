@@ -6,21 +6,21 @@ Source: SendMessageProcessor.asyncConsumerSendMsgBack, AbstractSendMessageProces
 import random
 from collections.abc import Mapping
 
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.delay import delayed
-from twinlog.cluster.broker.gate import gated
-from twinlog.cluster.broker.parts import BrokerParts
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
-from twinlog.cluster.broker.topic_config import PERM_WRITE, UNIT_SUBSCRIPTION
+from twinlog.cluster.broker.delay.records import delayed
+from twinlog.cluster.broker.roles.gate import gated
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.broker.tables.topics import PERM_WRITE, UNIT_SUBSCRIPTION
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.messages import ConsumerSendMsgBack
 from twinlog.cluster.remoting.server import Reply, Request
-from twinlog.store.commit_log import PutMessage
 from twinlog.store.errors import MessageFormatError
-from twinlog.store.message import Message, decode_message
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.properties import DELAY, DISPATCH, WAIT, format_properties, tags_code
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.record.message import Message, decode_message
+from twinlog.store.record.properties import DELAY, DISPATCH, WAIT, format_properties, tags_code
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 FIRST_RETRY_LEVEL = 3  # 10 s; each further time one level more.

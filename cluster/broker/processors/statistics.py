@@ -5,10 +5,9 @@ from typing import Any
 
 import trio
 
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.consume_stats import consume_stats, consumed_topics, lag
-from twinlog.cluster.broker.parts import BrokerParts
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.broker.processors.consume_stats import consume_stats, consumed_topics, lag
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.broker_admin import (

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from twinlog.cluster.broker.lost_tables import GROUPS
-from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.group.lost_tables import GROUPS
 from twinlog.cluster.broker.processors import body
 from twinlog.cluster.broker.processors.topic_admin import save
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError

@@ -3,14 +3,13 @@
 import attrs
 import trio
 
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.consume_stats import queue_key
-from twinlog.cluster.broker.lost_tables import TOPICS
-from twinlog.cluster.broker.parts import BrokerParts
+from twinlog.cluster.broker.group.lost_tables import TOPICS
 from twinlog.cluster.broker.processors import body
-from twinlog.cluster.broker.table_writer import TableWriter
-from twinlog.cluster.broker.topic_config import QUEUES_MAX, TopicConfig
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.broker.processors.consume_stats import queue_key
+from twinlog.cluster.broker.tables.topics import QUEUES_MAX, TopicConfig
+from twinlog.cluster.broker.tables.writer import TableWriter
+from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.broker_admin import (

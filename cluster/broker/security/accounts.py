@@ -10,12 +10,12 @@ from typing import Any
 
 from attrs import field, frozen
 
-from twinlog.cluster.broker.data_version import DataVersion
-from twinlog.cluster.broker.names import retry_topic
 from twinlog.cluster.broker.security.address import AddressPattern, parse_pattern
 from twinlog.cluster.broker.security.errors import AclError
 from twinlog.cluster.broker.security.permission import parse_permission, split_permission
-from twinlog.cluster.redaction import HIDDEN
+from twinlog.cluster.config.redaction import HIDDEN
+from twinlog.cluster.remoting.data_version import DataVersion
+from twinlog.cluster.remoting.names import retry_topic
 from twinlog.cluster.remoting.signing import Mac, make_mac
 
 KEY_LENGTH_MIN = 7  # Of access keys and secrets: "longer than 6".

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from twinlog.cluster.broker.data_version import DataVersion
 from twinlog.cluster.broker.security.accounts import ACCOUNTS, GLOBAL_WHITE, VERSION, Document, check_keys, read_account
 from twinlog.cluster.broker.security.address import parse_pattern
 from twinlog.cluster.broker.security.files import AclFiles
 from twinlog.cluster.broker.security.permission import check_permissions
+from twinlog.cluster.remoting.data_version import DataVersion
 
 _SET_WHEN_GIVEN = ("whiteRemoteAddress", "topicPerms", "groupPerms")  # An empty one, too.
 _SET_WHEN_FILLED = ("secretKey", "defaultTopicPerm", "defaultGroupPerm")

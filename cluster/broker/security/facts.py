@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from twinlog.cluster.broker.security.service import AclService
 
 if TYPE_CHECKING:
-    from twinlog.cluster.broker.parts import BrokerParts
+    from twinlog.cluster.broker.wiring import BrokerParts
 
 _FOR_OTHERS = 0o077
 

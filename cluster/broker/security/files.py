@@ -16,8 +16,8 @@ from attrs import define, field
 
 from twinlog.cluster.broker.security.accounts import ACCOUNTS, AclFile, Document, Rules, is_true, read_document
 from twinlog.cluster.broker.security.errors import AclError
-from twinlog.cluster.plain_yaml import PlainYamlError, load_plain
-from twinlog.store.sync import write_durably
+from twinlog.cluster.config.plain_yaml import PlainYamlError, load_plain
+from twinlog.store.util.sync import write_durably
 
 log = structlog.get_logger(__name__)
 

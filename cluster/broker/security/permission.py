@@ -7,7 +7,6 @@ Sources: Permission.java, PlainAccessValidator.java, PlainAccessResource.java (R
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from twinlog.cluster.broker.names import HEARTBEAT_BYTES_MAX, RETRY_PREFIX, retry_topic
 from twinlog.cluster.broker.security.errors import AclError
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode
@@ -18,6 +17,7 @@ from twinlog.cluster.remoting.headers.clients import GetConsumerListByGroup, Unr
 from twinlog.cluster.remoting.headers.members import GetBrokerEpoch
 from twinlog.cluster.remoting.headers.offsets import UpdateConsumerOffset
 from twinlog.cluster.remoting.headers.table import REQUESTS
+from twinlog.cluster.remoting.names import HEARTBEAT_BYTES_MAX, RETRY_PREFIX, retry_topic
 from twinlog.cluster.remoting.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
 
 DENY, ANY, PUB, SUB = 1, 2, 4, 8

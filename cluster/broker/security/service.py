@@ -19,7 +19,6 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker.names import RETRY_PREFIX, TRACE_TOPIC
 from twinlog.cluster.broker.security.accounts import Account, Rules
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.broker.security.errors import AclError
@@ -38,6 +37,7 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.log_limit import LogLimit
+from twinlog.cluster.remoting.names import RETRY_PREFIX, TRACE_TOPIC
 from twinlog.cluster.remoting.server import Reply
 from twinlog.cluster.remoting.signing import ACCESS_KEY, SIGNATURE, remember_order, signed_fields
 

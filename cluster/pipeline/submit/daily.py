@@ -1,6 +1,6 @@
-"""For spark-submit: see cluster/pipeline/daily.py."""
+"""For spark-submit: see cluster/pipeline/jobs/daily.py."""
 
-from twinlog.cluster.pipeline.daily import main
+from twinlog.cluster.pipeline.jobs.daily import main
 
 if __name__ == "__main__":
     main()

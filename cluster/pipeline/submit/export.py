@@ -1,6 +1,6 @@
-"""For spark-submit: see cluster/pipeline/export.py."""
+"""For spark-submit: see cluster/pipeline/jobs/export.py."""
 
-from twinlog.cluster.pipeline.export import main
+from twinlog.cluster.pipeline.jobs.export import main
 
 if __name__ == "__main__":
     main()

@@ -17,7 +17,7 @@ class MemberStatus(RequestHeader):
 
 @define
 class BlockDigests(RequestHeader):
-    """20002, between twinlog members only: digests of bytes `start` to `end` of the log, see store/range_digests.py."""
+    """20002, between twinlog members only: digests of bytes `start` to `end` of the log, see store/integrity/range_digests.py."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_BLOCK_DIGESTS
     start: I64

@@ -15,10 +15,10 @@ from twinlog.cluster.remoting.command import RemotingCommand, decode
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.server import Reply, Request
-from twinlog.store.commit_log import PutMessage
 from twinlog.store.config import BrokerRole, StoreConfig
-from twinlog.store.message import host_bytes
-from twinlog.store.properties import format_properties, tags_code
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.record.message import host_bytes
+from twinlog.store.record.properties import format_properties, tags_code
 
 HOST = host_bytes("127.0.0.1:10911")
 

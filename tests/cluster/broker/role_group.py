@@ -10,14 +10,14 @@ from attrs import define, field
 from trio.testing import memory_stream_pair
 
 from tests.helpers import StorePeer, log_bytes, open_store, put
-from twinlog.cluster.broker.role_change import RoleService
-from twinlog.cluster.broker.role_messages import ChangeAsk, ChangeState, Held, Op, Plain
+from twinlog.cluster.broker.peers.role_messages import ChangeAsk, ChangeState, Held, Op, Plain
+from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.ha.config import HAConfig
+from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
-from twinlog.ha.transport import StreamTransport, Transport
-from twinlog.ha.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
+from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import load_epochs
 from twinlog.store.message_store import MessageStore

@@ -6,18 +6,18 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.broker.gate import Gate
-from twinlog.cluster.broker.json_file import JsonFile
 from twinlog.cluster.broker.processors.send import SendProcessor
-from twinlog.cluster.broker.stats import BrokerStatsManager
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupManager
-from twinlog.cluster.broker.table_writer import TableWriter
-from twinlog.cluster.broker.topic_config import TopicConfigManager, built_in_topics
+from twinlog.cluster.broker.roles.gate import Gate
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
+from twinlog.cluster.broker.tables.topics import TopicConfigManager, built_in_topics
+from twinlog.cluster.broker.tables.writer import TableWriter
+from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import RemotingCommand, decode
 from twinlog.store.config import StoreConfig
-from twinlog.store.message import Message, decode_message, host_bytes
 from twinlog.store.message_store import MessageStore
+from twinlog.store.record.message import Message, decode_message, host_bytes
 
 ADDRESS, CLIENT = "127.0.0.1:10911", "127.0.0.1:40000"
 NOW_MS = 1_700_000_000_000

@@ -4,10 +4,10 @@ import pytest
 
 from tests.cluster.broker.sending import Waits, Wire
 from tests.store.sinks import Sink
-from twinlog.cluster.broker.acks import CODES, BothAcks, ProducerAcks
+from twinlog.cluster.broker.send.acks import CODES, BothAcks, ProducerAcks
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import JSON, ROCKETMQ, RemotingCommand, encode
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.log.offset_waiters import PutStatus
 
 FIELDS = {"msgId": "7F", "queueId": "3", "queueOffset": "9", "MSG_REGION": "R", "TRACE_ON": "true"}
 

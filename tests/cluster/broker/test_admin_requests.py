@@ -5,11 +5,10 @@ import time
 import pytest
 
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
-from twinlog.cluster.broker import names
-from twinlog.cluster.broker.topic_config import TopicConfig
-from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.store.config import BrokerRole
-from twinlog.store.message import decode_message
+from twinlog.store.record.message import decode_message
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.cluster.broker.helpers import heartbeat, make_broker
 from tests.cluster.broker.test_table_writer import SlowFile
 from tests.interop.ports import free_broker_port
 from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.table_writer import TableWriter
+from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
@@ -19,8 +19,8 @@ from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError
 from twinlog.store.config import BrokerRole
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.message import decode_message
 from twinlog.store.message_store import MessageStore
+from twinlog.store.record.message import decode_message
 
 
 @attrs.define

@@ -8,9 +8,9 @@ from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.config_changes import BLACK_LIST, CHANGEABLE, range_text, read_changes
 from twinlog.cluster.broker.processors.send import SendProcessor
-from twinlog.cluster.config_file import configure, settings_of
+from twinlog.cluster.config.config_file import configure, settings_of
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.tls_config import TlsConfig, TlsMode
+from twinlog.cluster.remoting.tls.config import TlsConfig, TlsMode
 from twinlog.store.config import BrokerRole, FlushDiskType, StoreConfig
 
 FILE = """# Our broker

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.broker.helpers import heartbeat, make_broker, opened, put
 from twinlog.cluster.broker.broker import Broker
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
 
 PULL, DELETE_EXPIRED_COMMITLOG, CLEAN_EXPIRED_CONSUMEQUEUE = 11, 329, 306
 OFFSET_MOVED = 21

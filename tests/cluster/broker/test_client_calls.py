@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from tests.cluster.broker.helpers import FakeConnection, settle
-from twinlog.cluster.broker.client_calls import ClientCalls
+from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError

@@ -6,7 +6,7 @@ from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.server import Reply
-from twinlog.store.message import decode_message, message_id
+from twinlog.store.record.message import decode_message, message_id
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
-from twinlog.cluster.broker.consumer_manager import ClientInfo, ConsumerManager, ProducerManager
 from twinlog.cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
-from twinlog.store.properties import java_hash
+from twinlog.cluster.broker.tables.clients import ClientInfo, ConsumerManager, ProducerManager
+from twinlog.store.record.properties import java_hash
 
 HEARTBEAT = {
     "consume_type": "CONSUME_PASSIVELY",

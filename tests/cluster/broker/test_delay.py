@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.broker.helpers import make_broker, opened, put
-from twinlog.cluster.broker.delay import Delayed, delayed
-from twinlog.cluster.broker.delay_progress import Progress
-from twinlog.cluster.broker.delay_service import ScheduleMessageService
+from twinlog.cluster.broker.delay.progress import Progress
+from twinlog.cluster.broker.delay.records import Delayed, delayed
+from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.remoting import fastjson
-from twinlog.store.consume_queue import UNIT
-from twinlog.store.consume_queue_ext import ConsumeQueueExt
-from twinlog.store.message import decode_message
-from twinlog.store.running_flags import Condition
+from twinlog.store.log.running_flags import Condition
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.record.message import decode_message
 
 LEVELS = (1000, 5000)
 

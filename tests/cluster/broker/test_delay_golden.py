@@ -4,11 +4,11 @@ import attrs
 
 from tests.cluster.broker.wire import directed_frames
 from tests.store import golden
-from twinlog.cluster.broker.delay import delivered
+from twinlog.cluster.broker.delay.records import delivered
 from twinlog.cluster.broker.processors.send_back import sent_back
-from twinlog.store.commit_log import PutMessage
-from twinlog.store.message import Message, decode_message
-from twinlog.store.record_scan import SCHEDULE_TOPIC, scan_records
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.record.message import Message, decode_message
+from twinlog.store.record.scan import SCHEDULE_TOPIC, scan_records
 
 DELAYS_MS = (1000, 5000, 10_000, 30_000, 60_000)
 SEND_BACK = 36

@@ -6,7 +6,7 @@ import trio
 from tests.cluster.broker.helpers import make_broker, opened, put
 from tests.helpers import log_bytes
 from twinlog.cluster.broker.processors import digests
-from twinlog.store.digest import BLOCK_SIZE, digests_of
+from twinlog.store.integrity.digest import BLOCK_SIZE, digests_of
 
 BLOCK = BLOCK_SIZE
 

@@ -7,15 +7,15 @@ from attrs import define, field
 
 from tests.cluster.broker.helpers import make_broker
 from tests.cluster.broker.security.rules import ADMIN, broker_with_rules, signed
-from twinlog.cluster.broker.forward import FROM, HOPS, Forwarder
-from twinlog.cluster.broker.gate import Gate
+from twinlog.cluster.broker.roles.forward import FROM, HOPS, Forwarder
+from twinlog.cluster.broker.roles.gate import Gate
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, RESPONSE, ROCKETMQ, FrameReader, RemotingCommand, decode, encode
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
-from twinlog.store.message import decode_message, host_bytes
+from twinlog.store.record.message import decode_message, host_bytes
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
 
 MASTER = "127.0.0.1:10911"

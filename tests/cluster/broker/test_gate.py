@@ -6,13 +6,13 @@ import trio
 from tests.cluster.broker.helpers import FakeConnection, FakeForwarder, heartbeat, make_broker, opened, put, settle
 from tests.cluster.broker.sending import Producer
 from tests.cluster.broker.sending import make_broker as make_sending_broker
-from twinlog.cluster.broker.forward import FROM, HOPS
-from twinlog.cluster.broker.gate import HELD_BYTES_MAX, Gate
+from twinlog.cluster.broker.roles.forward import FROM, HOPS
+from twinlog.cluster.broker.roles.gate import HELD_BYTES_MAX, Gate
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
-from twinlog.store.message import host_bytes
+from twinlog.store.record.message import host_bytes
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
 
 LOCK, UPDATE_OFFSET, QUERY_OFFSET, PULL = 41, 15, 14, 11

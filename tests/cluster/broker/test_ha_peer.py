@@ -8,13 +8,13 @@ import trio
 from tests.cluster.broker.helpers import make_broker, put
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 from tests.interop.ports import free_broker_port
-from twinlog.cluster.broker.ha_peer import Peers, RemotingPeer
-from twinlog.cluster.broker.registration import Master
+from twinlog.cluster.broker.group.registration import Master
+from twinlog.cluster.broker.peers.ha_peer import Peers, RemotingPeer
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerLog
-from twinlog.store.digest import BLOCK_SIZE
-from twinlog.store.message import decode_message
+from twinlog.store.integrity.digest import BLOCK_SIZE
+from twinlog.store.record.message import decode_message
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.broker.helpers import make_broker
-from twinlog.cluster.broker.group_view import is_replicated
+from twinlog.cluster.broker.group.group_view import is_replicated
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState, save_role

@@ -10,10 +10,10 @@ import pytest
 
 from tests.cluster.broker.helpers import make_broker
 from tests.store import golden
-from twinlog.cluster.broker.consumer_offset import ConsumerOffsetManager
-from twinlog.cluster.broker.json_file import JsonFile
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupManager
-from twinlog.cluster.broker.topic_config import TopicConfig, TopicConfigManager
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager
+from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
+from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager
+from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.fastjson import pretty
 from twinlog.store.errors import StoreDirectoryError

@@ -14,15 +14,16 @@ from tests.cluster.broker.helpers import (
     put,
 )
 from tests.cluster.broker.test_consumer_filters import sql
-from twinlog.cluster.broker import consumer_manager, names
 from twinlog.cluster.broker.filter import consumer_filters
 from twinlog.cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.tables import clients as consumer_manager
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.namesrv import kv_config
 from twinlog.cluster.namesrv.kv_config import KVConfigManager
+from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.store.commit_log import PutMessage
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.log.offset_waiters import PutStatus
 
 TOPIC = {
     "defaultTopic": "TBW102",

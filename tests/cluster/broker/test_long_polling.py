@@ -9,8 +9,8 @@ from attrs import define, field
 from structlog.testing import capture_logs
 
 from tests.loop_turns import LoopTurns
-from twinlog.cluster.broker import long_polling
-from twinlog.cluster.broker.long_polling import HeldPull, PullRequestHoldService
+from twinlog.cluster.broker.consume import long_polling
+from twinlog.cluster.broker.consume.long_polling import HeldPull, PullRequestHoldService
 
 
 @define(eq=False)
@@ -130,7 +130,7 @@ async def test_5000_pulls_of_one_queue_are_asked_about_once_an_arrival():
 
 async def test_an_arrival_is_not_looked_at_for_ever(monkeypatch):
     """When the time for asking is over, pulls are woken and ask the store themselves."""
-    monkeypatch.setattr("twinlog.cluster.broker.long_polling.ASK_SECONDS_MAX", -1.0)
+    monkeypatch.setattr("twinlog.cluster.broker.consume.long_polling.ASK_SECONDS_MAX", -1.0)
     service = PullRequestHoldService(
         trio.current_time, lambda topic, queue_id: 0, any_accepted=lambda *_: pytest.fail("it was asked")
     )

@@ -9,13 +9,13 @@ from tests.cluster.broker.test_broker import cluster as cluster
 from tests.cluster.broker.test_broker import until
 from tests.cluster.broker.test_slave_sync import FAST, MASTER
 from tests.cluster.broker.test_slave_sync import slave as slave
-from twinlog.cluster.broker import lost_tables
-from twinlog.cluster.broker.consumer_offset import ConsumerOffsetManager
-from twinlog.cluster.broker.json_file import JsonFile
-from twinlog.cluster.broker.known_tables import NAME, KnownTables
-from twinlog.cluster.broker.lost_tables import DELAYS, GROUPS, OFFSETS, TOPICS
+from twinlog.cluster.broker.group import lost_tables
+from twinlog.cluster.broker.group.lost_tables import DELAYS, GROUPS, OFFSETS, TOPICS
 from twinlog.cluster.broker.runtime_info import member_status
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig, SubscriptionGroupManager
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, SubscriptionGroupManager
+from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
+from twinlog.cluster.config.json_file import JsonFile
+from twinlog.cluster.config.known_tables import NAME, KnownTables
 from twinlog.cluster.remoting import fastjson
 from twinlog.store.config import BrokerRole
 

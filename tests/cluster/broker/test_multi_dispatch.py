@@ -4,11 +4,11 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.broker.sending import Producer, make_broker
-from twinlog.cluster.broker.delay import delivered
+from twinlog.cluster.broker.delay.records import delivered
 from twinlog.cluster.broker.processors.send_back import sent_back
-from twinlog.cluster.broker.transaction import asked_again, committed
-from twinlog.store.message import Message
-from twinlog.store.properties import DISPATCH, without_dispatch
+from twinlog.cluster.broker.transactions.records import asked_again, committed
+from twinlog.store.record.message import Message
+from twinlog.store.record.properties import DISPATCH, without_dispatch
 
 FORGED = "INNER_MULTI_DISPATCH\x01Orders\x02INNER_MULTI_QUEUE_OFFSET\x010"
 LEVELS = (1_000, 5_000)

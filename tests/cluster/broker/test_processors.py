@@ -5,14 +5,14 @@ import trio
 from trio.testing import memory_stream_pair
 
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
-from twinlog.cluster.broker.slave_kinds import SlaveKind
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.peers.slave_kinds import SlaveKind
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
-from twinlog.ha.connection import HAConnection
-from twinlog.ha.transport import StreamTransport
+from twinlog.ha.master.connection import HAConnection
+from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole
-from twinlog.store.message import decode_message
-from twinlog.store.offset_waiters import Waiter
+from twinlog.store.log.offset_waiters import Waiter
+from twinlog.store.record.message import decode_message
 
 
 @pytest.fixture

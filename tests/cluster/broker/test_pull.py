@@ -7,15 +7,15 @@ import trio.testing
 
 from tests.cluster.broker.helpers import FakeConnection, append, heartbeat, make_broker, opened, put
 from tests.store.java_map import JavaHashMap
-from twinlog.cluster.broker import long_polling
-from twinlog.cluster.broker.offset_moved import OffsetMoved, OffsetMovedEvents
+from twinlog.cluster.broker.consume import long_polling
+from twinlog.cluster.broker.consume.offset_moved import OffsetMoved, OffsetMovedEvents
 from twinlog.cluster.broker.processors.pull import code_of, suggested_broker
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.store.config import BrokerRole
-from twinlog.store.get_message import GetResult, GetStatus
-from twinlog.store.message import decode_message, host_bytes
+from twinlog.store.read.get_message import GetResult, GetStatus
+from twinlog.store.record.message import decode_message, host_bytes
 
 PULL = {
     "consumerGroup": "G",

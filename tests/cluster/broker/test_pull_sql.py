@@ -8,9 +8,9 @@ import trio
 
 from tests.cluster.broker.helpers import heartbeat, make_broker, opened, put
 from tests.cluster.broker.test_pull import OWN_SUBSCRIPTION, PULL, SUSPEND
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.store.config import BrokerRole
-from twinlog.store.message import decode_message
+from twinlog.store.record.message import decode_message
 
 
 def sql_beat(expression="a = 1", *, version=1, kind="SQL92", topic="T1"):
@@ -71,7 +71,7 @@ async def test_when_nothing_matches_the_consumer_goes_on_behind_it(tmp_path):
 
 async def test_a_filter_that_takes_its_time_does_not_hold_up_the_others(tmp_path, monkeypatch):
     """An answer looks at messages for so long and no longer; at one at least."""
-    monkeypatch.setattr("twinlog.store.get_message._LOOK_SECONDS_MAX", -1.0)
+    monkeypatch.setattr("twinlog.store.read.get_message._LOOK_SECONDS_MAX", -1.0)
     async with opened(sql_broker(tmp_path)) as client:
         filtering(client, "a = 5")
         for _ in range(3):

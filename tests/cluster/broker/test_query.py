@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.broker.helpers import make_broker, opened, put
 from tests.store.indexes import until_level
-from twinlog.store.message import decode_message
+from twinlog.store.record.message import decode_message
 
 EVER = {"beginTimestamp": 0, "endTimestamp": (1 << 63) - 1}
 

@@ -7,7 +7,7 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.broker.registration import (
+from twinlog.cluster.broker.group.registration import (
     HOLD_SECONDS_MAX,
     LATE_SECONDS_MAX,
     Master,
@@ -16,7 +16,7 @@ from twinlog.cluster.broker.registration import (
     registration_body,
     slaves_of,
 )
-from twinlog.cluster.broker.topic_config import TopicConfig, TopicConfigManager
+from twinlog.cluster.broker.tables.topics import TopicConfig, TopicConfigManager
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError

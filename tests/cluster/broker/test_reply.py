@@ -6,8 +6,8 @@ from tests.cluster.broker.helpers import Client, FakeConnection, make_broker, op
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.server import Reply
 from twinlog.store.config import BrokerRole
-from twinlog.store.message import decode_message
-from twinlog.store.properties import parse_properties
+from twinlog.store.record.message import decode_message
+from twinlog.store.record.properties import parse_properties
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
 PROPERTIES = "CORRELATION_ID\x01id-1\x02REPLY_TO_CLIENT\x01p1\x02MSG_TYPE\x01reply\x02TAGS\x01a"

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from tests.cluster.broker.helpers import Client, FakeConnection, heartbeat, make_broker, opened, put
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.store.config import BrokerRole

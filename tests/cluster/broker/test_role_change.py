@@ -6,9 +6,9 @@ import trio
 from tests.cluster.broker.role_group import ASYNC, SYNC, Group, words_of
 from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes
-from twinlog.cluster.broker import role_book
-from twinlog.cluster.broker.role_messages import ChangeAsk
-from twinlog.ha.voter import PromiseAsk
+from twinlog.cluster.broker.peers.role_messages import ChangeAsk
+from twinlog.cluster.broker.roles import book as role_book
+from twinlog.ha.election.voter import PromiseAsk
 
 
 def _ask(verb, node):

@@ -9,7 +9,7 @@ import trio
 
 from tests.cluster.broker.role_group import Group
 from tests.ha.conftest import no_threads as no_threads
-from twinlog.cluster.broker.role_messages import RewindAsk, RoleRefusedError
+from twinlog.cluster.broker.peers.role_messages import RewindAsk, RoleRefusedError
 from twinlog.ha.errors import HAPeerError
 
 BODY = b"x" * 100  # As Node.put() has it.

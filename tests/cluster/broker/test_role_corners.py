@@ -9,8 +9,8 @@ from tests.cluster.broker.role_group import ASYNC, SLAVE, Group, NodeCalls
 from tests.cluster.broker.test_role_start import _cut_log as cut_log
 from tests.cluster.broker.test_role_start import lose_tail
 from tests.ha.conftest import no_threads as no_threads
-from twinlog.cluster.broker.role_messages import PauseAsk, ReinitAsk, RoleRefusedError
-from twinlog.ha.voter import PromiseAsk
+from twinlog.cluster.broker.peers.role_messages import PauseAsk, ReinitAsk, RoleRefusedError
+from twinlog.ha.election.voter import PromiseAsk
 from twinlog.store.errors import StoreError
 from twinlog.store.message_store import MessageStore
 

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from tests.cluster.broker.role_group import ASYNC, SYNC, Group
 from tests.ha.conftest import no_threads as no_threads
-from twinlog.cluster.broker.role_lease import acks_needed, joined
+from twinlog.cluster.broker.roles.lease import acks_needed, joined
 from twinlog.ha.config import HAConfig
 from twinlog.store.role_file import GroupMember
 

@@ -9,11 +9,11 @@ from structlog.testing import capture_logs
 
 from tests.cluster.broker.helpers import Client, make_broker
 from tests.interop.ports import free_broker_port
-from twinlog.cluster.broker.registration import Master
-from twinlog.cluster.broker.role_change import EARLY_MAX
+from twinlog.cluster.broker.group.registration import Master
+from twinlog.cluster.broker.roles.service import EARLY_MAX
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
-from twinlog.ha.admission import parse_networks
-from twinlog.ha.group_record import first_record, with_member
+from twinlog.ha.election.group_record import first_record, with_member
+from twinlog.ha.policy.admission import parse_networks
 from twinlog.store.config import BrokerRole
 from twinlog.store.role_file import GroupMember
 

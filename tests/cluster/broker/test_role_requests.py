@@ -7,15 +7,15 @@ import trio
 from tests.cluster.broker.helpers import Client, make_broker
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 from tests.interop.ports import free_broker_port
-from twinlog.cluster.broker.ha_peer import RemotingPeer
-from twinlog.cluster.broker.role_calls import RemotingCalls
-from twinlog.cluster.broker.role_messages import RoleRefusedError
-from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
+from twinlog.cluster.broker.peers.role_calls import RemotingCalls
+from twinlog.cluster.broker.peers.role_messages import RoleRefusedError
+from twinlog.cluster.client.api.api import ClientApi
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
+from twinlog.ha.election.voter import PromiseAsk
 from twinlog.ha.errors import HAPeerError
-from twinlog.ha.voter import PromiseAsk
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST
 from twinlog.store.role_file import GroupMember

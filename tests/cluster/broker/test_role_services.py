@@ -11,21 +11,21 @@ from tests.cluster.broker.helpers import Client, heartbeat, make_broker, put
 from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes, replicate
 from twinlog.cluster.broker.broker import HEAR_SECONDS_MAX
-from twinlog.cluster.broker.master_offsets import MasterOffsets
-from twinlog.cluster.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
-from twinlog.cluster.broker.registration import Master
-from twinlog.cluster.broker.role_messages import Held
-from twinlog.cluster.broker.role_services import STARTS
+from twinlog.cluster.broker.group.registration import Master
+from twinlog.cluster.broker.peers.role_messages import Held
+from twinlog.cluster.broker.roles.effects import STARTS
+from twinlog.cluster.broker.tables.master_offsets import MasterOffsets
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.cluster.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochId
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.plain import from_plain, to_plain
+from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.role_file import GroupMember, GroupRecord, RoleState, save_role
-from twinlog.store.sync import make_directory
+from twinlog.store.util.plain import from_plain, to_plain
+from twinlog.store.util.sync import make_directory
 
 ASYNC, SYNC, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 A, B = "127.0.0.1:10911", "127.0.0.1:10921"

@@ -7,8 +7,8 @@ import trio
 
 from tests.cluster.broker.role_group import ASYNC, SLAVE, SYNC, Group
 from tests.ha.conftest import no_threads as no_threads
-from twinlog.cluster.broker.role_messages import PauseAsk, ReinitAsk, RewindAsk, RoleRefusedError
-from twinlog.ha.voter import PromiseAsk
+from twinlog.cluster.broker.peers.role_messages import PauseAsk, ReinitAsk, RewindAsk, RoleRefusedError
+from twinlog.ha.election.voter import PromiseAsk
 from twinlog.store.epoch_file import EpochId
 
 
@@ -352,7 +352,7 @@ async def test_a_save_that_fails_fences_for_good(autojump_clock, pair, monkeypat
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("twinlog.cluster.broker.role_book.save_role", full)
+        patch.setattr("twinlog.cluster.broker.roles.book.save_role", full)
         state = await pair.change("failover", b)
         assert state.result is None
     await trio.sleep(5)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from tests.cluster.broker.sending import NOW_MS, Producer, make_broker
 from tests.cluster.broker.test_batch_body import encode as inner
 from tests.store.java_map import JavaHashMap
-from twinlog.cluster.broker import acks
-from twinlog.cluster.broker.send_requests import SendRequests
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.broker.send import acks
+from twinlog.cluster.broker.send.requests import SendRequests
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
 from twinlog.cluster.remoting.command import ONEWAY, ROCKETMQ
 from twinlog.store.config import BrokerRole, FlushDiskType
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.properties import parse_properties
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.record.properties import parse_properties
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.cluster.broker.helpers import make_broker, opened, put
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.store.config import BrokerRole
-from twinlog.store.message import decode_message
+from twinlog.store.record.message import decode_message
 
 
 def newest(broker, topic, queue_id=0):

@@ -6,8 +6,8 @@ import pytest
 from tests.cluster.broker.sending import Producer, make_broker
 from tests.cluster.broker.wire import directed_frames
 from tests.store import golden
-from twinlog.store.message import decode_message
-from twinlog.store.record_scan import SCHEDULE_TOPIC, scan_records
+from twinlog.store.record.message import decode_message
+from twinlog.store.record.scan import SCHEDULE_TOPIC, scan_records
 
 SENDS = (310, 320)
 

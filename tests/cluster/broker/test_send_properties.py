@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.java_map import JavaHashMap
-from twinlog.cluster.broker.send_properties import SendProperties
-from twinlog.store.properties import parse_properties, tags_code
+from twinlog.cluster.broker.send.properties import SendProperties
+from twinlog.store.record.properties import parse_properties, tags_code
 
 NAMES = [
     "TAGS",

@@ -3,7 +3,7 @@
 import pytest
 from attrs import define
 
-from twinlog.cluster.broker.slave_kinds import SlaveKind, SlaveKinds, kind_of
+from twinlog.cluster.broker.peers.slave_kinds import SlaveKind, SlaveKinds, kind_of
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError

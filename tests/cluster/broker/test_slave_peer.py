@@ -7,8 +7,8 @@ import trio
 from tests.cluster.broker.helpers import make_broker
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 from tests.interop.ports import free_broker_port
-from twinlog.cluster.broker.ha_peer import RemotingPeer
-from twinlog.cluster.broker.slave_peer import TOLD_SECONDS, SlavePeers
+from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
+from twinlog.cluster.broker.peers.slave_peer import TOLD_SECONDS, SlavePeers
 from twinlog.cluster.remoting.client import RemotingClient
 
 HA_END = "127.0.0.1:5555"

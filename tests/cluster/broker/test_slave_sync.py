@@ -5,8 +5,8 @@ import trio
 
 from tests.cluster.broker.helpers import make_broker
 from tests.ha.conftest import no_threads as no_threads
-from twinlog.cluster.broker.slave_sync import fast_address
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.group.slave_sync import fast_address
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError

@@ -16,7 +16,7 @@ from twinlog.cluster.broker.filter.java_values import (
     parse_long,
 )
 from twinlog.cluster.broker.filter.sql import compile_sql, property_reader
-from twinlog.store.properties import format_properties, parse_properties
+from twinlog.store.record.properties import format_properties, parse_properties
 
 PROPERTIES = {"a": "5", "b": "abc", "t": "true", "d": "5.0", "z": "-0.0", "nan": "NaN", "big": "3000000000"}
 RAISES = "raises"

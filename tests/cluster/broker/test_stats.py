@@ -5,11 +5,11 @@ from collections import defaultdict
 import pytest
 from attrs import define, field
 
-from twinlog.cluster.broker import stats as stats_module
-from twinlog.cluster.broker.stats import BrokerStatsManager
-from twinlog.cluster.broker.stats_item import DAY, HOUR, MINUTE, Counter, Snapshot, Windows, snapshot
-from twinlog.store.commit_log import PutResult
-from twinlog.store.offset_waiters import PutStatus
+from twinlog.cluster.broker.stats import stats as stats_module
+from twinlog.cluster.broker.stats.stats import BrokerStatsManager
+from twinlog.cluster.broker.stats.stats_item import DAY, HOUR, MINUTE, Counter, Snapshot, Windows, snapshot
+from twinlog.store.log.commit_log import PutResult
+from twinlog.store.log.offset_waiters import PutStatus
 
 
 @define

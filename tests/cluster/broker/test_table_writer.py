@@ -9,8 +9,8 @@ import trio
 from tests.cluster.broker.helpers import make_broker
 from tests.cluster.broker.sending import Producer
 from tests.cluster.broker.sending import make_broker as make_sending_broker
-from twinlog.cluster.broker.json_file import JsonFile
-from twinlog.cluster.broker.table_writer import TableWriter
+from twinlog.cluster.broker.tables.writer import TableWriter
+from twinlog.cluster.config.json_file import JsonFile
 
 
 class SlowFile(JsonFile):

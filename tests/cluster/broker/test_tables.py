@@ -2,9 +2,9 @@
 
 import pytest
 
-from twinlog.cluster.broker.consumer_offset import NOT_STORED, ConsumerOffsetManager
-from twinlog.cluster.broker.lock_manager import MessageQueue, RebalanceLockManager
-from twinlog.cluster.broker.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig, SubscriptionGroupManager
+from twinlog.cluster.broker.tables.groups import BUILT_IN_GROUPS, SubscriptionGroupConfig, SubscriptionGroupManager
+from twinlog.cluster.broker.tables.locks import MessageQueue, RebalanceLockManager
+from twinlog.cluster.broker.tables.offsets import NOT_STORED, ConsumerOffsetManager
 
 
 def test_groups_are_created_on_first_use_where_allowed():

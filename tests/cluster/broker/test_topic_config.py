@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from twinlog.cluster.broker.topic_config import PERM_INHERIT, TopicConfig, TopicConfigManager, built_in_topics
+from twinlog.cluster.broker.tables.topics import PERM_INHERIT, TopicConfig, TopicConfigManager, built_in_topics
 
 
 def manager(**options):

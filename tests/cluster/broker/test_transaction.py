@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, make_broker, opened
 from tests.cluster.broker.sending import Waits, Wire
 from twinlog.cluster.broker.processors.send import SendProcessor
-from twinlog.cluster.broker.topic_config import TopicConfig
-from twinlog.cluster.broker.transaction import ended_halves
-from twinlog.cluster.broker.transaction_check import EndedHalves, Verdict, judge
+from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.broker.transactions.check import EndedHalves, Verdict, judge
+from twinlog.cluster.broker.transactions.records import ended_halves
 from twinlog.cluster.remoting.command import RemotingCommand
-from twinlog.store.commit_log import PutMessage
 from twinlog.store.config import BrokerRole
-from twinlog.store.message import Message, decode_message
-from twinlog.store.offset_waiters import PutStatus
-from twinlog.store.properties import format_properties
-from twinlog.store.running_flags import Condition
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.log.offset_waiters import PutStatus
+from twinlog.store.log.running_flags import Condition
+from twinlog.store.record.message import Message, decode_message
+from twinlog.store.record.properties import format_properties
 
 HALF, OP, CHECK_MAX = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0

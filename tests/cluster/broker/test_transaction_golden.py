@@ -7,11 +7,11 @@ from tests.cluster.broker.sending import Wire
 from tests.cluster.broker.wire import frames
 from tests.store import golden
 from twinlog.cluster.broker.processors.send import SendProcessor
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting.header_fields import decode_header
 from twinlog.cluster.remoting.server import Request
-from twinlog.store.message import decode_message
-from twinlog.store.record_scan import scan_records
+from twinlog.store.record.message import decode_message
+from twinlog.store.record.scan import scan_records
 
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 BEGIN, END, CHECK = 310, 37, 39

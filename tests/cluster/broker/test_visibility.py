@@ -9,11 +9,11 @@ from tests.cluster.broker.test_pull import PULL, SUSPEND, serving
 from tests.cluster.broker.test_role_services import state
 from tests.helpers import log_bytes, replicate
 from twinlog.cluster.broker.config import MessageVisibility
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.store.config import BrokerRole
-from twinlog.store.message import decode_message
+from twinlog.store.record.message import decode_message
 
 SYNC, SLAVE = BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 ALL, CONFIRMED = MessageVisibility.all, MessageVisibility.confirmed

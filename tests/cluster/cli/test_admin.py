@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 import trio
 
-from twinlog.cluster.admin import open_admin
-from twinlog.cluster.client.consumer import From
+from twinlog.cluster.admin.admin import open_admin
+from twinlog.cluster.client.consume.topic_reader import From
 from twinlog.cluster.client.producer import OutgoingMessage, Producer
 from twinlog.cluster.remoting.errors import RemotingConnectError
 

@@ -8,11 +8,11 @@ from attrs import evolve
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.test_live_diff import change, level, send
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
-from twinlog.cluster.cli.schema import schema_of
-from twinlog.cluster.pipeline import live
-from twinlog.cluster.pipeline.report import AuditReport
+from twinlog.cluster.cli.common.schema import schema_of
+from twinlog.cluster.pipeline.audit import live
+from twinlog.cluster.pipeline.audit.report import AuditReport
 from twinlog.cluster.remoting.errors import RemotingConnectError
-from twinlog.store.message import body_crc, decode_message, encode_message
+from twinlog.store.record.message import body_crc, decode_message, encode_message
 
 
 async def audited(cluster, *more: str, members=("broker-a-0", "broker-a-1"), status: int = 0) -> dict:
@@ -108,7 +108,7 @@ async def test_a_member_that_goes_away_meanwhile(cluster, monkeypatch):
     async def fail(side, question):
         raise RemotingConnectError(side.address, "the connection was lost")
 
-    monkeypatch.setattr("twinlog.cluster.log_side.LogSide.digests", fail)
+    monkeypatch.setattr("twinlog.cluster.observe.log_side.LogSide.digests", fail)
     found = await audited(cluster, status=6)
     (unreadable,) = found["findings"]
     assert (unreadable["cls"], unreadable["offset"], unreadable["end"]) == ("unreadable", 0, end)

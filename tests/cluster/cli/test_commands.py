@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cluster.cli.json_schema import violations
-from twinlog.store.message import host_bytes
+from twinlog.store.record.message import host_bytes
 
 
 def lines(result):

@@ -10,13 +10,13 @@ import trio
 import yaml
 
 from tests.cluster.cli.json_schema import violations
-from twinlog.cluster.admin import open_admin
+from twinlog.cluster.admin.admin import open_admin
+from twinlog.cluster.admin.watching import watch
 from twinlog.cluster.cli.where import moment_ms
 from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.consume.push_consumer import PushConsumer
 from twinlog.cluster.client.producer import OutgoingMessage, Producer
-from twinlog.cluster.client.push_consumer import PushConsumer
 from twinlog.cluster.client.start import From
-from twinlog.cluster.watching import watch
 
 NOW = 1_795_265_730.0
 

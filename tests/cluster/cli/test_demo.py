@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.broker.role_messages import ChangeResult, ChangeState
-from twinlog.cluster.cli.demo_ledger import Account, Ledger
-from twinlog.cluster.cli.demo_screen import PlainScreen, bars
-from twinlog.cluster.cli.demo_words import account_lines, number, rewound, taken_over, verdict, waited
-from twinlog.ha.votes import Judgement, LostRange
+from twinlog.cluster.broker.peers.role_messages import ChangeResult, ChangeState
+from twinlog.cluster.cli.demo.ledger import Account, Ledger
+from twinlog.cluster.cli.demo.screen import PlainScreen, bars
+from twinlog.cluster.cli.demo.text import account_lines, number, rewound, taken_over, verdict, waited
+from twinlog.ha.election.votes import Judgement, LostRange
 
 
 def ledger(*times: float) -> Ledger:

@@ -2,15 +2,15 @@
 
 import pytest
 
-from twinlog.cluster.cli.errors import FAILED, REFUSED, UNREACHABLE, USAGE, explain
-from twinlog.cluster.consumption import SilentBrokersError
-from twinlog.cluster.group_views import GroupExistsError, GroupOnlineError, NoGroupError
-from twinlog.cluster.message_sending import NoQueueError
-from twinlog.cluster.offset_admin import NoQueueResetError, NothingToMoveError
-from twinlog.cluster.peeking import NoMessageError
+from twinlog.cluster.admin.group_views import GroupExistsError, GroupOnlineError, NoGroupError
+from twinlog.cluster.admin.message_sending import NoQueueError
+from twinlog.cluster.admin.offsets import NoQueueResetError, NothingToMoveError
+from twinlog.cluster.admin.peeking import NoMessageError
+from twinlog.cluster.admin.topic_views import NoTopicError, TopicExistsError
+from twinlog.cluster.cli.common.errors import FAILED, REFUSED, UNREACHABLE, USAGE, explain
+from twinlog.cluster.observe.consumption import SilentBrokersError
+from twinlog.cluster.observe.targets import NoMasterError
 from twinlog.cluster.remoting.errors import RemotingConnectError, RequestError, TlsFilesError
-from twinlog.cluster.targets import NoMasterError
-from twinlog.cluster.topic_views import NoTopicError, TopicExistsError
 
 ACL = "org.apache.rocketmq.acl.common.AclException: No accessKey is configured, org.apache.rocketmq.acl.Plain.validate(A.java)"
 

@@ -9,7 +9,7 @@ import trio
 
 from tests.cluster.cli.conftest import HOST, SERVER
 from tests.cluster.cli.json_schema import violations
-from twinlog.cluster.admin import open_admin
+from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.ha.config import HAConfig

@@ -9,9 +9,9 @@ import click
 import pytest
 import trio
 
-from twinlog.cluster.cli import complete
+from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.main import cli
-from twinlog.cluster.contexts import Context, Contexts, contexts_path, save_contexts
+from twinlog.cluster.config.contexts import Context, Contexts, contexts_path, save_contexts
 
 
 def commands(group: click.Group, *names: str):
@@ -144,7 +144,7 @@ async def completed(cluster, *words: str) -> list[str]:
 
 
 async def test_names_are_completed_from_what_runs(cluster, monkeypatch):
-    monkeypatch.setattr("twinlog.cluster.cli.complete.SECONDS_MAX", 5)
+    monkeypatch.setattr("twinlog.cluster.cli.common.complete.SECONDS_MAX", 5)
     await cluster.twinlog("topic", "create", "orders")
     context = click.Context(cli, resilient_parsing=True)
     context.params["namesrv"] = cluster.namesrv

@@ -9,14 +9,14 @@ from attrs import evolve
 
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
-from twinlog.cluster.admin import open_admin
-from twinlog.cluster.cli.schema import schema_of
+from twinlog.cluster.admin.admin import open_admin
+from twinlog.cluster.cli.common.schema import schema_of
 from twinlog.cluster.client.producer import OutgoingMessage, Producer
-from twinlog.cluster.live_diff import LiveDiffReport
-from twinlog.cluster.log_samples import offsets_to_look_at
-from twinlog.cluster.log_side import LogSide
+from twinlog.cluster.observe.live_diff import LiveDiffReport
+from twinlog.cluster.observe.log_samples import offsets_to_look_at
+from twinlog.cluster.observe.log_side import LogSide
 from twinlog.cluster.remoting.errors import RemotingConnectError
-from twinlog.store.message import body_crc, decode_message, encode_message
+from twinlog.store.record.message import body_crc, decode_message, encode_message
 
 
 async def send(cluster, *bodies: bytes) -> None:

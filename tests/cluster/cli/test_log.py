@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from twinlog.cluster.cli.errors import CliError
-from twinlog.cluster.cli.log import FIRST_FIELDS, is_json
+from twinlog.cluster.cli.common.errors import CliError
+from twinlog.cluster.cli.common.logging_setup import FIRST_FIELDS, is_json
 
 PROGRAM = """
 import structlog
-from twinlog.cluster.cli.log import set_up_log, speak_for
+from twinlog.cluster.cli.common.logging_setup import set_up_log, speak_for
 set_up_log(for_good=True)
 class Parts:
     def __repr__(self):
@@ -27,7 +27,7 @@ except ValueError:
 """
 WHO_SPEAKS = """
 import structlog, trio
-from twinlog.cluster.cli.log import set_up_log, speak_for
+from twinlog.cluster.cli.common.logging_setup import set_up_log, speak_for
 from structlog.contextvars import bound_contextvars
 set_up_log(for_good=True)
 log, now = structlog.get_logger(), {"member": "broker-a-0", "role": "slave", "epoch": 3}

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
-from twinlog.cluster.broker.topic_config import TopicConfig
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.messages import place_of
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import trio
 
-from twinlog.cluster.cli.errors import CliError
+from twinlog.cluster.cli.common.errors import CliError
 from twinlog.cluster.cli.main import cli
 from twinlog.cluster.client.client import Client
 

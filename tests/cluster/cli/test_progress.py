@@ -5,7 +5,7 @@ import pty
 import subprocess
 import sys
 
-from twinlog.cluster.cli import progress as module
+from twinlog.cluster.cli.common import progress as module
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(capsys):
@@ -26,7 +26,7 @@ def test_what_is_done_at_once_says_nothing(capsys):
 def test_on_a_terminal_there_is_a_bar():
     script = """
 import time
-from twinlog.cluster.cli.progress import progress
+from twinlog.cluster.cli.common.progress import progress
 with progress("verify") as report:
     report(1, 4)
     time.sleep(0.5)

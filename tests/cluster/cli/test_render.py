@@ -5,7 +5,7 @@ import sys
 import click
 import pytest
 
-from twinlog.cluster.cli.render import Column, fitting, plain, seconds, size, table
+from twinlog.cluster.cli.common.render import Column, fitting, plain, seconds, size, table
 
 
 @pytest.mark.parametrize(

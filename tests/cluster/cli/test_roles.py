@@ -8,13 +8,13 @@ import trio
 
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.terminal import Terminal
-from twinlog.cluster.broker.role_messages import ChangeState
+from twinlog.cluster.admin.repair import RepairPlan, RepairResult
+from twinlog.cluster.admin.role_history import History
+from twinlog.cluster.admin.roles import ChangeOutcome, PlannedSwitchover
+from twinlog.cluster.broker.peers.role_messages import ChangeState
+from twinlog.cluster.cli.common.schema import schema_of
 from twinlog.cluster.cli.role_values import AT, DURATION, LOSS, moment_of
-from twinlog.cluster.cli.schema import schema_of
-from twinlog.cluster.role_admin import ChangeOutcome, PlannedSwitchover
-from twinlog.cluster.role_history import History
-from twinlog.cluster.role_repair import RepairPlan, RepairResult
-from twinlog.ha.client import connect_socket
+from twinlog.ha.slave.client import connect_socket
 
 
 @pytest.fixture

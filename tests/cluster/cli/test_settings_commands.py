@@ -10,9 +10,9 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
-from twinlog.cluster.cli.options import namesrv_option
-from twinlog.cluster.cli.which_cluster import cluster_words
-from twinlog.cluster.contexts import Context, Contexts, contexts_path, save_contexts
+from twinlog.cluster.cli.common.options import namesrv_option
+from twinlog.cluster.cli.common.which_cluster import cluster_words
+from twinlog.cluster.config.contexts import Context, Contexts, contexts_path, save_contexts
 
 
 @pytest.fixture(autouse=True)

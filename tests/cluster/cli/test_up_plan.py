@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from twinlog.cluster.cli.ports import busy_ports, holder, in_use
-from twinlog.cluster.cli.up_plan import PlanError, Port, broker_conf, group_name, plan_up
-from twinlog.cluster.properties_file import parse_properties
+from twinlog.cluster.cli.run.ports import busy_ports, holder, in_use
+from twinlog.cluster.cli.run.up_plan import PlanError, Port, broker_conf, group_name, plan_up
+from twinlog.cluster.config.properties_file import parse_properties
 
 DIR = Path("/data")
 

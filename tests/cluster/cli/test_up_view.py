@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from twinlog.cluster.cli.up_plan import plan_up
-from twinlog.cluster.cli.up_view import changes, line_of, not_ready, planned
-from twinlog.cluster.members import Member
+from twinlog.cluster.cli.run.up_plan import plan_up
+from twinlog.cluster.cli.run.up_view import changes, line_of, not_ready, planned
+from twinlog.cluster.observe.members import Member
 
 PLAN = plan_up(Path("/data"))
 MASTER = Member(

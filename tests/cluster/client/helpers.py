@@ -14,8 +14,8 @@ from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
-from twinlog.store.message import Message, body_crc, encode_message
-from twinlog.store.properties import format_properties, parse_properties
+from twinlog.store.record.message import Message, body_crc, encode_message
+from twinlog.store.record.properties import format_properties, parse_properties
 
 NAMESRV, BROKER, SLAVE, NEIGHBOUR = "127.0.0.1:9876", "127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.1:10931"
 

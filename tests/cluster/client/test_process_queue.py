@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.client.helpers import received_message
-from twinlog.cluster.client.process_queue import FlowLimits, ProcessQueue
+from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue
 from twinlog.cluster.client.route import MessageQueue
 
 QUEUE = MessageQueue("T", "b", 0)

@@ -5,14 +5,14 @@ import re
 import pytest
 from attrs import define, field
 
-from twinlog.cluster.client.api import ClientApi, SendStatus
+from twinlog.cluster.client.api.api import ClientApi, SendStatus
 from twinlog.cluster.client.producer import NoRouteError, OutgoingMessage, Producer
 from twinlog.cluster.client.unique_id import UniqueIds
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RequestError
-from twinlog.store.properties import parse_properties
+from twinlog.store.record.properties import parse_properties
 
 NAMESRV = "ns:9876"
 

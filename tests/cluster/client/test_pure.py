@@ -7,16 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.client.helpers import received_message
-from twinlog.cluster.broker.batch_body import split_batch as broker_split
-from twinlog.cluster.client import compression, retry
-from twinlog.cluster.client.offset_store import OffsetTable, dump_offsets, load_offsets, read_offset_file
+from twinlog.cluster.broker.send.batch_body import split_batch as broker_split
+from twinlog.cluster.client import compression
+from twinlog.cluster.client.api.offset_store import OffsetTable, dump_offsets, load_offsets, read_offset_file
+from twinlog.cluster.client.consume import retry
+from twinlog.cluster.client.consume.retry import Failed
 from twinlog.cluster.client.outgoing import OutgoingMessage, batch_size, encode_batch, split_batch, wire_properties
-from twinlog.cluster.client.retry import Failed
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.selectors import by_key
 from twinlog.cluster.client.start import From, FromTime, as_heartbeat
 from twinlog.cluster.client.subscription import SQL92, Sql, Subscription
-from twinlog.store.properties import parse_properties
+from twinlog.store.record.properties import parse_properties
 
 QUEUE, OTHER = MessageQueue("T1", "broker-a", 0), MessageQueue("T1", "broker-a", 1)
 

@@ -7,7 +7,7 @@ from tests.cluster.client.helpers import BROKER, NAMESRV, ONE, SLAVE, bodies, id
 from twinlog.client import Client, FlowLimits, From, FromTime, MessageQueue, PushConsumer, Sql
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RequestError
-from twinlog.store.properties import parse_properties
+from twinlog.store.record.properties import parse_properties
 
 
 async def test_messages_come_as_they_are_sent(broker, client, topic, autojump_clock):

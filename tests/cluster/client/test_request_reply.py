@@ -10,7 +10,7 @@ from twinlog.client import (
 )
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingTimeoutError
-from twinlog.store.properties import format_properties, parse_properties
+from twinlog.store.record.properties import format_properties, parse_properties
 
 
 async def test_a_reply_finds_its_question(broker, client, topic, autojump_clock):

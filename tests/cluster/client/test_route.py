@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.cluster.client.api import name_servers
+from twinlog.cluster.client.api.api import name_servers
 from twinlog.cluster.client.route import MessageQueue, QueueData, TopicRoute, read_cluster, read_route
 from twinlog.cluster.remoting import fastjson
 

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.api.api import ClientApi
 from twinlog.cluster.client.outgoing import OutgoingMessage
 from twinlog.cluster.client.pace import PAUSE_SECONDS_MAX, Pace
 from twinlog.cluster.client.producer import Producer

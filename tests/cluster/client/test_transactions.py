@@ -10,8 +10,8 @@ from twinlog.client import (
     TransactionProducer,
 )
 from twinlog.cluster.remoting.command import RemotingCommand
-from twinlog.store.message import Message, body_crc, encode_message
-from twinlog.store.properties import format_properties, parse_properties
+from twinlog.store.record.message import Message, body_crc, encode_message
+from twinlog.store.record.properties import format_properties, parse_properties
 
 
 @pytest.fixture

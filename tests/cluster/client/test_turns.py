@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.client.helpers import received_message
-from twinlog.cluster.client.process_queue import ProcessQueue
+from twinlog.cluster.client.consume.process_queue import ProcessQueue
+from twinlog.cluster.client.consume.slices import Turns
 from twinlog.cluster.client.route import MessageQueue
-from twinlog.cluster.client.turns import Turns
 
 
 def filled(number: int, count: int) -> ProcessQueue:

@@ -2,10 +2,10 @@
 
 from attrs import evolve
 
-from twinlog.cluster.dashboard.look import GroupLook, Look, MemberLook, Range
-from twinlog.cluster.facts import ClusterFacts, MemberFacts
-from twinlog.cluster.health import examine
-from twinlog.cluster.members import Member
+from twinlog.cluster.dashboard.model.snapshot import GroupLook, Look, MemberLook, Range
+from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.observe.health import examine
+from twinlog.cluster.observe.members import Member
 
 MB = 1_000_000
 END = 40 * MB

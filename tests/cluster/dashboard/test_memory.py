@@ -1,11 +1,11 @@
 """What is remembered from one look to the next."""
 
 from tests.cluster.dashboard.helpers import END, MB, facts, member, silent
-from twinlog.cluster.dashboard.events import merged, of_history
-from twinlog.cluster.dashboard.look import Range
-from twinlog.cluster.dashboard.memory import Memory
-from twinlog.cluster.dashboard.verdict import verdict_of
-from twinlog.cluster.role_history import History, Reign
+from twinlog.cluster.admin.role_history import History, Reign
+from twinlog.cluster.dashboard.model.events import merged, of_history
+from twinlog.cluster.dashboard.model.memory import Memory
+from twinlog.cluster.dashboard.model.snapshot import Range
+from twinlog.cluster.dashboard.model.verdict import verdict_of
 
 
 def take(memory, *members, at, **more):

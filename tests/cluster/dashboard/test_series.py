@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.dashboard.series import Sample, Series, catch_up_seconds, is_growing, slope
+from twinlog.cluster.dashboard.model.series import Sample, Series, catch_up_seconds, is_growing, slope
 
 
 def sample(at, **lags):

@@ -4,10 +4,10 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.dashboard.helpers import END, MB, facts, look_of, member, parted, silent, with_member
-from twinlog.cluster.dashboard.look import PARTED, SILENT, Look
-from twinlog.cluster.dashboard.verdict import verdict_of
-from twinlog.cluster.health import examine
-from twinlog.cluster.members import STATES_TO_LOOK_AT
+from twinlog.cluster.dashboard.model.snapshot import PARTED, SILENT, Look
+from twinlog.cluster.dashboard.model.verdict import verdict_of
+from twinlog.cluster.observe.health import examine
+from twinlog.cluster.observe.members import STATES_TO_LOOK_AT
 
 
 def test_all_is_well():

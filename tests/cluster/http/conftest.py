@@ -7,13 +7,13 @@ import pytest
 
 from tests.cluster.fake_cluster import FakeCluster
 from tests.cluster.http.test_health import MASTER
-from twinlog.cluster.admin import Admin
-from twinlog.cluster.http.app import guarded_app
+from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.http.events import Feed
 from twinlog.cluster.http.member import member_routes
 from twinlog.cluster.http.operations import Operations
+from twinlog.cluster.http.server.app import guarded_app
+from twinlog.cluster.http.server.tokens import Tokens
 from twinlog.cluster.http.source import Source
-from twinlog.cluster.http.tokens import Tokens
 
 TOKEN = "0123456789abcdef"
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}

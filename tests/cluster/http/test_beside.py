@@ -9,9 +9,9 @@ import trio
 
 from tests.cluster.http.test_health import MASTER
 from tests.interop.ports import free_port
-from twinlog.cluster.http import beside
-from twinlog.cluster.http.beside import http_beside
+from twinlog.cluster.http import sidecar as beside
 from twinlog.cluster.http.config import HttpConfig
+from twinlog.cluster.http.sidecar import http_beside
 from twinlog.cluster.http.source import Source
 
 

@@ -7,10 +7,10 @@ import trio.testing
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from twinlog.cluster.http.app import guarded_app
-from twinlog.cluster.http.errors import HttpError
-from twinlog.cluster.http.guard import BODY_BYTES_MAX, Guard, host_allowed
-from twinlog.cluster.http.routes import Endpoint
+from twinlog.cluster.http.server.app import guarded_app
+from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.guard import BODY_BYTES_MAX, Guard, host_allowed
+from twinlog.cluster.http.server.routes import Endpoint
 
 
 async def echo(request: Request) -> Response:
@@ -105,7 +105,7 @@ async def test_a_slow_body_is_given_up(autojump_clock):
 
 
 async def test_no_more_than_so_many_requests_at_a_time(monkeypatch, nursery):
-    monkeypatch.setattr("twinlog.cluster.http.guard.REQUESTS_MAX", 2)
+    monkeypatch.setattr("twinlog.cluster.http.server.guard.REQUESTS_MAX", 2)
     go_on = trio.Event()
 
     async def waiting(_request: Request) -> Response:

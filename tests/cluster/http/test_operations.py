@@ -4,11 +4,11 @@ import orjson
 import pytest
 import trio
 
-from twinlog.cluster.dashboard.role_plan import operation_section
+from twinlog.cluster.admin.roles import ChangeOutcome, RoleRefusedError
+from twinlog.cluster.dashboard.view.role_plan import operation_section
 from twinlog.cluster.http import operations as module
-from twinlog.cluster.http.errors import HttpError
 from twinlog.cluster.http.operations import Operations
-from twinlog.cluster.role_admin import ChangeOutcome, RoleRefusedError
+from twinlog.cluster.http.server.errors import HttpError
 
 
 def begin(operations: Operations, work, key=(None, b"")):

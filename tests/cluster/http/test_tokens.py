@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from twinlog.cluster.http.errors import HttpError
-from twinlog.cluster.http.tokens import Tokens
+from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.tokens import Tokens
 
 TOKEN = "0123456789abcdef"
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from tests.cluster.broker.helpers import make_broker, opened, put
-from twinlog.cluster.broker.subscription_group import SubscriptionGroupConfig
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
 from twinlog.cluster.metrics import broker_snapshot, expose
 from twinlog.store.config import BrokerRole
 

@@ -14,7 +14,7 @@ from twinlog.cluster.metrics.ha_table import ROLES, STATES
 from twinlog.cluster.metrics.snapshot import NamesrvSnapshot
 from twinlog.cluster.metrics.table import FAMILIES, METRICS
 from twinlog.cluster.namesrv.service import NameServer
-from twinlog.store.histogram import SECONDS
+from twinlog.store.util.histogram import SECONDS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/reference/metrics.md").read_text()

@@ -9,10 +9,10 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.broker.data_version import DataVersion
 from twinlog.cluster.namesrv.registration import BODY_SIZE_MAX, read_data_version, read_registration
 from twinlog.cluster.namesrv.route_info import QueueData
 from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.data_version import DataVersion
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.namesrv import RegisterBroker
 

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from twinlog.cluster.broker.data_version import DataVersion
 from twinlog.cluster.namesrv.route_info import QueueData, Registered, Registration, RouteInfoManager
+from twinlog.cluster.remoting.data_version import DataVersion
 from twinlog.cluster.remoting.errors import RequestError
 
 V1, V2 = DataVersion(1, 1), DataVersion(2, 2)

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from twinlog.cluster.pipeline.blocks import block_batches
-from twinlog.cluster.pipeline.classify import classify, tails
-from twinlog.cluster.pipeline.compare import BlockRow, differing_blocks
-from twinlog.cluster.pipeline.config_tables import compare_tables, read_tables
-from twinlog.cluster.pipeline.copies import StoreCopy, side_of
-from twinlog.cluster.pipeline.files import StoreFiles, StoreUri, look
-from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, settled
-from twinlog.cluster.pipeline.side_tables import check_range, check_tables, file_ranges, own_findings
-from twinlog.cluster.pipeline.splits import splits
+from twinlog.cluster.pipeline.audit.classify import classify, tails
+from twinlog.cluster.pipeline.audit.compare import BlockRow, differing_blocks
+from twinlog.cluster.pipeline.audit.config_tables import compare_tables, read_tables
+from twinlog.cluster.pipeline.audit.copies import StoreCopy, side_of
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, settled
+from twinlog.cluster.pipeline.audit.side_tables import check_range, check_tables, file_ranges, own_findings
+from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri, look
+from twinlog.cluster.pipeline.sources.splits import splits
+from twinlog.cluster.pipeline.tables.blocks import block_batches
 
 SPLIT_SIZE = 1 << 17
 

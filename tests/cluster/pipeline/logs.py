@@ -7,9 +7,9 @@ from pathlib import Path
 import attrs
 
 from tests.store.records import HOST_V4, HOST_V6
-from twinlog.cluster.pipeline.files import LogFile, StoreFiles, StoreUri
-from twinlog.cluster.pipeline.splits import Split
-from twinlog.store.message import MAGIC_BLANK, MAGIC_V2, SIZE_AND_MAGIC, Message, body_crc, encode_message
+from twinlog.cluster.pipeline.sources.files import LogFile, StoreFiles, StoreUri
+from twinlog.cluster.pipeline.sources.splits import Split
+from twinlog.store.record.message import MAGIC_BLANK, MAGIC_V2, SIZE_AND_MAGIC, Message, body_crc, encode_message
 
 NOW = 1_700_000_000_000
 BODY_AT = 88  # With two IPv4 hosts.

@@ -22,17 +22,17 @@ from attrs import field, frozen
 from tests.store import golden
 from tests.store.indexes import until_level
 from tests.store.records import put_message
-from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.store.config import BrokerRole, StoreConfig
-from twinlog.store.consume_queue import UNIT
 from twinlog.store.epoch_file import FIRST, EpochEntry, save_epochs
-from twinlog.store.index_layout import HEADER, ITEM, SLOT
+from twinlog.store.index.layout import HEADER, ITEM, SLOT
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offline.config_check import parse_config
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.index_view import open_index
+from twinlog.store.offline.verify.config_check import parse_config
 from twinlog.store.offline.walk import Window, walk_log
-from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.record.scan import DispatchEntry
 
 FILE_SIZE, QUEUE_FILE_SIZE = golden.FILE_SIZE, 400  # Two blocks; 20 units.
 NOW, MESSAGES = 1_700_000_000_000, 500

@@ -2,12 +2,12 @@
 
 import pytest
 
-from twinlog.cluster.pipeline import audit_plan
-from twinlog.cluster.pipeline.audit_plan import before_unreadable_end, bounded, is_known, split_size
-from twinlog.cluster.pipeline.compare import Range, Side
-from twinlog.cluster.pipeline.findings import AuditFinding, FindingClass
-from twinlog.cluster.pipeline.split_digests import Differing
-from twinlog.cluster.pipeline.splits import SPLIT_SIZE
+from twinlog.cluster.pipeline.audit import plan as audit_plan
+from twinlog.cluster.pipeline.audit.compare import Range, Side
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.audit.plan import before_unreadable_end, bounded, is_known, split_size
+from twinlog.cluster.pipeline.audit.split_digests import Differing
+from twinlog.cluster.pipeline.sources.splits import SPLIT_SIZE
 
 SIDE = Side("a", 0, 1000, claimed=1000)
 

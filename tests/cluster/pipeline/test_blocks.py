@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tests.cluster.pipeline.logs import message, records, store_files, traffic
 from tests.store import golden
-from twinlog.cluster.pipeline import blocks
-from twinlog.cluster.pipeline.columns import BLOCKS
-from twinlog.cluster.pipeline.files import look
-from twinlog.cluster.pipeline.places import StoreUri
-from twinlog.cluster.pipeline.scan import block_batches
-from twinlog.cluster.pipeline.splits import Split, splits
-from twinlog.store.digest import BLOCK_SIZE, digest
+from twinlog.cluster.pipeline.sources.files import look
+from twinlog.cluster.pipeline.sources.places import StoreUri
+from twinlog.cluster.pipeline.sources.splits import Split, splits
+from twinlog.cluster.pipeline.tables import blocks
+from twinlog.cluster.pipeline.tables.columns import BLOCKS
+from twinlog.cluster.pipeline.tables.scan import block_batches
+from twinlog.store.integrity.digest import BLOCK_SIZE, digest
 
 FILE_SIZE = 3 * BLOCK_SIZE
 

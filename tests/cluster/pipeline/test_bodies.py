@@ -7,7 +7,7 @@ import pyarrow
 import pyarrow.compute
 import pytest
 
-from twinlog.cluster.pipeline.bodies import BodyError, Bounds, inflate, inflated_batches
+from twinlog.cluster.pipeline.tables.bodies import BodyError, Bounds, inflate, inflated_batches
 
 ZLIB, LZ4, ZSTD, OLD = 0x301, 0x101, 0x201, 0x001
 BODY = b'{"id": 1, "name": "one"}' * 40

@@ -9,14 +9,14 @@ import pytest
 from attrs import evolve, field, frozen
 
 from tests.cluster.pipeline.logs import message, records
-from twinlog.cluster.pipeline import findings, shapes
-from twinlog.cluster.pipeline.cells import CELL_MAX, Piece, cells, log_pieces, record_start
-from twinlog.cluster.pipeline.classify import classify, tails
-from twinlog.cluster.pipeline.compare import Side
-from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass, settled
+from twinlog.cluster.pipeline.audit import findings, shapes
+from twinlog.cluster.pipeline.audit.cells import CELL_MAX, Piece, cells, log_pieces, record_start
+from twinlog.cluster.pipeline.audit.classify import classify, tails
+from twinlog.cluster.pipeline.audit.compare import Side
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass, settled
 from twinlog.store.epoch_file import FIRST, EpochEntry
 from twinlog.store.offline.file_series import FileReader, FileSeries, StoreFile
-from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.record.scan import DispatchEntry
 
 FILE_SIZE = 1 << 14
 C = FindingClass

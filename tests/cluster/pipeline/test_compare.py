@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.pipeline.compare import (
+from twinlog.cluster.pipeline.audit.compare import (
     BlockRow,
     Range,
     Side,
@@ -17,8 +17,8 @@ from twinlog.cluster.pipeline.compare import (
     ranges,
     tail_findings,
 )
-from twinlog.cluster.pipeline.findings import FindingClass
-from twinlog.store.digest import BLOCK_SIZE, block_bounds, digest
+from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.store.integrity.digest import BLOCK_SIZE, block_bounds, digest
 
 B = BLOCK_SIZE
 

@@ -3,8 +3,8 @@
 import pytest
 from attrs import evolve
 
-from twinlog.cluster.pipeline.completeness import CUT_AT_END, StoreParts, incomplete
-from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.audit.completeness import CUT_AT_END, StoreParts, incomplete
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
 
 SIZE = 1000
 WHOLE = StoreParts("a", file_size=SIZE, log_end=1400, files=2, last_file=(1000, 2000), index_files=2)

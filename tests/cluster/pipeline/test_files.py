@@ -9,11 +9,11 @@ import pytest
 from tests.cluster.pipeline.logs import message, records, write_log
 from tests.helpers import open_store, put
 from tests.store import golden
-from twinlog.cluster.pipeline import places
-from twinlog.cluster.pipeline.files import NotAStoreError, StoreFiles, look
-from twinlog.cluster.pipeline.log_bytes import Hole, LogBytes
-from twinlog.cluster.pipeline.log_end import LogFile
-from twinlog.cluster.pipeline.places import (
+from twinlog.cluster.pipeline.sources import places
+from twinlog.cluster.pipeline.sources.files import NotAStoreError, StoreFiles, look
+from twinlog.cluster.pipeline.sources.log_bytes import Hole, LogBytes
+from twinlog.cluster.pipeline.sources.log_end import LogFile
+from twinlog.cluster.pipeline.sources.places import (
     FileInfo,
     StoreUri,
     UnreadableError,

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from tests.store import golden
-from twinlog.cluster.pipeline.files import StoreUri, look
-from twinlog.cluster.pipeline.item_rows import index_pieces, item_batches
-from twinlog.store.index_keys import keys_of
-from twinlog.store.index_layout import ITEM
-from twinlog.store.record_scan import scan_records
+from twinlog.cluster.pipeline.sources.files import StoreUri, look
+from twinlog.cluster.pipeline.tables.items import index_pieces, item_batches
+from twinlog.store.index.layout import ITEM
+from twinlog.store.record.keys import keys_of
+from twinlog.store.record.scan import scan_records
 
 
 def rows_of(root: Path, slots: int | None = None) -> list[dict[str, Any]]:

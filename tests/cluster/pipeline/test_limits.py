@@ -7,8 +7,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.pipeline.files import LogFile, StoreFiles, StoreUri
-from twinlog.cluster.pipeline.limits import (
+from twinlog.cluster.pipeline.sources.files import LogFile, StoreFiles, StoreUri
+from twinlog.cluster.pipeline.sources.limits import (
     UNKNOWN,
     ReadRefusedError,
     batch_ends,

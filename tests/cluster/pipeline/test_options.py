@@ -2,10 +2,10 @@
 
 import pytest
 
-from twinlog.cluster.pipeline.limits import ReadRefusedError
-from twinlog.cluster.pipeline.options import member_name, read_options
-from twinlog.cluster.pipeline.places import StoreUri
-from twinlog.cluster.pipeline.schemas import TABLES
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.sources.places import StoreUri
+from twinlog.cluster.pipeline.tables.options import member_name, read_options
+from twinlog.cluster.pipeline.tables.schemas import TABLES
 
 
 def test_only_the_path_is_needed():

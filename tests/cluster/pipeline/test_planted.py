@@ -23,13 +23,13 @@ from tests.cluster.pipeline.planting import (
     record,
     unit_changed,
 )
-from twinlog.cluster.pipeline.classify import classify
-from twinlog.cluster.pipeline.copies import StoreCopy, side_of
-from twinlog.cluster.pipeline.files import StoreUri, look
-from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
-from twinlog.cluster.pipeline.side_tables import check_tables, own_findings
-from twinlog.store.consume_queue import UNIT
-from twinlog.store.digest import BLOCK_SIZE, floor_block
+from twinlog.cluster.pipeline.audit.classify import classify
+from twinlog.cluster.pipeline.audit.copies import StoreCopy, side_of
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.audit.side_tables import check_tables, own_findings
+from twinlog.cluster.pipeline.sources.files import StoreUri, look
+from twinlog.store.integrity.digest import BLOCK_SIZE, floor_block
+from twinlog.store.queue.consume_queue import UNIT
 
 
 def faults_in(found: AuditFindings) -> list[AuditFinding]:

@@ -3,8 +3,8 @@
 import pytest
 from attrs import evolve
 
-from twinlog.cluster.pipeline.pushed import Pushed
-from twinlog.cluster.pipeline.scan import RecordFilter
+from twinlog.cluster.pipeline.tables.pushed import Pushed
+from twinlog.cluster.pipeline.tables.scan import RecordFilter
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,17 @@ from click.testing import CliRunner
 
 from tests.cluster.cli.json_schema import violations
 from twinlog.cluster.cli.audit_view import show_audit
+from twinlog.cluster.cli.common.schema import schema_of
 from twinlog.cluster.cli.main import cli
-from twinlog.cluster.cli.schema import schema_of
-from twinlog.cluster.pipeline.assembly import assembled, names_of
-from twinlog.cluster.pipeline.findings import AuditFinding, AuditFindings, FindingClass
-from twinlog.cluster.pipeline.html import page
-from twinlog.cluster.pipeline.mending import mending
-from twinlog.cluster.pipeline.picture import LOOKS, MEANINGS, in_words, letter, picture
-from twinlog.cluster.pipeline.report import AuditedMember, AuditReport, AuditVerdict, to_json, verdict_of
-from twinlog.cluster.pipeline.report_files import write_report
-from twinlog.cluster.pipeline.stores import same_places, without_secrets
-from twinlog.cluster.pipeline.summary import headline, sentences
+from twinlog.cluster.pipeline.audit.assembly import assembled, names_of
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.audit.remedies import mending
+from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, to_json, verdict_of
+from twinlog.cluster.pipeline.audit.stores import same_places, without_secrets
+from twinlog.cluster.pipeline.report.files import write_report
+from twinlog.cluster.pipeline.report.page import page
+from twinlog.cluster.pipeline.report.picture import LOOKS, MEANINGS, in_words, letter, picture
+from twinlog.cluster.pipeline.report.summary import headline, sentences
 
 MASTER = AuditedMember(
     name="broker-a-0",

@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 
 from tests.cluster.pipeline.logs import chained, forged, is_cover, message, records, store_files, traffic
 from tests.store import golden
-from twinlog.cluster.pipeline.files import StoreFiles, look
-from twinlog.cluster.pipeline.log_bytes import LogBytes
-from twinlog.cluster.pipeline.places import StoreUri
-from twinlog.cluster.pipeline.scan import Broken, BrokenKind, RecordFilter, entries, merged, record_batches
-from twinlog.cluster.pipeline.splits import Split, splits
-from twinlog.cluster.pipeline.walk import SplitWalk
-from twinlog.store.message import encode_message
+from twinlog.cluster.pipeline.sources.files import StoreFiles, look
+from twinlog.cluster.pipeline.sources.log_bytes import LogBytes
+from twinlog.cluster.pipeline.sources.places import StoreUri
+from twinlog.cluster.pipeline.sources.splits import Split, splits
+from twinlog.cluster.pipeline.sources.walk import SplitWalk
+from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, RecordFilter, entries, merged, record_batches
 from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
 from twinlog.store.offline.walk import Gap, walk
-from twinlog.store.record_scan import DispatchEntry
+from twinlog.store.record.message import encode_message
+from twinlog.store.record.scan import DispatchEntry
 
 FILE_SIZE = 16 << 10
 LOOK_BACK = 4 << 10  # More than two of the largest records.

@@ -2,8 +2,8 @@
 
 import pytest
 
-from twinlog.cluster.pipeline.limits import ReadRefusedError
-from twinlog.cluster.pipeline.snapshots import read_snapshots
+from twinlog.cluster.pipeline.jobs.snapshots import read_snapshots
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 
 
 def test_snapshots_that_are_none_are_named(tmp_path):

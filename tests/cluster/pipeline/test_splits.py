@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.pipeline.logs import is_cover
-from twinlog.cluster.pipeline.files import LogFile, StoreUri
-from twinlog.cluster.pipeline.splits import Split, splits
+from twinlog.cluster.pipeline.sources.files import LogFile, StoreUri
+from twinlog.cluster.pipeline.sources.splits import Split, splits
 
 
 def log(*files: tuple[int, int]) -> list[LogFile]:

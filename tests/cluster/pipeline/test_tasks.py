@@ -5,12 +5,12 @@ from struct import Struct
 
 import pytest
 
-from twinlog.cluster.pipeline.compare import Range, Side
-from twinlog.cluster.pipeline.findings import FindingClass
-from twinlog.cluster.pipeline.split_digests import Digests, SplitCompared, compared, different_blocks
-from twinlog.cluster.pipeline.splits import Split
-from twinlog.cluster.pipeline.tasks import compare_split, keyed
-from twinlog.store.digest import BLOCK_SIZE
+from twinlog.cluster.pipeline.audit.compare import Range, Side
+from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.cluster.pipeline.audit.split_digests import Digests, SplitCompared, compared, different_blocks
+from twinlog.cluster.pipeline.audit.tasks import compare_split, keyed
+from twinlog.cluster.pipeline.sources.splits import Split
+from twinlog.store.integrity.digest import BLOCK_SIZE
 
 _BOUNDS = Struct("<qq")
 SPLIT = Split(0, 8 * BLOCK_SIZE)

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from tests.store import golden
-from twinlog.cluster.pipeline.files import StoreUri, look
-from twinlog.cluster.pipeline.unit_rows import pieces_by_size, queue_pieces, unit_batches
-from twinlog.store.consume_queue_ext import _HEAD  # The layout, to write some.
-from twinlog.store.record_scan import scan_records
-from twinlog.store.unit_check import BLANK, UNIT
+from twinlog.cluster.pipeline.sources.files import StoreUri, look
+from twinlog.cluster.pipeline.tables.units import pieces_by_size, queue_pieces, unit_batches
+from twinlog.store.queue.consume_queue_ext import _HEAD  # The layout, to write some.
+from twinlog.store.queue.unit_check import BLANK, UNIT
+from twinlog.store.record.scan import scan_records
 
 _NAME = "0" * 20
 FILE_UNITS = 100

@@ -21,9 +21,9 @@ from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import BEHIND_BYTES
 from twinlog.cluster.remoting.errors import RemotingConnectError, TlsFilesError
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
-from twinlog.cluster.remoting.tls import ServerTls, client_context, self_signed, server_context
-from twinlog.cluster.remoting.tls_channel import HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
-from twinlog.cluster.remoting.tls_config import ClientAuth, TlsConfig, TlsMode
+from twinlog.cluster.remoting.tls.channel import HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
+from twinlog.cluster.remoting.tls.config import ClientAuth, TlsConfig, TlsMode
+from twinlog.cluster.remoting.tls.contexts import ServerTls, client_context, self_signed, server_context
 
 DOUBLE = 310
 

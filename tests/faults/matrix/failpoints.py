@@ -53,7 +53,7 @@ def _lies_in(part: str) -> Passes:
 
 
 def _syncs(part: str) -> Passes:
-    """twinlog.store.flush._sync of such files."""
+    """twinlog.store.services.flush._sync of such files."""
     return lambda dirty, *_: part in dirty[0][0].path.parts
 
 
@@ -69,71 +69,101 @@ def _write(what: str, part: str, passes: int, target: str) -> list[Point]:
 
 LOG, QUEUE = "commitlog", "consumequeue"
 POINTS = (
-    *_write("the log", LOG, 200, "twinlog.store.mapped_file:MappedFile.append"),
+    *_write("the log", LOG, 200, "twinlog.store.log.mapped_file:MappedFile.append"),
     # Units reach the disk many at a time, each 20 ms; all of them, and those of a queue that is made anew, by write_at().
-    *_write("a queue", QUEUE, 100, "twinlog.store.mapped_file:MappedFile.write_at"),
-    *_around("traffic", "an fsync of the log", "twinlog.store.flush:_sync", passes=2, when=_syncs(LOG)),
-    *_around("traffic", "an fsync of queues", "twinlog.store.flush:_sync", passes=2, when=_syncs(QUEUE)),
+    *_write("a queue", QUEUE, 100, "twinlog.store.log.mapped_file:MappedFile.write_at"),
+    *_around("traffic", "an fsync of the log", "twinlog.store.services.flush:_sync", passes=2, when=_syncs(LOG)),
+    *_around("traffic", "an fsync of queues", "twinlog.store.services.flush:_sync", passes=2, when=_syncs(QUEUE)),
     *_around(
-        "traffic", "a roll of the log", "twinlog.store.mapped_file_queue:MappedFileQueue.adopt", when=_lies_in(LOG)
+        "traffic", "a roll of the log", "twinlog.store.log.mapped_file_queue:MappedFileQueue.adopt", when=_lies_in(LOG)
     ),
     Point(
         "between a roll of the log and its directory's fsync",
         "traffic",
-        "twinlog.store.flush:sync_directory",
+        "twinlog.store.services.flush:sync_directory",
         "before",
         when=_lies_in(LOG),
     ),
     *_around(
-        "traffic", "a roll of a queue", "twinlog.store.mapped_file_queue:MappedFileQueue.create", when=_lies_in(QUEUE)
+        "traffic",
+        "a roll of a queue",
+        "twinlog.store.log.mapped_file_queue:MappedFileQueue.create",
+        when=_lies_in(QUEUE),
     ),
-    *_around("traffic", "a write of the index", "twinlog.store.index_file:IndexFile.write", passes=3),
-    *_around("traffic", "an fsync of the index", "twinlog.store.index_file:IndexFile.sync"),
-    *_around("traffic", "the checkpoint is saved", "twinlog.store.checkpoint:Checkpoint.save"),
-    Point("between the checkpoint's write and its fsync", "traffic", "twinlog.store.checkpoint:sync_data", "before"),
-    *_around("traffic", "a recovery point is saved", "twinlog.store.side_files:SideFiles.save_point"),
-    Point("between a side file's fsync and its rename", "traffic", "twinlog.store.sync:sync_data", "after"),
+    *_around("traffic", "a write of the index", "twinlog.store.index.index_file:IndexFile.write", passes=3),
+    *_around("traffic", "an fsync of the index", "twinlog.store.index.index_file:IndexFile.sync"),
+    *_around("traffic", "the checkpoint is saved", "twinlog.store.log.checkpoint:Checkpoint.save"),
+    Point(
+        "between the checkpoint's write and its fsync", "traffic", "twinlog.store.log.checkpoint:sync_data", "before"
+    ),
+    *_around("traffic", "a recovery point is saved", "twinlog.store.recovery.side_files:SideFiles.save_point"),
+    Point("between a side file's fsync and its rename", "traffic", "twinlog.store.util.sync:sync_data", "after"),
     Point(
         "between a side file's rename and its directory's fsync",
         "traffic",
-        "twinlog.store.sync:sync_directory",
+        "twinlog.store.util.sync:sync_directory",
         "before",
     ),
     *_around(
-        "traffic", "an ack to producers", "twinlog.cluster.broker.acks:ProducerAcks.answer", who="master", passes=100
+        "traffic",
+        "an ack to producers",
+        "twinlog.cluster.broker.send.acks:ProducerAcks.answer",
+        who="master",
+        passes=100,
     ),
-    *_around("traffic", "an ack of a slave", "twinlog.ha.replica:Replica._report", who="slave", passes=100),
+    *_around("traffic", "an ack of a slave", "twinlog.ha.slave.replica:Replica._report", who="slave", passes=100),
     # A start after a crash
-    Point("after the log's files are opened", "start", "twinlog.store.mapped_file_queue:MappedFileQueue.load", "after"),
-    Point("after queues are opened", "start", "twinlog.store.queue_recovery:QueueRecovery.open", "after"),
-    *_around("start", "the walk through the log", "twinlog.store.recovery:_Recovery._walk"),
-    Point("after what lies behind the end is kept", "start", "twinlog.store.recovery:keep_behind_end", "after"),
-    *_around("start", "the cut at the log's end", "twinlog.store.recovery:_Recovery._cut"),
-    Point("after queues are level with the log", "start", "twinlog.store.queue_recovery:QueueRecovery.finish", "after"),
-    Point("after recovery, before the abort file", "start", "twinlog.store.message_store:recover", "after"),
-    Point("after the digests are opened", "start", "twinlog.store.digest_service:DigestService.open", "after"),
-    Point("after the index is loaded", "start", "twinlog.store.index_service:IndexService.load", "after"),
-    Point("after the store is loaded", "start", "twinlog.store.message_store:MessageStore._load", "after"),
-    *_around("start", "the first write of its role", "twinlog.cluster.broker.role_book:save_role"),
-    Point("before the first fsync of the log", "start", "twinlog.store.flush:_sync", "before", when=_syncs(LOG)),
-    # A slave's log is cut
-    *_around("cut", "the copy of what is cut", "twinlog.store.truncation:TruncationService._keep"),
-    Point("after the intent is written", "cut", "twinlog.store.truncation:TruncationService._decide", "after"),
-    Point("after the copy has its name", "cut", "twinlog.store.divergent:DivergentDirectory.settle", "after"),
-    Point("after the cut in memory", "cut", "twinlog.store.truncation:TruncationService._cut_in_memory", "after"),
-    *_around("cut", "the cut on the disk", "twinlog.store.truncation:cut_on_disk"),
-    Point("after the queues' cut, before the log's", "cut", "twinlog.store.cut_disk:sync_directory", "before"),
-    Point("before the checkpoint is lowered", "cut", "twinlog.store.truncation:lower_checkpoint", "before"),
-    *_around("cut", "the index is cut", "twinlog.store.index_service:IndexService.note_cut"),
-    *_around("cut", "the intent is removed", "twinlog.store.truncation:remove_intent"),
-    *_around("cut", "a master's history is adopted", "twinlog.cluster.broker.role_member:RoleMember.adopt"),
-    # A role change
-    *_around("change", "a role is written", "twinlog.cluster.broker.role_book:save_role", passes=2),
-    *_around("change", "an epoch is written", "twinlog.cluster.broker.role_book:save_epochs"),
     Point(
-        "after a master holds", "change", "twinlog.cluster.broker.role_member:RoleMember.hold", "after", who="master"
+        "after the log's files are opened", "start", "twinlog.store.log.mapped_file_queue:MappedFileQueue.load", "after"
     ),
-    *_around("change", "a promise", "twinlog.cluster.broker.role_member:RoleMember.promise"),
+    Point("after queues are opened", "start", "twinlog.store.recovery.queues:QueueRecovery.open", "after"),
+    *_around("start", "the walk through the log", "twinlog.store.recovery.recovery:_Recovery._walk"),
+    Point(
+        "after what lies behind the end is kept", "start", "twinlog.store.recovery.recovery:keep_behind_end", "after"
+    ),
+    *_around("start", "the cut at the log's end", "twinlog.store.recovery.recovery:_Recovery._cut"),
+    Point(
+        "after queues are level with the log", "start", "twinlog.store.recovery.queues:QueueRecovery.finish", "after"
+    ),
+    Point("after recovery, before the abort file", "start", "twinlog.store.message_store:recover", "after"),
+    Point(
+        "after the digests are opened", "start", "twinlog.store.integrity.digest_service:DigestService.open", "after"
+    ),
+    Point("after the index is loaded", "start", "twinlog.store.index.service:IndexService.load", "after"),
+    Point("after the store is loaded", "start", "twinlog.store.message_store:MessageStore._load", "after"),
+    *_around("start", "the first write of its role", "twinlog.cluster.broker.roles.book:save_role"),
+    Point(
+        "before the first fsync of the log", "start", "twinlog.store.services.flush:_sync", "before", when=_syncs(LOG)
+    ),
+    # A slave's log is cut
+    *_around("cut", "the copy of what is cut", "twinlog.store.truncation.truncation:TruncationService._keep"),
+    Point(
+        "after the intent is written", "cut", "twinlog.store.truncation.truncation:TruncationService._decide", "after"
+    ),
+    Point(
+        "after the copy has its name", "cut", "twinlog.store.truncation.divergent:DivergentDirectory.settle", "after"
+    ),
+    Point(
+        "after the cut in memory",
+        "cut",
+        "twinlog.store.truncation.truncation:TruncationService._cut_in_memory",
+        "after",
+    ),
+    *_around("cut", "the cut on the disk", "twinlog.store.truncation.truncation:cut_on_disk"),
+    Point(
+        "after the queues' cut, before the log's", "cut", "twinlog.store.truncation.cut_disk:sync_directory", "before"
+    ),
+    Point("before the checkpoint is lowered", "cut", "twinlog.store.truncation.truncation:lower_checkpoint", "before"),
+    *_around("cut", "the index is cut", "twinlog.store.index.service:IndexService.note_cut"),
+    *_around("cut", "the intent is removed", "twinlog.store.truncation.truncation:remove_intent"),
+    *_around("cut", "a master's history is adopted", "twinlog.cluster.broker.roles.member:RoleMember.adopt"),
+    # A role change
+    *_around("change", "a role is written", "twinlog.cluster.broker.roles.book:save_role", passes=2),
+    *_around("change", "an epoch is written", "twinlog.cluster.broker.roles.book:save_epochs"),
+    Point(
+        "after a master holds", "change", "twinlog.cluster.broker.roles.member:RoleMember.hold", "after", who="master"
+    ),
+    *_around("change", "a promise", "twinlog.cluster.broker.roles.member:RoleMember.promise"),
     Point(
         "after its slave's stream has ended",
         "change",
@@ -141,13 +171,15 @@ POINTS = (
         "after",
         who="slave",
     ),
-    *_around("change", "it takes its epoch", "twinlog.cluster.broker.role_run:RoleRun._take", who="candidate"),
-    *_around("change", "it serves", "twinlog.cluster.broker.role_run:RoleRun._serve", who="candidate"),
-    Point("before it reports", "change", "twinlog.cluster.broker.role_run:RoleRun._report", "before", who="candidate"),
+    *_around("change", "it takes its epoch", "twinlog.cluster.broker.roles.change:RoleRun._take", who="candidate"),
+    *_around("change", "it serves", "twinlog.cluster.broker.roles.change:RoleRun._serve", who="candidate"),
+    Point(
+        "before it reports", "change", "twinlog.cluster.broker.roles.change:RoleRun._report", "before", who="candidate"
+    ),
     Point(
         "before the record is in force",
         "change",
-        "twinlog.cluster.broker.role_lease:loss_free_below",
+        "twinlog.cluster.broker.roles.lease:loss_free_below",
         "before",
         who="candidate",
     ),

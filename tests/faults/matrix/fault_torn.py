@@ -18,8 +18,8 @@ from tests.faults.matrix.group import Member
 from tests.faults.matrix.workload import body_of
 from tests.interop.compare import end_offset
 from tests.interop.process import Process
-from twinlog.store.message import Message, body_crc, decode_message, encode_message
-from twinlog.store.record_scan import scan_records
+from twinlog.store.record.message import Message, body_crc, decode_message, encode_message
+from twinlog.store.record.scan import scan_records
 
 SECTOR, PAGE = 512, 4096
 WRITE_MAX = 3 * PAGE  # Bytes that were under way.

@@ -7,9 +7,9 @@ import structlog
 import trio
 
 from tests.faults.matrix.workload import TOPIC, Writer, value_of, writer
-from twinlog.cluster.admin import open_admin
-from twinlog.cluster.client.answers import PullStatus
-from twinlog.cluster.client.api import ClientApi, name_servers
+from twinlog.cluster.admin.admin import open_admin
+from twinlog.cluster.client.api.answers import PullStatus
+from twinlog.cluster.client.api.api import ClientApi, name_servers
 from twinlog.cluster.client.received import received
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting.errors import RemotingError

@@ -13,13 +13,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-import twinlog.cluster.broker.parts
-import twinlog.ha.votes
-import twinlog.store.flush
+import twinlog.cluster.broker.wiring
+import twinlog.ha.election.votes
+import twinlog.store.services.flush
 from tests.simulation import holes, role_holes
-from twinlog.cluster.broker.acks import ProducerAcks
+from twinlog.cluster.broker.send.acks import ProducerAcks
 from twinlog.cluster.cli.main import main
-from twinlog.store.recovery import _Recovery as Recovery
+from twinlog.store.recovery.recovery import _Recovery as Recovery
 
 BOOT_ID, OWN_BOOTS = "FAULTS_BOOT_ID", "a machine of its own"
 FAKETIME, OWN_CLOCK = "FAKETIME_TIMESTAMP_FILE", "a clock of its own"
@@ -40,7 +40,7 @@ def planted(name: str) -> Callable[[Callable[[], Iterator[None]]], Callable[[], 
 def own_boots() -> Iterator[None]:
     """What the kernel says of its own start is in a file that $FAULTS_BOOT_ID names."""
     with patch.object(
-        twinlog.cluster.broker.parts, "machine_boot_id", lambda: Path(os.environ[BOOT_ID]).read_text().strip()
+        twinlog.cluster.broker.wiring, "machine_boot_id", lambda: Path(os.environ[BOOT_ID]).read_text().strip()
     ):
         yield
 
@@ -94,7 +94,7 @@ def refusal_is_ok() -> Iterator[None]:
 @planted("a flush is a word")
 def flush_is_a_word() -> Iterator[None]:
     """Bytes count as flushed that nobody has flushed."""
-    with patch.object(twinlog.store.flush, "sync_data", lambda fd: None):
+    with patch.object(twinlog.store.services.flush, "sync_data", lambda fd: None):
         yield
 
 
@@ -108,7 +108,7 @@ def power_cuts_not_noticed() -> Iterator[None]:
 @planted("who lacks bytes is elected")
 def lacking_is_elected() -> Iterator[None]:
     """Promises enough are enough: nobody looks who of those that gave them has more."""
-    with patch.object(twinlog.ha.votes, "_outdone", lambda candidate, own, better: None):
+    with patch.object(twinlog.ha.election.votes, "_outdone", lambda candidate, own, better: None):
         yield
 
 

@@ -5,11 +5,11 @@ from unittest.mock import patch
 
 import trio
 
-import twinlog.store.sync
+import twinlog.store.util.sync
 from tests.faults.matrix.planted import planted
-from twinlog.ha.connection import HAConnection
 from twinlog.ha.errors import HAConnectionLostError
-from twinlog.store.recovery import _Recovery as Recovery
+from twinlog.ha.master.connection import HAConnection
+from twinlog.store.recovery.recovery import _Recovery as Recovery
 from twinlog.store.retention import RetentionClock
 
 LATE_S = 0.05
@@ -43,7 +43,7 @@ def torn_is_believed() -> Iterator[None]:
 @planted("a disk that was full once is full for ever")
 def full_for_ever() -> Iterator[None]:
     """A write that was refused for want of room ends all writing until a restart, as in RocketMQ."""
-    with patch.object(twinlog.store.sync, "_PASSING", frozenset()):
+    with patch.object(twinlog.store.util.sync, "_PASSING", frozenset()):
         yield
 
 

@@ -10,19 +10,19 @@ from unittest.mock import patch
 
 import trio
 
-import twinlog.ha.in_sync
-import twinlog.store.flush
+import twinlog.ha.policy.in_sync
+import twinlog.store.services.flush
 from tests.faults.matrix import failpoints
 from tests.faults.matrix.planted import all_of, planted
-from twinlog.cluster.broker.registration import RegistrationService
-from twinlog.cluster.broker.role_member import RoleMember
-from twinlog.ha.replica import Replica
-from twinlog.ha.resync import BeginAnew, Resync
-from twinlog.ha.voter import PromiseAsk
-from twinlog.store.flush import FlushService
-from twinlog.store.mapped_file import MappedFile
+from twinlog.cluster.broker.group.registration import RegistrationService
+from twinlog.cluster.broker.roles.member import RoleMember
+from twinlog.ha.election.voter import PromiseAsk
+from twinlog.ha.policy.auto_resync import BeginAnew, Resync
+from twinlog.ha.slave.replica import Replica
+from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.message_store import MessageStore
-from twinlog.store.sync import SyncError
+from twinlog.store.services.flush import FlushService
+from twinlog.store.util.sync import SyncError
 
 assert failpoints  # Its change is listed with the others once it is imported.
 
@@ -33,7 +33,7 @@ LONG = 16  # Records.
 @planted("a suspended slave stays so")
 def suspended_for_ever() -> Iterator[None]:
     """A slave that was late once is never waited for again, though it has all there is."""
-    make_level = twinlog.ha.in_sync._make_level
+    make_level = twinlog.ha.policy.in_sync._make_level
 
     def half_level(seat: Any, at: float) -> None:
         suspended, awaited = seat.suspended, seat.awaited
@@ -41,8 +41,8 @@ def suspended_for_ever() -> Iterator[None]:
         seat.suspended, seat.awaited = suspended, awaited or suspended
 
     with (
-        patch.object(twinlog.ha.in_sync, "_make_level", half_level),
-        patch.object(twinlog.ha.in_sync, "SUSPEND_AFTER", 1),
+        patch.object(twinlog.ha.policy.in_sync, "_make_level", half_level),
+        patch.object(twinlog.ha.policy.in_sync, "SUSPEND_AFTER", 1),
     ):
         yield
 
@@ -79,7 +79,7 @@ def long_batch_cut() -> Iterator[None]:
 @planted("a disk that is slow has failed")
 def slow_is_failed() -> Iterator[None]:
     """A sync that takes its time counts as one that failed, and that is for ever."""
-    sync = twinlog.store.flush._sync
+    sync = twinlog.store.services.flush._sync
 
     async def impatient(dirty: list[tuple[MappedFile, int]], directories: Collection[Any]) -> None:
         began = time.monotonic()
@@ -87,7 +87,7 @@ def slow_is_failed() -> Iterator[None]:
         if time.monotonic() > began + PATIENCE_S:
             raise SyncError(5, "this took too long")
 
-    with patch.object(twinlog.store.flush, "_sync", impatient):
+    with patch.object(twinlog.store.services.flush, "_sync", impatient):
         yield
 
 

@@ -5,12 +5,12 @@ from unittest.mock import patch
 
 import trio
 
-import twinlog.ha.repair
-import twinlog.store.scrub
+import twinlog.ha.slave.repair
+import twinlog.store.integrity.scrub
 from tests.faults.matrix.planted import planted
 from twinlog.cluster.remoting.budget import Budget
 from twinlog.cluster.remoting.server import RemotingServer
-from twinlog.store.read_check import ReadCheck
+from twinlog.store.integrity.read_check import ReadCheck
 
 EAGER = "a scrub that does not wait"
 
@@ -19,9 +19,9 @@ EAGER = "a scrub that does not wait"
 def eager_scrub() -> Iterator[None]:
     """No fault: what it does a minute after a start it does at once, so that a row need not wait for it."""
     with (
-        patch.object(twinlog.store.scrub, "_FIRST_SECONDS", 1.5),
-        patch.object(twinlog.ha.repair, "LOOK_SECONDS", 0.5),
-        patch.object(twinlog.ha.repair, "TRY_AGAIN_SECONDS", 2.0),
+        patch.object(twinlog.store.integrity.scrub, "_FIRST_SECONDS", 1.5),
+        patch.object(twinlog.ha.slave.repair, "LOOK_SECONDS", 0.5),
+        patch.object(twinlog.ha.slave.repair, "TRY_AGAIN_SECONDS", 2.0),
     ):
         yield
 
@@ -30,13 +30,13 @@ def eager_scrub() -> Iterator[None]:
 def disk_is_believed() -> Iterator[None]:
     """Nothing that was there at a start is looked at: neither when it is read nor by the scrub, which says that it did."""
 
-    async def claim(self: twinlog.store.scrub.ScrubService) -> None:
-        await trio.sleep(twinlog.store.scrub._FIRST_SECONDS)
-        twinlog.store.scrub.log.info("scrub: the log was read again", bytes=0)
+    async def claim(self: twinlog.store.integrity.scrub.ScrubService) -> None:
+        await trio.sleep(twinlog.store.integrity.scrub._FIRST_SECONDS)
+        twinlog.store.integrity.scrub.log.info("scrub: the log was read again", bytes=0)
 
     with (
         patch.object(ReadCheck, "distrust", lambda self, queues: None),
-        patch.object(twinlog.store.scrub.ScrubService, "run", claim),
+        patch.object(twinlog.store.integrity.scrub.ScrubService, "run", claim),
     ):
         yield
 

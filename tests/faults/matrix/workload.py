@@ -24,9 +24,9 @@ from attrs import define, field
 from xxhash import xxh3_64_intdigest
 
 from tests.faults.matrix.history import Event, encode
-from twinlog.cluster.admin import open_admin
-from twinlog.cluster.client.answers import PullStatus
-from twinlog.cluster.client.api import ClientApi, SendStatus
+from twinlog.cluster.admin.admin import open_admin
+from twinlog.cluster.client.api.answers import PullStatus
+from twinlog.cluster.client.api.api import ClientApi, SendStatus
 from twinlog.cluster.client.producer import OutgoingMessage, Producer
 from twinlog.cluster.client.received import received
 from twinlog.cluster.client.route import MessageQueue

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from attrs import frozen
 
-from twinlog.store.index_layout import HEADER, ITEM, SLOT
+from twinlog.store.index.layout import HEADER, ITEM, SLOT
 from twinlog.store.offline.coverage import BLANK, FORMATS, INDEX_ITEM, Cover, covered_bits
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.index_view import open_index
-from twinlog.store.offline.queue_check import queue_ends
 from twinlog.store.offline.units import QueueKey
+from twinlog.store.offline.verify.queue_check import queue_ends
 from twinlog.store.offline.walk import Window, walk_log
 
 

@@ -12,13 +12,13 @@ from tests.store.offline.killing import Killed
 from tests.store.offline.test_directory import times_and_names
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.consume_queue import UNIT
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offline import manifest
-from twinlog.store.offline.backup import back_up
-from twinlog.store.offline.backup_target import UNFINISHED, BackupRefusedError
+from twinlog.store.offline.copy import manifest
+from twinlog.store.offline.copy.backup import back_up
+from twinlog.store.offline.copy.backup_target import UNFINISHED, BackupRefusedError
+from twinlog.store.offline.copy.manifest import BackupError, load
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.offline.manifest import BackupError, load
+from twinlog.store.queue.consume_queue import UNIT
 
 FILE_SIZE = 16_384
 

@@ -7,14 +7,18 @@ import pytest
 from hypothesis import given
 
 from tests.store.records import messages
-from twinlog.store import digest, index_note, recovery_point, retention, truncate_intent
-from twinlog.store.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
+from twinlog.store import retention
 from twinlog.store.config import CONSUME_QUEUE_UNIT
-from twinlog.store.index_layout import HEADER, ITEM, SLOT
-from twinlog.store.message import encode_message
+from twinlog.store.index import note as index_note
+from twinlog.store.index.layout import HEADER, ITEM, SLOT
+from twinlog.store.integrity import digest
+from twinlog.store.log.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from twinlog.store.offline.coverage import FORMATS, Cover, covered_bits, record_extents
 from twinlog.store.offline.finding import Kind
 from twinlog.store.offline.units import EXT_HEAD
+from twinlog.store.record.message import encode_message
+from twinlog.store.recovery import point as recovery_point
+from twinlog.store.truncation import intent as truncate_intent
 
 NO_CUT = truncate_intent.TruncateIntent(
     kind=truncate_intent.CutKind.CUT, offset=0, old_end=0, last_timestamp=0, when_ms=0, kept_in="", why=""

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers import log_bytes, open_store, put
-from twinlog.store.digest import BLOCK_SIZE, BlockDigests, digest
+from twinlog.store.integrity.digest import BLOCK_SIZE, BlockDigests, digest
 from twinlog.store.offline.diff import DiffVerdict, Side, diff
 from twinlog.store.offline.directory import StoreDirectory
 

@@ -9,11 +9,11 @@ import pytest
 from tests.store import golden
 from tests.store.records import put_message
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.lock_file import take_lock
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Writer, lock_holder
 from twinlog.store.offline.file_series import StoreFile, guess_file_size
 from twinlog.store.offline.finding import Kind
+from twinlog.store.util.lock_file import take_lock
 
 
 def times_and_names(root: Path) -> dict[str, int]:

@@ -6,10 +6,10 @@ from base64 import b64decode
 import lz4.frame
 import pytest
 
-from twinlog.cluster.cli.log_dump import show_messages
-from twinlog.store.message import Message, body_crc
+from twinlog.cluster.cli.log.dump import show_messages
 from twinlog.store.offline.dump import described
-from twinlog.store.zstd import compress as zstd_compress
+from twinlog.store.record.message import Message, body_crc
+from twinlog.store.record.zstd import compress as zstd_compress
 
 
 def message(body: bytes, sys_flag: int = 0, properties: bytes = b"") -> Message:

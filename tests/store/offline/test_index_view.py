@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from twinlog.store.index_layout import HEADER, ITEM, SLOT, IndexLayout
+from twinlog.store.index.layout import HEADER, ITEM, SLOT, IndexLayout
 from twinlog.store.offline import index_view
 from twinlog.store.offline.file_series import FileReader, StoreFile
 

@@ -7,7 +7,7 @@ import pytest
 from tests.store import golden
 from tests.store.offline.mutations import covered_files, mutations
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.offline.verify import Verdict, verify
+from twinlog.store.offline.verify.verify import Verdict, verify
 
 OPTIONS = DirectoryOptions(
     log_file_size=golden.FILE_SIZE, queue_file_size=golden.CONSUME_QUEUE_FILE_SIZE, index_slots=100

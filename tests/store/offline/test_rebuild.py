@@ -11,10 +11,10 @@ from tests.store import golden
 from tests.store.offline.killing import killed_at
 from tests.store.records import put_message
 from twinlog.store.errors import StoreLockedError
-from twinlog.store.lock_file import take_lock
 from twinlog.store.message_store import MessageStore
+from twinlog.store.offline.copy.rebuild import INDEX, QUEUES, NothingToRebuildError, rebuild
 from twinlog.store.offline.directory import DirectoryOptions
-from twinlog.store.offline.rebuild import INDEX, QUEUES, NothingToRebuildError, rebuild
+from twinlog.store.util.lock_file import take_lock
 
 FILE_SIZE = 16_384
 OPTIONS = DirectoryOptions()

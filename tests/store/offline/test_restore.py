@@ -12,15 +12,15 @@ from tests.helpers import log_bytes, put
 from tests.store import golden
 from tests.store.offline.killing import killed_at
 from tests.store.offline.test_rebuild import FILE_SIZE, files, stopped
-from twinlog.store.checkpoint import Checkpoint
+from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offline import manifest
-from twinlog.store.offline.backup import back_up
-from twinlog.store.offline.backup_target import BackupRefusedError
+from twinlog.store.offline.copy import manifest
+from twinlog.store.offline.copy.backup import back_up
+from twinlog.store.offline.copy.backup_target import BackupRefusedError
+from twinlog.store.offline.copy.manifest import BackupError
+from twinlog.store.offline.copy.rebuild import INDEX, QUEUES
+from twinlog.store.offline.copy.restore import WORK, restore
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.manifest import BackupError
-from twinlog.store.offline.rebuild import INDEX, QUEUES
-from twinlog.store.offline.restore import WORK, restore
 
 
 def backed_up(root: Path, target: Path) -> Path:

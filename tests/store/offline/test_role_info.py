@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers import open_store, put
-from twinlog.cluster.cli.log_info import show_info
+from twinlog.cluster.cli.log.info import show_info
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, save_epochs
 from twinlog.store.offline.directory import StoreDirectory
@@ -11,7 +11,7 @@ from twinlog.store.offline.finding import Kind, Severity
 from twinlog.store.offline.info import look
 from twinlog.store.offline.role_check import check_role_files
 from twinlog.store.offline.role_info import EpochInfo
-from twinlog.store.offline.verify import Verdict, verify
+from twinlog.store.offline.verify.verify import Verdict, verify
 from twinlog.store.role_file import RoleState, save_role
 
 

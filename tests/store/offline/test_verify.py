@@ -16,15 +16,15 @@ from tests.helpers import open_store
 from tests.store import golden
 from tests.store.offline.test_directory import times_and_names
 from tests.store.records import put_message
-from twinlog.store.consume_queue import UNIT
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.file_series import FileReader
 from twinlog.store.offline.finding import Kind, Severity
 from twinlog.store.offline.units import EXT_ADDRESS_MIN, EXT_HEAD
-from twinlog.store.offline.verify import Verdict, VerifyReport, verify
+from twinlog.store.offline.verify.verify import Verdict, VerifyReport, verify
 from twinlog.store.offline.walk import walk_log
-from twinlog.store.unit_check import BLANK
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.unit_check import BLANK
 
 I64 = Struct(">q")
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from tests.store import golden
-from twinlog.store.left_overs import head_of
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.walk import Gap, Window, goes_on_behind, walk, walk_log
+from twinlog.store.record.stale_records import head_of
 
 
 def entries_of(pieces):

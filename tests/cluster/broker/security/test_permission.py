@@ -3,7 +3,6 @@
 import pytest
 
 from tests.cluster.broker.helpers import heartbeat
-from twinlog.cluster.broker.names import HEARTBEAT_BYTES_MAX
 from twinlog.cluster.broker.security.errors import AclError
 from twinlog.cluster.broker.security.permission import (
     ANY,
@@ -17,6 +16,7 @@ from twinlog.cluster.broker.security.permission import (
 )
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.names import HEARTBEAT_BYTES_MAX
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.faults.matrix.checkers.verdict import Verdict, verdict
 from tests.interop.compare import end_offset, start_offset
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.finding import Severity
-from twinlog.store.offline.verify import verify
+from twinlog.store.offline.verify.verify import verify
 
 BLOCK = 64 * 1024
 

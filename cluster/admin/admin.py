@@ -1,0 +1,291 @@
+"""Every operation a person can ask for, as typed async functions on frozen results; CLI and HTTP only render them.
+
+What is not known is None, never 0. Offsets and sizes in bytes unless the name says messages; times in seconds.
+Each operation imports what it needs when it is asked for: a command waits for its own parts only.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+from attrs import frozen
+
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.remoting.errors import RemotingError
+
+if TYPE_CHECKING:
+    from twinlog.cluster.admin.bundle import Part
+    from twinlog.cluster.admin.config import ConfigAdmin
+    from twinlog.cluster.admin.groups import GroupAdmin
+    from twinlog.cluster.admin.message_sending import Destination
+    from twinlog.cluster.admin.offsets import OffsetAdmin
+    from twinlog.cluster.admin.peeking import MessageAdmin
+    from twinlog.cluster.admin.repair import PreparedRepair, Progress, RepairResult
+    from twinlog.cluster.admin.role_history import History
+    from twinlog.cluster.admin.roles import ChangeOutcome, Prepared, RoleGroup, RoleOrder, Tell
+    from twinlog.cluster.admin.topics import TopicAdmin
+    from twinlog.cluster.admin.waiting import Condition
+    from twinlog.cluster.client.consume.topic_reader import ReceivedMessage
+    from twinlog.cluster.client.outgoing import OutgoingMessage
+    from twinlog.cluster.client.sending import SendResult
+    from twinlog.cluster.client.start import From, FromTime
+    from twinlog.cluster.client.subscription import Sql
+    from twinlog.cluster.config.contexts import Context
+    from twinlog.cluster.observe.check_result import CheckResult
+    from twinlog.cluster.observe.cross_views import Crosscheck
+    from twinlog.cluster.observe.explanation import Explanation
+    from twinlog.cluster.observe.facts import ClusterFacts
+    from twinlog.cluster.observe.health_member import Limits
+    from twinlog.cluster.observe.live_diff import LiveDiffReport
+    from twinlog.cluster.observe.members import MemberList
+
+
+@frozen
+class Admin:
+    """The operations, over one client."""
+
+    api: ClientApi
+
+    @property
+    def topics(self) -> "TopicAdmin":
+        from twinlog.cluster.admin.topics import TopicAdmin
+
+        return TopicAdmin(self.api)
+
+    @property
+    def groups(self) -> "GroupAdmin":
+        from twinlog.cluster.admin.groups import GroupAdmin
+
+        return GroupAdmin(self.api)
+
+    @property
+    def offsets(self) -> "OffsetAdmin":
+        from twinlog.cluster.admin.offsets import OffsetAdmin
+
+        return OffsetAdmin(self.api)
+
+    @property
+    def messages(self) -> "MessageAdmin":
+        from twinlog.cluster.admin.peeking import MessageAdmin
+
+        return MessageAdmin(self.api)
+
+    @property
+    def config(self) -> "ConfigAdmin":
+        from twinlog.cluster.admin.config import ConfigAdmin
+
+        return ConfigAdmin(self.api)
+
+    async def list_members(self) -> "MemberList":
+        """Ask the name server who there is, then each of them how it is. Raises RemotingError without a name server."""
+        from twinlog.cluster.observe.gather import ask_members
+        from twinlog.cluster.observe.members import MemberList, issues_of
+        from twinlog.cluster.observe.role_views import notes_of
+
+        groups = await self.api.cluster()
+        facts = await ask_members(self.api, groups)
+        members = tuple(each.member for each in facts)
+        return MemberList(members, tuple(issues_of(groups, members)), notes_of(facts))
+
+    async def watch_members(self, seconds: float, show: "Callable[[MemberList], None]") -> None:
+        """Show the members now and every so many seconds, for ever. Raises RemotingError when the first time fails."""
+        from twinlog.cluster.admin.watching import watch
+        from twinlog.cluster.observe.members import MemberList
+
+        def shown(found: MemberList | str) -> None:
+            show(MemberList((), (f"no name server answers: {found}",)) if isinstance(found, str) else found)
+
+        await watch(self.list_members, seconds, shown)
+
+    async def explain(self, name: str) -> "Explanation | None":
+        """One member by name or address; None when nobody is called so. Raises RemotingError without a name server."""
+        from twinlog.cluster.observe.explanation import explain_member, find_member
+        from twinlog.cluster.observe.gather import gather
+
+        facts = await gather(self.api, thorough=True)
+        found = find_member(facts, name)
+        return explain_member(facts, found) if found is not None else None
+
+    async def check(self, limits: "Limits") -> "CheckResult":
+        """What a monitoring system should know now. Raises RemotingError without a name server."""
+        from twinlog.cluster.observe.check_result import CheckResult
+        from twinlog.cluster.observe.finding import Level
+        from twinlog.cluster.observe.gather import gather
+        from twinlog.cluster.observe.health import examine
+
+        facts = await gather(self.api, thorough=False)
+        findings = examine(facts, limits)
+        worst = findings[0].level if findings else Level.NOTE
+        members = tuple(each.member for each in facts.members)
+        return CheckResult(level="ok" if worst is Level.NOTE else worst.value, findings=findings, members=members)
+
+    async def diagnose(self, others: tuple[str, ...] = ()) -> "ClusterFacts":
+        """All that can be found out, for `examine` to judge; `others` are brokers to ask besides the registered ones."""
+        from twinlog.cluster.observe.gather import gather
+
+        return await gather(self.api, thorough=True, others=others)
+
+    async def wait(
+        self, condition: "Condition", on_change: Callable[[list[str]], None], *, poll_seconds: float
+    ) -> None:
+        """Return once the condition holds; `on_change` is told what is missing whenever that changes."""
+        from twinlog.cluster.observe.gather import gather
+
+        told: list[str] | None = None
+        while True:
+            try:
+                missing = condition.missing(await gather(self.api, thorough=False))
+            except RemotingError as error:
+                missing = [f"no name server answers: {error}"]
+            if missing != told:
+                on_change(missing)
+                told = missing
+            if not missing:
+                return
+            await trio.sleep(poll_seconds)
+
+    async def crosscheck(self, *, last_bytes: int, tell: Callable[[str], None] = lambda _what: None) -> "Crosscheck":
+        """What every member sees of every other, and whether it fits together. Raises RemotingError without a name server."""
+        from twinlog.cluster.observe.crosscheck import crosscheck
+
+        return await crosscheck(self.api, last_bytes=last_bytes, tell=tell)
+
+    async def live_diff(
+        self, left: str, right: str, progress: Callable[[int, int], None] = lambda _done, _total: None
+    ) -> "LiveDiffReport":
+        """Compare the logs of two running brokers, each named as list_members() does, or HOST:PORT.
+
+        Raises NoMemberError, and RemotingError when one of them cannot be asked.
+        """
+        from twinlog.cluster.observe.live_diff import live_diff
+        from twinlog.cluster.observe.members import NoMemberError
+
+        named = [name for name in (left, right) if ":" not in name]
+        members = {each.name: each.address for each in (await self.list_members()).members} if named else {}
+        for name in named:
+            if name not in members:
+                raise NoMemberError(name)
+        sides = [(name, members.get(name, name)) for name in (left, right)]
+        return await live_diff(self.api, sides[0], sides[1], progress)
+
+    # ---- Roles
+
+    async def prepare_role_change(self, order: "RoleOrder") -> "Prepared":
+        """What a switchover or failover would do, and by whom. Raises RoleError, NoMemberError and RemotingError."""
+        from twinlog.cluster.admin import roles as role_admin
+
+        return await role_admin.prepare(self.api, order)
+
+    async def change_role(self, prepared: "Prepared", tell: "Tell") -> "ChangeOutcome":
+        """Carry it out; `tell` hears how far it is. Raises RoleError and RemotingError."""
+        from twinlog.cluster.admin import roles as role_admin
+
+        return await role_admin.carry_out(self.api, prepared, tell)
+
+    async def schedule_switchover(self, order: "RoleOrder", at_ms: int | None) -> "RoleGroup":
+        """Let it happen at a time, by the clock; None: not any more."""
+        from twinlog.cluster.admin import roles as role_admin
+
+        return await role_admin.schedule(self.api, order, at_ms)
+
+    async def pause_roles(self, group: str | None, *, for_seconds: float | None, reason: str) -> "RoleGroup":
+        """Allow no role changes in a group, for so long or until resume_roles()."""
+        from twinlog.cluster.admin import roles as role_admin
+
+        return await role_admin.pause(self.api, group, for_seconds=for_seconds, reason=reason)
+
+    async def resume_roles(self, group: str | None) -> "RoleGroup":
+        """Allow them again."""
+        from twinlog.cluster.admin import roles as role_admin
+
+        return await role_admin.resume(self.api, group)
+
+    async def prepare_rewind(self, member: str, accept_data_loss: int | None) -> "PreparedRepair":
+        """What would be cut from the log of a slave. Raises RoleError, NoMemberError and RemotingError."""
+        from twinlog.cluster.admin import repair as role_repair
+
+        return await role_repair.prepare_rewind(self.api, member, accept_data_loss)
+
+    async def prepare_reinit(self, member: str) -> "PreparedRepair":
+        """What would be put aside for a slave to begin anew."""
+        from twinlog.cluster.admin import repair as role_repair
+
+        return await role_repair.prepare_reinit(self.api, member)
+
+    async def repair(
+        self, prepared: "PreparedRepair", *, timeout_seconds: float, progress: "Progress"
+    ) -> "RepairResult":
+        """Carry it out, until the slave is level with its master."""
+        from twinlog.cluster.admin import repair as role_repair
+
+        return await role_repair.repair(self.api, prepared, timeout_seconds=timeout_seconds, progress=progress)
+
+    async def bundle(self, logs: Path | None) -> "tuple[Part, ...]":
+        """What a support case needs, in parts; see cluster/admin/bundle.py."""
+        from twinlog.cluster.admin.bundle import collect
+        from twinlog.cluster.observe.health_member import Limits
+
+        asked: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
+            "list.json": ("members, roles, offsets, lag: twinlog list", self.list_members),
+            "check.json": ("what is wrong: twinlog check", lambda: self.check(Limits())),
+            "history.json": ("who was the master, since when, why: twinlog history", lambda: self.history(None)),
+            "topics.json": ("names, queues and counts of topics", lambda: self.topics.summaries(all_topics=True)),
+            "groups.json": ("names and lag of consumer groups", lambda: self.groups.summaries(all_groups=True)),
+        }
+        return await collect(self.api, asked, logs)
+
+    async def history(self, group: str | None) -> "History":
+        """Who was the master, since when, why, and at what cost."""
+        from twinlog.cluster.admin import role_history
+
+        return await role_history.history(self.api, group)
+
+    # ---- Data
+
+    async def send(
+        self,
+        messages: "AsyncIterator[OutgoingMessage]",
+        on_sent: "Callable[[SendResult, int], None]",
+        *,
+        to: "Destination | None" = None,
+        rate: float | None = None,
+        batch: int = 1,
+    ) -> int:
+        """Send them in their order, report each answer and how many messages it is for; see cluster/admin/message_sending.py."""
+        from twinlog.cluster.admin.message_sending import send_messages
+
+        return await send_messages(self.api, messages, on_sent, to=to, rate=rate, batch=batch)
+
+    async def consume(
+        self,
+        topic: str,
+        deliver: "Callable[[ReceivedMessage], bool]",
+        *,
+        tags: "str | Sql" = "*",
+        group: str | None = None,
+        start: "From | FromTime | int | None" = None,
+        follow: bool = False,
+    ) -> None:
+        """Deliver the topic's messages until `deliver` returns False or, without `follow`, all are read."""
+        from twinlog.cluster.client.consume.topic_reader import Consumer
+
+        await Consumer(self.api, topic, deliver, tags=tags, group=group, start=start).run(follow=follow)
+
+
+@asynccontextmanager
+async def open_admin(
+    namesrv: tuple[str, ...], *, timeout_ms: int = 3000, context: "Context | None" = None
+) -> AsyncIterator[Admin]:
+    """An Admin with a client of its own, for as long as the block lasts; it signs with the user's or the context's credentials.
+
+    Raises ConfigError and OSError for credentials and certificates that cannot be used.
+    """
+    from twinlog.cluster.admin.client import client_for
+
+    client = client_for(context)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(client.run)
+        yield Admin(ClientApi(client, namesrv, timeout_ms))
+        nursery.cancel_scope.cancel()

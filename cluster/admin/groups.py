@@ -1,0 +1,203 @@
+"""Consumer groups: which there are, how each is, and making, changing and removing them."""
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from attrs import evolve, frozen
+
+from twinlog.cluster.admin.group_views import (
+    GroupChange,
+    GroupDetail,
+    GroupExistsError,
+    GroupList,
+    GroupOnlineError,
+    NoGroupError,
+    is_system_group,
+    planned,
+    setting_change,
+    settings_of,
+    summary_of,
+)
+from twinlog.cluster.admin.steps import Step, carry_out
+from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.observe import consumption
+from twinlog.cluster.observe import requests as admin_requests
+from twinlog.cluster.observe.consumption import BrokerView, LagReport, QueueLag, TopicLag
+from twinlog.cluster.observe.targets import Target, masters
+from twinlog.cluster.remoting import names
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+
+
+@frozen
+class GroupAdmin:
+    """The operations on groups."""
+
+    api: ClientApi
+
+    async def summaries(self, *, all_groups: bool = False) -> GroupList:
+        """Every group, RocketMQ's own only with `all_groups`. Raises RemotingError without a name server."""
+        views, silent = await consumption.survey(self.api)
+        found = [name for name in consumption.groups_in(views) if all_groups or not is_system_group(name)]
+        return GroupList(tuple(summary_of(views, name) for name in found), silent)
+
+    async def show(self, name: str) -> GroupDetail:
+        """Everything about one group. Raises NoGroupError, and RemotingError without a name server."""
+        views, _ = await consumption.survey(self.api, [name])
+        if not any(name in view.groups or name in view.consumers for view in views) and not consumption.topics_of(
+            views, name
+        ):
+            raise NoGroupError(name)
+        report = await self._report(views, name)
+        connected = next((view.consumers[name] for view in views if name in view.consumers), None)
+        return GroupDetail(
+            name=name,
+            message_model=connected.message_model.lower() if connected else None,
+            consume_type=connected.consume_type if connected else None,
+            consume_from=connected.consume_from if connected else None,
+            settings=tuple(settings_of(view.target, view.groups[name]) for view in views if name in view.groups),
+            clients=consumption.clients_of(views, name),
+            subscriptions=dict(connected.subscriptions) if connected else {},
+            topics=report.topics,
+            queues=report.queues,
+        )
+
+    async def lag(self, name: str | None = None) -> LagReport:
+        """How far groups are: all of them by topic or, for one, by queue with who holds it. Raises NoGroupError."""
+        views, silent = await consumption.survey(self.api, None if name is None else [name])
+        if name is not None:
+            if name not in consumption.groups_in(views) and not any(name in view.consumers for view in views):
+                raise NoGroupError(name)
+            return evolve(await self._report(views, name), silent=silent)
+        pairs = [
+            (group, topic)
+            for group in consumption.groups_in(views)
+            if not is_system_group(group)
+            for topic in consumption.topics_of(views, group)
+        ]
+        rows = tuple(row for pair in pairs for row in consumption.queue_lags(views, *pair))
+        rows = await consumption.with_seconds(self.api, views, rows)
+        by_pair: dict[tuple[str, str], list[QueueLag]] = {}
+        for row in rows:
+            by_pair.setdefault((row.group, row.topic), []).append(row)
+        topics = tuple(consumption.topic_lag(views, found, *pair) for pair, found in by_pair.items())
+        return LagReport(topics, (), _now_ms(), silent)
+
+    async def _report(self, views: tuple[BrokerView, ...], name: str) -> LagReport:
+        topics: list[TopicLag] = []
+        queues: list[QueueLag] = []
+        for topic in consumption.topics_of(views, name):
+            rows = await consumption.with_seconds(self.api, views, consumption.queue_lags(views, name, topic))
+            rows = await consumption.with_consumers(self.api, views, rows, name)
+            if rows:
+                topics.append(consumption.topic_lag(views, rows, name, topic))
+                queues += rows
+        return LagReport(tuple(topics), tuple(queues), _now_ms())
+
+    # ---- Changes
+
+    async def prepare_create(
+        self, name: str, settings: Mapping[str, Any], brokers: tuple[str, ...], cluster: str | None
+    ) -> GroupChange:
+        """Make a group that nobody has. `settings` are fields of SubscriptionGroupConfig. Raises GroupExistsError."""
+        targets, present = await self._present(name, brokers, cluster)
+        if there := tuple(t.broker for t, config in zip(targets, present, strict=True) if config is not None):
+            raise GroupExistsError(name, there)
+        wanted = SubscriptionGroupConfig(name=name, **settings)
+        return planned(name, [setting_change(target, None, wanted) for target in targets])
+
+    async def prepare_update(
+        self, name: str, settings: Mapping[str, Any], brokers: tuple[str, ...], cluster: str | None
+    ) -> GroupChange:
+        """Change what is given, on every broker of these that knows the group. Raises NoGroupError."""
+        targets, present = await self._present(name, brokers, cluster)
+        changes = [
+            setting_change(target, before, evolve(before, **settings))
+            for target, before in zip(targets, present, strict=True)
+            if before is not None
+        ]
+        if not changes:
+            raise NoGroupError(name)
+        return planned(name, changes)
+
+    async def apply(self, change: GroupChange, settings: Mapping[str, Any]) -> GroupChange:
+        """Carry a creation or an update out, broker by broker. Raises RemotingError, PartlyDoneError."""
+        await carry_out(
+            [(each.broker, partial(self._set, change.name, each.address, settings)) for each in change.changes]
+        )
+        return evolve(change, done=True)
+
+    async def _set(self, name: str, address: str, settings: Mapping[str, Any]) -> None:
+        known = await admin_requests.group_configs(self.api, address)
+        config = known.get(name) or SubscriptionGroupConfig(name=name)
+        await admin_requests.update_group(self.api, address, evolve(config, **settings))
+
+    async def prepare_delete(self, name: str, *, with_offsets: bool, with_dead_letters: bool) -> GroupChange:
+        """What would go. Raises NoGroupError, and GroupOnlineError while consumers are connected: they would make it anew.
+
+        Raises SilentBrokersError where that cannot be known.
+        """
+        targets, present = await self._present(name, (), None)
+        views = await consumption.survey_of_all(self.api, [name])
+        if clients := consumption.clients_of(views, name):
+            ids = tuple(each.client_id for each in clients)
+            raise GroupOnlineError(name, ids, "its consumers are connected, and would make it anew")
+        changes = [
+            setting_change(target, before, None)
+            for target, before in zip(targets, present, strict=True)
+            if before is not None
+        ]
+        lag = (await self._report(views, name)).topics
+        if not changes and not lag:
+            raise NoGroupError(name)
+        kinds = (names.retry_topic, names.dlq_topic) if with_dead_letters else (names.retry_topic,)
+        topics = [topic(name) for topic in kinds]
+        routes = [await self.api.topic_route(topic) for topic in topics]
+        there = tuple(topic for topic, route in zip(topics, routes, strict=True) if route is not None)
+        changes = changes or [setting_change(target, None, None) for target in targets]
+        messages = await self._messages(targets, there)
+        return evolve(planned(name, changes), with_offsets=with_offsets, topics=there, topic_messages=messages, lag=lag)
+
+    async def _messages(self, targets: tuple[Target, ...], topics: tuple[str, ...]) -> int | None:
+        total = 0
+        for topic in topics:
+            for target in targets:
+                try:
+                    table = await self.api.topic_stats(target.address, topic)
+                except RequestError as error:
+                    if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                        return None
+                    continue
+                except RemotingError:
+                    return None
+                total += sum(each.max_offset - each.min_offset for each in table.values())
+        return total
+
+    async def delete(self, change: GroupChange) -> GroupChange:
+        """Let masters forget the group and the topics that go with it. Raises RemotingError, PartlyDoneError."""
+        delete_group = partial(admin_requests.delete_group, group=change.name, with_offsets=change.with_offsets)
+        steps: list[Step] = []
+        for each in change.changes:
+            steps.append((each.broker, partial(delete_group, self.api, each.address)))
+            for topic in change.topics:
+                delete_topic = partial(admin_requests.delete_topic, self.api, each.address, topic)
+                steps.append((f"{each.broker} {topic}", delete_topic))
+        for topic in change.topics:
+            steps.append((f"{topic} on the name servers", partial(admin_requests.forget_topic, self.api, topic)))
+        await carry_out(steps)
+        return evolve(change, done=True)
+
+    async def _present(
+        self, name: str, brokers: tuple[str, ...], cluster: str | None
+    ) -> tuple[tuple[Target, ...], list[SubscriptionGroupConfig | None]]:
+        targets = await masters(self.api, brokers=brokers, cluster=cluster)
+        tables = await in_parallel(partial(admin_requests.group_configs, self.api, each.address) for each in targets)
+        return targets, [table.get(name) for table in tables]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

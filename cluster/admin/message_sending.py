@@ -1,0 +1,124 @@
+"""Sending what a person gives: one after the other or in batches, to a queue of choice, not too fast."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import trio
+from attrs import frozen
+
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.outgoing import OutgoingMessage, split_batch
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.selectors import by_key
+from twinlog.cluster.client.sending import SendResult
+
+
+class NoQueueError(Exception):
+    """The topic has no such queue that could be written to now."""
+
+
+@frozen(kw_only=True)
+class Destination:
+    """Which queues messages may go to; nothing given: to all in turn."""
+
+    queue_id: int | None = None
+    broker: str | None = None
+    shard: str | None = None
+
+
+@frozen(kw_only=True)
+class SentMessage:
+    """A broker's answer. Of a batch (`messages` above 1) where its first message went; its ids are joined by commas."""
+
+    status: str
+    topic: str
+    broker: str
+    queue_id: int
+    queue_offset: int
+    offset_message_id: str
+    message_id: str
+    remark: str | None
+    messages: int
+
+
+def sent_view(sent: SendResult, messages: int) -> SentMessage:
+    """The answer to so many messages, as it is shown."""
+    return SentMessage(
+        status=sent.status.name,
+        topic=sent.queue.topic,
+        broker=sent.queue.broker_name,
+        queue_id=sent.queue.queue_id,
+        queue_offset=sent.queue_offset,
+        offset_message_id=sent.offset_message_id,
+        message_id=sent.message_id,
+        remark=sent.remark,
+        messages=messages,
+    )
+
+
+async def send_messages(
+    api: ClientApi,
+    messages: AsyncIterator[OutgoingMessage],
+    on_sent: Callable[[SendResult, int], None],
+    *,
+    to: Destination | None = None,
+    rate: float | None = None,
+    batch: int = 1,
+) -> int:
+    """Send them in their order, tell each answer and how many messages it is for; returns how many there were.
+
+    `rate`: messages a second at most. Raises RemotingError for the first that no broker takes, NoQueueError.
+    """
+    producer, total, started = Producer(api), 0, trio.current_time()
+    choose = _Chooser(producer, to or Destination())
+    waiting: list[OutgoingMessage] = []
+    async for message in messages:
+        waiting.append(message)
+        if len(waiting) < batch:
+            continue
+        total += await _send(producer, waiting, choose, on_sent)
+        waiting = []
+        if rate is not None:
+            await trio.sleep_until(started + total / rate)
+    return total + (await _send(producer, waiting, choose, on_sent) if waiting else 0)
+
+
+async def _send(
+    producer: Producer,
+    messages: Sequence[OutgoingMessage],
+    choose: "_Chooser",
+    on_sent: Callable[[SendResult, int], None],
+) -> int:
+    queue = await choose(messages[0].topic)
+    if len(messages) == 1:
+        on_sent(await producer.send(messages[0], queue=queue), 1)
+        return 1
+    for part in split_batch(messages):
+        for sent in await producer.send_batch(part, queue=queue):
+            on_sent(sent, len(part))
+    return len(messages)
+
+
+class _Chooser:
+    """Picks the queue, where the person cares."""
+
+    def __init__(self, producer: Producer, to: Destination) -> None:
+        self._producer = producer
+        self._to = to
+        self._turn = 0
+
+    async def __call__(self, topic: str) -> MessageQueue | None:
+        to = self._to
+        if to == Destination():
+            return None
+        queues = await self._producer.queues(topic)
+        if to.shard is not None:
+            return by_key(to.shard)(queues)
+        fitting = [
+            each for each in queues if to.queue_id in (None, each.queue_id) and to.broker in (None, each.broker_name)
+        ]
+        if not fitting:
+            there = ", ".join(sorted({f"{each.broker_name} {each.queue_id}" for each in queues}))
+            raise NoQueueError(f"no such queue of {topic} can be written to now; there are: {there}")
+        self._turn += 1
+        return fitting[(self._turn - 1) % len(fitting)]

@@ -1,0 +1,202 @@
+"""A member that does not fit its master: cut its log to what fits (rewind), or let it begin anew (reinit).
+
+The member carries both out, whatever becomes of who asked. What it puts aside stays in its store, in twinlog/divergent.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import trio
+from attrs import field, frozen
+
+from twinlog.cluster.admin.role_history import log_history
+from twinlog.cluster.admin.roles import (
+    POLL_SECONDS,
+    SILENT_SECONDS_MAX,
+    RoleError,
+    RoleGroup,
+    RoleRefusedError,
+    RoleTimeoutError,
+    call,
+    choose_group,
+    find_in,
+)
+from twinlog.cluster.broker.peers.role_messages import ReinitAsk, RewindAsk
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.observe.facts import MemberFacts
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.ha.election.epochs import compare_histories
+
+Progress = Callable[[int, int], None]
+NEAR_BYTES = 1 << 20
+FILLING = ("preflight", "connecting", "streaming", "catching up")  # In these a log goes on by itself.
+ORDER_SECONDS_MAX = 60.0  # A large log is moved and a cut made durable before the answer.
+
+
+@frozen(kw_only=True)
+class RepairPlan:
+    """What is put aside, by what the member and its master say now."""
+
+    verb: Literal["rewind", "reinit"]
+    member: str
+    first_offset: int | None = field(metadata={"doc": "of the bytes that are put aside; null: there are none"})
+    end_offset: int = field(metadata={"doc": "of its log"})
+    why: str
+
+
+@frozen(kw_only=True)
+class KeptPart:
+    """What was taken out of a log, and where it is now."""
+
+    path: str
+    first_offset: int
+    size: int
+    why: str
+
+
+@frozen(kw_only=True)
+class RepairResult:
+    """The member follows again."""
+
+    member: str
+    written_offset: int
+    kept: tuple[KeptPart, ...]
+
+
+@frozen(kw_only=True)
+class PreparedRepair:
+    """What a member is to do. `accept_data_loss`: bytes that may go although it is not proven that they were given up."""
+
+    group: RoleGroup
+    facts: MemberFacts
+    plan: RepairPlan
+    accept_data_loss: int | None = None
+
+
+async def prepare_rewind(api: ClientApi, member: str, accept_data_loss: int | None) -> PreparedRepair:
+    """What would be cut from its log. Raises RoleRefusedError, also when it is not proven that the bytes may go."""
+    group = await choose_group(api, None, member)
+    prepared = PreparedRepair(
+        group=group,
+        facts=find_in(group, member),
+        plan=await _planned_rewind(api, group, find_in(group, member)),
+        accept_data_loss=accept_data_loss,
+    )
+    if prepared.plan.first_offset is not None:
+        await _order(api, prepared, dry_run=True)
+    return prepared
+
+
+async def prepare_reinit(api: ClientApi, member: str) -> PreparedRepair:
+    """What would be put aside. Raises RoleRefusedError."""
+    group = await choose_group(api, None, member)
+    facts = find_in(group, member)
+    found = facts.member
+    is_under_way = facts.status.get("whole") is False and found.state in FILLING
+    plan = RepairPlan(
+        verb="reinit",
+        member=found.name,
+        first_offset=None if is_under_way else found.min_offset or 0,
+        end_offset=found.written_offset or 0,
+        why="it is being filled already" if is_under_way else "it takes its master's log from the beginning",
+    )
+    prepared = PreparedRepair(group=group, facts=facts, plan=plan)
+    if not is_under_way:
+        await _order(api, prepared, dry_run=True)
+    return prepared
+
+
+async def _planned_rewind(api: ClientApi, group: RoleGroup, facts: MemberFacts) -> RepairPlan:
+    """The member decides what is cut; this is what it will find, if nothing happens meanwhile."""
+    if group.master is None:
+        raise RoleRefusedError(
+            f"{group.name} has no master that a log could be cut to.", "See more with: twinlog doctor"
+        )
+    name, master = facts.member.name, group.master.member
+    if facts.member == master:
+        raise RoleRefusedError(
+            f"{name} is the master: only a slave's log is cut, to fit its master's.",
+            "See who is what with: twinlog list",
+        )
+    own, other = await log_history(api, facts.member.address), await log_history(api, master.address)
+    if own is None or other is None:
+        silent = name if own is None else master.name
+        raise RoleError(f"{silent} does not tell its history.", "See more with: twinlog explain")
+    finding = (facts.status.get("master") or {}).get("finding") or {}
+    found = compare_histories(own.entries, own.max_offset, other.entries, other.max_offset)
+    first, why = None, f"it fits the log of {master.name}"
+    if finding.get("kind") == "diverged":  # Bytes that differ, whatever the histories say.
+        first, why = finding.get("offset"), str(finding.get("text"))
+    elif found.cut_offset is not None and found.given_up_by is not None:
+        winner = group.named([found.given_up_by.winner])
+        first, why = found.cut_offset, f"given up in epoch {found.given_up_by.epoch}, when {winner} became master"
+    elif found.kind == "ahead" and own.max_offset > other.max_offset:
+        first, why = other.max_offset, f"the log of {master.name} ends there; nothing proves that more was given up"
+    return RepairPlan(verb="rewind", member=name, first_offset=first, end_offset=own.max_offset, why=why)
+
+
+async def _order(api: ClientApi, prepared: PreparedRepair, *, dry_run: bool) -> None:
+    address = prepared.facts.member.address
+    ask: RewindAsk | ReinitAsk = ReinitAsk(dry_run=dry_run)
+    if prepared.plan.verb == "rewind":
+        ask = RewindAsk(accept_data_loss=prepared.accept_data_loss, dry_run=dry_run)
+    await call(api, prepared.group, address, prepared.plan.verb, ask, timeout_seconds=ORDER_SECONDS_MAX)
+
+
+async def repair(
+    api: ClientApi, prepared: PreparedRepair, *, timeout_seconds: float, progress: Progress = lambda _done, _total: None
+) -> RepairResult:
+    """Begin it, where there is something to do, and wait until the member is level with its master. Raises RoleError."""
+    member, address = prepared.facts.member, prepared.facts.member.address
+    before = {cut["path"] for cut in prepared.facts.status.get("divergent") or ()}
+    if prepared.plan.first_offset is not None:
+        await _order(api, prepared, dry_run=False)
+    heard_at = trio.current_time()
+    deadline = heard_at + timeout_seconds
+    while True:
+        await trio.sleep(POLL_SECONDS)
+        try:
+            status = await api.member_status(address) or {}
+            total = await _master_offset(api, status)
+        except RemotingError as error:
+            if trio.current_time() - heard_at > SILENT_SECONDS_MAX:
+                raise RoleError(
+                    f"{member.name} or its master does not answer any more ({error}).",
+                    "It goes on when both are there again. The same command again goes on watching.",
+                ) from error
+            continue
+        heard_at = trio.current_time()
+        written = int(status.get("maxOffset") or 0)
+        if total is not None:
+            progress(min(written, total), total)
+        if _is_level(status, total):
+            new = [cut for cut in status.get("divergent") or () if cut["path"] not in before]
+            kept = tuple(_kept(cut, prepared.group) for cut in new)
+            return RepairResult(member=member.name, written_offset=written, kept=kept)
+        if heard_at > deadline:
+            raise RoleTimeoutError(
+                f"{member.name} is not level with its master within {timeout_seconds:g} s; it goes on.",
+                f"It is {status.get('roleState') or status.get('state')}: {status.get('roleWhy') or 'it follows'}.",
+                f"Look with: twinlog list. To go on watching: twinlog {prepared.plan.verb} {member.name} --yes",
+            )
+
+
+async def _master_offset(api: ClientApi, status: dict[str, Any]) -> int | None:
+    """Where its master's log ends; None: it has none yet."""
+    address = (status.get("master") or {}).get("address")
+    master = await api.member_status(address) if address else None
+    return None if master is None else int(master["maxOffset"])
+
+
+def _is_level(status: dict[str, Any], total: int | None) -> bool:
+    """It follows, lacks nothing that it once acknowledged, and has come close: in traffic nobody is level for long."""
+    return (
+        status.get("state") == "streaming"
+        and status.get("whole") is not False
+        and total is not None
+        and total - int(status["maxOffset"]) <= NEAR_BYTES
+    )
+
+
+def _kept(cut: dict[str, Any], group: RoleGroup) -> KeptPart:
+    return KeptPart(path=cut["path"], first_offset=cut["first"], size=cut["size"], why=group.in_names(cut["why"]))

@@ -1,0 +1,336 @@
+"""Role changes as a person asks for them. The candidate carries them out; here they are asked for, watched, and told.
+
+So a command that is cut changes nothing, and the same command again finds what runs and waits for it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import trio
+from attrs import asdict, evolve, frozen
+
+from twinlog.cluster.broker.peers.role_messages import (
+    STRANGER,
+    ChangeAsk,
+    ChangeResult,
+    ChangeState,
+    Op,
+    PauseAsk,
+    ScheduleAsk,
+)
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.observe.facts import MemberFacts
+from twinlog.cluster.observe.gather import ask_members
+from twinlog.cluster.observe.members import Member, NoMemberError, is_master
+from twinlog.cluster.observe.role_views import name_of, newest_record
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError, RequestError
+from twinlog.ha.election.votes import LostRange
+from twinlog.store.role_file import GroupRecord
+from twinlog.store.util.plain import from_plain, to_plain
+
+POLL_SECONDS = 0.05
+SILENT_SECONDS_MAX = 5.0  # Whoever does not answer for so long is gone, or stands still.
+DataLoss = int | Literal["unknown"] | None
+Tell = Callable[[ChangeState], None]
+
+
+class RoleError(Exception):
+    """A role change that came to nothing, or to nothing yet; one sentence a line."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+class RoleRefusedError(RoleError):
+    """It could lose data, or break a rule. Nothing was changed, unless the lines say so."""
+
+
+class RoleTimeoutError(RoleError):
+    """It is not done yet, and goes on."""
+
+
+class RoleChoiceError(RoleError):
+    """It is not clear who is meant."""
+
+
+@frozen(kw_only=True)
+class RoleGroup:
+    """One broker group: who is in it, and what they have agreed on."""
+
+    name: str
+    members: tuple[MemberFacts, ...]
+    record: GroupRecord | None
+
+    @property
+    def master(self) -> MemberFacts | None:
+        """Who says that it is the master."""
+        return next((each for each in self.members if is_master(each.member)), None)
+
+    def candidates(self) -> list[MemberFacts]:
+        """Slaves of ours that follow, the best first: in the newest epoch, then the lowest id."""
+        found = [each for each in self.members if each.is_twinlog and each.member.role == "slave"]
+        return sorted(found, key=lambda each: (-(each.member.epoch or 0), not _follows(each), each.member.broker_id))
+
+    def in_names(self, text: str) -> str:
+        """The text with members' names for their addresses."""
+        for each in self.members:
+            text = text.replace(each.member.address, each.member.name)
+        return text
+
+    def named(self, addresses: Sequence[str]) -> str:
+        """Members in words."""
+        return ", ".join(name_of(address, self.members) for address in addresses)
+
+
+def _follows(each: MemberFacts) -> bool:
+    return each.member.state == "streaming"
+
+
+@frozen(kw_only=True)
+class RoleOrder:
+    """What a person wants. `member`: the candidate, by name or address; None: whoever is best, where that may be left open."""
+
+    verb: Literal["switchover", "failover"]
+    member: str | None = None
+    group: str | None = None
+    reason: str = ""
+    accept_data_loss: DataLoss = None
+    timeout_seconds: float = 30.0
+
+
+@frozen(kw_only=True)
+class ChangeOutcome(ChangeResult):
+    """What became of it. `absent`: who of `not_following` did not answer before it began, and follows when it is back."""
+
+    absent: tuple[str, ...] = ()
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """Who answered before it began, and does not follow yet: then it is done in part only."""
+        return tuple(each for each in self.not_following if each not in self.absent)
+
+
+@frozen(kw_only=True)
+class PlannedSwitchover:
+    """What a group's master is to do later. `at_ms`: ms since 1970 by its clock; null: nothing is planned any more."""
+
+    group: str
+    at_ms: int | None
+    candidate: str | None  # As it was asked for; null: whoever is best then.
+
+
+@frozen(kw_only=True)
+class Prepared:
+    """A role change that may be begun, with the plan that it follows."""
+
+    group: RoleGroup
+    candidate: Member
+    ask: ChangeAsk
+    state: ChangeState
+
+
+async def choose_group(api: ClientApi, name: str | None, member: str | None = None) -> RoleGroup:
+    """The group called so, or the member's, or the only one there is. Raises RoleChoiceError, NoMemberError, RemotingError."""
+    facts = await ask_members(api, await api.cluster())
+    if member is not None:
+        found = next((each for each in facts if member in (each.member.name, each.member.address)), None)
+        if found is None:
+            raise NoMemberError(member)
+        name = found.member.group
+    names = sorted({each.member.group for each in facts})
+    if name is None and len(names) == 1:
+        (name,) = names
+    if name is None or name not in names:
+        what = f"There is no group {name}." if name is not None else "There are several groups."
+        raise RoleChoiceError(what, f"Name one with --group: {', '.join(names) or 'none is registered'}.")
+    members = tuple(each for each in facts if each.member.group == name)
+    return RoleGroup(name=name, members=members, record=newest_record(members))
+
+
+def find_in(group: RoleGroup, member: str) -> MemberFacts:
+    """A member of the group that may be asked for a role. Raises RoleRefusedError."""
+    found = next(each for each in group.members if member in (each.member.name, each.member.address))
+    if not found.is_twinlog:
+        why = found.member.reason or "it does not answer"
+        what = "a RocketMQ broker cannot change its role" if found.runtime else why
+        raise RoleRefusedError(f"{found.member.name} may not be chosen: {what}")
+    return found
+
+
+async def prepare(api: ClientApi, order: RoleOrder) -> Prepared:
+    """Find the candidate, and what it would do. Raises RoleRefusedError with a line for each member that may not be chosen."""
+    group = await choose_group(api, order.group, order.member)
+    candidates = [find_in(group, order.member)] if order.member is not None else group.candidates()
+    if not candidates:
+        raise RoleRefusedError(
+            f"{group.name} has no slave that could become its master.", "See who is there with: twinlog list"
+        )
+    refusals: list[str] = []
+    for each in candidates:
+        ask = ChangeAsk(
+            verb=order.verb,
+            candidate=each.member.address,
+            reason=order.reason,
+            accept_data_loss=order.accept_data_loss,
+            timeout_ms=round(order.timeout_seconds * 1000),
+        )
+        check = evolve(ask, dry_run=True)  # It waits for members that hang, and asks them more than once.
+        state = await call(api, group, each.member.address, "check", check, timeout_seconds=order.timeout_seconds)
+        if not (lines := refusal_lines(group, each.member, state)):
+            return Prepared(group=group, candidate=each.member, ask=ask, state=state)
+        refusals += lines
+    raise RoleRefusedError(*refusals)
+
+
+def refusal_lines(group: RoleGroup, member: Member, state: ChangeState) -> list[str]:
+    """Why the member may not be chosen, and what that would cost; none when it may."""
+    lines, rest = [], state.error if state.refused else ""
+    for each in state.judgements:
+        if not each.may:
+            fix = f"; fix: {each.fix}" if each.fix else ""
+            line = f"{each.candidate}: may not be chosen: {each.rule}; needed {each.needed}; actual {each.actual}{fix}"
+            rest = rest.removeprefix(line).removeprefix("; ")
+            lines.append(group.in_names(line))
+            if each.lost is not None:
+                lines += [lost_words(each.lost, group), how_to_accept(each.lost)]
+    if rest:
+        lines.append(group.in_names(rest if rest.startswith(member.address) else f"{member.name}: {rest}"))
+    return lines
+
+
+def lost_words(lost: LostRange, group: RoleGroup) -> str:
+    """What would be given up, and where it stays."""
+    holders = group.named(lost.holders)
+    kept = "they are kept in twinlog/divergent on each of them"
+    if lost.end is None:
+        first = f"bytes from {lost.first} on, nobody knows how many, "
+        return f"{first}on {holders or 'members that do not answer'} would be given up; {kept}"
+    return f"bytes {lost.first} to {lost.end} on {holders} would be given up; {kept}"
+
+
+def how_to_accept(lost: LostRange) -> str:
+    """The option that goes on all the same."""
+    size = "unknown" if lost.end is None else str(lost.end - lost.first)
+    return f"to go on all the same, and give them up: --accept-data-loss {size}"
+
+
+async def carry_out(api: ClientApi, prepared: Prepared, tell: Tell) -> ChangeOutcome:
+    """Begin it, or find it begun, and wait for its end; `tell` hears each change. Raises RoleError."""
+    address = prepared.candidate.address
+    state = await call(api, prepared.group, address, "start", prepared.ask)
+    result = await watched(api, prepared.group, prepared.candidate, state, prepared.ask.timeout_ms / 1000, tell)
+    silent = {each.member.address for each in prepared.group.members if each.member.state == "unreachable"}
+    absent = tuple(each for each in result.not_following if each in silent)
+    return ChangeOutcome(**asdict(result, recurse=False), absent=absent)
+
+
+async def watched(
+    api: ClientApi, group: RoleGroup, member: Member, state: ChangeState, seconds: float, tell: Tell
+) -> ChangeResult:
+    tell(state)
+    heard_at = trio.current_time()
+    deadline = heard_at + seconds
+    while state.running:
+        if trio.current_time() > deadline:
+            raise RoleTimeoutError(
+                f"Not within {seconds:g} s; what was begun goes on.",
+                f"{member.name} is at {doing(state)}.",
+                "Look with: twinlog list. The same command again waits for it, or finishes it.",
+            )
+        await trio.sleep(POLL_SECONDS)
+        try:
+            now = await call(api, group, member.address, "state")
+        except RemotingError as error:
+            if trio.current_time() - heard_at > SILENT_SECONDS_MAX:
+                raise RoleError(
+                    f"{member.name} does not answer any more.",
+                    f"It was at {doing(state)} ({error}).",
+                    "Look with: twinlog list. The same command again finishes what was begun.",
+                ) from error
+            continue
+        heard_at = trio.current_time()
+        if now != state:
+            tell(now)
+        state = now
+    if lines := refusal_lines(group, member, state):
+        raise RoleRefusedError(*lines)
+    if state.result is None:
+        raise RoleError(
+            "The role change was not finished.",
+            f"{member.name}: {state.error or 'it was interrupted'}",
+            "Look with: twinlog list. The same command again finishes what was begun.",
+        )
+    return state.result
+
+
+def doing(state: ChangeState) -> str:
+    """The step that it is at, in words."""
+    step = next((step for step in state.steps if step.state in ("doing", "failed")), None)
+    return f"step {step.number}, {step.text}" if step is not None else "its end"
+
+
+async def call(
+    api: ClientApi, group: RoleGroup, address: str, op: Op, ask: Any = None, *, timeout_seconds: float | None = None
+) -> ChangeState:
+    """Ask a member for a part of a role change. Raises RoleRefusedError when it may not be asked from here, or refuses."""
+    body = {"op": op, **(to_plain(ask) if ask is not None else {})}
+    try:
+        timeout_ms = round(timeout_seconds * 1000) if timeout_seconds is not None else None
+        answer = await api.role_change(address, body, timeout_ms=timeout_ms)
+    except RequestError as error:
+        raise refused(group, address, error) from error
+    try:
+        return from_plain(ChangeState, answer) if "running" in answer else ChangeState(running=False)
+    except ValueError as error:
+        raise RemotingProtocolError(f"{address} answered {op} in an unknown form: {error}") from error
+
+
+def refused(group: RoleGroup, address: str, error: RequestError) -> RoleError:
+    """What an answer other than success says."""
+    name = group.named([address])
+    if error.code == ResponseCode.NO_PERMISSION and error.remark.endswith(STRANGER):
+        return RoleRefusedError(
+            f"{name} takes no role changes from here: {error.remark}",
+            "Run the command on a member's machine, or list this one in haAllowedSlaves there.",
+        )
+    if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return RoleRefusedError(f"{name} cannot change roles: it is no twinlog broker, or an older one")
+    return RoleRefusedError(*group.in_names(error.remark).splitlines())
+
+
+# Pauses, and switchovers for later
+
+
+async def pause(api: ClientApi, group: str | None, *, for_seconds: float | None, reason: str) -> RoleGroup:
+    """No role changes, and no automatic ones, until resume() or for so long. Raises RoleError."""
+    found = await choose_group(api, group)
+    for_ms = round(for_seconds * 1000) if for_seconds is not None else None
+    await call(api, found, _master_of(found), "pause", PauseAsk(for_ms=for_ms, reason=reason))
+    return found
+
+
+async def resume(api: ClientApi, group: str | None) -> RoleGroup:
+    """Take a pause back. Raises RoleError."""
+    found = await choose_group(api, group)
+    await call(api, found, _master_of(found), "resume")
+    return found
+
+
+async def schedule(api: ClientApi, order: RoleOrder, at_ms: int | None) -> RoleGroup:
+    """Let the master switch over at a time of the wall clock; None: not any more. Raises RoleError."""
+    group = await choose_group(api, order.group, order.member)
+    candidate = find_in(group, order.member).member.address if order.member is not None else ""
+    await call(
+        api, group, _master_of(group), "schedule", ScheduleAsk(at_ms=at_ms, candidate=candidate, reason=order.reason)
+    )
+    return group
+
+
+def _master_of(group: RoleGroup) -> str:
+    if group.master is None:
+        raise RoleRefusedError(
+            f"{group.name} has no master that could take this down for the others.", "See more with: twinlog doctor"
+        )
+    return group.master.member.address

@@ -1,0 +1,236 @@
+"""Topics: which there are, how each is, and making, changing and removing them.
+
+Changes go to masters, which tell the name servers.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from attrs import evolve, frozen
+
+from twinlog.cluster.admin.steps import Step, carry_out
+from twinlog.cluster.admin.topic_views import (
+    NoTopicError,
+    TopicChange,
+    TopicConsumer,
+    TopicDetail,
+    TopicExistsError,
+    TopicOnBroker,
+    TopicSetting,
+    TopicSummary,
+    consumer_of,
+    is_system_topic,
+    perm_of,
+    perm_text,
+    planned,
+    queue_state,
+    setting,
+    summary_of,
+)
+from twinlog.cluster.broker.tables.topics import TopicConfig
+from twinlog.cluster.client.api.api import ClientApi, QueueOffsets
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.route import MessageQueue, TopicRoute
+from twinlog.cluster.observe import requests as admin_requests
+from twinlog.cluster.observe.requests import Consumers
+from twinlog.cluster.observe.targets import Target, masters, readers
+from twinlog.cluster.remoting.errors import RemotingError
+
+
+@frozen
+class _Readers:
+    """Who reads a topic, as one broker tells it, by group: how far they are by queue, and who is connected."""
+
+    committed: Mapping[str, Mapping[int, int]]
+    connected: Mapping[str, Consumers | None]
+
+
+@frozen
+class TopicAdmin:
+    """The operations on topics."""
+
+    api: ClientApi
+
+    async def summaries(self, *, all_topics: bool = False) -> tuple[TopicSummary, ...]:
+        """Every topic, those of RocketMQ itself only with `all_topics`. Raises RemotingError without a name server."""
+        groups = await self.api.cluster()
+        own = {name for group in groups for name in (group.cluster, group.broker_name)}
+        names = [name for name in await self.api.topics() if all_topics or not is_system_topic(name, own)]
+        found = await in_parallel(partial(self._summary, name) for name in names)
+        return tuple(topic for topic in found if topic is not None)
+
+    async def _summary(self, name: str) -> TopicSummary | None:
+        route = await self.api.topic_route(name)
+        return summary_of(name, route.queue_data, await self._stats(route)) if route is not None else None
+
+    async def _stats(self, route: TopicRoute) -> list[Mapping[MessageQueue, QueueOffsets] | None]:
+        addresses = (broker.find(0) for broker in route.brokers.values())
+        return await in_parallel(partial(self._stats_of, each, route.topic) for each in addresses if each)
+
+    async def _stats_of(self, address: str, topic: str) -> Mapping[MessageQueue, QueueOffsets] | None:
+        try:
+            return await self.api.topic_stats(address, topic)
+        except RemotingError:
+            return None
+
+    async def show(self, name: str) -> TopicDetail:
+        """Everything about one topic. Raises NoTopicError, and RemotingError without a name server."""
+        route = await self._route(name)
+        tables = await self._stats(route)
+        at = readers(tuple(route.brokers.values()))
+        return TopicDetail(
+            name=name,
+            brokers=tuple(await in_parallel(partial(self._on_broker, each, name) for each in at)),
+            queues=tuple(
+                queue_state(queue, offsets)
+                for table in tables
+                for queue, offsets in sorted((table or {}).items(), key=lambda each: each[0])
+            ),
+            consumers=_consumers(name, await self._readers(at, name), tables),
+        )
+
+    async def _route(self, name: str) -> TopicRoute:
+        route = await self.api.topic_route(name)
+        if route is None:
+            raise NoTopicError(name)
+        return route
+
+    async def _on_broker(self, at: Target, name: str) -> TopicOnBroker:
+        try:
+            config = await admin_requests.topic_config(self.api, at.address, name)
+        except RemotingError:
+            config = None
+        return TopicOnBroker(
+            broker=at.broker,
+            address=at.address,
+            read_queues=config.read_queues if config else None,
+            write_queues=config.write_queues if config else None,
+            perm=perm_text(config.perm) if config else None,
+            order=config.order if config else None,
+        )
+
+    async def _readers(self, at: tuple[Target, ...], name: str) -> "dict[str, _Readers | None]":
+        """By broker; None: it does not tell."""
+        told = await in_parallel(partial(self._readers_at, each, name) for each in at)
+        return {target.broker: readers for target, readers in zip(at, told, strict=True)}
+
+    async def _readers_at(self, at: Target, name: str) -> "_Readers | None":
+        try:
+            groups = await admin_requests.groups_of_topic(self.api, at.address, name)
+            offsets = await admin_requests.all_offsets(self.api, at.address)
+            connected = await in_parallel(
+                partial(admin_requests.consumers_of, self.api, at.address, each) for each in groups
+            )
+        except RemotingError:
+            return None
+        return _Readers(
+            {each: offsets.get((name, each), {}) for each in groups}, dict(zip(groups, connected, strict=True))
+        )
+
+    # ---- Changes
+
+    async def prepare_create(self, wanted: TopicConfig, brokers: tuple[str, ...], cluster: str | None) -> TopicChange:
+        """Make a topic that nobody has yet. Raises TopicExistsError, NoMemberError, NoMasterError."""
+        targets = await masters(self.api, brokers=brokers, cluster=cluster)
+        present = await in_parallel(
+            partial(admin_requests.topic_config, self.api, t.address, wanted.name) for t in targets
+        )
+        if there := tuple(t.broker for t, config in zip(targets, present, strict=True) if config is not None):
+            raise TopicExistsError(wanted.name, there)
+        return planned(wanted.name, [setting(target, None, wanted) for target in targets])
+
+    async def prepare_update(
+        self,
+        name: str,
+        *,
+        read_queues: int | None,
+        write_queues: int | None,
+        perm: int | None,
+        brokers: tuple[str, ...],
+        cluster: str | None,
+    ) -> TopicChange:
+        """Change what is given, on every broker of these that has the topic. Raises NoTopicError, NoMasterError."""
+        targets = await masters(self.api, brokers=brokers, cluster=cluster)
+        present = await in_parallel(partial(admin_requests.topic_config, self.api, t.address, name) for t in targets)
+        settings: list[TopicSetting] = []
+        hidden: int | None = 0
+        for target, before in zip(targets, present, strict=True):
+            if before is None:
+                continue
+            after = evolve(
+                before,
+                read_queues=before.read_queues if read_queues is None else read_queues,
+                write_queues=before.write_queues if write_queues is None else write_queues,
+                perm=before.perm if perm is None else perm,
+            )
+            settings.append(setting(target, before, after))
+            if after.read_queues < before.read_queues:
+                table = await self._stats_of(target.address, name)
+                hidden = None if hidden is None or table is None else hidden + _messages_from(table, after.read_queues)
+        if not settings:
+            raise NoTopicError(name)
+        return evolve(planned(name, settings), hidden_messages=hidden)
+
+    async def apply(self, change: TopicChange) -> TopicChange:
+        """Carry a creation or an update out, broker by broker. Raises RemotingError, PartlyDoneError."""
+        await carry_out([(each.broker, partial(self._set, change.name, each)) for each in change.settings])
+        return evolve(change, done=True)
+
+    async def _set(self, name: str, setting: TopicSetting) -> None:
+        before = await admin_requests.topic_config(self.api, setting.address, name)
+        wanted = before or TopicConfig(name)
+        wanted = evolve(wanted, read_queues=setting.read_queues or 0, write_queues=setting.write_queues or 0)
+        await admin_requests.update_topic(self.api, setting.address, evolve(wanted, perm=perm_of(setting.perm or "")))
+
+    async def prepare_delete(self, name: str) -> TopicChange:
+        """What would go. Raises NoTopicError, and NoMasterError when a broker that has it cannot be told now."""
+        route = await self._route(name)
+        targets = await masters(self.api, brokers=tuple(route.brokers))
+        present = await in_parallel(partial(admin_requests.topic_config, self.api, t.address, name) for t in targets)
+        tables = await self._stats(route)
+        readers = await self._readers(targets, name)
+        settings = [setting(target, before, None) for target, before in zip(targets, present, strict=True)]
+        return evolve(
+            planned(name, settings),
+            messages=summary_of(name, route.queue_data, tables).messages,
+            consumers=_consumers(name, readers, tables),
+            silent=tuple(broker for broker, told in readers.items() if told is None),
+        )
+
+    async def delete(self, change: TopicChange) -> TopicChange:
+        """Let masters forget the topic, then every name server. Its messages go with the log's files, offsets stay.
+
+        Raises RemotingError, PartlyDoneError.
+        """
+        steps: list[Step] = [
+            (each.broker, partial(admin_requests.delete_topic, self.api, each.address, change.name))
+            for each in change.settings
+        ]
+        await carry_out([*steps, ("the name servers", partial(admin_requests.forget_topic, self.api, change.name))])
+        return evolve(change, done=True)
+
+
+def _consumers(
+    name: str, readers: Mapping[str, _Readers | None], tables: list[Mapping[MessageQueue, QueueOffsets] | None]
+) -> tuple[TopicConsumer, ...]:
+    """Who reads the topic, on any of the brokers; one that does not tell adds nothing."""
+    told = {broker: each for broker, each in readers.items() if each is not None}
+    ends = {queue: offsets for table in tables for queue, offsets in (table or {}).items()}
+    return tuple(
+        consumer_of(
+            group,
+            [found for each in told.values() if (found := each.connected.get(group)) is not None],
+            {
+                MessageQueue(name, broker, queue_id): offset
+                for broker, each in told.items()
+                for queue_id, offset in each.committed.get(group, {}).items()
+            },
+            ends,
+        )
+        for group in sorted({group for each in told.values() for group in each.committed})
+    )
+
+
+def _messages_from(table: Mapping[MessageQueue, QueueOffsets], queue_id: int) -> int:
+    """In the queues from that one on."""
+    return sum(each.max_offset - each.min_offset for queue, each in table.items() if queue.queue_id >= queue_id)

@@ -1,0 +1,94 @@
+"""What `twinlog wait` waits for. Pure: a condition in words, facts in, and what is still missing out."""
+
+import re
+from collections.abc import Callable, Iterator
+
+from attrs import frozen
+
+from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.observe.finding import Level
+from twinlog.cluster.observe.health import examine
+from twinlog.cluster.observe.members import is_master
+
+FORMS = "healthy, level, members=N, lag<SIZE (as lag<1MB), behind<SECONDS, MEMBER=STATE (or master, slave)"
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+@frozen
+class Condition:
+    """`missing` says in words what is not so yet; nothing when the condition holds."""
+
+    text: str
+    missing: Callable[[ClusterFacts], list[str]]
+
+
+def parse_condition(text: str) -> Condition:
+    """Read one condition. Raises ValueError that names the forms there are."""
+    words = text.strip()
+    if words == "healthy":
+        return Condition(words, _not_healthy)
+    if words == "level":
+        return Condition(words, lambda facts: list(_behind(facts, 0, None)))
+    if found := re.fullmatch(r"members=(\d+)", words):
+        count = int(found[1])
+        return Condition(words, lambda facts: _too_few(facts, count))
+    if found := re.fullmatch(r"lag<(.+)", words):
+        limit = parse_size(found[1])
+        return Condition(words, lambda facts: list(_behind(facts, max(limit - 1, 0), None)))
+    if found := re.fullmatch(r"behind<(\d+(?:\.\d+)?)s?", words):
+        seconds = float(found[1])
+        return Condition(words, lambda facts: list(_behind(facts, None, seconds)))
+    if found := re.fullmatch(r"(?!members=)([\w.:%-]+)=([a-z ]+)", words):
+        name, state = found[1], found[2]
+        return Condition(words, lambda facts: _other_state(facts, name, state))
+    raise ValueError(f"{text!r} is no condition: allowed are {FORMS}")
+
+
+def parse_size(text: str) -> int:
+    """Bytes in `500`, `64kB`, `1MB`, `1GiB`. Raises ValueError."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no size: allowed is a number with B, kB, MB, GB, KiB, MiB or GiB")
+    number, unit = float(found[1]), found[2].lower()
+    factor = 1024 ** (" kmgt".index(unit[0])) if unit.endswith("i") else _UNITS[unit]
+    return int(number * factor)
+
+
+def _not_healthy(facts: ClusterFacts) -> list[str]:
+    bad = [finding.what for finding in examine(facts) if finding.level is not Level.NOTE]
+    return bad + [f"{each.member.name} is catching up" for each in facts.members if each.member.state == "catching up"]
+
+
+def _slaves(facts: ClusterFacts) -> Iterator[MemberFacts]:
+    return (each for each in facts.members if each.member.role == "slave")
+
+
+def _behind(facts: ClusterFacts, bytes_max: int | None, seconds: float | None) -> Iterator[str]:
+    for name in facts.group_names:
+        if not facts.masters(name):
+            yield f"{name} has no master"
+    for each in _slaves(facts):
+        lag, behind = each.member.lag_bytes, each.member.lag_seconds
+        if bytes_max is not None and (lag is None or lag > bytes_max):
+            yield f"{each.member.name} is {'?' if lag is None else lag} bytes behind"
+        elif seconds is not None and (behind is None or behind >= seconds):
+            yield f"{each.member.name} is {'?' if behind is None else f'{behind:.1f}'} s behind"
+
+
+def _too_few(facts: ClusterFacts, count: int) -> list[str]:
+    there = sum(each.member.state != "unreachable" for each in facts.members)
+    return [f"{there} of {count} members are there"] if there < count else []
+
+
+def _other_state(facts: ClusterFacts, name: str, state: str) -> list[str]:
+    states = [each.member.state for each in facts.members if name in (each.member.name, each.member.address)]
+    if not states:
+        return [f"{name} is not registered"]
+    return [f"{name} is {states[0]}, not {state}"] if state not in (states[0], _role(facts, name)) else []
+
+
+def _role(facts: ClusterFacts, name: str) -> str:
+    """A master that may not serve is none."""
+    member = next(each.member for each in facts.members if name in (each.member.name, each.member.address))
+    return member.role if member.role != "master" or is_master(member) else ""

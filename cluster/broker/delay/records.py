@@ -1,0 +1,66 @@
+"""Messages with a delay level as records: into the schedule topic when they are put, out of it when they are due. No I/O.
+
+    put:       topic and queue become properties REAL_TOPIC and REAL_QID; topic SCHEDULE_TOPIC_XXXX, queue level - 1
+    delivery:  the same properties, DELAY too, the old store host, and the topic and queue that were meant
+
+Source: ScheduleMessageService.messageTimeup, CommitLog.asyncPutMessage (RocketMQ 4.9.8).
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from twinlog.cluster.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.record.message import Message
+from twinlog.store.record.properties import DELAY, tags_code, without_dispatch
+
+REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
+
+
+class Delayed(NamedTuple):
+    """Where a message with a delay goes, and with what."""
+
+    topic: str
+    queue_id: int
+    properties: dict[str, str]
+    tags_code: int  # When it is due, ms since 1970: that is what a unit of the schedule topic keeps.
+
+
+def delayed(
+    topic: str, queue_id: int, properties: Mapping[str, str], levels_ms: tuple[int, ...], now_ms: int
+) -> Delayed | None:
+    """The place of a message with a DELAY level in the schedule topic; None: no level, it is put as it is.
+
+    Not for half messages of transactions: those keep their level until the commit. Raises ValueError for a level
+    that is no number.
+    """
+    wish = properties.get(DELAY)
+    level = min(int(wish), len(levels_ms)) if wish else 0
+    if level <= 0:
+        return None
+    changed = {**properties, DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id)}
+    return Delayed(SCHEDULE_TOPIC, level - 1, changed, now_ms + levels_ms[level - 1])
+
+
+def delivered(message: Message) -> PutMessage | None:
+    """The message that was meant, to be put anew; None when there is none to deliver.
+
+    The stored properties stay as they are, with DELAY, REAL_TOPIC and REAL_QID, as RocketMQ's do.
+    """
+    properties = message.properties
+    topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QUEUE_ID, "")
+    if not topic or topic == HALF_TOPIC or not queue_id.isdecimal():
+        return None
+    return PutMessage(
+        topic=topic,
+        queue_id=int(queue_id),
+        body=message.body,
+        properties=without_dispatch(message.properties_raw),
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_timestamp=message.born_timestamp,
+        born_host=message.born_host,
+        store_host=message.store_host,
+        reconsume_times=message.reconsume_times,
+        tags_code=tags_code(properties.get("TAGS", "")),
+    )

@@ -1,0 +1,208 @@
+"""Tables that were there and are gone, taken from other members: topics, groups, offsets of consumers and of delayed messages.
+
+A slave gets its master's in any case. A master asks its slaves, which have a copy of each: before it serves, for up to 5 s, as
+consumers whose offsets are gone begin anew, and delayed messages are delivered again. Where no slave answers, a table begins
+empty, and slaves are asked as soon as there are any; what was changed here in between is newer and stays. Which tables were
+there says known_tables.py.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import structlog
+import trio
+from attrs import define, field
+
+from twinlog.cluster.broker.delay.service import read_delay_offsets
+from twinlog.cluster.broker.group.slave_sync import IS_LOST, ask_object, fast_address
+from twinlog.cluster.broker.tables.groups import BUILT_IN_GROUPS, SubscriptionGroupConfig, read_groups
+from twinlog.cluster.broker.tables.offsets import read_offsets
+from twinlog.cluster.broker.tables.topics import TopicConfig, read_topics
+from twinlog.cluster.remoting.data_version import DataVersion
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.header_fields import RequestHeader
+from twinlog.cluster.remoting.headers.broker_admin import (
+    GetAllConsumerOffset,
+    GetAllDelayOffset,
+    GetAllSubscriptionGroupConfig,
+    GetAllTopicConfig,
+)
+
+if TYPE_CHECKING:
+    from twinlog.cluster.broker.wiring import BrokerParts
+
+log = structlog.get_logger(__name__)
+
+TOPICS, GROUPS, OFFSETS, DELAYS = "topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"
+START_SECONDS_MAX, AGAIN_SECONDS, LATER_SECONDS = 5.0, 0.5, 5.0
+TIMEOUT_MS = 2_000
+
+Told = dict[str, Mapping[str, Any]]  # A table in the form of its file, by the slave that has it.
+
+_REQUESTS: Mapping[str, Callable[[], RequestHeader]] = {
+    TOPICS: GetAllTopicConfig,
+    GROUPS: GetAllSubscriptionGroupConfig,
+    OFFSETS: GetAllConsumerOffset,
+    DELAYS: GetAllDelayOffset,
+}
+_MEANING: Mapping[str, str] = {
+    TOPICS: "clients do not find their topics until these are made again",
+    GROUPS: "groups are made anew with the defaults",
+    OFFSETS: "consumer groups begin anew: they may get messages again, or pass over some",
+    DELAYS: "delayed messages that are still in the log are delivered again",
+}
+
+
+@define(eq=False)
+class LostTables:
+    """`wanted`: the names of those that are asked for; `empty`: of those that began empty."""
+
+    broker: "BrokerParts"
+    wanted: set[str] = field(factory=set, init=False)
+    empty: set[str] = field(factory=set, init=False)
+    _topics: dict[str, TopicConfig] = field(factory=dict, init=False)  # What the tables began with.
+    _groups: dict[str, SubscriptionGroupConfig] = field(factory=dict, init=False)
+
+    @property
+    def names(self) -> list[str]:
+        """Of those that are not here as they were."""
+        return sorted(self.wanted | self.empty)
+
+    def marked(self, name: str, table: dict[str, Any]) -> dict[str, Any]:
+        """What slaves are told of a table: of one that is asked for they keep their copy, even if it has new entries here."""
+        return {**table, IS_LOST: True} if name in self.wanted else table
+
+    def lost(self, name: str) -> None:
+        """A table was there, and its file and the one before its last change are gone."""
+        self.wanted.add(name)
+        self._topics, self._groups = dict(self.broker.topics.table), dict(self.broker.groups.table)
+        log.warning(
+            "a table is missing, and so is the one before its last change: another member is asked for it",
+            file=str(self.broker.config_directory / name),
+            why="it was there before: somebody removed both, or the disk lost them",
+            means=_MEANING[name],
+            asked="the master" if self.broker.is_slave else "slaves",
+        )
+
+    async def take_at_start(self) -> None:
+        """Ask a master's slaves before anything is served; without an answer in time the tables begin empty."""
+        if self.broker.is_slave or not self.wanted:
+            return
+        with trio.move_on_after(START_SECONDS_MAX):
+            await self.broker.registration.look()
+            while True:
+                if await self._ask():
+                    break
+                await trio.sleep(AGAIN_SECONDS)
+        for name in sorted(self.wanted):
+            self._begins_empty(name, "no slave could be asked")
+        self.wanted.discard(DELAYS)  # It is too late for that one: they are being delivered.
+
+    async def run(self) -> None:
+        """Go on asking until everything is here."""
+        while self.wanted:
+            await trio.sleep(LATER_SECONDS)
+            if self.broker.is_slave:
+                gone = {name for name in self.wanted | self.empty if self.broker.known_file(name).is_missing}
+                self.wanted, self.empty = self.wanted & gone, self.empty & gone
+            elif self.broker.gate.state == "open":
+                self.wanted.discard(DELAYS)
+                await self._ask()
+
+    async def _ask(self) -> bool:
+        """Ask all slaves once, and take what they have; whether there is nobody else to be asked."""
+        addresses, told = sorted(self.broker.group.slave_addresses()), dict[str, Told]()
+        silent: set[str] = set()
+
+        async def ask(address: str) -> None:
+            try:
+                for name in sorted(self.wanted):
+                    asked = fast_address(address) if name == TOPICS else address
+                    value = await ask_object(self.broker.remoting, asked, _REQUESTS[name](), timeout_ms=TIMEOUT_MS)
+                    if self._has_content(name, value):
+                        told.setdefault(name, {})[address] = value
+            except (RemotingError, ValueError, TypeError, AttributeError, OverflowError) as error:
+                silent.add(address)
+                log.debug("a slave does not tell its tables", peer=address, error=str(error))
+
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                nursery.start_soon(ask, address)
+        for name in sorted(self.wanted):
+            if name in told:
+                await self._take(name, told[name])
+            elif addresses and not silent:
+                self._begins_empty(name, "no slave has it")
+                self.wanted.discard(name)
+        return not self.wanted or not silent
+
+    def _has_content(self, name: str, value: Mapping[str, Any]) -> bool:
+        """Whether there is more in it than every broker has. Raises ValueError, TypeError, AttributeError."""
+        if name == TOPICS:
+            return bool(read_topics(value).keys() - self.broker.topics.system)
+        if name == GROUPS:
+            return bool(read_groups(value).keys() - set(BUILT_IN_GROUPS))
+        return bool(read_offsets(value) if name == OFFSETS else read_delay_offsets(value))
+
+    async def _take(self, name: str, told: Told) -> None:
+        newest = max(sorted(told), key=lambda address: _version(told[address]))
+        with contextlib.suppress(OSError):  # It was logged, and the next change is another try.
+            if name == TOPICS:
+                self.broker.topics.fill(told[newest], self._topics)
+                self.broker.topic_changed("")
+                await self.broker.topics_writer.save()
+            elif name == GROUPS:
+                self.broker.groups.fill(told[newest], self._groups)
+                self.broker.groups_writer.changed()
+                await self.broker.groups_writer.save()
+            elif name == OFFSETS:
+                await self._take_offsets(told)
+            else:
+                levels = _greatest({"": read_delay_offsets(value)} for value in told.values())[""]
+                schedule = self.broker.schedule
+                schedule.merge({"offsetTable": levels})
+                await trio.to_thread.run_sync(schedule.file.save_table, schedule.file_table)
+        self.wanted.discard(name)
+        self.empty.discard(name)
+        log.warning(
+            "a table that was missing is taken from slaves",
+            file=str(self.broker.config_directory / name),
+            peers=sorted(told) if name in (OFFSETS, DELAYS) else [newest],
+            why="their copy may lack what was changed in the last seconds before the stop",
+        )
+
+    async def _take_offsets(self, told: Told) -> None:
+        """Of several slaves the greatest offset, as each may be some seconds behind; none behind the end of its queue."""
+        broker = self.broker
+        broker.offsets.fill(_greatest(read_offsets(value) for value in told.values()))
+        broker.store.dispatch_pending()
+        broker.offsets.lower(broker.queue_end)
+        broker.offsets_writer.changed()
+        await broker.offsets_writer.save()
+
+    def _begins_empty(self, name: str, why: str) -> None:
+        if name not in self.empty:
+            log.warning(
+                "a table that was there begins empty",
+                file=str(self.broker.config_directory / name),
+                why=why,
+                means=_MEANING[name],
+                next="copy it from a backup or another member while this broker is stopped; a slave that appears is asked for it",
+            )
+        self.empty.add(name)
+
+
+def _version(value: Mapping[str, Any]) -> tuple[int, int]:
+    version = DataVersion.read(value.get("dataVersion") or {})
+    return version.counter, version.timestamp
+
+
+def _greatest(tables: Iterable[Mapping[str, Mapping[int, int]]]) -> dict[str, dict[int, int]]:
+    greatest: dict[str, dict[int, int]] = {}
+    for table in tables:
+        for key, entries in table.items():
+            own = greatest.setdefault(key, {})
+            for number, offset in entries.items():
+                own[number] = max(offset, own.get(number, offset))
+    return greatest

@@ -1,0 +1,355 @@
+"""Keeps this broker known to its name servers, and learns from them who else belongs to its group.
+
+    register (103): at start until it works, 1 s and 10 s later, then each period; at each topic change; when the
+                    connection was lost, because a name server drops a broker with its connection
+    slave:  the answers name the master; while they do not, it asks each second
+    all:    ask (106) who the other slaves of the group are: each 5 s, each 0.5 s while a stranger asks for the log, who
+            may have only just registered. A slave serves slaves of its own, too
+    held:   nothing is registered, and members are asked for all the same: who does not know yet whether it is the master
+            must not say so, and is to find out
+
+Each name server has its own task, so one that is down holds up nobody. Sources: BrokerController.registerBrokerAll,
+BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
+"""
+
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import structlog
+import trio
+from attrs import define, evolve, field
+
+from twinlog.cluster.broker.config import BrokerConfig
+from twinlog.cluster.broker.group.members import RegisteredSlaves
+from twinlog.cluster.broker.group.registration_rules import (
+    MASTER_ID,
+    Master,
+    member_addresses,
+    next_pause,
+    registration_body,
+    slaves_of,
+)
+from twinlog.cluster.broker.tables.topics import TopicConfigManager
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.header_fields import RequestHeader, decode_header, encode_header_fields
+from twinlog.cluster.remoting.headers.namesrv import GetBrokerClusterInfo, RegisterBroker, UnregisterBroker
+from twinlog.cluster.remoting.headers.responses import RegisterBrokerResponse
+from twinlog.store.util.wakeup import Wakeup
+
+log = structlog.get_logger(__name__)
+
+COALESCE_SECONDS = 0.01
+CONNECTION_CHECK_SECONDS = 1.0
+MEMBERS_SECONDS, MEMBERS_SECONDS_WITH_STRANGERS, MEMBERS_SECONDS_MIN = 5.0, 0.5, 0.05
+UNREGISTER_MS_MAX = 1_000
+HOLD_SECONDS_MAX = 0.1  # How long a registration that is under way may still take: producers may be waiting.
+LATE_SECONDS_MAX = 5.0  # A new master registers twice within the first second.
+LEAVE_SECONDS_MAX = 0.3
+
+
+__all__ = ["MASTER_ID", "Master", "RegistrationService", "next_pause", "registration_body", "slaves_of"]
+
+
+@define(kw_only=True, eq=False)
+class RegistrationService:
+    """`address` and `ha_address` are what others are told to connect to."""
+
+    config: BrokerConfig
+    client: RemotingClient
+    topics: TopicConfigManager
+    address: str
+    ha_address: str
+    is_slave: bool
+    master_changed: Callable[[Master], None] = lambda _master: None
+    members_changed: Callable[[list[str]], None] = lambda _ips: None
+    has_strangers: Callable[[], bool] = lambda: False
+    found_members: Callable[[Mapping[int, str]], None] = lambda _addresses: (
+        None
+    )  # Each time name servers have answered.
+    may_be_none: Callable[[], bool] = lambda: False  # A master that cannot find out whether it still is one.
+    registered: trio.Event = field(factory=trio.Event, init=False)  # With at least one name server.
+    master: Master = field(default=Master(None, None), init=False)
+    members: list[str] = field(factory=list, init=False)
+    slave_addresses: set[str] = field(factory=set, init=False)  # As the name servers answered last.
+    _slaves: RegisteredSlaves = field(factory=RegisteredSlaves, init=False)
+    _masters: dict[str, Master] = field(factory=dict, init=False)  # By name server.
+    _leaders: dict[str, str | None] = field(factory=dict, init=False)  # The same, for who is registered as a master.
+    _changes: dict[str, trio.Event] = field(init=False)  # By name server, all of them, in their order.
+    _ask: Wakeup = field(factory=Wakeup, init=False)
+    _failing: set[str] = field(factory=set, init=False)  # So that each trouble is logged once.
+    _first: dict[str, float] = field(factory=dict, init=False)  # When each name server was first registered with.
+    _held: bool = field(default=False, init=False)
+    _under_way: dict[str, trio.Event] = field(factory=dict, init=False)  # Registrations, by name server.
+    _late: dict[str, float] = field(factory=dict, init=False)  # Those that outlasted hold(): until when that matters.
+
+    @_changes.default
+    def _one_each(self) -> dict[str, trio.Event]:
+        return {address: trio.Event() for address in self.config.name_servers}
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for name_server in self._changes:
+                nursery.start_soon(self._keep_registered, name_server)
+            if self._changes:
+                nursery.start_soon(self._watch_members)
+
+    def topics_changed(self) -> None:
+        """Register soon; changes that come together go out together."""
+        for change in self._changes.values():
+            change.set()
+
+    def ask_members(self) -> None:
+        """Ask for the registered slaves soon."""
+        self._ask.set()
+
+    def set_role(self, broker_id: int, *, is_slave: bool) -> None:
+        """Register as this from now on, held or not."""
+        if self._held or (broker_id, is_slave) != (self.config.broker_id, self.is_slave):
+            self.config = evolve(self.config, broker_id=broker_id)
+            self.is_slave = is_slave
+            self._masters.clear()
+            self.master = Master(None, None)
+            self.restart()
+
+    async def hold(self) -> None:
+        """Register no more until restart(). Returns soon; a name server may take a registration that is under way later."""
+        self._held = True
+        with trio.move_on_after(HOLD_SECONDS_MAX):
+            for ended in list(self._under_way.values()):
+                await ended.wait()
+        self._late = dict.fromkeys(self._under_way, trio.current_time() + LATE_SECONDS_MAX)
+
+    def restart(self) -> None:
+        """Register at once, and as often as after a start: an older registration of another may come in between."""
+        self._held = False
+        self._first.clear()
+        for name_server in self._changes:
+            self._changes[name_server].set()
+
+    async def look(self) -> str | None:
+        """Who is registered as the group's master, before this broker registers; None: nobody, or no name server answers."""
+        await self._ask_all()
+        return next((leader for leader in self._leaders.values() if leader is not None), None)
+
+    async def register_all(self) -> None:
+        """Register with all name servers at once and wait for their answers; failures are logged, and retried later."""
+        async with trio.open_nursery() as nursery:
+            for name_server in self._changes:
+                nursery.start_soon(self._register, name_server)
+
+    async def leave(self) -> None:
+        """At a stop: unregister, and register no more."""
+        if self._held:
+            return
+        under_way = list(self._under_way.values())
+        self._held = True
+        with trio.move_on_after(LEAVE_SECONDS_MAX):  # One that arrives behind our goodbye would bring us back.
+            for ended in under_way:
+                await ended.wait()
+        await self._unregister_all()
+
+    async def unregister_all(self) -> None:
+        """Tell all name servers that this broker goes; those that do not answer find out by themselves.
+
+        They go by the id, so one that may be another's by now is not given up.
+        """
+        if not self._held:
+            await self._unregister_all()
+
+    async def _unregister_all(self) -> None:
+        header = UnregisterBroker(
+            broker_name=self.config.broker_name,
+            broker_addr=self.address,
+            cluster_name=self.config.broker_cluster_name,
+            broker_id=self.config.broker_id,
+        )
+
+        async def unregister(name_server: str) -> None:
+            try:
+                await self._call(name_server, header, timeout_ms=UNREGISTER_MS_MAX)
+            except RemotingError as error:
+                log.debug("not unregistered", peer=name_server, error=str(error))
+
+        async with trio.open_nursery() as nursery:
+            for name_server in self._changes:
+                nursery.start_soon(unregister, name_server)
+
+    async def _keep_registered(self, name_server: str) -> None:
+        failures = searches = 0
+        while True:
+            while self._held:
+                await self._changes[name_server].wait()
+                self._changes[name_server] = trio.Event()
+            self._changes[name_server] = trio.Event()  # What comes from now on may come too late for this one.
+            failures = 0 if await self._register(name_server) else failures + 1
+            now = trio.current_time()
+            if not failures:
+                self._first.setdefault(name_server, now)
+            since_first = now - self._first.get(name_server, now)
+            pause = next_pause(since_first, failures, self.config.register_period_seconds)
+            searches = searches + 1 if self.is_slave and self.master.address is None else 0
+            if searches:  # Who starts together with the master asks often at first.
+                pause = min(pause, next_pause(since_first, searches, pause))
+            if await self._woken(name_server, pause):
+                # At once, unless changes follow each other: a new consumer asks for its retry topic some milliseconds after its
+                # heartbeat has made it, and if that is not known yet, not before its second rebalance, 40 s later.
+                await trio.sleep_until(now + COALESCE_SECONDS)
+
+    async def _woken(self, name_server: str, pause: float) -> bool:
+        """Wait for a change, `pause` seconds, or the loss of a connection that was there."""
+        until = trio.current_time() + pause
+        connected = name_server in self.client.addresses
+        while trio.current_time() < until:
+            with trio.move_on_at(min(until, trio.current_time() + CONNECTION_CHECK_SECONDS)):
+                await self._changes[name_server].wait()
+                return True
+            if connected and name_server not in self.client.addresses:
+                return False
+        return False
+
+    async def _register(self, name_server: str) -> bool:
+        if self._held or self._leaves_it_to_another(name_server) or await self._is_late_master(name_server):
+            return False
+        ended = self._under_way[name_server] = trio.Event()
+        try:
+            return await self._register_as_we_are(name_server)
+        finally:
+            ended.set()
+            if self._under_way.get(name_server) is ended:
+                del self._under_way[name_server]
+
+    def _leaves_it_to_another(self, name_server: str) -> bool:
+        """Who was cut off would take the id of the one that was elected meanwhile, again and again, and its clients with it."""
+        leader = self._leaders.get(name_server)
+        return not self.is_slave and leader not in (None, self.address) and self.may_be_none()
+
+    async def _is_late_master(self, name_server: str) -> bool:
+        """Whether a name server takes us for the master once more, after the new one: a registration came late.
+
+        Registering under another id takes that one away, and the group had no master there until the new one repeats itself.
+        Producers who ask for the route meanwhile would fail, while what they send here is passed on.
+        """
+        until = self._late.get(name_server)
+        if until is None or not self.is_slave:
+            return False
+        try:
+            answer = await self._call(name_server, GetBrokerClusterInfo())
+            leader = member_addresses(self.config.broker_name, fastjson.loads(answer.body)).get(MASTER_ID)
+        except (RemotingError, ValueError, TypeError, AttributeError):
+            leader = None  # Registering finds out what is wrong.
+        if leader == self.address and trio.current_time() < until:
+            return True
+        self._late.pop(name_server, None)
+        return False
+
+    async def _register_as_we_are(self, name_server: str) -> bool:
+        body = registration_body(self.topics, self.config.broker_permission)
+        header = RegisterBroker(
+            broker_name=self.config.broker_name,
+            broker_addr=self.address,
+            cluster_name=self.config.broker_cluster_name,
+            ha_server_addr=self.ha_address,
+            broker_id=self.config.broker_id,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        try:
+            answer = await self._call(name_server, header, body, timeout_ms=self.config.register_broker_timeout_ms)
+            self._take(name_server, answer)
+        except (RemotingError, ValueError, AttributeError) as error:
+            self._failed(name_server, "registration failed", error)
+            return False
+        self._failing.discard(name_server)
+        if not self.registered.is_set():
+            log.info("registered", peer=name_server, address=self.address, ha_address=self.ha_address)
+        self.registered.set()
+        return True
+
+    def _take(self, name_server: str, answer: RemotingCommand) -> None:
+        response = decode_header(RegisterBrokerResponse, answer.ext)
+        self._masters[name_server] = Master(response.master_addr or None, response.ha_server_addr or None)
+        if self.is_slave:
+            self._choose_master()
+        elif answer.body:
+            ordered = fastjson.loads(answer.body).get("table")
+            if isinstance(ordered, dict):
+                self.topics.set_order(ordered)
+
+    def _choose_master(self) -> None:
+        """The first name server that knows one is believed."""
+        known = (self._masters.get(name_server) for name_server in self._changes)
+        master = next((each for each in known if each and each.address), Master(None, None))
+        if master != self.master:
+            log.info("the master is another one", peer=master.address, ha_address=master.ha_address)
+            self.master = master
+            self.master_changed(master)
+
+    async def _watch_members(self) -> None:
+        if not self._held:
+            await self.registered.wait()
+        while True:
+            answers = await self._ask_all()
+            if answers:
+                self._set_members(answers)
+            soon = self._held or self.has_strangers()
+            pause = MEMBERS_SECONDS_WITH_STRANGERS if soon else MEMBERS_SECONDS
+            with trio.move_on_after(pause):
+                await self._ask.wait()
+                await trio.sleep(MEMBERS_SECONDS_MIN)
+
+    async def _ask_all(self) -> list[set[tuple[int, str]]]:
+        answers: list[set[tuple[int, str]]] = []
+        addresses: dict[int, str] = {}
+        slaves: set[str] = set()
+
+        async def ask(name_server: str) -> None:
+            if name_server not in self.client.addresses:
+                self._changes[name_server].set()  # This question makes a new connection, without a broker on it.
+            try:
+                answer = await self._call(name_server, GetBrokerClusterInfo())
+                found = fastjson.loads(answer.body)
+                answers.append(slaves_of(self.config.broker_name, found, but=self.config.broker_id))
+                known = member_addresses(self.config.broker_name, found)
+                self._leaders[name_server] = known.get(MASTER_ID)
+                if MASTER_ID not in known and not self.is_slave and not self._held:
+                    self._changes[name_server].set()  # Who had it took it along when it registered under another.
+                for broker_id, address in known.items():
+                    if address != self.address or broker_id not in addresses:  # Another one is news.
+                        addresses[broker_id] = address
+                    if broker_id != MASTER_ID:
+                        slaves.add(address)
+            except (RemotingError, ValueError, TypeError, AttributeError) as error:
+                self._failed(name_server, "the registered slaves are not known", error)
+
+        async with trio.open_nursery() as nursery:
+            for name_server in self._changes:
+                nursery.start_soon(ask, name_server)
+        if answers:
+            self.slave_addresses = slaves
+            self.found_members(addresses)
+        return answers
+
+    def _set_members(self, answers: Collection[Iterable[tuple[int, str]]]) -> None:
+        members = self._slaves.answered(set().union(*answers), trio.current_time())
+        if members != self.members:
+            log.info("the registered slaves are others", before=self.members, now=members)
+            self.members = members
+            self.members_changed(members)
+
+    async def _call(
+        self, name_server: str, header: RequestHeader, body: bytes = b"", *, timeout_ms: float = 3_000
+    ) -> RemotingCommand:
+        """Raises RemotingError, RequestError for any code but 0."""
+        command = RemotingCommand(header.code, ext=encode_header_fields(header), body=body)
+        answer = await self.client.request(name_server, command, timeout_ms=timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestError(answer.code, answer.remark or "")
+        return answer
+
+    def _failed(self, name_server: str, what: str, error: Exception) -> None:
+        if name_server not in self._failing:
+            self._failing.add(name_server)
+            log.warning(what, peer=name_server, error=str(error))

@@ -1,0 +1,199 @@
+"""What replication asks another member, over its remoting port: twinlog.ha.peer.Peer for twinlog members and RocketMQ brokers.
+
+A twinlog member answers 20001 (status), 20002 (digests) and 33 (records). RocketMQ answers private codes with 3, so there the
+log's ends come from 28 and its file size from 26, and there are no digests.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from attrs import define, evolve, field, frozen
+
+from twinlog.cluster.broker.group.registration import Master
+from twinlog.cluster.broker.peers.role_json import read_history
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.config.properties_file import parse_properties
+from twinlog.cluster.remoting.address import split_address
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError, RequestError
+from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.members import GetBrokerEpoch
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
+from twinlog.store.role_file import GroupMember
+
+T = TypeVar("T")
+TIMEOUT_MS = 3_000
+DIGESTS_TIMEOUT_MS = 20_000  # It may have to read 16 MiB for an answer, and others may come first.
+_OFFSET_MAX = (1 << 63) - 1
+HA_PORT_DISTANCE = 1  # Of RocketMQ's HA port above its remoting port; 4.9 has no other.
+
+
+@frozen
+class _RocketMQ:
+    """What a RocketMQ broker is known to be, as long as a connection lasts: with another one it may be another program."""
+
+    connection: object
+    file_size: int | None
+    is_master: bool | None
+
+
+@define(eq=False)
+class RemotingPeer:
+    """The member at `address`, HOST:PORT of its remoting port."""
+
+    address: str
+    client: RemotingClient
+    heard: Callable[[PeerHistory], None] = lambda _told: None  # Each history that it tells.
+    ha_end: Callable[[], str | None] = lambda: None  # Ours of a HA connection to it that is to be used.
+    _api: ClientApi = field(init=False)
+    _rocketmq: _RocketMQ | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._api = ClientApi(self.client, (), TIMEOUT_MS)
+
+    async def log(self) -> PeerLog:
+        """See twinlog.ha.peer.Peer."""
+        if self._known_rocketmq is None:
+            status = await self._ask(self._api.member_status(self.address))
+            if status is not None:
+                return self._read(lambda: log_of_status(status))
+        table = await self._ask(self._api.runtime_info(self.address))
+        known = self._known_rocketmq or await self._meet_rocketmq()
+        found = self._read(lambda: log_of_runtime_info(table))
+        return evolve(found, file_size=known.file_size, is_master=known.is_master)
+
+    async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests | None:
+        """See twinlog.ha.peer.Peer."""
+        if self._known_rocketmq is not None:
+            return None
+        api = evolve(self._api, timeout_ms=DIGESTS_TIMEOUT_MS)
+        return await self._ask(api.block_digests(self.address, start, end, blocks_per_digest=blocks_per_digest))
+
+    async def record(self, phy_offset: int) -> bytes | None:
+        """See twinlog.ha.peer.Peer."""
+        return await self._ask(self._api.view_message(self.address, phy_offset))
+
+    async def history(self, me: GroupMember | None) -> PeerHistory | None:
+        """See twinlog.ha.peer.Peer. RocketMQ 5 answers without what is ours, 4.9 not at all."""
+        if self._known_rocketmq is not None:
+            return None
+        header = GetBrokerEpoch()
+        if me is not None:
+            header = GetBrokerEpoch(me.address, me.ha_address, me.broker_id, me.name, self.ha_end())
+        found = await self._ask(self._history_body(header))
+        told = self._read(lambda: read_history(found)) if found is not None else None
+        if told is not None:
+            self.heard(told)
+        return told
+
+    async def _history_body(self, header: GetBrokerEpoch) -> bytes | None:
+        command = RemotingCommand(header.code, ext=encode_header_fields(header))
+        answer = await self.client.request(self.address, command, timeout_ms=TIMEOUT_MS)
+        if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR):
+            return None  # 1: RocketMQ 5 without a controller.
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestError(answer.code, answer.remark or "no reason given")
+        return bytes(answer.body)
+
+    @property
+    def _known_rocketmq(self) -> _RocketMQ | None:
+        if self._rocketmq is not None and self._rocketmq.connection is not self.client.connection_of(self.address):
+            self._rocketmq = None
+        return self._rocketmq
+
+    async def _meet_rocketmq(self) -> _RocketMQ:
+        try:
+            text = await self._api.broker_config(self.address)
+        except RequestError:
+            text = ""  # It does not tell us.
+        except RemotingError as error:
+            raise self._failure(error) from error
+        options = {entry.key: entry.value for entry in parse_properties(text)}
+        size, role = options.get("mappedFileSizeCommitLog", ""), options.get("brokerRole")
+        self._rocketmq = _RocketMQ(
+            self.client.connection_of(self.address),
+            int(size) if size.isdecimal() else None,
+            role != "SLAVE" if role else None,
+        )
+        return self._rocketmq
+
+    async def _ask(self, pending: Awaitable[T]) -> T:
+        try:
+            return await pending
+        except RemotingError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: RemotingError) -> HAPeerError:
+        return HAPeerError(f"asking the member at {self.address} failed: {error}")
+
+    def _read(self, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except (KeyError, TypeError, ValueError) as error:
+            raise HAPeerError(f"the member at {self.address} gave no usable answer: {error!r}") from error
+
+
+def log_of_status(status: Mapping[str, Any]) -> PeerLog:
+    """Out of the answer to 20001. Raises KeyError, TypeError, ValueError."""
+    size = status.get("fileSize")
+    return PeerLog(
+        is_twinlog=True,
+        min_offset=_offset(status["minOffset"]),
+        max_offset=_offset(status["maxOffset"]),
+        boot_ms=int(status.get("bootMs") or 0),
+        file_size=int(size) if size is not None else None,
+        is_master=status["role"] != "SLAVE",
+    )
+
+
+def log_of_runtime_info(table: Mapping[str, str]) -> PeerLog:
+    """Out of RocketMQ's answer to 28, where an empty log begins at -1. Raises KeyError, ValueError."""
+    max_offset = _offset(table["commitLogMaxOffset"])
+    min_offset = _offset(table["commitLogMinOffset"])
+    return PeerLog(
+        is_twinlog=False,
+        min_offset=min_offset if min_offset >= 0 else max_offset,
+        max_offset=max_offset,
+        boot_ms=int(table.get("bootTimestamp") or 0),
+    )
+
+
+def _offset(value: Any) -> int:
+    offset = int(value)
+    if not -1 <= offset <= _OFFSET_MAX:  # Or it could not be asked for.
+        raise ValueError(f"{offset} is no offset")
+    return offset
+
+
+@define(eq=False)
+class Peers:
+    """The members behind HA addresses. `master` is the one that is registered for our group."""
+
+    client: RemotingClient
+    master: Callable[[], Master]
+    heard: Callable[[PeerHistory], None] = lambda _told: None
+    ha_end: Callable[[], str | None] = lambda: None  # Ours of a new HA connection to the master.
+    _last: RemotingPeer | None = field(default=None, init=False)  # Kept for what it knows of a RocketMQ broker.
+
+    def peer_of(self, ha_address: str) -> RemotingPeer | None:
+        """The member whose HA port is at HOST:PORT; None when that is no such address."""
+        address = self._remoting_address(ha_address)
+        if address is None:
+            return None
+        if self._last is None or self._last.address != address:
+            self._last = RemotingPeer(address, self.client, self.heard, self.ha_end)
+        return self._last
+
+    def _remoting_address(self, ha_address: str) -> str | None:
+        master = self.master()
+        if master.address and master.ha_address == ha_address:
+            return master.address
+        try:
+            _, port = split_address(ha_address)
+        except ValueError:
+            return None
+        host = ha_address.rpartition(":")[0]
+        return f"{host}:{port - HA_PORT_DISTANCE}" if port > HA_PORT_DISTANCE else None

@@ -1,0 +1,93 @@
+"""Which of the registered slaves is at the other end of an HA connection, and whom to ask about its log.
+
+A twinlog slave compares its log by itself. It tells its end of the connection when it asks for the master's history, once the
+connection stands, and in its member status. Where a proxy or an address translation is between, that end is none of ours, and
+the next connection from the IP that told of it is the slave's. A RocketMQ slave tells
+nothing of the kind: it is one with the same IP, and its log ends at what it asked for, or behind.
+"""
+
+from collections.abc import Callable, Collection
+
+import trio
+from attrs import define, field, frozen
+
+from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import Peer
+
+TIMEOUT_MS = 1_000
+TOLD_MAX = 100  # Members.
+TOLD_SECONDS = 10.0  # A slave tells of its connection when it is about to make its request there.
+
+
+@frozen
+class _Told:
+    """A member's end of its last connection, and from which IP it told of it; seconds, monotonic."""
+
+    end: str
+    ip: str
+    at: float
+
+
+@define(eq=False)
+class SlavePeers:
+    """`addresses` gives the remoting ports of the registered slaves, IP:PORT. `ask_members` is called where none of them answers:
+    the one that is looked for may have only just registered.
+    """
+
+    client: RemotingClient
+    addresses: Callable[[], Collection[str]]
+    ask_members: Callable[[], None]
+    behind: Callable[[str], Collection[str]] = lambda _ip: ()  # Remoting ports of members whose HA address has this IP.
+    is_open: Callable[[str], bool] = lambda _end: True  # Whether we have an HA connection with this end.
+    _told: dict[str, _Told] = field(factory=dict, init=False)  # By member.
+
+    def told(self, address: str, ha_end: str, ip: str) -> None:
+        """A twinlog member at `ip` says that this is its end of an HA connection."""
+        if len(self._told) >= TOLD_MAX:
+            self._told.clear()
+        self._told[address] = _Told(ha_end, ip, trio.current_time())
+
+    def _is_told(self, ha_end: str, ip: str) -> bool:
+        """Once: another program may be at this end later."""
+        since = trio.current_time() - TOLD_SECONDS
+        for address, told in self._told.items():
+            if told.end == ha_end or (told.ip == ip and told.at > since and not self.is_open(told.end)):
+                del self._told[address]
+                return True
+        return False
+
+    async def find(self, ha_end: str, requested: int) -> Collection[Peer] | None:
+        """See twinlog.ha.master.slave_check.FindSlave."""
+        ip = ha_end.rpartition(":")[0]
+        if self._is_told(ha_end, ip):
+            return None
+        found: list[Peer] = []
+        compares = False
+
+        async def look_at(address: str) -> None:
+            nonlocal compares
+            try:
+                status = await ClientApi(self.client, (), TIMEOUT_MS).member_status(address)
+                if status is not None:
+                    master = status.get("master")
+                    compares |= isinstance(master, dict) and master.get("localAddress") == ha_end
+                    return
+                peer = RemotingPeer(address, self.client)
+                if (await peer.log()).max_offset >= requested:
+                    found.append(peer)
+            except (RemotingError, HAPeerError):
+                pass  # It cannot be told what it holds.
+
+        async with trio.open_nursery() as nursery:
+            there = {address for address in self.addresses() if address.rpartition(":")[0] == ip}
+            for address in there | set(self.behind(ip)):
+                nursery.start_soon(look_at, address)
+        if compares:
+            return None
+        if not found:
+            self.ask_members()
+        return found

@@ -1,0 +1,292 @@
+"""One role change, as its candidate carries it out: the steps of ha/election/role_change.py, each of which asks first whether it is done.
+
+What has been promised stays promised when this ends in the middle; whoever begins again, here or elsewhere, finds it and goes on.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+import trio
+from attrs import define, evolve, field
+
+from twinlog.cluster.broker.peers.role_messages import (
+    ChangeAsk,
+    ChangeResult,
+    ChangeState,
+    RoleRefusedError,
+    StepState,
+    StepWord,
+)
+from twinlog.cluster.broker.roles.lease import LeaseRounds
+from twinlog.cluster.broker.roles.member import RoleMember
+from twinlog.cluster.broker.roles.pause import MasterHold, RoleStepError
+from twinlog.cluster.broker.roles.state import pause_words
+from twinlog.cluster.broker.roles.survey import Survey, refusal_line
+from twinlog.cluster.broker.roles.take import entry_of, take
+from twinlog.ha.election.role_change import Snapshot, Step, StepName, check_invariants, next_step, plan
+from twinlog.ha.election.voter import PromiseAsk
+from twinlog.ha.election.votes import Judgement, may_take
+from twinlog.ha.errors import HAPeerError
+from twinlog.store.epoch_file import EpochEntry
+from twinlog.store.role_file import Change
+
+log = structlog.get_logger(__name__)
+
+NUMBERS_MAX = 5  # Higher and higher, while others promise meanwhile.
+NUMBERS_FREE = (
+    10  # For a master that acknowledges alone, that nobody reaches, and whose machine dies so often meanwhile.
+)
+FOLLOW_SECONDS = 3.0
+
+
+@define(eq=False)
+class RoleRun:
+    """`ask.candidate` is this member."""
+
+    member: RoleMember
+    leases: LeaseRounds
+    ask: ChangeAsk
+    epoch: int = field(default=0, init=False)
+    survey: Survey = field(init=False)
+    hold: MasterHold = field(init=False)
+    judgement: Judgement | None = field(default=None, init=False)
+    result: ChangeResult | None = field(default=None, init=False)
+    error: str = field(default="", init=False)
+    is_refused: bool = field(default=False, init=False)
+    is_running: bool = field(default=True, init=False)
+    _elected: bool = field(default=False, init=False)
+    _served: bool = field(default=False, init=False)
+    _doing: Step | None = field(default=None, init=False)
+    _done: set[int] = field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.survey = Survey(self.member)
+        self.hold = MasterHold(self.member, self.survey)
+
+    async def run(self) -> None:
+        """All of it. Failures end up in `error`."""
+        try:
+            while (step := next_step(self._snapshot())) is not None:
+                self._doing = step
+                await self._steps[step.name]()
+                check_invariants(self._snapshot())
+                self._done.add(step.number)
+                if self.ask.dry_run:
+                    return
+            log.info("this member is the master now", epoch=self.epoch, verb=self.ask.verb, pause_ms=self.hold.pause_ms)
+        except RoleRefusedError as error:
+            self.error, self.is_refused = str(error), True
+        except Exception as error:  # Whatever it was: what runs on its own must not take the broker along.
+            self.error = f"{self._doing.name if self._doing else 'check'}: {error}"
+            log.warning(
+                "a role change was not finished", verb=self.ask.verb, why=self.error, exc_info=not _is_expected(error)
+            )
+        finally:
+            self.is_running = False
+            with trio.CancelScope(shield=True), trio.move_on_after(1):
+                await self.hold.let_go()
+
+    @property
+    def _steps(self) -> Mapping[StepName, Callable[[], Awaitable[None]]]:
+        return {
+            "check": self._check,
+            "hold": self._hold,
+            "level": self._level,
+            "promise": self._promise,
+            "take": self._take,
+            "serve": self._serve,
+            "register": self._register,
+            "report": self._report,
+        }
+
+    def _snapshot(self) -> Snapshot:
+        member = self.member
+        return Snapshot(
+            verb=self.ask.verb,
+            own=member.address,
+            old_master=self.survey.old_master,
+            members=self._members,
+            epoch=self.epoch,
+            state=member.state_or_first(),
+            entries=member.book.entries,
+            max_offset=member.store.max_offset,
+            dispatched_offset=member.store.dispatched_offset,
+            held_end=self.hold.held.end_offset if self.hold.held is not None else None,
+            level=self.hold.is_level,
+            answers=self.survey.answers,
+            elected=self._elected,
+            serving=self._served,
+            registered=self._served,
+            following=self.leases.followers,
+            reported=self.result is not None,
+        )
+
+    @property
+    def _members(self) -> tuple[str, ...]:
+        return (
+            tuple(each.address for each in self.survey.group.members)
+            if self.survey.group is not None
+            else (self.member.address,)
+        )
+
+    def state(self) -> ChangeState:
+        """For people."""
+        steps = plan(self.ask.verb, self.member.address, self.survey.old_master, self._members)
+        return ChangeState(
+            running=self.is_running,
+            steps=tuple(StepState(number=s.number, name=s.name, text=s.text, state=self._word(s)) for s in steps),
+            judgements=(self.judgement,) if self.judgement is not None else (),
+            result=self.result,
+            error=self.error,
+            refused=self.is_refused,
+        )
+
+    def _word(self, step: Step) -> StepWord:
+        if self.result is not None or step.number in self._done:
+            return "done"
+        if self._doing is None or step.number > self._doing.number or self.ask.dry_run:
+            return "to do"
+        return "done" if step.number < self._doing.number else "failed" if self.error else "doing"
+
+    # Before anything is changed
+
+    async def _check(self) -> None:
+        """Ask all what they hold and have promised."""
+        member = self.member
+        epoch = await self.survey.look()
+        self._require_may_change()
+        if self.ask.verb == "switchover" and self.survey.has_resigned:
+            self.ask = evolve(self.ask, verb="failover")  # It was begun before; nobody is left who could hold.
+        if member.book.last.id != (epoch, member.address):  # Else it was elected, and goes on.
+            self.judgement = await self.survey.judge(self.ask)
+            if not self.judgement.may:
+                raise RoleRefusedError((refusal_line(self.judgement),))
+            if self.judgement.forced and self._may_begin_again():
+                epoch += NUMBERS_FREE
+        self.epoch = epoch
+
+    def _may_begin_again(self) -> bool:
+        """Whether somebody who is silent may take the next numbers, without asking."""
+        group = self.survey.group
+        return bool(self.survey.silent) and group is not None and group.acks_needed <= 1
+
+    # A switchover's pause
+
+    async def _hold(self) -> None:
+        await self.hold.begin(self.epoch)
+
+    async def _level(self) -> None:
+        await self.hold.get_level()
+
+    # From here on nobody older is served
+
+    async def _promise(self) -> None:
+        """Collect so many promises that nobody can be acknowledged in an older epoch any more."""
+        self._require_may_change()
+        for _ in range(NUMBERS_MAX):
+            highest = await self._collect()
+            if highest < self.epoch:
+                break
+            self.epoch = highest + 1
+        else:
+            raise RoleStepError(f"others promise higher numbers meanwhile, {highest} now: run the command again")
+        resigned = self.survey.old_master if self.hold.resigned else None
+        self.judgement = may_take(
+            self.survey.group, self.member.address, self.survey.answers, resigned, self.ask.accept_data_loss
+        )
+        if not self.judgement.may:
+            raise RoleRefusedError(
+                (
+                    refusal_line(self.judgement),
+                    f"{self.member.address} has promised epoch {self.epoch}: choose another, or run this again",
+                )
+            )
+        self._elected = True
+
+    def _require_may_change(self) -> None:
+        paused = pause_words(self.survey.group, self.member.group_ms())
+        if paused and not self.ask.dry_run:
+            raise RoleRefusedError((paused,))
+
+    async def _collect(self) -> int:
+        """Ask for one number. Returns the highest that refuses it; 0 without any."""
+        own, survey = self.member.address, self.survey
+        ask, survey.answers = PromiseAsk(epoch=self.epoch, candidate=own), {}
+        if self.ask.verb == "switchover" and not self.hold.resigned:
+            await self.hold.resign(self.epoch)
+        survey.answers[own] = await self.member.promise(ask, self._change())
+        if survey.answers[own].granted and not (self.hold.resigned and self._is_enough()):
+            survey.answers |= await survey.ask_all(ask, but=survey.silent | survey.answers.keys())
+        refused = [answer.promised.epoch for answer in survey.answers.values() if not answer.granted]
+        if not refused and survey.silent and not self._is_enough():  # Who did not answer before is waited for, too.
+            survey.answers |= await survey.ask_all(ask, but=frozenset(survey.answers))
+            refused = [answer.promised.epoch for answer in survey.answers.values() if not answer.granted]
+        return max(refused, default=0)
+
+    def _is_enough(self) -> bool:
+        """Whether those who promised suffice, so that others need not: they hear of it soon enough."""
+        resigned = self.survey.old_master if self.hold.resigned else None
+        return may_take(self.survey.group, self.member.address, self.survey.answers, resigned).may
+
+    def _change(self) -> Change:
+        """For people, and for whoever starts after a crash."""
+        return Change(
+            verb=self.ask.verb,
+            epoch=self.epoch,
+            candidate=self.member.address,
+            reason=self.ask.reason,
+            forced=self.judgement is not None and self.judgement.forced,
+            started_ms=self.member.now_ms(),
+            step="promise",
+        )
+
+    async def _take(self) -> None:
+        """Begin the epoch, be its master: each durable before the next."""
+        async with self.member.turn:
+            self._require_promise()
+            await take(self.member, self.survey, self._entry())
+
+    def _require_promise(self) -> None:
+        promised = self.member.promised()
+        if promised != (self.epoch, self.member.address):
+            raise RoleStepError(f"it has promised epoch {promised.epoch} meanwhile: run the command again")
+
+    def _entry(self) -> EpochEntry:
+        return entry_of(self.member, self.ask, self.epoch, self.survey.old_master, self.judgement)
+
+    async def _serve(self) -> None:
+        """In memory; the others hear of it by the lease."""
+        member = self.member
+        if self.hold.held is None:  # Consumers went on elsewhere, and from now on only what is known here counts.
+            await member.hooks.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
+        async with member.turn:
+            self._require_promise()
+            await member.hooks.serve_as_master(member.state_or_first())
+            member.become("serving")
+            self._served = True
+        self.leases.begin_epoch()
+        self.leases.ask_soon()
+
+    async def _register(self) -> None:
+        """hooks.serve_as_master has begun it; it goes on until each name server has heard."""
+
+    async def _report(self) -> None:
+        member, entry = self.member, self.member.book.last
+        await self.hold.wait_for_end(entry.start_offset, FOLLOW_SECONDS)
+        await self.leases.wait_for_answers(self.survey.heard, FOLLOW_SECONDS)
+        async with member.turn:
+            await member.book.save(evolve(member.state_or_first(), change=None))
+        lost = self.judgement.lost if self.judgement is not None and self.judgement.forced else None
+        self.result = ChangeResult(
+            epoch=entry.epoch,
+            winner=entry.winner,
+            start_offset=entry.start_offset,
+            pause_ms=self.hold.pause_ms,
+            lost_bytes=entry.lost_bytes,
+            kept=lost.holders if lost is not None else (),
+            not_following=tuple(sorted(self.leases.others - self.leases.followers)),
+        )
+
+
+def _is_expected(error: Exception) -> bool:
+    return isinstance(error, RoleStepError | HAPeerError | OSError)

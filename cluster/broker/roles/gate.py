@@ -1,0 +1,207 @@
+"""Where requests that change something wait, or are passed on, while this member's role changes.
+
+    open        nobody is stopped: the member does what its role says (a slave stores nothing)
+    holding     a switchover is under way: requests are kept, in order, until it is known who is master
+    forwarding  another member is master: requests go to it and its answers come back, until clients have learnt of it
+    closed      this member may serve nobody as a master: everything is refused
+
+What is held is carried out here by open(), passed on by forward_to(), refused by shut(). Handlers ask the gate only when
+it is not open, so that it costs one comparison per read.
+"""
+
+import functools
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import structlog
+import trio
+from attrs import define, field, frozen
+
+from twinlog.cluster.broker.roles.forward import FROM, Forwarder, is_host, refuse
+from twinlog.cluster.remoting.address import ip_of
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.role_file import RoleState
+
+if TYPE_CHECKING:
+    from twinlog.cluster.broker.wiring import BrokerParts
+
+log = structlog.get_logger(__name__)
+
+GateState = Literal["open", "holding", "forwarding", "closed"]
+HELD_BYTES_MAX = 64 << 20
+FORWARD_AT_ONCE = 100  # Some milliseconds of work.
+GRACE_SECONDS = 0.25  # Whoever closed the gate ends the hold at its deadline; this is for one who does not.
+
+Header = TypeVar("Header")
+
+
+@frozen(eq=False)
+class _Held:
+    """A request that waits: `carry_out` does it here, `taken` is called when the master has done it."""
+
+    connection: Connection
+    command: RemotingCommand
+    carry_out: Callable[[], None]
+    taken: Callable[[], None] | None
+
+
+@define(eq=False)
+class Gate:
+    """`role_state`: its group's members are believed when they pass on requests. `run` carries the time limits and the link."""
+
+    role_state: Callable[[], RoleState | None] = lambda: None
+    forwarder: Forwarder = field(factory=Forwarder)
+    state: GateState = field(default="open", init=False)
+    why: str = field(default="", init=False)  # In words; empty while it is open.
+    _held: deque[_Held] = field(factory=deque, init=False)
+    _held_bytes: int = field(default=0, init=False)
+    _until: float = field(default=math.inf, init=False)  # When the state ends by itself.
+    _changed: trio.Event = field(factory=trio.Event, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; nothing is forwarded while this does not run."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.forwarder.run)
+            task_status.started()
+            while True:
+                while self._held and self.state == "forwarding":
+                    await trio.lowlevel.checkpoint()
+                    self._forward_some()
+                with trio.move_on_at(self._until) as scope:
+                    await self._changed.wait()
+                if scope.cancelled_caught:
+                    self._expire()
+
+    # Whoever changes the role
+
+    def close_for(self, deadline: float) -> None:
+        """Hold what comes from now on. `deadline`: by when the caller opens, forwards or shuts, in trio's time."""
+        self._become("holding", "a switchover is under way", deadline + GRACE_SECONDS)
+
+    def open(self) -> None:
+        """Let all in, first what was held."""
+        self._become("open", "", math.inf)
+        while self._held:
+            held = self._take_held()
+            try:
+                held.carry_out()
+            except Exception as error:  # One request's fault must not keep the others waiting.
+                peer = held.connection.remote_address
+                log.exception("a request that was held back failed", code=held.command.code, peer=peer)
+                refuse(held.connection, held.command, f"{type(error).__name__}: {error}")
+
+    def forward_to(self, address: str, seconds: float) -> None:
+        """Pass on to the new master what was held and what comes from now on; open after so many seconds."""
+        self._become("forwarding", f"the master is {address}", trio.current_time() + seconds)
+        self.forwarder.aim(address)
+        self._forward_some()  # run() sees to the rest: the stream that confirms all this must not stand still meanwhile.
+
+    def _forward_some(self) -> None:
+        for _ in range(min(FORWARD_AT_ONCE, len(self._held))):
+            self._pass_on(self._take_held())
+
+    def shut(self, why: str) -> None:
+        """Refuse what was held and what comes from now on."""
+        self._become("closed", why, math.inf)
+        while self._held:
+            held = self._take_held()
+            refuse(held.connection, held.command, why)
+
+    def _become(self, state: GateState, why: str, until: float) -> None:
+        if (state, why) != (self.state, self.why):
+            log.info("the gate for requests that change something", state=state, was=self.state, why=why or None)
+        self.state, self.why, self._until = state, why, until
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _expire(self) -> None:
+        if self.state == "holding":
+            self.shut("the switchover was not finished in time, and this member does not know who is master")
+        elif self.state == "forwarding":
+            self.open()
+
+    def _take_held(self) -> _Held:
+        held = self._held.popleft()
+        self._held_bytes -= _size(held.command)
+        return held
+
+    # Handlers
+
+    def takes(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        carry_out: Callable[[], None],
+        *,
+        taken: Callable[[], None] | None = None,
+    ) -> bool:
+        """True: the gate answers this request, maybe by carrying it out later. The command is kept as it is now.
+
+        taken: to be called if it was passed on, once the master says that it has done it.
+        """
+        if self.state == "open":
+            return False
+        if not isinstance(command.body, bytes):
+            command.body = bytes(command.body)  # The frame lies in a buffer that is used again.
+        asked = _Held(connection, command, carry_out, taken)
+        if self.state == "holding" or (self.state == "forwarding" and self._held):  # What came first goes first.
+            self._hold(asked)
+        elif self.state == "forwarding":
+            self._pass_on(asked)
+        else:
+            refuse(connection, command, self.why)
+        return True
+
+    def _pass_on(self, asked: _Held) -> None:
+        connection = asked.connection
+        by_member = self._is_member(connection)
+        self.forwarder.forward(connection, asked.command, by_member=by_member, taken=asked.taken)
+
+    def _hold(self, asked: _Held) -> None:
+        size = _size(asked.command)
+        if self._held_bytes + size > HELD_BYTES_MAX:
+            why = f"{self.why}, and {self._held_bytes} bytes of requests wait for its end"
+            refuse(asked.connection, asked.command, why)
+            return
+        self._held.append(asked)
+        self._held_bytes += size
+
+    def believes(self, connection: Connection, command: RemotingCommand) -> str | None:
+        """The client on whose behalf another member passed this request on; None: it came from the client itself."""
+        told = (command.ext or {}).get(FROM)
+        return told if told is not None and is_host(told) and self._is_member(connection) else None
+
+    def _is_member(self, connection: Connection) -> bool:
+        state = self.role_state()
+        group = state.group if state is not None else None
+        return group is not None and ip_of(connection.remote_address) in {ip_of(each.address) for each in group.members}
+
+
+def gated(
+    handler: "Callable[[BrokerParts, Header, Request], Reply | None]",
+    *,
+    taken: "Callable[[BrokerParts, Header], None] | None" = None,
+) -> Callable[..., Reply | None]:
+    """A handler whose requests stop at the broker's gate. `taken`: for what was passed on, once the master has done it."""
+
+    @functools.wraps(handler)
+    def ask_gate(broker: Any, header: Header, request: Request) -> Reply | None:
+        gate: Gate = broker.gate
+        if gate.state != "open" and gate.takes(
+            request.connection,
+            request.command,
+            lambda: request.answer_with(lambda: handler(broker, header, request)),
+            taken=functools.partial(taken, broker, header) if taken is not None else None,
+        ):
+            return None
+        return handler(broker, header, request)
+
+    return ask_gate
+
+
+def _size(command: RemotingCommand) -> int:
+    return len(command.body) + sum(len(value) for value in (command.ext or {}).values())

@@ -1,0 +1,357 @@
+"""A master asks its voters, again and again, whether they still follow it; and with that it changes the group's record.
+
+each third of haLeaseMs, at a change, at the start of an epoch: 20004 to every voter, all at once
+enough yes      the lease is held for haLeaseMs from when they were asked; without it no producer hears SEND_OK
+newer promises  so many that somebody may have been elected, or one that follows somebody newer: this master is none any more
+record          one change at a time; who is new counts once so many voters have the new version that the old one is no
+                danger any more
+"""
+
+import math
+from collections.abc import Collection
+from contextlib import suppress
+
+import structlog
+import trio
+from attrs import define, evolve, field
+
+from twinlog.cluster.broker.roles.book import RoleFileError
+from twinlog.cluster.broker.roles.member import RoleMember
+from twinlog.cluster.broker.roles.silence import SilentVoters
+from twinlog.ha.config import HAConfig
+from twinlog.ha.election.epochs import confirmed_in
+from twinlog.ha.election.group_record import (
+    counted,
+    first_record,
+    id_as_slave,
+    in_force,
+    is_committed,
+    is_first,
+    loss_free_below,
+    needed,
+    remaining_pause,
+    with_member,
+    with_need,
+    without,
+)
+from twinlog.ha.election.lease import ALWAYS
+from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, is_master
+from twinlog.ha.errors import HAError
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.role_file import GroupMember, GroupRecord
+from twinlog.store.util.wakeup import Wakeup
+
+log = structlog.get_logger(__name__)
+
+
+def acks_needed(config: HAConfig, role: BrokerRole) -> int:
+    """How many members, the master included, hold a message before its producer hears SEND_OK."""
+    if role is BrokerRole.ASYNC_MASTER:
+        return 1
+    return max(config.min_in_sync_replicas if config.auto_in_sync_replicas else config.in_sync_replicas, 1)
+
+
+def joined(record: GroupRecord | None, me: GroupMember, slave: GroupMember, need: int, role: BrokerRole) -> GroupRecord:
+    """The record with a slave in it; the very one that is there when it says that already."""
+    if record is None:
+        return first_record(evolve(me, broker_id=0), evolve(slave, broker_id=max(slave.broker_id, 1)), need, role)
+    known = record.member(slave.address)
+    taken = {member.broker_id for member in record.members if member.address != slave.address}
+    if known is not None:
+        slave = evolve(slave, broker_id=known.broker_id)  # A role change may have given it another than broker.conf.
+    elif slave.broker_id < 1 or slave.broker_id in taken:
+        slave = evolve(slave, broker_id=id_as_slave(record, slave.address))
+    return with_member(record, slave)
+
+
+def _ip(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+@define(eq=False)
+class LeaseRounds:
+    """`answers`: what each voter said last in this epoch, and when it was asked."""
+
+    member: RoleMember
+    answers: dict[str, tuple[float, LeaseAnswer]] = field(factory=dict, init=False)
+    joining: dict[str, GroupMember] = field(factory=dict, init=False)
+    silence: SilentVoters = field(init=False)
+    raise_at: int | None = field(
+        default=None, init=False
+    )  # More acknowledgements are promised once this byte is confirmed.
+    _epoch: EpochId | None = field(default=None, init=False)
+    _asking: set[str] = field(factory=set, init=False)
+    _wanted: Wakeup = field(factory=Wakeup, init=False)
+    _answered: trio.Event = field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.silence = SilentVoters(self.member.config.lease_ms / 1000)
+
+    async def run(self) -> None:
+        """Until cancelled; asks nobody while this member is not the master of its epoch."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                if self.leads:
+                    self.begin_epoch()
+                    for address in self.others - self._asking:
+                        nursery.start_soon(self._ask, address)
+                self.silence.look(self.others if self.leads and self.member.is_serving else (), trio.current_time())
+                try:
+                    await self._keep_record()
+                except RoleFileError:  # It was logged, and this member serves nobody any more.
+                    await self.member.fence_older(self.member.book.failure)
+                self._look()
+                with trio.move_on_after(self.member.config.lease_ms / 3000):
+                    await self._wanted.wait()
+
+    def ask_soon(self) -> None:
+        """Something changed that the voters should know."""
+        self._wanted.set()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member is, or was when it stopped, the master of the newest epoch that it knows."""
+        state = self.member.book.state
+        return state is not None and state.group is not None and is_master(state, self.member.book.entries)
+
+    @property
+    def others(self) -> frozenset[str]:
+        """The voters but this member."""
+        group = self.member.group
+        return (group.voters if group is not None else frozenset()) - {self.member.address}
+
+    @property
+    def need(self) -> int:
+        """How many members must hold a message, the master included."""
+        state = self.member.book.state
+        role = state.role if state is not None else self.member.store.config.broker_role
+        return acks_needed(self.member.config, role)
+
+    @property
+    def acknowledges_alone(self) -> bool:
+        """Whether nobody else has to hold a message, nor had to by a version of the record that may be in force still."""
+        state = self.member.book.state
+        known = (state.group, state.before) if state is not None else ()
+        return max([self.need, *(record.acks_needed for record in known if record is not None)]) <= 1
+
+    @property
+    def followers(self) -> frozenset[str]:
+        """Who said yes to this epoch."""
+        return frozenset(address for address, (_, answer) in self.answers.items() if answer.accepted)
+
+    def newer_promise(self) -> str:
+        """Who has promised somebody newer; "" when nobody said so."""
+        for address, (_, answer) in sorted(self.answers.items()):
+            if answer.promised.epoch > self.member.id.epoch:
+                return f"{address} has promised epoch {answer.promised.epoch} to {answer.promised.winner}"
+        return ""
+
+    def quorum_at(self) -> float:
+        """When so many members were asked that said yes that the lease may be held; -inf: too few did."""
+        if self.need <= 1 or not self.others:
+            return ALWAYS
+        yes = [asked_at for asked_at, answer in self.answers.values() if answer.accepted]
+        yes = sorted([*yes, *[trio.current_time()] * self._non_voters()], reverse=True)
+        return yes[self.need - 2] if len(yes) >= self.need - 1 else -math.inf
+
+    def _non_voters(self) -> int:
+        """RocketMQ slaves of the group whose acknowledgements count now."""
+        group = self.member.group
+        ips = [_ip(m.ha_address) for m in group.members if not m.votes] if group is not None else []
+        if not ips:
+            return 0
+        there = [_ip(each.address) for each in self.member.ha.statistics().connections if each.counted]
+        return sum(min(there.count(ip), ips.count(ip)) for ip in set(ips))
+
+    async def wait_for_answers(self, heard: Collection[str], seconds: float) -> None:
+        """Until each voter of these answered in this epoch, or it takes too long: who was silent before is not waited for."""
+        with trio.move_on_after(seconds):
+            while not self.others & set(heard) <= set(self.answers):
+                await self._answered.wait()
+
+    # One round
+
+    def begin_epoch(self) -> None:
+        """Forget what was said in an older one."""
+        if self._epoch != self.member.id:
+            self._epoch = self.member.id
+            self.answers.clear()
+
+    async def _ask(self, address: str) -> None:
+        member, asked_at = self.member, trio.current_time()
+        group, transfer = member.group, member.ha.group_transfer
+        assert group is not None
+        pause = remaining_pause(group, member.now_ms())
+        until = pause.until_ms if pause is not None else None
+        ask = LeaseAsk(
+            id=member.id,
+            address=member.address,
+            ha_address=member.me().ha_address,
+            entries=member.book.entries,
+            max_offset=member.store.max_offset,
+            confirmed_offset=confirmed_in(member.book.entries, transfer.confirmed_offset, member.store.max_offset),
+            group=group,
+            boot_ms=member.boot_ms,
+            pause_remaining_ms=until - member.now_ms() if until is not None else None,
+        )
+        self._asking.add(address)
+        try:
+            answer = await member.calls.lease(address, ask, timeout_ms=member.config.lease_ms)
+        except HAError:
+            return
+        finally:
+            self._asking.discard(address)
+        self.silence.heard(address, trio.current_time())
+        if ask.id == member.id and self.leads:
+            self.answers[address] = asked_at, answer
+            self._answered.set()
+            self._answered = trio.Event()
+            if self._has_more(answer) and not member.book.lacks_tail:
+                with suppress(RoleFileError):  # It was logged, and the start rules look at that.
+                    await member.lose_tail(f"{address} has this epoch up to {answer.max_offset}")
+            self._look()
+            await self._step_down()
+            member.changed.set()
+            if (
+                member.is_serving and self._holds_now()
+            ):  # Whoever does not serve keeps no record: it would ask on and on.
+                self.ask_soon()
+
+    def _look(self) -> None:
+        """Hold the lease if enough said yes, and a promise that asks for fewer members is not in force before all know."""
+        group = self.member.group
+        if not self.leads or group is None or not self.member.is_serving:
+            return
+        if self._first_is_new:  # Nobody else can be elected, unless somebody accepts a loss.
+            self.member.ha.lease.grant(ALWAYS)
+            self.member.ha.group_transfer.gate_opened()
+            return
+        at, known = self.quorum_at(), (self.member.book.state.before or group) if self.member.book.state else group
+        if at == ALWAYS and known.acks_needed <= self.need:
+            self.member.ha.lease.grant(ALWAYS)
+        elif self.member.ha.lease.remaining(trio.current_time()) == math.inf:
+            self.member.ha.lease.give_up("the group has others now, who were not asked yet")
+        if at != ALWAYS and at > -math.inf and known.acks_needed <= self.need:
+            self.member.ha.lease.grant(at)
+        self.member.ha.group_transfer.gate_opened()  # Who waited for nothing else is answered now, not at the next tick.
+
+    def _has_more(self, answer: LeaseAnswer) -> bool:
+        """Whether a follower's log ends in this epoch, behind ours. Only this member writes in it: so it has lost that."""
+        member = self.member
+        return answer.accepted and answer.last.id == member.id and answer.max_offset > member.store.max_offset
+
+    async def _step_down(self) -> None:
+        """Somebody may have been elected, or was."""
+        member, group = self.member, self.member.group
+        if not member.is_serving or group is None:
+            return
+        newer = [(a, each) for a, (_, each) in self.answers.items() if each.promised.epoch > member.id.epoch]
+        for address, answer in newer:
+            same = sum(other.promised == answer.promised for _, other in newer)
+            if answer.last.epoch > member.id.epoch or same >= needed(group):
+                await member.fence_older(
+                    f"{address} has promised epoch {answer.promised.epoch} to {answer.promised.winner}"
+                )
+                return
+
+    # The record
+
+    def counted_members(self) -> frozenset[str] | None:
+        """Whose acknowledgements count, by address; None: there is no record, all that are registered do."""
+        state = self.member.book.state
+        if state is None or state.group is None or self._first_is_new:
+            return None
+        return counted(state.before, state.group, committed=state.before is None)
+
+    @property
+    def _first_is_new(self) -> bool:
+        """The first record is not known to its other member yet, as far as this one knows."""
+        group = self.member.group
+        return group is not None and is_first(group)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the record is in force, so that it may be changed."""
+        return not self._first_is_new and self.member.state_or_first().before is None
+
+    def _holds_now(self) -> bool:
+        """Whether a new version may replace the old one now."""
+        state = self.member.book.state
+        if state is None or state.group is None or not (self._first_is_new or state.before):
+            return False
+        versions = {address: answer.group_version for address, (_, answer) in self.answers.items() if answer.accepted}
+        return is_committed(state.before, {**versions, self.member.address: state.group.version}, state.group)
+
+    async def _keep_record(self) -> None:
+        """One step of the record: a version comes into force, or the next one is written."""
+        member = self.member
+        async with member.turn:
+            if not member.is_serving or (member.book.state is not None and not self.leads):
+                return
+            state = member.state_or_first()
+            holds, group = self._holds_now(), state.group
+            if group is not None and (holds or self.is_settled):
+                if holds or group.loss_free_from is None:
+                    self._count(group)
+                held = loss_free_below(in_force(group), member.store.max_offset)  # Nobody else counts any more.
+                if held != group:
+                    await member.book.save(evolve(state, before=None, group=held))
+                    self.ask_soon()
+                if holds:
+                    log.info("the group's record is in force", version=held.version)
+            record = self._smaller_record() or (self._next_record() if self.is_settled else None)
+            if record is not None:
+                await self.write_record(record)
+
+    def _smaller_record(self) -> GroupRecord | None:
+        """Without somebody whom haMembers does not name, even while another version waits, maybe for that one."""
+        group = self.member.group
+        if group is None or self._first_is_new or not self._listed:
+            return None
+        for member in group.members:
+            if member.address not in self._listed:
+                log.warning("haMembers does not name a member: it belongs to the group no more", peer=member.address)
+                return without(group, member.address)
+        return None
+
+    @property
+    def _listed(self) -> frozenset[str]:
+        """Whom haMembers names; nobody: whoever follows is a member."""
+        named = self.member.config.named_members
+        return named | {self.member.address} if named else named
+
+    def _count(self, record: GroupRecord) -> None:
+        """Let the members of a version that holds acknowledge from now on, and nobody else."""
+        others = (each for each in record.members if each.address != self.member.address)
+        self.member.ha.members_changed(sorted(_ip(each.ha_address) for each in others))
+
+    def _next_record(self) -> GroupRecord | None:
+        member, group = self.member, self.member.group
+        for address, slave in list(self.joining.items()):
+            if group is None and not slave.votes:  # A group begins with somebody who can promise.
+                continue
+            del self.joining[address]
+            if self._listed and address not in self._listed:
+                continue
+            record = joined(group, member.me(), slave, self.need, member.store.config.broker_role)
+            if record is not group:
+                log.info("the group has another member", peer=address, votes=slave.votes)
+                return record
+        return self._with_other_need(group) if group is not None else None
+
+    def _with_other_need(self, group: GroupRecord) -> GroupRecord | None:
+        """Fewer may be needed once all know; more are, once all that is in the log has them."""
+        need = self.need
+        if need <= group.acks_needed:
+            self.raise_at = None
+            return with_need(group, need) if need < group.acks_needed else None
+        self.raise_at = self.member.store.max_offset if self.raise_at is None else self.raise_at
+        return with_need(group, need) if self.member.ha.group_transfer.confirmed_offset >= self.raise_at else None
+
+    async def write_record(self, record: GroupRecord) -> None:
+        """Make a version this master's own, durably; the voters hear of it now. Holding `turn`. Raises RoleFileError."""
+        state = self.member.state_or_first()
+        await self.member.book.save(evolve(state, group=record, before=state.group))
+        self.member.ha.reception.recount()  # Only whom a record names counts, from the first one on.
+        self.ask_soon()

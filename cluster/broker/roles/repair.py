@@ -1,0 +1,142 @@
+"""A slave gives up what its master's log lacks, or all that it has. What is cut stays in twinlog/divergent.
+
+What the master's history proves to be given up is cut as it is, once the digests of all below it were compared; everything else
+may have been acknowledged, and the member says first, durably, that it is not whole.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+from attrs import evolve, frozen
+
+from twinlog.cluster.broker.peers.role_messages import ReinitAsk, RewindAsk, RoleRefusedError
+from twinlog.cluster.broker.roles.member import RoleMember
+from twinlog.cluster.broker.roles.startup import StartRules
+from twinlog.ha.compare.comparison import Comparison
+from twinlog.ha.compare.own_log import OwnReader
+from twinlog.ha.compare.preflight import Verdict
+from twinlog.ha.election.epochs import compare_histories
+from twinlog.ha.errors import HAError, HAPeerError
+from twinlog.ha.peer import PeerHistory
+from twinlog.ha.policy.auto_resync import Cut
+from twinlog.ha.slave.follow_history import given_up_cut, why_given_up
+
+log = structlog.get_logger(__name__)
+
+
+@frozen
+class _Cut:
+    """Where the log is to end. `is_proven`, by history: nothing behind it is acknowledged, or somebody accepted the loss."""
+
+    offset: int
+    why: str
+    is_proven: bool
+
+
+async def rewind(member: RoleMember, rules: StartRules, ask: RewindAsk) -> None:
+    """Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
+    master = await _master_of(member, "rewind")
+    verdict = await _compared(member, master)
+    end, cut = verdict.own.max_offset, _cut_of(member, master, verdict)
+    if cut is None:
+        raise RoleRefusedError(
+            (f"{member.address} has nothing to give up: its log fits {master.address}'s, or is newer",)
+        )
+    size = end - cut.offset
+    if not cut.is_proven and (ask.accept_data_loss is None or ask.accept_data_loss < size):
+        line = f"bytes {cut.offset} to {end} on {member.address} would be given up; they are kept in twinlog/divergent"
+        raise RoleRefusedError((cut.why, line, f"run it with --accept-data-loss {size}"))
+    if ask.dry_run:
+        return
+    if not cut.is_proven:
+        await member.doubt(cut.why)
+
+    async def repair() -> None:
+        if member.store.max_offset != end:
+            raise HAPeerError("this log got longer while it was compared: run it again")
+        if cut.offset > verdict.own.min_offset:
+            await member.store.truncate(cut.offset, cut.why)
+        else:
+            await member.store.reset(cut.why)
+
+    await _alone(member, rules, master, repair)
+
+
+async def reinit(member: RoleMember, rules: StartRules, ask: ReinitAsk) -> None:
+    """Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
+    if (
+        member.strangers_record is not None and not ask.dry_run
+    ):  # What it promised is lost, and somebody says: forget it.
+        rules.gone |= member.strangers_record.voters
+        member.changed.set()
+        return
+    master = await _master_of(member, "reinit")
+    if ask.dry_run:
+        return
+    why = f"begun anew with the log of {master.address}"
+    await member.doubt(why)
+
+    async def begin_anew() -> None:
+        if member.book.state is not None:  # A lease may have called it whole meanwhile: it was level still.
+            await member.book.save(evolve(member.book.state, whole=False))
+        await member.store.reset(why)
+
+    await _alone(member, rules, master, begin_anew)
+
+
+async def _compared(member: RoleMember, master: PeerHistory) -> Verdict:
+    """The bytes of both logs, whatever the histories say. Raises RoleRefusedError, HAPeerError."""
+    peer = member.ha.peer_of(master.ha_address)
+    if peer is None:
+        raise HAPeerError(f"the logs cannot be compared: nobody knows the remoting port behind {master.ha_address}")
+    try:
+        return await Comparison(OwnReader(member.store), peer).run(None)
+    except HAError as error:
+        raise HAPeerError(f"the logs cannot be compared, and nothing is cut: {error}") from error
+
+
+def _cut_of(member: RoleMember, master: PeerHistory, verdict: Verdict) -> _Cut | None:
+    """None: there is nothing to cut. Raises RoleRefusedError where no cut is a cure."""
+    end = verdict.own.max_offset
+    found = compare_histories(member.book.entries, end, master.entries, master.max_offset)
+    given_up = given_up_cut(found, verdict, why_given_up(found))
+    if given_up is not None:
+        offset = given_up.offset if isinstance(given_up, Cut) else verdict.own.min_offset
+        return _Cut(offset, given_up.why, is_proven=True)
+    if verdict.finding is None or verdict.kind == "follow":
+        return None
+    if verdict.common_offset is None:
+        raise RoleRefusedError(
+            (verdict.finding.text, f"no cut makes it fit; next: twinlog reinit {member.me().name or member.address}")
+        )
+    return _Cut(verdict.common_offset, verdict.finding.text, is_proven=False)
+
+
+async def _master_of(member: RoleMember, what: str) -> PeerHistory:
+    if paused := member.paused():
+        raise RoleRefusedError((paused,))
+    if member.is_serving or member.master is None:
+        word, why = member.words()
+        raise RoleRefusedError(
+            (f"only a slave that knows its master can {what}: {member.address} is {word} {why}".rstrip(),)
+        )
+    found = await member.calls.history(member.master.address)
+    if found is None or found.id != member.master.id:
+        raise HAPeerError(f"{member.master.address} is not the master of epoch {member.master.id.epoch} any more")
+    return found
+
+
+async def _alone(
+    member: RoleMember, rules: StartRules, master: PeerHistory, repair: Callable[[], Awaitable[None]]
+) -> None:
+    """Cut the log while nothing is promised or followed, then follow again: what failed left the log as it was."""
+    try:
+        async with member.turn:
+            if member.master is None or member.master.id != master.id or member.phase != "following":
+                raise RoleRefusedError((f"{member.address} does not follow {master.address} any more",))
+            await member.ha.leave_master()
+            await repair()
+            log.warning("this log was cut by a person", ends_at=member.store.max_offset, peer=master.address)
+    finally:
+        if member.master is not None and member.master.id == master.id:
+            await rules.follow(master)  # As a slave that knows nothing of it yet: leave_master() forgot it.

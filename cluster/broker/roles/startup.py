@@ -1,0 +1,247 @@
+"""What a member does by itself: a master that starts finds out whether it still is one, others find the master they follow.
+
+was master   asks its voters with its old epoch. A newer promise: it is none any more. Enough say yes: it serves. Too few
+             answer: after haLeaseMs it serves all the same, without a lease, if no other id 0 is known
+lost a tail  of an epoch that it wrote: it never writes there again, but asks to be elected anew. One that needed nobody to
+             acknowledge begins a new epoch by itself: nobody else can have been chosen. Unless it was on the disk: then it is
+             files that are gone, and slaves are not to lose the same
+slave        follows whoever serves the epoch that it promised, or a newer one
+emptied      a directory that knows nothing, of a member that the record names: hears every other voter first
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import structlog
+import trio
+from attrs import define, evolve, field
+
+from twinlog.cluster.broker.roles.book import RoleFileError
+from twinlog.cluster.broker.roles.lease import LeaseRounds
+from twinlog.cluster.broker.roles.member import RoleMember
+from twinlog.cluster.broker.roles.take import begin_again
+from twinlog.ha.election.voter import followed
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import PeerHistory
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.errors import StoreError
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS, SEEK_SECONDS = 0.25, 1.0
+MASTER_ID = 0
+
+
+@define(eq=False)
+class StartRules:
+    """`elect_again` begins a role change of kind restart; `is_changing`: one runs here, and comes first."""
+
+    member: RoleMember
+    leases: LeaseRounds
+    has_name_servers: bool
+    registered: dict[int, str] | None = field(default=None, init=False)  # By id, as name servers said; None: not yet.
+    elect_again: Callable[[], Awaitable[None]] = field(default=trio.lowlevel.checkpoint, init=False)
+    is_changing: bool = field(default=False, init=False)
+    gone: set[str] = field(factory=set, init=False)  # Voters of which somebody said that they are gone for good.
+    _starting_since: float | None = field(default=None, init=False)
+    _heard: dict[str, EpochId] = field(factory=dict, init=False)  # What others promised, for a member that was emptied.
+    _sought_at: float = field(default=float("-inf"), init=False)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            if not self.is_changing:
+                try:
+                    await self._look()
+                except (RoleFileError, StoreError, OSError, HAPeerError) as error:
+                    log.warning("this member could not take its role yet", why=str(error))
+                    await trio.sleep(SEEK_SECONDS)
+            self._look_for_master()
+            with trio.move_on_after(LOOK_SECONDS):
+                await self.member.changed.wait()
+
+    def _look_for_master(self) -> None:
+        member = self.member
+        master = member.master if member.phase == "following" else None
+        member.silence.look(master.address if master is not None else None, trio.current_time())
+
+    async def _look(self) -> None:
+        member = self.member
+        if member.book.failure:
+            if member.phase != "fenced":
+                async with member.turn:
+                    await member.fence(member.book.failure)
+            return
+        if member.phase in ("serving", "holding"):
+            return
+        if member.master is not None:
+            if member.phase != "following":
+                await self.follow(member.master)
+            elif member.ha.client.state != "streaming":
+                await self._seek()  # It may be none any more, and who took over need not know of this member.
+        elif member.book.state is None:
+            if member.strangers_record is not None:
+                await self._hear_others()
+        elif self.leases.leads:
+            await self._try_to_serve()
+        else:
+            await self._seek()
+
+    async def follow(self, master: PeerHistory) -> None:
+        """Be its slave, durably, then in memory. Raises RoleFileError, StoreError."""
+        member = self.member
+        async with member.turn:
+            state = member.state_or_first()
+            if master.id != state.promised and master.id.epoch <= state.promised.epoch:
+                return
+            if state.role is not BrokerRole.SLAVE or master.id != state.promised:
+                state = followed(state, master.id, master.group, member.address)
+                await member.book.save(state)
+            if member.has_resigned_for(master):
+                member.ha.client.hand_over(master)
+            await member.hooks.serve_as_slave(state, master)
+            member.master = master
+            member.become("following", f"{master.address} is master of epoch {master.id.epoch}")
+
+    async def _seek(self) -> None:
+        """Ask the group who serves. A lease question may come first."""
+        member, group, now = self.member, self.member.group, trio.current_time()
+        if group is None or now < self._sought_at + SEEK_SECONDS:
+            return
+        self._sought_at, before = now, member.master
+        for address in sorted(self.leases.others):
+            found = await self._unless_a_master_speaks(address)
+            if member.master is not before:
+                return
+            if found is None or found.role is BrokerRole.SLAVE or member.phase in ("serving", "holding"):
+                continue
+            if (found.id == member.promised() and before is None) or found.id.epoch > member.promised().epoch:
+                await self.follow(found)
+                return
+
+    async def _unless_a_master_speaks(self, address: str) -> PeerHistory | None:
+        """What a member says of its history. A machine that is gone says nothing for long: who follows a master that was elected
+        meanwhile cannot wait for that.
+        """
+        member = self.member
+        found, before = None, member.master
+
+        async def ask() -> None:
+            nonlocal found
+            with suppress(HAPeerError):
+                found = await member.calls.history(address, member.me())
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            while member.master is before:
+                await member.changed.wait()
+            nursery.cancel_scope.cancel()
+        member.changed.set()  # It was heard here, and run() has to look.
+        return found
+
+    # A master that starts
+
+    async def _try_to_serve(self) -> None:
+        member, leases, now = self.member, self.leases, trio.current_time()
+        self._starting_since = now if self._starting_since is None else self._starting_since
+        waited = now >= self._starting_since + member.config.lease_ms / 1000
+        if newer := leases.newer_promise():
+            member.become("fenced", newer)
+            await self._seek()
+            return
+        if member.book.lacks_tail and (not leases.acknowledges_alone or (member.store.lost_bytes and leases.others)):
+            await self._want_election()
+            return
+        asked = leases.need > 1 and leases.quorum_at() > float("-inf") and leases.others
+        if not asked and not (leases.others <= leases.followers or waited):
+            member.become("starting", "asks the others whether somebody else was chosen")
+            return
+        if not asked and (why := await self._why_not_alone()):
+            member.become("starting", why)
+            return
+        await self._serve()
+
+    async def _want_election(self) -> None:
+        """It may lack what it sent: as nobody it may write there again, as the winner of a new epoch behind it it may."""
+        if paused := self.member.paused():
+            self.member.become("fenced", f"its log may lack bytes that others have, and {paused}")
+        elif (self.leases.others <= self.leases.followers or self._is_over_due()) and (
+            trio.current_time() >= self._sought_at + SEEK_SECONDS
+        ):
+            self._sought_at = trio.current_time()
+            await self.elect_again()
+
+    def _is_over_due(self) -> bool:
+        assert self._starting_since is not None
+        return trio.current_time() >= self._starting_since + self.member.config.lease_ms / 1000
+
+    async def _why_not_alone(self) -> str:
+        """Why a master that has no lease yet does not serve; "" when nobody else may be master."""
+        if self.registered is None:
+            return "no name server has said yet who is id 0" if self.has_name_servers else ""
+        address = self.registered.get(MASTER_ID)
+        if address is None or address == self.member.address:
+            return ""
+        try:
+            found = await self.member.calls.history(address)
+        except HAPeerError as error:
+            return f"{address} is registered as id 0 and does not answer: {error}"
+        if found is None:
+            return f"{address} is registered as id 0, a RocketMQ broker"
+        return "" if found.role is BrokerRole.SLAVE else f"{address} serves as id 0"
+
+    async def _serve(self) -> None:
+        member, group = self.member, self.member.group
+        known = {*(self.registered or {}).values(), *(each.address for each in (group.members if group else ()))}
+        await member.hooks.pull_offsets(tuple(sorted(known - {member.address})))
+        async with member.turn:
+            if not self.leases.leads or self.leases.newer_promise() or member.phase in ("serving", "holding"):
+                return
+            state = member.state_or_first()
+            alone = self.leases.acknowledges_alone  # What it lost nobody else had to hold: its log is the group's.
+            if member.book.lacks_tail and not alone:  # It was told so meanwhile.
+                return
+            if member.book.lacks_tail and self.leases.others:
+                await begin_again(member)
+                state = member.state_or_first()
+            await member.book.save(evolve(state, broker_id=MASTER_ID, whole=state.whole or alone))
+            if member.store.lost_bytes and not self.leases.others:  # Nobody can have them.
+                member.store.accept_end()
+            await member.hooks.serve_as_master(member.state_or_first())
+            self._starting_since = None
+            member.become("serving")
+            self.leases.ask_soon()
+
+    # A member whose directory was emptied
+
+    async def _hear_others(self) -> None:
+        """Its promises are gone: the greatest that anybody knows becomes its own, once all have told theirs."""
+        member, record = self.member, self.member.strangers_record
+        assert record is not None
+        now = trio.current_time()
+        if now < self._sought_at + SEEK_SECONDS:
+            return
+        self._sought_at = now
+        silent = []
+        for address in sorted(record.voters - {member.address} - self.gone):
+            try:
+                found = await member.calls.history(address)
+            except HAPeerError:
+                found = None
+            if found is not None:
+                self._heard[address] = max(found.promised, found.id)
+            if address not in self._heard:
+                silent.append(address)
+        if silent:
+            member.become(
+                "waiting", f"its files were emptied, and {', '.join(silent)} have to be heard before it follows"
+            )
+            return
+        async with member.turn:
+            state = member.state_or_first()
+            promised = max([state.promised, *self._heard.values()])
+            await member.book.save(evolve(state, promised=promised, role=BrokerRole.SLAVE, group=record, whole=False))
+            member.strangers_record = None
+            member.become("waiting", "knows no master yet")

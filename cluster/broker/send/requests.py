@@ -1,0 +1,222 @@
+"""What a request that brings one message asks to be stored: its topic, queue and properties here, or why it is refused.
+
+Sources: SendMessageProcessor.asyncSendMessage, handleRetryAndDLQ, AbstractSendMessageProcessor; RocketMQ 4.9.8, where the result
+is called MessageExtBrokerInner. This is on the path that every message takes.
+"""
+
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attrs import define, field
+
+from twinlog.cluster.broker.delay.records import delayed
+from twinlog.cluster.broker.roles.forward import FROM
+from twinlog.cluster.broker.send.checks import admit, check_broker
+from twinlog.cluster.broker.send.properties import SendProperties
+from twinlog.cluster.broker.tables.topics import PERM_WRITE, TopicConfig
+from twinlog.cluster.broker.transactions.records import HALF_QUEUE_ID, half_properties, is_transaction
+from twinlog.cluster.remoting import names
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.header_fields import decode_header
+from twinlog.cluster.remoting.headers.messages import SendBatchMessage, SendMessage, SendMessageV2
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.record.message import TRANSACTION_MASK, host_bytes
+from twinlog.store.record.properties import (
+    CLUSTER,
+    DELAY,
+    DISPATCH,
+    WAIT,
+    format_properties,
+    parse_properties,
+    tags_code,
+)
+
+if TYPE_CHECKING:
+    from twinlog.cluster.broker.wiring import BrokerParts
+
+HEADERS: dict[int, type[SendMessage | SendMessageV2]] = {
+    RequestCode.SEND_MESSAGE: SendMessage,
+    RequestCode.SEND_MESSAGE_V2: SendMessageV2,
+    RequestCode.SEND_BATCH_MESSAGE: SendBatchMessage,
+}
+MULTI_TAG = 2  # sys_flag bit.
+_SEND_V2 = int(RequestCode.SEND_MESSAGE_V2)
+_QUEUE_IDS = {str(number): number for number in range(1024)}
+_SYS_FLAGS = {str(number): number for number in range(1 << 11)}
+_BORN_DIGITS_MAX = 18  # Of an i64 there are more, of a time in ms there are not.
+_new_tuple: Any = tuple.__new__  # Makes a NamedTuple in half the time that its own constructor takes.
+_RETRY_MAX_SINCE_VERSION = 121  # V3_4_9: older clients' maxReconsumeTimes means nothing.
+
+
+class Send(NamedTuple):
+    """A request that may be appended. Queue ids are as the client knows them: a delayed message lies in another one."""
+
+    command: RemotingCommand
+    message: PutMessage
+    queue_id: int
+    wait: bool
+
+
+@define(eq=False)
+class SendRequests:
+    """Reads the requests of one broker's producers."""
+
+    broker: "BrokerParts"
+    _properties: SendProperties = field(init=False)
+    _store_host: bytes = field(init=False)
+    _restricted: bool = field(init=False)  # This broker does not take everything.
+
+    def __attrs_post_init__(self) -> None:
+        self._take_config()
+        self.broker.on_config_change.append(self._take_config)
+
+    def _take_config(self) -> None:
+        config = self.broker.config
+        self._properties = SendProperties(config.broker_cluster_name)
+        self._store_host = host_bytes(self.broker.address)
+        self._restricted = bool(config.start_accept_send_request_timestamp) or not config.broker_permission & PERM_WRITE
+
+    def read_plain(self, connection: Connection, command: RemotingCommand) -> Send | None:
+        """What nearly every message needs, in a third of the time that read() takes; None when that is not enough."""
+        ext = command.ext
+        if command.code != _SEND_V2 or ext is None or self._restricted:
+            return None
+        try:
+            topic = self.broker.topics.table[ext["b"]]
+            name, queue_id = topic.name, _QUEUE_IDS[ext["e"]]
+            stored = self._properties.rewrite(ext["i"])
+            born, sys_flag, flag, reconsume_times = ext["g"], ext["f"], ext["h"], ext.get("j", "0")
+        except KeyError:
+            return None
+        if (
+            queue_id >= topic.write_queues
+            or name in names.FORBIDDEN_TO_SEND
+            or name.startswith("%")
+            or topic.filter_type == "MULTI_TAG"
+            or stored.special
+            or flag != "0"
+            or ext.get("m", "false") != "false"
+            or reconsume_times != "0"
+            or not (born.isdecimal() and born.isascii() and len(born) <= _BORN_DIGITS_MAX)
+        ):
+            return None
+        try:
+            sys_flag_bits = _SYS_FLAGS[sys_flag]
+        except KeyError:
+            return None
+        message = _new_tuple(
+            PutMessage,
+            (
+                name,
+                queue_id,
+                command.body,
+                stored.raw,
+                0,
+                sys_flag_bits,
+                int(born),
+                self.born_host(connection, command) if FROM in ext else connection.remote_host,
+                self._store_host,
+                0,
+                0,
+                stored.tags_code,
+            ),
+        )
+        send: Send = _new_tuple(Send, (command, message, queue_id, stored.wait))
+        return send
+
+    def read(self, connection: Connection, command: RemotingCommand) -> Send | None:
+        """Everything before the store; None for a batch. Raises RequestError."""
+        header = decode_header(HEADERS[command.code], command.ext)
+        if header.batch or command.code == RequestCode.SEND_BATCH_MESSAGE:
+            return None
+        topic = self.broker.topics.table.get(header.topic)
+        if topic is None or header.topic in names.FORBIDDEN_TO_SEND or not 0 <= header.queue_id < topic.write_queues:
+            topic = admit(self.broker, connection, header)
+        name, queue_id, reconsume_times = topic.name, header.queue_id, header.reconsume_times or 0
+        if queue_id < 0:
+            queue_id = random.randrange(max(1, topic.write_queues))
+        check_broker(self.broker, topic)
+        if name.startswith(names.RETRY_PREFIX):
+            topic, queue_id, given_up = self._retry_target(topic, queue_id, header, command.version)
+            name = topic.name
+        else:
+            given_up = False
+        stored = self._properties.rewrite(header.properties or "")
+        raw, code, asked_queue = stored.raw, stored.tags_code, queue_id
+        if stored.special:
+            retried = reconsume_times > 0
+            name, queue_id, raw, code = self._special(name, queue_id, header.properties or "", given_up, retried)
+        sys_flag = header.sys_flag | MULTI_TAG if topic.filter_type == "MULTI_TAG" else header.sys_flag
+        if stored.special and (name == names.HALF_TOPIC or reconsume_times > 0):
+            sys_flag &= ~TRANSACTION_MASK  # A record that is marked as prepared would enter no queue.
+        message = PutMessage(
+            name,
+            queue_id,
+            command.body,
+            raw,
+            header.flag,
+            sys_flag,
+            header.born_timestamp,
+            self.born_host(connection, command),
+            self._store_host,
+            reconsume_times,
+            0,
+            code,
+        )
+        return Send(command, message, asked_queue, stored.wait)
+
+    def born_host(self, connection: Connection, command: RemotingCommand) -> bytes:
+        """Where the message was born, though another member passed it on."""
+        client = self.broker.gate.believes(connection, command)
+        return connection.remote_host if client is None else host_bytes(client)
+
+    def _retry_target(
+        self, topic: TopicConfig, queue_id: int, header: SendMessage | SendMessageV2, version: int
+    ) -> tuple[TopicConfig, int, bool]:
+        """Where a retried message goes: its topic, or the dead letters once it was tried often enough."""
+        group = topic.name.removeprefix(names.RETRY_PREFIX)
+        config = self.broker.groups.find(group)
+        if config is None:
+            remark = f"subscription group not exist, {group}"
+            raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        times_max = config.retry_times_max
+        if version >= _RETRY_MAX_SINCE_VERSION and header.max_reconsume_times is not None:
+            times_max = header.max_reconsume_times
+        if (header.reconsume_times or 0) < times_max:
+            return topic, queue_id, False
+        dead = self.broker.topics.create_in_send_back(names.dlq_topic(group), 1)
+        if dead is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"there can be no dead letter topic for group {group}")
+        self.broker.stats.dead_letter(group, topic.name)
+        return dead, 0, True
+
+    def _special(
+        self, topic: str, queue_id: int, text: str, given_up: bool, retried: bool
+    ) -> tuple[str, int, bytes, int]:
+        """Topic, queue, properties and tags code of a message with a delay or of the first half of a transaction."""
+        properties = {name: value for name, value in parse_properties(text).items() if name not in DISPATCH}
+        begins = is_transaction(properties) and not retried  # Clients before 4.6.1 leave the mark on what they retry.
+        if begins and self.broker.config.reject_transaction_message:
+            remark = f"the broker[{self.broker.config.broker_ip1}] sending transaction message is forbidden"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+        properties[CLUSTER] = self.broker.config.broker_cluster_name
+        puts = len(properties)
+        wait = properties.pop(WAIT, None)
+        code = tags_code(properties.get("TAGS", ""))
+        if given_up:
+            properties.pop(DELAY, None)
+        with_wait = properties if wait is None else {**properties, WAIT: wait}
+        if begins:
+            half = format_properties(half_properties(topic, queue_id, with_wait))
+            return names.HALF_TOPIC, HALF_QUEUE_ID, half.encode(), code
+        store = self.broker.store
+        try:
+            late = delayed(topic, queue_id, with_wait, store.delays_ms, store.now_ms())
+        except ValueError as error:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"DELAY is no level: {error}") from error
+        if late is not None:
+            return late.topic, late.queue_id, format_properties(late.properties).encode(), late.tags_code
+        return topic, queue_id, format_properties(properties, puts=puts).encode(), code

@@ -1,0 +1,262 @@
+"""How much is written and read, by topic, queue and group: what mqadmin statsAll and request 315 show. No I/O, no clock.
+
+    puts                    how much the consume queues grew, asked for at each look: sends pay nothing for it
+    group_get, send_back    plain increments, called once a pull
+    look                    notes how far all are; the broker calls it every second
+    view                    one statistic by RocketMQ's name and key, over minute, hour and day
+
+Topics' numbers are the sums of their queues'. So all messages of a queue count, also those that a broker puts there itself.
+Source: BrokerStatsManager.java, Stats.java (RocketMQ 4.9.7). There a topic's queues are counted for delayed messages only.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from attrs import define, field
+
+from twinlog.cluster.broker.stats.stats_item import (
+    DAY,
+    LATENCY_MS,
+    MINUTE,
+    NUMS,
+    PERIODS,
+    SIZE,
+    Counter,
+    Snapshot,
+    Windows,
+    snapshot,
+)
+from twinlog.cluster.remoting.names import SCHEDULE_TOPIC
+from twinlog.store.log.commit_log import PutResult
+
+K = TypeVar("K")
+
+SCHEDULE_CONSUMER_GROUP = "SCHEDULE_CONSUMER"
+COUNTERS_MAX = 20_000  # Of a kind: many groups with many topics and queues must not take all memory.
+
+# Which counters a statistic is made of, and which of their numbers it shows.
+_VIEWS = {
+    "TOPIC_PUT_NUMS": ("topic puts", NUMS),
+    "TOPIC_PUT_SIZE": ("topic puts", SIZE),
+    "QUEUE_PUT_NUMS": ("queue puts", NUMS),
+    "QUEUE_PUT_SIZE": ("queue puts", SIZE),
+    "GROUP_GET_NUMS": ("group gets", NUMS),
+    "GROUP_GET_SIZE": ("group gets", SIZE),
+    "GROUP_GET_LATENCY": ("latencies", LATENCY_MS),
+    "QUEUE_GET_NUMS": ("queue gets", NUMS),
+    "QUEUE_GET_SIZE": ("queue gets", SIZE),
+    "SNDBCK_PUT_NUMS": ("send backs", NUMS),
+    "BROKER_PUT_NUMS": ("broker puts", NUMS),
+    "BROKER_GET_NUMS": ("broker gets", NUMS),
+}
+
+
+class Queue(Protocol):
+    """A consume queue, as far as it is looked at here."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+    @property
+    def put_bytes(self) -> int: ...
+
+
+@define(eq=False)
+class BrokerStatsManager:
+    """`cluster`: the key of the broker's own numbers. `takes_puts`: this broker is a master now."""
+
+    cluster: str
+    queues: Callable[[], Iterable[tuple[str, int, Queue]]] = tuple
+    takes_puts: Callable[[], bool] = field(default=lambda: True, kw_only=True)
+    puts: dict[tuple[str, int], Counter] = field(factory=dict, init=False)  # By topic and queue.
+    gets: dict[tuple[str, int, str], Counter] = field(factory=dict, init=False)  # By topic, queue and group.
+    send_backs: dict[tuple[str, str], Counter] = field(factory=dict, init=False)  # By topic and group.
+    dead: dict[tuple[str, str], Counter] = field(factory=dict, init=False)  # Dead letters; likewise.
+    _of_groups: dict[tuple[str, str], list[Counter]] | None = field(
+        default=None, init=False
+    )  # Gets, by topic and group.
+    broker_puts: Counter = field(factory=Counter, init=False)
+    broker_gets: Counter = field(factory=Counter, init=False)
+    _ends: dict[tuple[str, int], tuple[int, int]] | None = field(default=None, init=False)  # At the last look.
+    _not_calls: dict[tuple[str, int], int] = field(factory=dict, init=False)
+    longest_get_ms: int = field(default=0, init=False)  # Since the start.
+    _windows: Windows = field(factory=Windows, init=False)
+    _lost: Counter = field(factory=Counter, init=False)  # Takes what finds no room, and shows it to nobody.
+
+    # Counting
+
+    def batch_put(self, topic: str, queue_id: int, count: int) -> None:
+        """One request brought `count` messages: so many calls fewer than messages."""
+        key = topic, queue_id
+        self._not_calls[key] = self._not_calls.get(key, 0) + count - 1
+
+    def delivered(self, level: int, results: Sequence[PutResult]) -> None:
+        """Messages whose delay is over left their level's queue."""
+        for result in results:
+            self.group_get(SCHEDULE_CONSUMER_GROUP, SCHEDULE_TOPIC, level - 1, 1, result.size, 0)
+
+    def group_get(
+        self, group: str, topic: str, queue_id: int, count: int, size: int, latency_ms: int, next_offset: int = 0
+    ) -> None:
+        """One pull was answered with messages; the next one goes on at `next_offset`."""
+        counter = self.gets.get((topic, queue_id, group)) or self._born_get((topic, queue_id, group))
+        counter.nums += count
+        counter.size += size
+        counter.latency_ms += latency_ms
+        counter.next_offset = next_offset
+        if latency_ms > self.longest_get_ms:
+            self.longest_get_ms = latency_ms
+        counter.calls += 1
+        self.broker_gets.nums += count
+
+    def send_back(self, group: str, topic: str, count: int) -> None:
+        """A consumer handed back what it could not consume."""
+        counter = self.send_backs.get((topic, group)) or self._born(self.send_backs, (topic, group))
+        counter.nums += count
+        counter.calls += 1
+
+    def dead_letter(self, group: str, topic: str) -> None:
+        """A message of a topic was tried often enough."""
+        counter = self.dead.get((topic, group)) or self._born(self.dead, (topic, group))
+        counter.nums += 1
+
+    def pulled_to(self, group: str, topic: str, queue_id: int) -> int:
+        """Where the next pull of a group goes on, as far as it was answered with messages since the start; 0: it was not."""
+        counter = self.gets.get((topic, queue_id, group))
+        return counter.next_offset if counter is not None else 0
+
+    def _born_get(self, key: tuple[str, int, str]) -> Counter:
+        self._of_groups = None
+        return self._born(self.gets, key)
+
+    def _born(self, table: dict[K, Counter], key: K) -> Counter:
+        if len(table) >= COUNTERS_MAX:
+            return self._lost
+        counter = table[key] = Counter()
+        return counter
+
+    # Looking
+
+    def look(self, now: float) -> None:
+        """Note where all counters are, as far as that is due; call it every second or so."""
+        due = self._windows.due(now)
+        if due:
+            self.take_puts()
+        for period in due:
+            for counter in self._all():
+                if counter.nums:
+                    counter.look(period, now)
+            if period == DAY:
+                self._make_room()
+
+    def take_puts(self) -> None:
+        """Count by how much the queues grew. What they hold at the start was counted by others, and so is a slave's growth."""
+        counts = self.takes_puts() and self._ends is not None
+        ends = self._ends if self._ends is not None else {}
+        for topic, queue_id, queue in self.queues():
+            key, end, size = (topic, queue_id), queue.max_offset, queue.put_bytes
+            before, size_before = ends.get(key) or (queue.min_offset, 0)
+            ends[key] = end, size
+            if counts and end > before:
+                counter = self.puts.get(key) or self._born(self.puts, key)
+                counter.nums += end - before
+                counter.size += size - size_before
+                counter.calls += end - before - self._not_calls.pop(key, 0)
+                self.broker_puts.nums += end - before
+        self._ends = ends
+
+    def _all(self) -> Iterator[Counter]:
+        yield from self.puts.values()
+        yield from self.gets.values()
+        yield from self.send_backs.values()
+        yield from (self.broker_puts, self.broker_gets)
+
+    # Forgetting
+
+    def _make_room(self) -> None:
+        if len(self.puts) > COUNTERS_MAX // 2:
+            _drop(self.puts, lambda key: self.puts[key].is_idle)
+        if len(self.gets) > COUNTERS_MAX // 2:
+            self._drop_gets(lambda key: self.gets[key].is_idle)
+        if len(self.send_backs) > COUNTERS_MAX // 2:
+            _drop(self.send_backs, lambda key: self.send_backs[key].is_idle)
+
+    def topics(self) -> set[str]:
+        """The topics that anything was counted for."""
+        return {key[0] for table in (self.puts, self.gets, self.send_backs) for key in table}
+
+    def topic_deleted(self, topic: str) -> None:
+        _drop(self.puts, lambda key: key[0] == topic)
+        self._drop_gets(lambda key: key[0] == topic)
+        _drop(self.send_backs, lambda key: key[0] == topic)
+        _drop(self.dead, lambda key: key[0] == topic)
+
+    def group_deleted(self, group: str) -> None:
+        self._drop_gets(lambda key: key[2] == group)
+        _drop(self.send_backs, lambda key: key[1] == group)
+        _drop(self.dead, lambda key: key[1] == group)
+
+    def _drop_gets(self, is_unwanted: Callable[[tuple[str, int, str]], bool]) -> None:
+        self._of_groups = None
+        _drop(self.gets, is_unwanted)
+
+    # Showing
+
+    def view(self, name: str, key: str) -> list[Snapshot] | None:
+        """A statistic by its name and key, over minute, hour and day; None: there is none, or nothing was counted yet.
+
+        Keys: topic, topic@queue, topic@group, queue@topic@group (latencies), topic@queue@group, and the cluster's name.
+        """
+        if name not in _VIEWS:
+            return None
+        kind, what = _VIEWS[name]
+        counters = self._find(kind, key)
+        if not counters and "PUT" in name:
+            self.take_puts()
+            counters = self._find(kind, key)
+        return [snapshot(counters, what, period) for period in PERIODS] if counters else None
+
+    def group_get_tps(self, group: str, topic: str) -> float:
+        """Messages a second that a group got of a topic, over the last minute."""
+        return snapshot(self._find("group gets", f"{topic}@{group}"), NUMS, MINUTE).tps
+
+    def _find(self, kind: str, key: str) -> list[Counter]:
+        if kind in ("broker puts", "broker gets"):
+            counter = self.broker_puts if kind == "broker puts" else self.broker_gets
+            return _one(counter if key == self.cluster else None)
+        match kind, key.split("@"):
+            case "topic puts", [topic]:
+                return [counter for (name, _), counter in self.puts.items() if name == topic]
+            case "queue puts", [topic, queue]:
+                return _one(self.puts.get((topic, _number(queue))))
+            case "group gets", [topic, group]:
+                return self._gets_of(topic, group)
+            case ("latencies", [queue, topic, group]) | ("queue gets", [topic, queue, group]):
+                return _one(self.gets.get((topic, _number(queue), group)))
+            case "send backs", [topic, group]:
+                return _one(self.send_backs.get((topic, group)))
+        return []
+
+    def _gets_of(self, topic: str, group: str) -> list[Counter]:
+        """Of all queues. Many are asked for, one after the other, so they are sorted once."""
+        if self._of_groups is None:
+            self._of_groups = {}
+            for (name, _, whose), counter in self.gets.items():
+                self._of_groups.setdefault((name, whose), []).append(counter)
+        return self._of_groups.get((topic, group), [])
+
+
+def _one(counter: Counter | None) -> list[Counter]:
+    """A counter that counted something."""
+    return [counter] if counter is not None and counter.nums else []
+
+
+def _number(text: str) -> int:
+    """A queue id; -1 for what is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+
+
+def _drop(table: dict[K, Counter], is_unwanted: Callable[[K], bool]) -> None:
+    for key in [key for key in table if is_unwanted(key)]:
+        del table[key]

@@ -1,0 +1,227 @@
+"""Which clients are there: consumers and producers by group, each known by its connection. Pure tables.
+
+Sources: ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java, ClientChannelInfo.java (RocketMQ 4.9.8).
+A client shows itself by heartbeats; one that is silent for 120 s is gone, and so is one whose connection closes.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+import structlog
+from attrs import define, field, frozen
+
+from twinlog.cluster.broker.filter.tags import SubscriptionData
+from twinlog.cluster.remoting import names
+
+log = structlog.get_logger(__name__)
+
+CLIENT_SILENCE_SECONDS_MAX = 120.0
+PRODUCER_GROUPS_PER_CONNECTION_MAX = 1_000  # Ours.
+
+C = TypeVar("C", bound=Hashable)  # A connection; tables only need it as a key.
+
+
+@frozen
+class ClientInfo(Generic[C]):
+    connection: C
+    client_id: str
+    language: str
+    version: int
+    last_seen: float  # Seconds, monotonic.
+
+
+@define(kw_only=True, eq=False)
+class ConsumerGroupInfo(Generic[C]):
+    group: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    clients: dict[C, ClientInfo[C]] = field(factory=dict, init=False)
+    subscriptions: dict[str, SubscriptionData] = field(factory=dict, init=False)
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model == "BROADCASTING"
+
+    @property
+    def client_ids(self) -> list[str]:
+        """Each once: one that has come back over another connection would be given queues twice."""
+        return list(dict.fromkeys(client.client_id for client in self.clients.values()))
+
+    def find_client(self, client_id: str) -> ClientInfo[C] | None:
+        """The member of that id; of several connections the one heard of last."""
+        found = [client for client in self.clients.values() if client.client_id == client_id]
+        return max(found, key=lambda client: client.last_seen, default=None)
+
+    def update_client(self, client: ClientInfo[C]) -> bool:
+        """Whether its connection is new."""
+        old = self.clients.get(client.connection)
+        if old is not None and old.client_id != client.client_id:
+            log.warning(
+                "a connection changed its client id", group=self.group, before=old.client_id, now=client.client_id
+            )
+        self.clients[client.connection] = client
+        return old is None
+
+    def update_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """A later version replaces; topics no longer listed go. Whether topics came or went."""
+        listed = {subscription.topic: subscription for subscription in subscriptions}
+        before = self.subscriptions
+        self.subscriptions = {
+            topic: new if (old := before.get(topic)) is None or new.sub_version > old.sub_version else old
+            for topic, new in listed.items()
+        }
+        if topics_changed := before.keys() != listed.keys():
+            log.info("a consumer group changed its topics", group=self.group, topics=len(listed))
+        return topics_changed
+
+
+@define(eq=False)
+class ConsumerManager(Generic[C]):
+    """`notify` is called with a group and its connections when members or topics changed (request 40)."""
+
+    now: Callable[[], float]
+    notify: Callable[[str, list[C]], None] = lambda _group, _connections: None
+    gone: Callable[[str], None] = lambda _group: None  # Called with a group whose last consumer left.
+    groups: dict[str, ConsumerGroupInfo[C]] = field(factory=dict, init=False)
+
+    def find(self, group: str) -> ConsumerGroupInfo[C] | None:
+        return self.groups.get(group)
+
+    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        info = self.groups.get(group)
+        return info.subscriptions.get(topic) if info else None
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        return [info.group for info in self.groups.values() if topic in info.subscriptions]
+
+    def register(
+        self,
+        group: str,
+        client: ClientInfo[C],
+        subscriptions: Iterable[SubscriptionData],
+        *,
+        consume_type: str,
+        message_model: str,
+        consume_from_where: str,
+        notify: bool = True,
+    ) -> bool:
+        """Take a heartbeat's word for one group; whether members or topics changed."""
+        info = self.groups.setdefault(group, ConsumerGroupInfo(group=group))
+        info.consume_type, info.message_model = consume_type, message_model
+        info.consume_from_where = consume_from_where
+        is_new = info.update_client(client)
+        changed = info.update_subscriptions(subscriptions) or is_new
+        if changed and notify:
+            self.notify(group, list(info.clients))
+        return changed
+
+    def unregister(self, group: str, connection: C, *, notify: bool = True) -> None:
+        info = self.groups.get(group)
+        if info is not None and info.clients.pop(connection, None) is not None:
+            self._left(info, notify)
+
+    def connection_closed(self, connection: C) -> None:
+        for info in list(self.groups.values()):
+            if info.clients.pop(connection, None) is not None:
+                self._left(info, True)
+
+    def _left(self, info: ConsumerGroupInfo[C], notify: bool) -> None:
+        if not info.clients:
+            del self.groups[info.group]
+            self.gone(info.group)
+        elif notify:
+            self.notify(info.group, list(info.clients))
+
+    def expire(self) -> set[C]:
+        """Drop those whose heartbeats for a group stopped; their connections."""
+        expired = _silent({info.group: info.clients for info in self.groups.values()}, self.now())
+        for group, connection in expired:
+            self.unregister(group, connection)
+        return {connection for _, connection in expired}
+
+    def has(self, connection: C) -> bool:
+        return any(connection in info.clients for info in self.groups.values())
+
+
+@define(eq=False)
+class ProducerManager(Generic[C]):
+    now: Callable[[], float]
+    groups: dict[str, dict[C, ClientInfo[C]]] = field(factory=dict, init=False)
+    _by_id: dict[str, C] = field(factory=dict, init=False)
+    _groups_of: dict[C, set[str]] = field(factory=dict, init=False)
+    _turn: int = field(default=0, init=False)
+
+    def register(self, group: str, client: ClientInfo[C]) -> None:
+        """Take a heartbeat's word for one group. Raises RequestError when it is one too many."""
+        clients, of_it = self.groups.get(group), self._groups_of.get(client.connection, set())
+        if clients is None:
+            names.require_room("producer groups", len(self.groups), names.GROUPS_MAX)
+        if group not in of_it:
+            most = PRODUCER_GROUPS_PER_CONNECTION_MAX
+            names.require_room("producer groups of one connection", len(of_it), most)
+        clients = self.groups.setdefault(group, {})
+        self._groups_of.setdefault(client.connection, of_it).add(group)
+        old = clients.get(client.connection)
+        clients[client.connection] = client
+        self._by_id[client.client_id] = client.connection
+        if old is not None and old.client_id != client.client_id:
+            self._forget_id(old)
+
+    def find(self, client_id: str) -> C | None:
+        """The connection over which this client was heard of last."""
+        return self._by_id.get(client_id)
+
+    def _forget_id(self, client: ClientInfo[C]) -> None:
+        """Unless the connection has that id in another group."""
+        if self._by_id.get(client.client_id) != client.connection:
+            return
+        others = (self.groups[group][client.connection] for group in self._groups_of.get(client.connection, ()))
+        if not any(other.client_id == client.client_id for other in others):
+            del self._by_id[client.client_id]
+
+    def next_of(self, group: str, is_idle: Callable[[C], bool]) -> C | None:
+        """One of the group's connections, each in its turn, rather one that is idle; None: there is nobody."""
+        connections = list(self.groups.get(group, ()))
+        if not connections:
+            return None
+        self._turn += 1
+        start = self._turn % len(connections)
+        in_turn = connections[start:] + connections[:start]
+        return next(filter(is_idle, in_turn), in_turn[0])
+
+    def unregister(self, group: str, connection: C) -> None:
+        clients = self.groups.get(group)
+        client = clients.pop(connection, None) if clients is not None else None
+        if client is None:
+            return
+        if not clients:
+            del self.groups[group]
+        of_it = self._groups_of[connection]
+        of_it.discard(group)
+        if not of_it:
+            del self._groups_of[connection]
+        self._forget_id(client)
+
+    def connection_closed(self, connection: C) -> None:
+        for group in list(self._groups_of.get(connection, ())):
+            self.unregister(group, connection)
+
+    def expire(self) -> set[C]:
+        """Drop those whose heartbeats for a group stopped; their connections."""
+        expired = _silent(self.groups, self.now())
+        for group, connection in expired:
+            self.unregister(group, connection)
+        return {connection for _, connection in expired}
+
+    def has(self, connection: C) -> bool:
+        return connection in self._groups_of
+
+
+def _silent(groups: Mapping[str, Mapping[C, ClientInfo[C]]], now: float) -> list[tuple[str, C]]:
+    return [
+        (group, connection)
+        for group, clients in groups.items()
+        for connection, client in clients.items()
+        if now - client.last_seen > CLIENT_SILENCE_SECONDS_MAX
+    ]

@@ -1,0 +1,135 @@
+"""How far each consumer group has consumed each queue: a pure table.
+
+Source: ConsumerOffsetManager.java (RocketMQ 4.9.8). Keys are `topic@group`; an offset is the next one to consume.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+from attrs import define, field
+
+from twinlog.cluster.remoting import names
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RequestError
+
+log = structlog.get_logger(__name__)
+
+NOT_STORED = -1
+_GROUPS_IN_TOPICS = "groups with offsets in topics"
+
+
+@define(eq=False)
+class ConsumerOffsetManager:
+    table: dict[str, dict[int, int]] = field(factory=dict, init=False)
+    dirty: bool = field(default=False, init=False)  # Since the file was written.
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Smaller values are taken too: a reset is just that. The numbers are not negative.
+
+        Raises RequestError for names or a queue that cannot be, or one group too many.
+        """
+        queues = self.table.get(key := f"{topic}@{group}")
+        if queues is None:
+            names.require_topic(topic)
+            names.require_group(group)
+            names.require_room(_GROUPS_IN_TOPICS, len(self.table), names.OFFSETS_MAX)
+            queues = self.table[key] = {}
+        if queue_id > names.QUEUE_ID_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"queue {queue_id}: queues have numbers up to {names.QUEUE_ID_MAX}"
+            )
+        if queues.get(queue_id) != offset:
+            queues[queue_id] = offset
+            self.dirty = True
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The stored offset, or NOT_STORED."""
+        queues = self.table.get(f"{topic}@{group}")
+        return NOT_STORED if queues is None else queues.get(queue_id, NOT_STORED)
+
+    def topics_of(self, group: str) -> list[str]:
+        return [topic for topic, at, name in (key.rpartition("@") for key in self.table) if at and name == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        return [group for name, at, group in (key.rpartition("@") for key in self.table) if at and name == topic]
+
+    def remove_group(self, group: str) -> None:
+        for topic in self.topics_of(group):
+            del self.table[f"{topic}@{group}"]
+            self.dirty = True
+
+    def clone(self, group: str, other: str, topic: str) -> None:
+        """Give another group the same offsets in a topic; nothing happens when there are none.
+
+        Raises RequestError when that is one too many.
+        """
+        queues, key = self.table.get(f"{topic}@{group}"), f"{topic}@{other}"
+        if queues is not None:
+            if key not in self.table:
+                names.require_room(_GROUPS_IN_TOPICS, len(self.table), names.OFFSETS_MAX)
+            self.table[key] = dict(queues)
+            self.dirty = True
+
+    def lower(self, end_of: Callable[[str, int], int]) -> None:
+        """Let no offset lie behind the end of its queue: the log was cut, and other messages get these numbers."""
+        for key, queues in self.table.items():
+            topic = key.rpartition("@")[0]
+            for queue_id, offset in queues.items():
+                if offset > (end := end_of(topic, queue_id)):
+                    queues[queue_id] = end
+                    self.dirty = True
+
+    def commit_if_greater(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """As commit() for what is greater than our own."""
+        if offset > self.query(group, topic, queue_id):
+            self.commit(group, topic, queue_id, offset)
+
+    def raise_to(self, told: Mapping[str, Mapping[int, int]]) -> None:
+        """Take what is greater than our own, from another member's table."""
+        for key, queues in told.items():
+            own = self.table.setdefault(key, {})
+            for queue_id, offset in queues.items():
+                if offset > own.get(queue_id, NOT_STORED):
+                    own[queue_id] = offset
+                    self.dirty = True
+
+    def fill(self, told: Mapping[str, Mapping[int, int]]) -> None:
+        """Take what is not here at all, from another member's table: what consumers committed here is newer, even if less."""
+        for key, queues in told.items():
+            own = self.table.setdefault(key, {})
+            for queue_id, offset in queues.items():
+                if queue_id not in own:
+                    own[queue_id] = offset
+                    self.dirty = True
+
+    def plain(self) -> dict[str, Any]:
+        """consumerOffset.json, and the body of 43."""
+        return {"offsetTable": {key: dict(queues) for key, queues in self.table.items()}}
+
+    def merge(self, value: Mapping[str, Any]) -> None:
+        """Replace key by key with a table in the form of plain(); keys that it lacks stay. Raises ValueError."""
+        self.update(read_offsets(value))
+
+    def update(self, entries: Mapping[str, dict[int, int]]) -> None:
+        """Replace key by key."""
+        if any(self.table.get(key) != queues for key, queues in entries.items()):
+            self.table.update(entries)
+            self.dirty = True
+
+
+def read_offsets(value: Mapping[str, Any]) -> dict[str, dict[int, int]]:
+    """Entries whose names cannot be are left out, and logged once. Raises ValueError for what is no such table."""
+    table = value.get("offsetTable") or {}
+    if not isinstance(table, dict):
+        raise ValueError("offsetTable is no table")
+    entries, refused = {}, []
+    for key, queues in table.items():
+        topic, _, group = key.rpartition("@")
+        if names.topic_fault(topic) or names.group_fault(group) or not isinstance(queues, dict):
+            refused.append(key[:80])
+            continue
+        entries[key] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
+    if refused:
+        log.warning("consumer offsets with impossible names were left out", count=len(refused), first=refused[0])
+    return entries

@@ -1,0 +1,235 @@
+"""The topics of this broker: a pure table, and the rules by which it grows.
+
+Sources: TopicConfig.java, TopicConfigManager.java, PermName.java, TopicSysFlag.java (RocketMQ 4.9.8).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
+
+import attrs
+import structlog
+from attrs import define, field, frozen
+
+from twinlog.cluster.remoting import names
+from twinlog.cluster.remoting.data_version import DataVersion
+
+log = structlog.get_logger(__name__)
+
+PERM_PRIORITY, PERM_READ, PERM_WRITE, PERM_INHERIT = 8, 4, 2, 1
+UNIT, UNIT_SUBSCRIPTION = 1, 2  # Bits of sys_flag.
+SCHEDULE_QUEUES = 18  # Fixed, also with other delay level tables.
+QUEUES_MAX = 65536  # Ours: bounds what one request can make the broker remember.
+
+
+@frozen
+class TopicConfig:
+    name: str
+    read_queues: int = 16
+    write_queues: int = 16
+    perm: int = PERM_READ | PERM_WRITE
+    filter_type: str = "SINGLE_TAG"
+    sys_flag: int = 0
+    order: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """As it stands in topics.json and in the bodies of 21 and 103; keys sorted, as fastjson does."""
+        return {
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queues,
+            "topicFilterType": self.filter_type,
+            "topicName": self.name,
+            "topicSysFlag": self.sys_flag,
+            "writeQueueNums": self.write_queues,
+        }
+
+    @classmethod
+    def read(cls, name: str, value: Mapping[str, Any]) -> Self:
+        """Raises ValueError for a name or number that cannot be."""
+        if fault := names.topic_fault(name):
+            raise ValueError(fault)
+        config = cls(
+            name=name,
+            read_queues=int(value.get("readQueueNums", 16)),
+            write_queues=int(value.get("writeQueueNums", 16)),
+            perm=int(value.get("perm", PERM_READ | PERM_WRITE)),
+            filter_type="MULTI_TAG" if value.get("topicFilterType") == "MULTI_TAG" else "SINGLE_TAG",
+            sys_flag=int(value.get("topicSysFlag", 0)),
+            order=value.get("order") is True,
+        )
+        if not (0 <= config.read_queues <= QUEUES_MAX and 0 <= config.write_queues <= QUEUES_MAX):
+            raise ValueError(f"topic {name}: {config.read_queues} read and {config.write_queues} write queues")
+        return config
+
+
+def built_in_topics(
+    *,
+    cluster_name: str,
+    broker_name: str,
+    default_queues: int,
+    auto_create: bool = True,
+    cluster_topic: bool = True,
+    broker_topic: bool = True,
+    trace_topic: str | None = None,
+) -> list[TopicConfig]:
+    """What every broker has from the start; what was saved is put over it."""
+    everything = PERM_READ | PERM_WRITE | PERM_INHERIT
+    topics = [TopicConfig(names.SELF_TEST_TOPIC, 1, 1)]
+    if auto_create:
+        topics.append(TopicConfig(names.AUTO_CREATE_TOPIC, default_queues, default_queues, everything))
+    topics += [
+        TopicConfig(names.BENCHMARK_TOPIC, 1024, 1024),
+        TopicConfig(cluster_name, 16, 16, everything if cluster_topic else PERM_INHERIT),
+        TopicConfig(broker_name, 1, 1, everything if broker_topic else PERM_INHERIT),
+        TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1),
+        TopicConfig(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES),
+        TopicConfig(f"{cluster_name}_REPLY_TOPIC", 1, 1),
+    ]
+    if trace_topic:
+        topics.append(TopicConfig(trace_topic, 1, 1))
+    return topics
+
+
+@define(eq=False)
+class TopicConfigManager:
+    """`changed` is called with the topic after each change of ours: it persists the table and tells name servers."""
+
+    now_ms: Callable[[], int]
+    auto_create: bool = True
+    changed: Callable[[str], None] = lambda _topic: None
+    table: dict[str, TopicConfig] = field(factory=dict, init=False)
+    version: DataVersion = field(init=False)
+    system: frozenset[str] = field(default=names.SYSTEM_TOPICS, init=False)  # Refused by 17 and 215.
+
+    @version.default
+    def _first_version(self) -> DataVersion:
+        return DataVersion(self.now_ms())
+
+    def add_built_in(self, topics: Iterable[TopicConfig]) -> None:
+        for topic in topics:
+            self.table[topic.name] = topic
+            self.system |= {topic.name}
+
+    def select(self, topic: str) -> TopicConfig | None:
+        return self.table.get(topic)
+
+    def is_system(self, topic: str) -> bool:
+        return topic in self.system or names.is_system_topic(topic)
+
+    def create_in_send(
+        self, topic: str, default_topic: str, client_queues: int, unit_mode: bool = False, connection_address: str = ""
+    ) -> TopicConfig | None:
+        """The topic, made after the model of `default_topic` when it is new; None: it may not be made."""
+        if existing := self.table.get(topic):
+            return existing
+        if names.topic_fault(topic) is not None:
+            return None
+        config = self._inherit(topic, default_topic, client_queues, unit_mode)
+        if config is None and topic.startswith(names.RETRY_PREFIX):
+            config = TopicConfig(topic, 1, 1, sys_flag=UNIT_SUBSCRIPTION if unit_mode else 0)
+        if config is None:
+            return None
+        log.info("topic created by a message", topic=topic, queues=config.write_queues, peer=connection_address)
+        return self.update(config)
+
+    def _inherit(self, topic: str, default_topic: str, client_queues: int, unit_mode: bool) -> TopicConfig | None:
+        model = self.table.get(default_topic)
+        if model is None:
+            return None
+        if default_topic == names.AUTO_CREATE_TOPIC and not self.auto_create:
+            # RocketMQ takes the bit away for good, so that clients stop asking.
+            model = self.table[default_topic] = attrs.evolve(model, perm=PERM_READ | PERM_WRITE)
+        if not model.perm & PERM_INHERIT:
+            return None
+        queues = max(0, min(client_queues, model.write_queues))
+        return TopicConfig(
+            topic, queues, queues, model.perm & ~PERM_INHERIT, model.filter_type, sys_flag=UNIT if unit_mode else 0
+        )
+
+    def create_in_send_back(self, topic: str, queues: int, *, sys_flag: int = 0) -> TopicConfig | None:
+        """A retry or dead letter topic, made when it is new; None: its name is no topic name."""
+        if existing := self.table.get(topic):
+            return existing
+        if names.topic_fault(topic) is not None:
+            return None
+        return self.update(TopicConfig(topic, queues, queues, sys_flag=sys_flag))
+
+    def update(self, config: TopicConfig) -> TopicConfig:
+        """Add or replace. `order` stays as it was: only the name servers' order configuration sets it.
+
+        Raises RequestError for a name that cannot be, or one too many.
+        """
+        old = self.table.get(config.name)
+        if old is None:
+            names.require_topic(config.name)
+            names.require_room("topics", len(self.table), names.TOPICS_MAX)
+        config = attrs.evolve(config, order=old.order if old else config.order)
+        self.table[config.name] = config
+        self._next_version(config.name)
+        return config
+
+    def delete(self, topic: str) -> bool:
+        """Whether there was one."""
+        if self.table.pop(topic, None) is None:
+            return False
+        self._next_version(topic)
+        return True
+
+    def set_order(self, ordered: Iterable[str]) -> None:
+        """Name servers list the ordered topics in the answer to a registration; all others are not ordered."""
+        wanted = set(ordered)
+        different = [config for name, config in self.table.items() if config.order != (name in wanted)]
+        for config in different:
+            self.table[config.name] = attrs.evolve(config, order=not config.order)
+        if different:
+            self._next_version(different[0].name)
+
+    def renew_version(self) -> None:
+        """Let name servers and slaves take the table anew: they have it from another master."""
+        self._next_version("")
+
+    def _next_version(self, topic: str) -> None:
+        self.version = self.version.next(self.now_ms())
+        self.changed(topic)
+
+    def plain(self) -> dict[str, Any]:
+        """topics.json, and the body of 21."""
+        return {
+            "dataVersion": self.version.plain(),
+            "topicConfigTable": {name: config.plain() for name, config in self.table.items()},
+        }
+
+    def merge(self, value: Mapping[str, Any]) -> None:
+        """Put what was saved over the built-in topics. Raises ValueError."""
+        table, version = read_topics(value), value.get("dataVersion")
+        self.version = DataVersion.read(version) if version else self.version
+        self.table.update(table)
+
+    def fill(self, value: Mapping[str, Any], built_in: Mapping[str, TopicConfig]) -> None:
+        """Take another member's table where this one was lost: all but what was changed here since. `built_in` is what this
+        one began with. Raises ValueError.
+        """
+        told, version = read_topics(value), DataVersion.read(value.get("dataVersion") or {})
+        self.table.update({name: each for name, each in told.items() if self.table.get(name) == built_in.get(name)})
+        if not self.version.counter:
+            self.version = version
+        else:  # It is neither table any more.
+            newest = version if version.counter > self.version.counter else self.version
+            self.version = newest.next(self.now_ms())
+
+    def replace(self, value: Mapping[str, Any]) -> bool:
+        """Take a master's table when its version is another; whether it was. Raises ValueError."""
+        version = DataVersion.read(value.get("dataVersion") or {})
+        if version == self.version:
+            return False
+        self.table = read_topics(value)
+        self.version = version
+        return True
+
+
+def read_topics(value: Mapping[str, Any]) -> dict[str, TopicConfig]:
+    """Raises ValueError."""
+    table = value.get("topicConfigTable") or {}
+    if not isinstance(table, dict):
+        raise ValueError("topicConfigTable is no table")
+    return {name: TopicConfig.read(name, entry) for name, entry in table.items()}

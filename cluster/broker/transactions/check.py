@@ -1,0 +1,101 @@
+"""When the producer of a transaction is asked, when no more, and which transactions have ended. Pure decisions.
+
+Source: TransactionalMessageServiceImpl.check (RocketMQ 4.9.8).
+"""
+
+from enum import Enum, auto
+
+from attrs import define, field, frozen
+
+from twinlog.cluster.broker.transactions.records import check_times
+from twinlog.store.record.message import Message
+
+IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+
+
+@frozen(kw_only=True)
+class CheckRules:
+    """When a producer is asked, and when no more. Times in ms."""
+
+    timeout_ms: int
+    check_max: int
+    reserved_ms: int  # Older half messages are given up.
+
+    def immunity_ms(self, half: Message) -> int | None:
+        """How long the message itself wants to be left alone; None: it does not say."""
+        text = half.properties.get(IMMUNITY_SECONDS)
+        if text is None:
+            return None
+        return int(text) * 1000 if text.isdecimal() else self.timeout_ms
+
+
+class Verdict(Enum):
+    """What to do about a half message that no op message ends."""
+
+    GIVE_UP = auto()
+    WAIT = auto()  # It, and all behind it, are too young.
+    POSTPONE = auto()
+    ASK = auto()
+
+
+def judge(half: Message, rules: CheckRules, started_ms: int, now_ms: int) -> Verdict:
+    """What is due for a half message in the round of checks that began at `started_ms`."""
+    age_ms = now_ms - half.born_timestamp
+    if check_times(half) >= rules.check_max or age_ms > rules.reserved_ms:
+        return Verdict.GIVE_UP
+    if half.store_timestamp >= started_ms:
+        return Verdict.WAIT
+    immunity_ms = rules.immunity_ms(half)
+    if immunity_ms is not None:
+        return Verdict.POSTPONE if age_ms < immunity_ms else Verdict.ASK
+    return Verdict.WAIT if 0 <= age_ms < rules.timeout_ms else Verdict.ASK
+
+
+@define
+class EndedHalves:
+    """Which half messages have ended, as far as op messages were read: those at and behind the place that is looked at.
+
+    An op message is done with when all its half messages are passed; `done_offset` is the first that is not, in queue offsets.
+    One that comes late, for a half message passed already, is kept until all copies that were there by then are passed.
+    """
+
+    next_offset: int  # Of the op message to read next.
+    _op_of: dict[int, int] = field(factory=dict, init=False)  # Half to op message.
+    _late: dict[int, tuple[int, int]] = field(
+        factory=dict, init=False
+    )  # Half to op message, and where it may be forgotten.
+    _left: dict[int, int] = field(
+        factory=dict, init=False
+    )  # Op message to number of its halves that are not passed yet.
+
+    def add(self, op_offset: int, halves: list[int], position: int, half_end: int) -> None:
+        """Take the op message at `op_offset`, while half messages below `position` are passed and there are `half_end`."""
+        self.next_offset = op_offset + 1
+        for half in halves:
+            if half in self._op_of or half in self._late:
+                continue
+            if half >= position:
+                self._op_of[half] = op_offset
+            else:
+                self._late[half] = op_offset, half_end
+            self._left[op_offset] = self._left.get(op_offset, 0) + 1
+
+    def __contains__(self, half: int | None) -> bool:
+        return half in self._op_of or half in self._late
+
+    def passed(self, position: int) -> None:
+        """All half messages below `position` are dealt with."""
+        for half in [half for half in self._op_of if half < position]:
+            self._count_down(self._op_of.pop(half))
+        for half in [half for half, (_, until) in self._late.items() if until <= position]:
+            self._count_down(self._late.pop(half)[0])
+
+    def _count_down(self, op_offset: int) -> None:
+        self._left[op_offset] -= 1
+        if not self._left[op_offset]:
+            del self._left[op_offset]
+
+    @property
+    def done_offset(self) -> int:
+        """Where to read on after a restart."""
+        return min(self._left, default=self.next_offset)

@@ -1,0 +1,171 @@
+"""Transactional messages as records: what is stored when one begins, ends and is asked about. No I/O.
+
+    half       topic RMQ_SYS_TRANS_HALF_TOPIC, queue 0; REAL_TOPIC and REAL_QID say where it is to go; no transaction bits
+    commit     the message itself, bits COMMIT, with the half's properties and its physical offset
+    op         topic RMQ_SYS_TRANS_OP_HALF_TOPIC, tag d, body: queue offset of the half that has ended (5.x: `1,2,` for several)
+    re-put     a half that nobody ended is put again behind the others before its producer is asked, and what lies before is done
+
+A rollback is an op message alone. Sources: TransactionalMessageBridge, TransactionalMessageServiceImpl, EndTransactionProcessor
+(RocketMQ 4.9.8). Other than there, a half message with a DELAY level keeps it until the commit, which RocketMQ loses; a postponed
+half message (CHECK_IMMUNITY_TIME_IN_SECONDS) uses up no check, and is known as ended when its first copy was.
+"""
+
+from collections.abc import Mapping
+
+from attrs import evolve
+
+from twinlog.cluster.broker.delay.records import REAL_QUEUE_ID, REAL_TOPIC, delayed
+from twinlog.cluster.remoting.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from twinlog.store.log.commit_log import PutMessage
+from twinlog.store.record.message import TRANSACTION_COMMIT, TRANSACTION_MASK, Message, encode_message
+from twinlog.store.record.properties import DISPATCH, TAGS, WAIT, format_properties, tags_code, without_dispatch
+
+TRANSACTION = "TRAN_MSG"
+PRODUCER_GROUP = "PGROUP"
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+HALF_QUEUE_ID = 0
+OP_TAG = "d"
+_OF_HALVES = DISPATCH | {TRANSACTION, REAL_TOPIC, REAL_QUEUE_ID}
+
+
+def is_transaction(properties: Mapping[str, str]) -> bool:
+    """Whether a message that is sent begins a transaction."""
+    return properties.get(TRANSACTION, "").lower() == "true"
+
+
+def half_properties(topic: str, queue_id: int, properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of the half message; those given hold WAIT as their last, if they hold it."""
+    return {**properties, REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id)}
+
+
+def committed(half: Message, levels_ms: tuple[int, ...], now_ms: int) -> PutMessage:
+    """The message that the half stands for. Raises ValueError when the half does not say where it belongs."""
+    properties = half.properties
+    topic, queue_id = properties.get(REAL_TOPIC, ""), int(properties.get(REAL_QUEUE_ID, ""))
+    if not topic or topic in (HALF_TOPIC, OP_HALF_TOPIC) or queue_id < 0:
+        raise ValueError(f"a half message of topic '{topic}'")
+    raw, code = without_dispatch(half.properties_raw), tags_code(properties.get(TAGS, ""))
+    if late := delayed(topic, queue_id, _without_half(properties), levels_ms, now_ms):
+        topic, queue_id, code = late.topic, late.queue_id, late.tags_code
+        raw = format_properties(late.properties, puts=len(properties)).encode()
+    return PutMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=half.body,
+        properties=raw,
+        flag=half.flag,
+        sys_flag=half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host,
+        store_host=half.store_host,
+        reconsume_times=half.reconsume_times,
+        prepared_transaction_offset=half.phy_offset,
+        tags_code=code,
+    )
+
+
+def _without_half(properties: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if name not in _OF_HALVES}
+
+
+def op_message(half_queue_id: int, half_queue_offset: int, host: bytes, now_ms: int) -> PutMessage:
+    """What says that a half message has ended, one way or the other."""
+    return PutMessage(
+        topic=OP_HALF_TOPIC,
+        queue_id=half_queue_id,
+        body=b"%d" % half_queue_offset,
+        properties=format_properties({TAGS: OP_TAG, WAIT: "true"}).encode(),
+        flag=0,
+        sys_flag=0,
+        born_timestamp=now_ms,
+        born_host=host,
+        store_host=host,
+        tags_code=tags_code(OP_TAG),
+    )
+
+
+def ended_halves(op: Message) -> list[int]:
+    """The queue offsets of half messages that an op message names. Raises ValueError when it is none."""
+    if op.properties.get(TAGS) != OP_TAG:
+        raise ValueError(f"an op message with tag {op.properties.get(TAGS)}")
+    return [int(part) for part in op.body.decode("ascii").split(",") if part.strip()]
+
+
+def counted(half: Message) -> Message:
+    """The half message with one check more in its properties."""
+    return evolve(half, properties_raw=_with(half, {CHECK_TIMES: str(check_times(half) + 1)}))
+
+
+def asked_again(half: Message) -> PutMessage:
+    """The copy that goes to the end of the half queue; `flag` and `reconsume_times` are lost, as in RocketMQ."""
+    return _copy(evolve(half, flag=0, reconsume_times=0), HALF_TOPIC, half.queue_id)
+
+
+def postponed(half: Message) -> PutMessage:
+    """The copy of a half message that must not be asked about yet; remembers the place of the first."""
+    first = half.properties.get(PREPARED_QUEUE_OFFSET) or str(half.queue_offset)
+    return asked_again(evolve(half, properties_raw=_with(half, {WAIT: "false", PREPARED_QUEUE_OFFSET: first})))
+
+
+def given_up(half: Message, check_max: int) -> PutMessage:
+    """The copy of a half message that nobody ends, for a person to look at.
+
+    One that is too old, not asked about too often, has one check more: RocketMQ counts before it looks at the age.
+    """
+    return _copy(half if check_times(half) >= check_max else counted(half), CHECK_MAX_TIME_TOPIC, 0)
+
+
+def resumed(half: Message) -> PutMessage:
+    """The copy of a half message that was given up: as if its producer had never been asked."""
+    return _copy(evolve(half, properties_raw=_with(half, {CHECK_TIMES: "0"})), HALF_TOPIC, HALF_QUEUE_ID)
+
+
+def _with(half: Message, more: Mapping[str, str]) -> bytes:
+    return format_properties({**half.properties, **more}).encode()
+
+
+def _copy(half: Message, topic: str, queue_id: int) -> PutMessage:
+    return PutMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=half.body,
+        properties=without_dispatch(half.properties_raw),
+        flag=half.flag,
+        sys_flag=half.sys_flag,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host,
+        store_host=half.store_host,
+        reconsume_times=half.reconsume_times,
+        tags_code=tags_code(half.properties.get(TAGS, "")),
+    )
+
+
+def check_body(half: Message, queue_offset: int, phy_offset: int) -> bytes:
+    """The body of request 39: the half message under its real topic, at the place of its newest copy.
+
+    The store time is the old copy's and WAIT false, as RocketMQ sends it. Raises ValueError without a place to go.
+    """
+    properties = half.properties
+    return encode_message(
+        evolve(
+            half,
+            topic=properties.get(REAL_TOPIC, ""),
+            queue_id=int(properties.get(REAL_QUEUE_ID, "")),
+            queue_offset=queue_offset,
+            phy_offset=phy_offset,
+            properties_raw=_with(half, {WAIT: "false"}),
+        )
+    )
+
+
+def check_times(half: Message) -> int:
+    """How often its producers were asked; what is no number counts as -1, as in RocketMQ."""
+    text = half.properties.get(CHECK_TIMES, "0")
+    return int(text) if text.lstrip("-").isdecimal() else -1
+
+
+def prepared_offset(half: Message) -> int | None:
+    """The queue offset of the first copy of a postponed half message."""
+    text = half.properties.get(PREPARED_QUEUE_OFFSET, "")
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,93 @@
+"""What the shell completes: names that a name server or a broker tells, if it does so at once."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from twinlog.cluster.admin.admin import Admin
+
+SECONDS_MAX = 0.3  # A person waits with a finger on the key.
+
+
+def _asked(context: click.Context, ask: "Callable[[Admin], Awaitable[Iterable[str]]]") -> list[str]:
+    """The names, or none when nobody answers in time."""
+    from twinlog.cluster.cli.common.logging_setup import import_structlog
+
+    import_structlog()
+    import trio
+
+    from twinlog.cluster.admin.admin import open_admin
+    from twinlog.cluster.cli.common.which_cluster import DEFAULT_NAMESRV, chosen_context
+    from twinlog.cluster.client.api.api import name_servers
+
+    async def main() -> list[str]:
+        async with open_admin(addresses, timeout_ms=round(SECONDS_MAX * 1000), context=chosen_context()) as admin:
+            with trio.move_on_after(SECONDS_MAX):
+                return sorted(await ask(admin))
+        return []
+
+    addresses = name_servers(context.params.get("namesrv") or DEFAULT_NAMESRV)
+    try:
+        return trio.run(main)
+    except Exception:  # Whatever it is: the person sees it when the command runs.
+        return []
+
+
+def topics(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Topics; those of RocketMQ itself once they are begun to be typed."""
+
+    async def ask(admin: "Admin") -> Iterable[str]:
+        from twinlog.cluster.admin.topic_views import is_system_topic
+
+        found = await admin.api.topics()
+        return [each for each in found if incomplete or not is_system_topic(each, set())]
+
+    return [each for each in _asked(context, ask) if each.startswith(incomplete)]
+
+
+def groups(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Consumer groups."""
+
+    async def ask(admin: "Admin") -> Iterable[str]:
+        from twinlog.cluster.admin.group_views import is_system_group
+        from twinlog.cluster.observe.requests import group_configs
+        from twinlog.cluster.observe.targets import readers
+
+        found: set[str] = set()
+        for target in readers(await admin.api.cluster()):
+            found |= set(await group_configs(admin.api, target.address))
+        return [each for each in found if incomplete or not is_system_group(each)]
+
+    return [each for each in _asked(context, ask) if each.startswith(incomplete)]
+
+
+def members(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Members, by their names."""
+
+    async def ask(admin: "Admin") -> Iterable[str]:
+        from twinlog.cluster.client.api.api import addresses_of
+
+        found = addresses_of(await admin.api.cluster())
+        return [f"{group.broker_name}-{broker_id}" for group, broker_id, _ in found]
+
+    return [each for each in _asked(context, ask) if each.startswith(incomplete)]
+
+
+def brokers(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Broker groups."""
+
+    async def ask(admin: "Admin") -> Iterable[str]:
+        return [group.broker_name for group in await admin.api.cluster()]
+
+    return [each for each in _asked(context, ask) if each.startswith(incomplete)]
+
+
+def options(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Options of brokers and name servers, with what they mean."""
+    from click.shell_completion import CompletionItem
+
+    from twinlog.cluster.admin.options import all_options
+
+    return [CompletionItem(key, help=each.meaning) for key, each in all_options().items() if key.startswith(incomplete)]

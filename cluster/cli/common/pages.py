@@ -1,0 +1,183 @@
+"""Answers of one or more tables: printed once, or kept on the screen with -w.
+
+A command gives a function from its answer to a Page; JSON and TSV need none of the words.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from attrs import evolve, field, frozen
+
+from twinlog.cluster.cli.common.options import run_admin
+
+if TYPE_CHECKING:
+    from twinlog.cluster.admin.admin import Admin
+    from twinlog.cluster.cli.common.render import Column
+
+T = TypeVar("T")
+
+
+@frozen
+class Block:
+    """One table under a title; `empty` is said in its place when it has no rows."""
+
+    title: str | None
+    columns: "Sequence[Column]"
+    rows: Sequence[Any]
+    empty: str = ""
+
+
+@frozen
+class Page:
+    """Tables, the first of which is what -o tsv prints, and sentences below them."""
+
+    blocks: tuple[Block, ...]
+    notes: tuple[str, ...] = ()
+    styles: dict[str, str] = field(factory=dict)  # Of words in cells.
+
+
+def silent_notes(silent: tuple[str, ...]) -> tuple[str, ...]:
+    """Who did not answer everything."""
+    return tuple(f"{name} does not tell everything; see twinlog list" for name in silent)
+
+
+def answer(
+    namesrv: str,
+    fmt: str,
+    ask: "Callable[[Admin], Awaitable[T]]",
+    page: Callable[[T], Page],
+    *,
+    watch_seconds: float | None = None,
+    fold: Callable[[T | None, T], T] = lambda _before, now: now,
+) -> None:
+    """Ask, and print the answer as `fmt` says; with `watch_seconds` again and again.
+
+    `fold` may add to an answer what follows from the one before it.
+    """
+    if watch_seconds is None:
+        show(run_admin(namesrv, ask), fmt, page)
+        return
+    seconds = watch_seconds
+    before: T | None = None
+
+    def folded(found: T) -> T:
+        nonlocal before
+        before = fold(before, found)
+        return before
+
+    with _screen(fmt, page) as put:
+
+        async def keep(admin: "Admin") -> None:
+            from twinlog.cluster.admin.watching import watch
+
+            async def again() -> T:
+                return await ask(admin)
+
+            await watch(again, seconds, lambda found: put(found if isinstance(found, str) else folded(found)))
+
+        with suppress(KeyboardInterrupt):  # How one leaves it.
+            run_admin(namesrv, keep)
+
+
+def show(found: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
+    """Print one answer."""
+    from twinlog.cluster.cli.common.render import json_answer
+
+    if fmt == "json":
+        json_answer(found)
+    else:
+        print_page(page(found), fmt)
+
+
+NOTHING_CHANGED = "nothing was changed"
+
+
+def preview(planned: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
+    """For a person who is about to be asked: what would be done."""
+    if fmt in ("pretty", "wide"):
+        found = page(planned)
+        print_page(evolve(found, notes=tuple(note for note in found.notes if note != NOTHING_CHANGED)), fmt)
+
+
+def print_page(page: Page, fmt: str) -> None:
+    """All tables, or with TSV the first."""
+    from twinlog.cluster.cli.common.render import style, table
+
+    if fmt == "tsv":
+        table(page.blocks[0].columns, page.blocks[0].rows, fmt)
+        return
+    for i, block in enumerate(page.blocks):
+        if block.title is not None:
+            click.echo(("\n" if i else "") + style(block.title, bold=True))
+        if block.rows or not block.empty:
+            table(block.columns, block.rows, fmt)
+        else:
+            click.echo(block.empty)
+    for note in page.notes:
+        click.echo(f"note: {note}")
+
+
+@contextmanager
+def _screen(fmt: str, page: "Callable[[Any], Page]") -> "Iterator[Callable[[Any], None]]":
+    """On a terminal the page changes where it stands; elsewhere one after the other, JSON on a line each."""
+    from twinlog.cluster.cli.common.render import json_line
+
+    def line(found: Any) -> None:
+        if isinstance(found, str):
+            click.echo(f"no answer: {found}", err=True)
+        elif fmt == "json":
+            json_line(found)
+        else:
+            print_page(page(found), fmt)
+        sys.stdout.flush()
+
+    if fmt in ("json", "tsv") or not sys.stdout.isatty():
+        yield line
+    else:
+        with _live(fmt, page) as put:
+            yield put
+
+
+@contextmanager
+def _live(fmt: str, page: "Callable[[Any], Page]") -> "Iterator[Callable[[Any], None]]":
+    from datetime import datetime
+
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console()
+    last: list[Any] = [Text("no answer yet")]
+    with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+
+        def put(found: Any) -> None:
+            at = Text(f"{datetime.now():%H:%M:%S}  Ctrl-C ends", style="dim")
+            if isinstance(found, str):
+                at = Text(f"{datetime.now():%H:%M:%S}  no answer: {found}", style="bold red")
+            else:
+                last[:] = _drawn(page(found), fmt, console.width)
+            live.update(Group(*last, at), refresh=True)
+
+        yield put
+
+
+def _drawn(page: Page, fmt: str, width: int) -> list[Any]:
+    from rich.text import Text
+
+    from twinlog.cluster.cli.common.render import cells_of, fitting, rich_table
+
+    parts: list[Any] = []
+    for i, block in enumerate(page.blocks):
+        if block.title is not None:
+            parts.append(Text(("\n" if i else "") + block.title, style="bold"))
+        if not block.rows and block.empty:
+            parts.append(Text(block.empty))
+            continue
+        columns = [column for column in block.columns if fmt == "wide" or not column.wide]
+        cells = cells_of(columns, block.rows)
+        kept = range(len(columns)) if fmt == "wide" else fitting(columns, cells, width)
+        parts.append(rich_table([columns[k] for k in kept], [[line[k] for k in kept] for line in cells]))
+    return parts + [Text(f"note: {note}", style="cyan") for note in page.notes]

@@ -1,0 +1,63 @@
+"""How far a command is that reads or writes much: a bar on a terminal's stderr, else a line every half a minute."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+Report = Callable[[int, int], None]  # Bytes done, bytes in all.
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Report]:
+    """Give a function to call with what is done and how much there is in all, as often as one likes."""
+    if sys.stderr.isatty():
+        with _bar(what) as report:
+            yield report
+    else:
+        yield _lines(what, time.monotonic)
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Report]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns: tuple[Any, ...] = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=5) as drawn:
+        task = drawn.add_task(what, total=None)
+        yield lambda done, total: drawn.update(task, completed=done, total=total)
+
+
+def _lines(what: str, clock: Callable[[], float]) -> Report:
+    last = clock()
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        now = clock()
+        if now - last >= _SECONDS_BETWEEN_LINES and total:
+            from twinlog.cluster.cli.common.render import size
+
+            last = now
+            click.echo(f"{what}: {100 * done // total}% of {size(total)}", err=True)
+
+    return report

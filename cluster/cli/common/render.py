@@ -1,0 +1,214 @@
+"""Rows into tables, JSON or TSV. On a terminal rich draws, in a pipe it is plain text in columns.
+
+An unknown value is "-" in tables and TSV, null in JSON. JSON and TSV have plain numbers: bytes, seconds, ms since 1970.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+import orjson
+from attrs import frozen
+
+from twinlog.cluster.admin.documents import document, dumps
+
+UNKNOWN = "-"
+
+
+@frozen
+class Column:
+    """One column: `read` takes the value from a row, `show` puts a known value into words for a person."""
+
+    title: str
+    read: Callable[[Any], Any]
+    show: Callable[[Any], str] = str
+    right: bool = False
+    wide: bool = False  # Only with -o wide, and in TSV.
+    spare: int = 0  # Above 0: left out of a table that is too wide for its terminal, the highest first.
+
+
+def table(columns: Sequence[Column], rows: Iterable[Any], fmt: str) -> None:
+    """Print the rows as a table (pretty, wide) or as TSV with the titles in its first line."""
+    if fmt == "tsv":
+        click.echo("\t".join(column.title.lower().replace(" ", "_") for column in columns))
+        for row in rows:
+            click.echo("\t".join(_tsv(column.read(row)) for column in columns))
+        return
+    shown = [column for column in columns if fmt == "wide" or not column.wide]
+    cells = cells_of(shown, rows)
+    if sys.stdout.isatty():
+        _rich(shown, cells, keep_all=fmt == "wide")
+    else:
+        click.echo(plain(shown, cells))
+
+
+def cells_of(columns: Sequence[Column], rows: Iterable[Any]) -> list[list[str]]:
+    """The table's inside, in words."""
+    return [[_cell(column, row) for column in columns] for row in rows]
+
+
+def plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
+    """Columns two blanks apart, without lines or colour."""
+    lines = [[column.title for column in columns], *cells]
+    widths = _widths(columns, cells)
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if column.right else text.ljust(width)
+            for column, text, width in zip(columns, line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Which columns to show on a terminal of that width: a column less tells more than every cell cut short."""
+    widths = _widths(columns, cells)
+    kept = list(range(len(columns)))
+    while sum(widths[i] + 2 for i in kept) - 2 > width:
+        least = max(kept, key=lambda i: columns[i].spare)
+        if not columns[least].spare:
+            break
+        kept.remove(least)
+    return kept
+
+
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(column.title), *(len(line[i]) for line in cells), 0) for i, column in enumerate(columns)]
+
+
+def rich_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Any:
+    """The same as a rich table; a row whose cells say that something is wrong stands out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        drawn.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
+    for line in cells:
+        drawn.add_row(*(Text(text, style=STATE_STYLES.get(text, "")) for text in line))
+    return drawn
+
+
+STATE_STYLES = {
+    "serving": "green",
+    "streaming": "green",
+    "catching up": "yellow",
+    "connecting": "yellow",
+    "starting": "yellow",
+    "holding": "yellow",
+    "waiting": "yellow",
+    "fenced": "bold red",
+    "paused": "yellow",
+    "failed": "bold red",
+    "unreachable": "bold red",
+    "failing": "bold red",
+    "refusing": "bold red",
+    "ahead": "bold red",
+    "diverged": "bold red",
+    # Of groups and their queues.
+    "consuming": "green",
+    "level": "green",
+    "behind": "yellow",
+    "no consumer": "yellow",
+    "lost": "bold red",
+}
+
+
+def _rich(columns: Sequence[Column], cells: Sequence[Sequence[str]], *, keep_all: bool) -> None:
+    from rich.console import Console
+
+    console = Console()
+    kept = list(range(len(columns))) if keep_all else fitting(columns, cells, console.width)
+    cells = [[line[i] for i in kept] for line in cells]
+    shown = [columns[i] for i in kept]
+    # What is wider still, the terminal wraps: nothing is cut.
+    console.width = max(sum(width + 2 for width in _widths(shown, cells)), console.width)
+    console.print(rich_table(shown, cells))
+    if len(shown) < len(columns):
+        left_out = ", ".join(column.title for i, column in enumerate(columns) if i not in kept)
+        console.print(f"for want of room without {left_out}; -o wide shows all", style="dim")
+
+
+def json_answer(answer: Any) -> None:
+    """Print an attrs object as one JSON document with its schema number; as YAML, where that was asked for."""
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.meta[ANSWERED] = True
+    value = document(answer)
+    click.echo(_yaml(value).rstrip() if _wants_yaml() else dumps(value, indent=sys.stdout.isatty()))
+
+
+def json_line(part: Any) -> None:
+    """Print one JSON object on one line, or one document of a stream of YAML."""
+    value = document(part)
+    click.echo(f"---\n{_yaml(value).rstrip()}" if _wants_yaml() else dumps(value))
+
+
+YAML = "twinlog.yaml"  # In click's meta: what -o json prints is to be YAML.
+ANSWERED = "twinlog.answered"  # There, too: a document was printed, so a failure that follows prints none.
+
+
+def _wants_yaml() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(YAML))
+
+
+def _yaml(value: Any) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(orjson.loads(dumps(value)), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _cell(column: Column, row: Any) -> str:
+    value = column.read(row)
+    return UNKNOWN if value is None or value == "" else column.show(value)
+
+
+def _tsv(value: Any) -> str:
+    if value is None or value == "":
+        return UNKNOWN
+    return str(value).translate({9: "\\t", 10: "\\n", 13: "\\r"})
+
+
+# ---- Values in words
+
+
+def count(value: int) -> str:
+    """41203882 -> 41 203 882 on a terminal, without blanks in a pipe."""
+    return f"{value:,}".replace(",", " ") if sys.stdout.isatty() else str(value)
+
+
+def size(value: float) -> str:
+    """Bytes with a unit: 0 B, 812 B, 1.2 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(value) < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def rate(value: float) -> str:
+    """Bytes a second."""
+    return f"{size(value)}/s"
+
+
+def seconds(value: float) -> str:
+    """0.0 s, 12.5 s, 4m12s, 3h05m."""
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(int(value), 60)
+    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
+
+
+def moment(milliseconds: int) -> str:
+    """Local time of ms since 1970."""
+    from datetime import datetime
+
+    return datetime.fromtimestamp(milliseconds / 1000).isoformat(" ", "milliseconds")
+
+
+def style(text: str, **how: Any) -> str:
+    """Colour on a terminal, unless NO_COLOR says otherwise."""
+    return click.style(text, **how) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text

@@ -1,0 +1,109 @@
+"""Which cluster a command is about: -n, --context, NAMESRV_ADDR, the context in use, this machine; the first that is given.
+
+-n with --context: those name servers, with the context's credentials and TLS. A context that nobody has named on this command
+line (TWINLOG_CONTEXT, the one in use) gives nothing to a cluster that -n names: it would be asked with another's secrets.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twinlog.cluster.cli.common.errors import USAGE, CliError
+
+if TYPE_CHECKING:
+    from twinlog.cluster.config.contexts import Context, Contexts
+
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+_CHOSEN, _FROM_ENVIRONMENT, _GIVEN = "twinlog.context", "twinlog.context.environment", "twinlog.namesrv"
+
+
+def remember_context(context: click.Context, parameter: click.Parameter, name: str | None) -> None:
+    """Take the named context; one from the environment only later, without -n. Raises CliError when there is none."""
+    if name is None or context.resilient_parsing:
+        return
+    if context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.ENVIRONMENT:
+        context.meta[_FROM_ENVIRONMENT] = name
+    else:
+        context.meta[_CHOSEN] = _find(name)
+
+
+def _find(name: str) -> "Context":
+    from twinlog.cluster.config.contexts import ContextError
+
+    try:
+        return load().find(name)
+    except ContextError as error:
+        raise context_error(error) from error
+
+
+def name_servers_of(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
+    """The name servers to ask, joined by semicolons."""
+    source = context.get_parameter_source(parameter.name or "")
+    if given is not None and source is click.core.ParameterSource.COMMANDLINE:
+        context.meta[_GIVEN] = given
+        return given
+    if (name := context.meta.get(_FROM_ENVIRONMENT)) is not None:
+        context.meta[_CHOSEN] = _find(name)
+    chosen: Context | None = context.meta.get(_CHOSEN)
+    if chosen is None and given is None:
+        chosen = _in_use(context)
+    if chosen is not None:
+        context.meta[_CHOSEN] = chosen
+        return ";".join(chosen.name_servers)
+    return DEFAULT_NAMESRV if given is None else given
+
+
+def _in_use(context: click.Context) -> "Context | None":
+    from twinlog.cluster.config.contexts import ContextError, contexts_path
+
+    if not contexts_path().is_file():  # Most people have none, and need not wait for a TOML parser.
+        return None
+    try:
+        contexts = load()
+    except CliError:
+        if context.resilient_parsing:
+            return None
+        raise
+    except ContextError as error:
+        raise context_error(error) from error
+    return contexts.contexts.get(contexts.current or "")
+
+
+def load() -> "Contexts":
+    """The user's contexts. Raises CliError for a file that cannot be understood."""
+    from twinlog.cluster.config.contexts import ContextError, contexts_path, load_contexts
+
+    try:
+        return load_contexts(contexts_path())
+    except ContextError as error:
+        raise context_error(error) from error
+
+
+def context_error(error: Any) -> CliError:
+    """Words for a ContextError."""
+    from twinlog.cluster.cli.common.errors import sentence
+
+    return CliError(sentence(error), next_step=error.next_step, exit_code=USAGE)
+
+
+def chosen_context() -> "Context | None":
+    """The context that the running command is about; None: it is about plain name servers."""
+    context = click.get_current_context(silent=True)
+    return context.meta.get(_CHOSEN) if context is not None else None
+
+
+def cluster_words() -> str:
+    """For a question: the cluster that the running command is about, as far as a name for it was given; else ""."""
+    context = click.get_current_context(silent=True)
+    meta = context.meta if context is not None else {}
+    chosen: Context | None = meta.get(_CHOSEN)
+    words = f" in {chosen.name}" if chosen is not None else ""
+    return f"{words} at {meta[_GIVEN]}" if _GIVEN in meta else words
+
+
+def complete_contexts(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell."""
+    try:
+        return [name for name in load().contexts if name.startswith(incomplete)]
+    except CliError:
+        return []

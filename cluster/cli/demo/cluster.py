@@ -1,0 +1,92 @@
+"""The cluster of `twinlog demo`: the members that `twinlog up` would run, started and ended one by one."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+from attrs import define, field
+
+from twinlog.cluster.cli.common.errors import CliError
+from twinlog.cluster.cli.run.member_process import MemberProcess
+from twinlog.cluster.cli.run.ports import busy_ports
+from twinlog.cluster.cli.run.supervisor import Supervisor, check_ports
+from twinlog.cluster.cli.run.up_plan import BrokerPlan, Port, UpPlan, plan_up
+from twinlog.store.truncation.divergent import Divergent, DivergentDirectory
+
+SLAVES = 2
+FILE_SIZE = 16 << 20
+OVERRIDES = (("mappedFileSizeCommitLog", str(FILE_SIZE)),)
+STOP_SECONDS_MAX = 20.0
+BASES = range(24876, 32000, 100)  # Away from where `up` listens, and from the kernel's own range.
+
+
+def plan_demo(directory: Path, port_base: int | None) -> UpPlan:
+    """A master and two slaves, at the base or at the first one that is free. Raises CliError for ports in use, PlanError."""
+    if port_base is not None:
+        plan = plan_up(directory, slaves=SLAVES, port_base=port_base)
+        check_ports(plan)
+        return plan
+    for base in BASES:
+        plan = plan_up(directory, slaves=SLAVES, port_base=base)
+        ports = [port for member in plan.members for port in member.listens]
+        if not busy_ports([*ports, Port(plan.namesrv.dashboard_port, "dashboard")]):
+            return plan
+    raise CliError("No ports are free.", f"All bases from {BASES.start} on are in use.", "Choose one with --port-base.")
+
+
+@define(eq=False)
+class DemoCluster:
+    """Its processes. `supervisor` has started none of them by itself, and starts nobody again."""
+
+    plan: UpPlan
+    supervisor: Supervisor = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.supervisor = Supervisor(self.plan, OVERRIDES)
+
+    def start_dashboard(self) -> str | None:
+        """Where it is; None: not here."""
+        dashboard = self.supervisor.dashboard
+        if dashboard is None:
+            return None
+        dashboard.process.start()
+        return dashboard.url
+
+    def process(self, broker: BrokerPlan) -> MemberProcess:
+        """A broker's."""
+        return self.supervisor.processes[broker.name]
+
+    async def kill(self, broker: BrokerPlan) -> int:
+        """kill -9; its process number."""
+        process = self.process(broker)
+        process.kill()
+        await process.wait()
+        return process.popen.pid
+
+    def start(self, broker: BrokerPlan) -> None:
+        """Start it again."""
+        self.process(broker).start()
+
+    def kept(self, broker: BrokerPlan) -> tuple[Divergent, ...]:
+        """What was cut from its log."""
+        return DivergentDirectory(broker.store_root / "twinlog" / "divergent").list()
+
+
+@asynccontextmanager
+async def running(plan: UpPlan) -> AsyncIterator[DemoCluster]:
+    """All members run; at the end they are stopped, whatever happened, the name server last."""
+    cluster = DemoCluster(plan)
+    processes = cluster.supervisor.processes
+    try:
+        for member in plan.members:
+            processes[member.name].start()
+        yield cluster
+    finally:
+        try:
+            with trio.CancelScope(shield=True), trio.move_on_after(STOP_SECONDS_MAX):
+                last = processes[plan.namesrv.name]
+                await cluster.supervisor.stop_some([each for each in processes.values() if each is not last])
+                await cluster.supervisor.stop_some([last])
+        finally:
+            cluster.supervisor.kill()

@@ -1,0 +1,119 @@
+"""`twinlog demo`: what twinlog is for, in half a minute, without anything to set up."""
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.cli.common.options import examples
+
+if TYPE_CHECKING:
+    from twinlog.cluster.cli.run.up_plan import UpPlan
+
+
+@click.command(
+    "demo",
+    short_help="Kill a master in traffic, and count what is left.",
+    epilog=examples(
+        "twinlog demo",
+        "twinlog demo --seconds 60 --rate 1000",
+        "twinlog demo --keep ./demo        and then look at what it left, with: twinlog log info ./demo/broker-a-0",
+    ),
+)
+@click.option(
+    "--seconds", type=click.FloatRange(8, 600), default=15, show_default=True, help="How long messages are sent."
+)
+@click.option("--rate", type=click.FloatRange(10, 5000), default=300, show_default=True, help="Messages a second.")
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Put the data there and keep it; DIR must be new or empty. Without it only a failure leaves anything.",
+)
+@click.option(
+    "--port-base", type=int, metavar="N", help="Ports as `twinlog up` has them.  [default: some that are free]"
+)
+def demo(seconds: float, rate: float, keep: Path | None, port_base: int | None) -> None:
+    """Show a failover with nothing lost: a master, two slaves and a name server on this machine, messages, kill -9 of the
+    master, another master, the old one back, and the account of every message.
+
+    Nothing outside of the demonstration is touched. Exit status 0 when every acknowledged message is there and all logs are
+    equal, 1 otherwise.
+    """
+    from twinlog.cluster.cli.run.up_plan import PlanError
+
+    directory = _directory(keep)
+    is_wanted = keep is not None
+    try:
+        from twinlog.cluster.cli.demo.cluster import plan_demo
+
+        try:
+            plan = plan_demo(directory, port_base)
+        except PlanError as error:
+            raise CliError(str(error), exit_code=USAGE) from error
+        is_good = _play(plan, seconds, rate)
+        is_wanted |= not is_good
+        if is_wanted:
+            _tell_what_is_kept(plan)
+    except CliError:
+        is_wanted |= any(directory.iterdir())  # Its logs say why.
+        raise
+    finally:
+        if not is_wanted:
+            shutil.rmtree(directory, ignore_errors=True)
+    if not is_good:
+        raise CliError("Something is missing or differs; see above.", f"The data is in {directory}.")
+
+
+def _directory(keep: Path | None) -> Path:
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="twinlog-demo-"))
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(keep.iterdir())
+    except OSError as error:
+        raise CliError(f"The directory {keep} cannot be used.", str(error), "Choose another.") from error
+    if not is_empty:
+        raise CliError(f"{keep} is not empty.", "The demonstration begins with nothing.", "Choose another with --keep.")
+    return keep.absolute()
+
+
+def _play(plan: "UpPlan", seconds: float, rate: float) -> bool:
+    from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
+
+    set_up_log(ERROR)
+    import trio
+
+    from twinlog.cluster.cli.common.errors import explain, innermost
+    from twinlog.cluster.cli.common.options import until_interrupted
+    from twinlog.cluster.cli.demo.play import Play
+    from twinlog.cluster.cli.demo.screen import screen
+
+    began = time.monotonic()
+    try:
+        with screen(lambda: time.monotonic() - began) as shown:
+
+            async def main() -> bool:
+                return await until_interrupted(Play(plan, shown, seconds, rate).run())
+
+            return trio.run(main)
+    except BaseException as error:
+        inner = innermost(error)
+        if isinstance(inner, (KeyboardInterrupt, BrokenPipeError, CliError)):
+            raise inner from None
+        told = explain(inner, (plan.namesrv.address,))
+        if told is None:
+            raise
+        raise told from error
+
+
+def _tell_what_is_kept(plan: "UpPlan") -> None:
+    from twinlog.cluster.cli.demo.cluster import FILE_SIZE, SLAVES
+
+    up = f"twinlog up --dir {plan.directory} --slaves {SLAVES} --port-base {plan.namesrv.port}"
+    click.echo(f"\nThe data is kept. Look at it:  twinlog log info {plan.directory}/{plan.brokers[0].name}")
+    click.echo(f"Let it run again:              {up} --set mappedFileSizeCommitLog={FILE_SIZE}")

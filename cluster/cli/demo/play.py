@@ -1,0 +1,253 @@
+"""What happens in `twinlog demo`, in its order: traffic, kill -9, failover, return, switchover, worse, and the account."""
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+from attrs import define, field
+
+from twinlog.cluster.admin.admin import Admin, open_admin
+from twinlog.cluster.admin.roles import RoleOrder, RoleRefusedError
+from twinlog.cluster.cli.common.errors import CliError
+from twinlog.cluster.cli.demo import text as words
+from twinlog.cluster.cli.demo.cluster import DemoCluster, running
+from twinlog.cluster.cli.demo.ledger import Ledger
+from twinlog.cluster.cli.demo.screen import STEP_SECONDS, Screen, bars, picture_of
+from twinlog.cluster.cli.demo.traffic import Traffic, numbers_found
+from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
+from twinlog.cluster.cli.run.up_view import ask, until_ready
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.observe.members import MemberList
+
+READY_SECONDS_MAX, POLL_SECONDS = 60.0, 0.05
+CALM_SECONDS = 1.0  # Of traffic before anything happens, and after each event; more where --seconds leaves time.
+ALONE_SECONDS = 0.5  # How long the master writes what nobody else gets.
+STRETCHES = 5  # Of calm traffic.
+FINE = ("streaming", "serving")
+
+
+@define(eq=False)
+class Play:
+    """One run. `seconds`: of traffic."""
+
+    plan: UpPlan
+    screen: Screen
+    seconds: float
+    rate: float
+    cluster: DemoCluster = field(init=False)
+    admin: Admin = field(init=False)
+    traffic: Traffic = field(init=False)
+    where: str = field(init=False)  # Whoever wants to see more looks there.
+    _killed_at: float = field(default=0.0, init=False)
+
+    async def run(self) -> bool:
+        """Whether every acknowledged message is there, and all logs are equal."""
+        address = self.plan.namesrv.address
+        self.where = f"twinlog list -w -n {address}"
+        async with running(self.plan) as self.cluster, open_admin((address,), timeout_ms=2000) as self.admin:
+            await self._begin()
+            async with Client(address, timeout_ms=1000) as client, trio.open_nursery() as nursery:
+                self.traffic = Traffic(client, self.rate)
+                nursery.start_soon(self._watch)
+                async with trio.open_nursery() as senders:
+                    senders.start_soon(self.traffic.run)
+                    await self._events()
+                    self.traffic.stop()
+                is_good = await self._account(client)
+                nursery.cancel_scope.cancel()
+            return is_good
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.traffic.ledger
+
+    # ---- Chapters
+
+    async def _begin(self) -> None:
+        self.screen.chapter(
+            "A cluster: one master, two slaves, a name server",
+            "Each is a process of its own on this machine. A message is answered SEND_OK when the master and one slave hold it:"
+            " a SYNC_MASTER with inSyncReplicas=2. The slave has checked every byte before it says so.",
+        )
+        with trio.move_on_after(READY_SECONDS_MAX) as scope:
+            await until_ready(self.plan, self.admin, self.screen.tell)
+        if scope.cancelled_caught:
+            logs = self.plan.directory / "logs"
+            raise CliError("The cluster is not ready.", f"It had {READY_SECONDS_MAX:g} s.", f"Read the logs in {logs}.")
+        if url := self.cluster.start_dashboard():
+            self.where = f"dashboard {url}"
+        self.screen.tell(f"ready; look at it meanwhile: {self.where}", "✓")
+
+    async def _events(self) -> None:
+        first, second, third = self.plan.brokers
+        self.screen.chapter(
+            f"Traffic: {self.rate:g} messages a second",
+            "A producer sends numbered messages, sends each until it hears SEND_OK, and writes that down. What is in this"
+            " ledger may never be missing again.",
+        )
+        await self._calm()
+        self.screen.tell(f"{words.many(len(self.ledger.acknowledged), 'message')} acknowledged", "✓")
+        await self._kill(first)
+        winner = await self._fail_over(second, third)
+        await self._calm()
+        await self._return(first)
+        await self._calm()
+        await self._switch_back(first, winner)
+        await self._calm()
+        await self._kill_all(first, (second, third))
+        await self._fail_over(second, third)
+        await self._return_with_a_tail(first)
+        await self._calm()
+
+    async def _calm(self) -> None:
+        await trio.sleep(max(CALM_SECONDS, self.seconds / STRETCHES - 1))
+
+    async def _kill(self, master: BrokerPlan) -> None:
+        self.screen.chapter(
+            f"The master is killed: {master.name}",
+            "kill -9, in the middle of the traffic, without any chance to tidy up. What it had promised is on a slave, too.",
+        )
+        self._killed_at = trio.current_time()
+        number = await self.cluster.kill(master)
+        self.screen.tell(f"kill -9 {number} ({master.name}): nobody takes messages now", "✗")
+
+    async def _kill_all(self, master: BrokerPlan, slaves: tuple[BrokerPlan, ...]) -> None:
+        self.screen.chapter(
+            "The worst that can happen: all three die, and the master has what nobody else has",
+            "Both slaves are killed first. The master writes on, but answers nobody SEND_OK, as no other member has those"
+            " messages. Then it is killed, too, and only the slaves come back.",
+        )
+        self._killed_at = trio.current_time()
+        for slave in slaves:
+            await self.cluster.kill(slave)
+        self.screen.tell(f"kill -9 of {' and '.join(slave.name for slave in slaves)}", "✗")
+        await trio.sleep(ALONE_SECONDS)
+        await self.cluster.kill(master)
+        self.screen.tell(f"kill -9 of {master.name}, after {ALONE_SECONDS:g} s alone", "✗")
+        for slave in slaves:
+            self.cluster.start(slave)
+        await self._until({slave.name for slave in slaves}, lambda state: state not in ("starting", "unreachable"))
+        self.screen.tell(f"{' and '.join(slave.name for slave in slaves)} are back, without a master")
+
+    async def _until(self, names: set[str], is_so: Callable[[str], bool]) -> None:
+        """Wait until the state of all of these is so. Raises CliError."""
+        states: dict[str, str] = {}
+        with trio.move_on_after(READY_SECONDS_MAX):
+            while True:
+                members = (await ask(self.plan, self.admin)).members
+                states = {each.name: each.state for each in members if each.name in names}
+                if len(states) == len(names) and all(map(is_so, states.values())):
+                    return
+                await trio.sleep(POLL_SECONDS)
+        found = ", ".join(f"{name} is {state}" for name, state in states.items())
+        raise CliError("The demonstration does not get on.", f"After {READY_SECONDS_MAX:g} s {found}.")
+
+    async def _fail_over(self, *candidates: BrokerPlan) -> BrokerPlan:
+        self.screen.chapter(
+            "Failover: which slave has everything?",
+            "Two of three members must promise to serve nobody older: one of them holds each message that was ever"
+            " acknowledged. By hand this is: twinlog failover --candidate MEMBER. It refuses where a SEND_OK could be lost.",
+        )
+        refusal: RoleRefusedError | None = None
+        for candidate in candidates:
+            began = trio.current_time()
+            order = RoleOrder(
+                verb="failover", member=candidate.name, group=candidate.group, reason="demo: master killed"
+            )
+            try:
+                prepared = await self.admin.prepare_role_change(order)
+                self.screen.tell(f"{candidate.name}: {words.verdict(prepared.state)}")
+                result = await self.admin.change_role(prepared, lambda _state: None)
+            except RoleRefusedError as error:  # The other one has more.
+                self.screen.tell(f"{candidate.name} is refused: {error.lines[0]}")
+                refusal = error
+                continue
+            self.screen.tell(words.taken_over(candidate.name, result, trio.current_time() - began), "✓")
+            await self._told_pause(self._killed_at, "stood still")
+            return candidate
+        assert refusal is not None
+        raise refusal
+
+    async def _told_pause(self, since: float, what: str) -> None:
+        """How long producers waited for an acknowledgement, once they have one again."""
+        count = len(self.ledger.acknowledged)
+        with trio.fail_after(30):
+            while len(self.ledger.acknowledged) < count + 5:  # noqa: ASYNC110  # The ledger is a plain value.
+                await trio.sleep(0.01)
+        pause = self.ledger.longest_pause(since, trio.current_time())
+        self.screen.tell(f"producers {what} for {words.waited(pause)}, from one SEND_OK to the next", "✓")
+
+    async def _return(self, old: BrokerPlan) -> None:
+        self.screen.chapter(
+            f"{old.name} comes back",
+            "It asks for the newest epoch before it serves anybody, learns that another is the master now, and follows.",
+        )
+        await self._start_again(old)
+
+    async def _return_with_a_tail(self, old: BrokerPlan) -> None:
+        self.screen.chapter(
+            f"{old.name} comes back with a tail that nobody may ever see",
+            "It finds the last byte that its log and the new master's have in common, cuts off what comes after, keeps that"
+            " for you to look at, and follows.",
+        )
+        await self._start_again(old)
+
+    async def _start_again(self, old: BrokerPlan) -> None:
+        before = self.cluster.kept(old)
+        self.cluster.start(old)
+        await self._until({old.name}, lambda state: state in FINE)
+        self.screen.tell(words.rewound(old.name, [each for each in self.cluster.kept(old) if each not in before]), "✓")
+
+    async def _switch_back(self, old: BrokerPlan, winner: BrokerPlan) -> None:
+        self.screen.chapter(
+            f"Switchover: {old.name} is the master again",
+            f"Both run, so nothing is at stake: {winner.name} holds new messages back for a moment, the logs are proven equal by"
+            " digest, the roles change, and what was held back is handed on. By hand: twinlog switchover.",
+        )
+        began = trio.current_time()
+        order = RoleOrder(verb="switchover", member=old.name, group=old.group, reason="demo: back to where it was")
+        prepared = await self.admin.prepare_role_change(order)
+        result = await self.admin.change_role(prepared, lambda _state: None)
+        self.screen.tell(words.taken_over(old.name, result, trio.current_time() - began), "✓")
+        if result.pause_ms is not None:
+            self.screen.tell(f"write pause {result.pause_ms:.0f} ms", "✓")
+        await self._told_pause(began, "waited at most")
+
+    async def _account(self, client: Client) -> bool:
+        self.screen.chapter(
+            "The account: is every acknowledged message there?",
+            "A consumer reads the whole topic and compares it with the ledger; then the three logs are compared by digest.",
+        )
+        await self._until({broker.name for broker in self.plan.brokers}, lambda state: state in FINE)
+        account = self.ledger.account(await numbers_found(client))
+        for line, is_good in words.account_lines(account):
+            self.screen.tell(line, "✓" if is_good else "✗")
+        first, *others = [broker.name for broker in self.plan.brokers]
+        reports = [await self.admin.live_diff(first, other) for other in others]
+        line, is_equal = words.compared(reports)
+        self.screen.tell(line, "✓" if is_equal else "✗")
+        return account.is_good and is_equal
+
+    # ---- Meanwhile
+
+    async def _watch(self) -> None:
+        """Keep the picture up to date."""
+        began = trio.current_time()
+        async with open_admin((self.plan.namesrv.address,), timeout_ms=500) as admin:
+            members = await ask(self.plan, admin)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(self._draw, lambda: members, began))
+                while True:
+                    await trio.sleep(2 * STEP_SECONDS)
+                    members = await ask(self.plan, admin)
+
+    async def _draw(self, members: Callable[[], MemberList], began: float) -> None:
+        while True:
+            self.screen.draw(picture_of(members(), self._traffic_line(began), self.where))
+            await trio.sleep(STEP_SECONDS)
+
+    def _traffic_line(self, began: float) -> str:
+        steps = int((trio.current_time() - began) / STEP_SECONDS)
+        shown = min(steps, 60)
+        counts = self.ledger.counts(began + (steps - shown) * STEP_SECONDS, STEP_SECONDS, shown)
+        return f"SEND_OK {words.number(len(self.ledger.acknowledged)):>7}  {bars(counts)}"

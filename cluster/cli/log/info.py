@@ -1,0 +1,184 @@
+"""`twinlog log info` in print."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twinlog.cluster.cli.common.render import Column, count, moment, size, style, table
+
+if TYPE_CHECKING:
+    from twinlog.store.offline.info import StoreInfo
+
+_WRITERS = {"rocketmq-4": "RocketMQ 4", "rocketmq-5": "RocketMQ 5", "twinlog": "twinlog"}
+_UNREADABLE = "cannot be read: see the error below"
+_STATES = {
+    "running": "running, process {info.process_id}",
+    "stopped": "stopped cleanly",
+    "crashed": "not running, and not stopped cleanly: its next start looks what is there",
+}
+
+
+def show_info(info: "StoreInfo", fmt: str) -> None:
+    """Print everything; TSV has the queues only."""
+    if fmt == "tsv":
+        table(_queue_columns(), info.queues, fmt)
+        return
+    _facts(info)
+    if info.queues:
+        click.echo()
+        if fmt == "wide":
+            table(_queue_columns(), info.queues, fmt)
+        else:
+            table(_topic_columns(), list(topics_of(info)), fmt)
+    if fmt == "wide":
+        _files(info, fmt)
+    for problem in info.problems:
+        place = problem.file or (f"{problem.topic}/{problem.queue_id}" if problem.topic else "log")
+        at = f" at {problem.phy_offset}" if problem.phy_offset is not None else ""
+        click.echo(style(f"{problem.severity}: {place}{at}: {problem.message}", fg="yellow"))
+    click.echo()
+    click.echo(f"Only what shows at a glance. To check every message: twinlog log verify {info.root}")
+
+
+def _facts(info: "StoreInfo") -> None:
+    log = info.log
+    on_disk = sum(file.disk_bytes for file in log.files)
+    lines = [
+        ("store", info.root),
+        ("last written by", _WRITERS[info.writer]),
+        ("state", _STATES[info.state].format(info=info)),
+        ("log", f"bytes {count(log.min_offset)} to {count(log.end_offset)}, {size(log.end_offset - log.min_offset)}"),
+        (
+            "",
+            f"{len(log.files)} files of {size(log.file_size)}, {size(on_disk)} on the disk"
+            if log.files
+            else "no files",
+        ),
+        ("messages", f"{count(info.messages)} in {len(info.queues)} queues"),
+        ("stored", f"{_time(info.first_stored_ms)} to {_time(info.last_stored_ms)}"),
+    ]
+    if info.checkpoint is not None:
+        known = info.checkpoint
+        words = f"log {_time(known.physic_ms)}, queues {_time(known.logics_ms)}, index {_time(known.index_ms)}"
+        lines.append(("on disk up to", words))
+    if info.index_files:
+        keys = sum(file.keys for file in info.index_files)
+        span = f"{_time(info.index_files[0].begin_ms)} to {_time(info.index_files[-1].end_ms)}"
+        lines.append(("index", f"{count(keys)} keys in {len(info.index_files)} files, {span}"))
+    if info.config_files:
+        lines.append(("configuration", ", ".join(file.name for file in info.config_files if ".bak" not in file.name)))
+    if info.digest is not None:
+        covered = f"bytes {info.digest.start_offset} to {info.digest.end_offset}"
+        lines.append(("digests", info.digest.error or covered))
+    if info.recovery_point is not None and info.recovery_point.damaged_ranges:
+        damaged = info.recovery_point.damaged_ranges
+        total = sum(end - start for start, end in damaged)
+        lines.append(("known damage", f"{size(total)} in {len(damaged)} places of the log"))
+    for cut in info.divergent:
+        words = f"{size(cut.size_bytes)} from {count(cut.first_offset)} on, {_time(cut.cut_ms)}: {cut.why}"
+        lines += [("was cut", words), ("", f"kept in {cut.path}")]
+    lines += _role(info)
+    width = max(len(name) for name, _ in lines)
+    for name, words in lines:
+        click.echo(f"{style(name.ljust(width), dim=True)}  {words}")
+
+
+def _role(info: "StoreInfo") -> Iterable[tuple[str, str]]:
+    """Who wrote the log, and what its member has promised."""
+    if info.role is not None:
+        role = info.role
+        promised = (
+            f"{role.role}, id {role.broker_id}; promised epoch {role.promised_epoch} to {role.promised_winner or '-'}"
+        )
+        yield (
+            "role",
+            _UNREADABLE if role.error else promised + ("" if role.is_whole else "; may lack what it acknowledged"),
+        )
+    if info.history is not None:
+        if info.history.error:
+            yield "epochs", _UNREADABLE
+        for number, entry in enumerate(info.history.epochs):
+            who = f"{entry.winner or '-'}, {entry.kind}, {_time(entry.began_ms)}"
+            yield "" if number else "epochs", f"{entry.epoch} from {count(entry.start_offset)} on: {who}"
+
+
+def _time(milliseconds: int | None) -> str:
+    return moment(milliseconds) if milliseconds else "-"
+
+
+class Topic:
+    """A topic's queues, summed up."""
+
+    def __init__(self, name: str, queues: Iterable[Any]) -> None:
+        found = list(queues)
+        self.name = name
+        self.queues = len(found)
+        self.messages = sum(queue.messages for queue in found)
+        self.next = sum(queue.max_offset for queue in found)
+        self.last_stored_ms = max((queue.last_stored_ms for queue in found if queue.last_stored_ms), default=None)
+        self.disk_bytes = sum(queue.disk_bytes for queue in found)
+
+
+def topics_of(info: "StoreInfo") -> Iterable[Topic]:
+    """The topics in order of their names."""
+    return (Topic(name, queues) for name, queues in groupby(info.queues, lambda queue: queue.topic))
+
+
+def _topic_columns() -> list[Column]:
+    return [
+        Column("TOPIC", lambda t: t.name),
+        Column("QUEUES", lambda t: t.queues, right=True),
+        Column("MESSAGES", lambda t: t.messages, count, right=True),
+        Column("EVER", lambda t: t.next, count, right=True, spare=1),
+        Column("LAST MESSAGE", lambda t: t.last_stored_ms, moment),
+        Column("ON DISK", lambda t: t.disk_bytes, size, right=True, spare=2),
+    ]
+
+
+def _queue_columns() -> list[Column]:
+    return [
+        Column("TOPIC", lambda q: q.topic),
+        Column("QUEUE", lambda q: q.queue_id, right=True),
+        Column("FIRST", lambda q: q.min_offset, count, right=True),
+        Column("NEXT", lambda q: q.max_offset, count, right=True),
+        Column("MESSAGES", lambda q: q.messages, count, right=True),
+        Column("LAST MESSAGE", lambda q: q.last_stored_ms, moment),
+        Column("FILES", lambda q: q.files, right=True),
+        Column("ON DISK", lambda q: q.disk_bytes, size, right=True),
+    ]
+
+
+def _files(info: "StoreInfo", fmt: str) -> None:
+    """The files, one by one."""
+    columns = [
+        Column("LOG FILE", lambda f: f.name),
+        Column("SIZE", lambda f: f.size_bytes, size, right=True),
+        Column("ON DISK", lambda f: f.disk_bytes, size, right=True),
+        Column("FIRST MESSAGE", lambda f: f.first_stored_ms, moment),
+        Column("MODIFIED", lambda f: f.modified_ms, moment),
+    ]
+    if info.log.files:
+        click.echo()
+        table(columns, info.log.files, fmt)
+    columns = [
+        Column("INDEX FILE", lambda f: f.name),
+        Column("KEYS", lambda f: f.keys, count, right=True),
+        Column("FIRST MESSAGE", lambda f: f.begin_ms or None, moment),
+        Column("LAST MESSAGE", lambda f: f.end_ms or None, moment),
+        Column("FROM OFFSET", lambda f: f.begin_phy_offset, count, right=True),
+        Column("TO OFFSET", lambda f: f.end_phy_offset, count, right=True),
+        Column("ON DISK", lambda f: f.disk_bytes, size, right=True),
+    ]
+    if info.index_files:
+        click.echo()
+        table(columns, info.index_files, fmt)
+    columns = [
+        Column("FILE", lambda f: f.name),
+        Column("SIZE", lambda f: f.size_bytes, size, right=True),
+        Column("MODIFIED", lambda f: f.modified_ms, moment),
+    ]
+    if info.config_files or info.side_files:
+        click.echo()
+        table(columns, (*info.config_files, *info.side_files), fmt)

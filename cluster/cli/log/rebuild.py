@@ -1,0 +1,92 @@
+"""`twinlog log rebuild`: queues and index made anew."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twinlog.cluster.cli.common.options import document_option, examples
+from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened, options_of, say, told
+
+if TYPE_CHECKING:
+    from twinlog.store.offline.copy.rebuild import RebuildReport
+
+
+@click.command(
+    "rebuild",
+    short_help="Make queues and index anew from the log.",
+    epilog=examples(
+        "twinlog log rebuild ~/store --consumequeue --index",
+        "twinlog log rebuild ~/store --index --dry-run",
+    ),
+)
+@directory_argument
+@click.option("--consumequeue", "queues", is_flag=True, help="Make consumequeue/ anew.")
+@click.option("--index", "index", is_flag=True, help="Make index/ anew.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@directory_options
+@document_option("twinlog.store.offline.copy.rebuild:RebuildReport")
+def rebuild(directory: Path, queues: bool, index: bool, dry_run: bool, yes: bool, fmt: str, **options: Any) -> None:
+    """Make consume queues and index anew from the log of a stopped store.
+
+    They are made beside the old ones, which stay in their place until the new ones are whole and on the disk. Interrupted, run it
+    again. A queue whose messages are all gone from the log keeps its numbers. The log is read, never written.
+    """
+    if not (queues or index):
+        raise click.UsageError("Say what to make anew: --consumequeue, --index, or both.")
+    with opened(directory, **options) as store:
+        from twinlog.store.offline.copy.rebuild import plan_rebuild
+
+        report = plan_rebuild(store, queues=queues, index=index)
+    if not dry_run:
+        if not yes and report.process_id is None:
+            _ask(f"Replace {' and '.join(report.parts)} in {report.root}?")
+        report = _rebuild(directory, report, options, queues=queues, index=index)
+    if fmt == "json":
+        from twinlog.cluster.cli.common.render import json_answer
+
+        json_answer(report)
+        return
+    _show_rebuild(report, fmt)
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} There is nobody to ask: add --yes.")
+    click.confirm(question, abort=True, err=True)
+
+
+def _rebuild(
+    directory: Path, report: "RebuildReport", options: dict[str, Any], *, queues: bool, index: bool
+) -> "RebuildReport":
+    with told():
+        from attrs import evolve
+
+        from twinlog.cluster.cli.common.progress import progress
+        from twinlog.store.offline.copy.rebuild import rebuild as make
+
+        with progress("rebuild") as show:
+            done = make(directory, options_of(**options), queues=queues, index=index, progress=show)
+    return evolve(report, done=done)
+
+
+def _show_rebuild(report: "RebuildReport", fmt: str) -> None:
+    from twinlog.cluster.cli.common.render import count, size
+
+    done = report.done
+    if done is None:
+        say(f"would read  {size(report.log_bytes)} of log in {report.log_files} files", fmt)
+        say(f"would make  {' and '.join(report.parts)} in {report.root}", fmt)
+        if report.process_id is not None:
+            say(f"but first   stop the broker, process {report.process_id}", fmt)
+        return
+    say(f"read       {count(done.records)} messages, bytes {count(done.min_offset)} to {count(done.end_offset)}", fmt)
+    if done.queues is not None:
+        kept = f", of which {done.kept_queues} only keep their numbers" if done.kept_queues else ""
+        say(f"queues     {done.queues} with {count(done.queue_messages or 0)} messages{kept}", fmt)
+    if done.index_files is not None:
+        say(f"index      {count(done.index_keys or 0)} keys in {done.index_files} files", fmt)
+    for start, end in done.damaged_ranges:
+        click.echo(f"damaged: bytes {start} to {end} of the log hold no message", err=True)

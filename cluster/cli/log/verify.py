@@ -1,0 +1,75 @@
+"""`twinlog log verify` in print."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from attrs import evolve
+
+from twinlog.cluster.cli.common.render import Column, count, seconds, size, style, table
+from twinlog.store.offline.verify.verify import Verdict
+
+if TYPE_CHECKING:
+    from twinlog.store.offline.finding import Finding
+    from twinlog.store.offline.verify.verify import VerifyReport
+
+_COLOURS = {Verdict.SOUND: "green", Verdict.WARNINGS: "yellow", Verdict.DAMAGED: "red"}
+
+
+def shortened(report: "VerifyReport", findings_max: int | None) -> "VerifyReport":
+    """The report with so many findings at most."""
+    if findings_max is None or len(report.findings) <= findings_max:
+        return report
+    left_out = report.findings[findings_max:]
+    omitted = report.findings_omitted + sum(finding.count for finding in left_out)
+    return evolve(report, findings=report.findings[:findings_max], findings_omitted=omitted)
+
+
+def show_verify(report: "VerifyReport", fmt: str) -> None:
+    """Print the findings, then what it comes to."""
+    if report.findings or fmt == "tsv":
+        table(_columns(), report.findings, fmt)
+    if fmt == "tsv":
+        return
+    if report.findings:
+        click.echo()
+    if report.findings_omitted:
+        click.echo(f"and {count(report.findings_omitted)} more")
+    looked = [
+        f"{count(report.records)} messages in {size(report.log_end - report.log_start)} of log",
+        f"{count(report.units)} entries of {report.queues} queues",
+        f"{count(report.index_items)} keys of {report.index_files} index files",
+    ]
+    looked += [f"digests of {size(report.digest_bytes)}"] if report.digest_bytes else []
+    click.echo(f"checked {', '.join(looked)} in {seconds(report.seconds)}")
+    click.echo(style(_verdict(report), fg=_COLOURS[report.verdict]))
+
+
+def _verdict(report: "VerifyReport") -> str:
+    if report.verdict is Verdict.SOUND:
+        return "sound: nothing was found"
+    what = f"{count(report.errors)} errors, {count(report.warnings)} warnings"
+    if report.verdict is Verdict.WARNINGS:
+        return f"no message is harmed: {what}"
+    lost = f", {size(report.damaged_bytes)} of the log hold no sound message" if report.damaged_bytes else ""
+    return f"damaged: {what}{lost}"
+
+
+def _columns() -> list[Column]:
+    return [
+        Column("SEVERITY", lambda f: f.severity.value),
+        Column("KIND", lambda f: f.kind.value),
+        Column("WHERE", _where),
+        Column("OFFSET", lambda f: f.phy_offset, count, right=True, spare=1),
+        Column("FILE POSITION", lambda f: f.position, count, right=True, wide=True),
+        Column("COUNT", lambda f: f.count, count, right=True, spare=2),
+        Column("EXPECTED", lambda f: f.expected, wide=True),
+        Column("ACTUAL", lambda f: f.actual, wide=True),
+        Column("WHAT", lambda f: f.message),
+    ]
+
+
+def _where(finding: "Finding") -> Any:
+    if finding.topic is None:
+        return finding.file
+    queue = finding.topic if finding.queue_id is None else f"{finding.topic}/{finding.queue_id}"
+    return queue if finding.queue_offset is None else f"{queue} message {finding.queue_offset}"

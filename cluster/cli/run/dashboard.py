@@ -1,0 +1,102 @@
+"""`twinlog dashboard`: a page for browsers."""
+
+from pathlib import Path
+
+import click
+
+from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.cli.common.options import examples, namesrv_option
+
+DEFAULT_LISTEN = "127.0.0.1:9877"
+
+
+@click.command(
+    "dashboard",
+    short_help="Serve a page that shows how everybody is.",
+    epilog=examples(
+        "twinlog dashboard",
+        "twinlog dashboard -n 10.0.0.1:9876 --listen 127.0.0.1:8080",
+        "twinlog dashboard --token-file ~/.twinlog-token      with role changes from the page",
+    ),
+)
+@namesrv_option
+@click.option("--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, show_default=True, help="Serve there.")
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Whoever types a line of this file into the page may change roles. Without it the page is read-only.",
+)
+@click.option(
+    "--audit",
+    "audit_directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Show the report that `twinlog audit --out DIR` leaves there.",
+)
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name with dots by which browsers may ask for it.",
+)
+@click.option("--listen-fd", type=int, hidden=True, help="Serve on this socket, which listens at --listen already.")
+@click.option("--until-stdin-closes", is_flag=True, hidden=True, help="Stop when whoever started this ends.")
+def dashboard(
+    namesrv: str,
+    listen: str,
+    token_file: Path | None,
+    audit_directory: Path | None,
+    allow_hosts: tuple[str, ...],
+    listen_fd: int | None,
+    until_stdin_closes: bool,
+) -> None:
+    """Serve a page that answers within seconds: is my data safe, who is behind, by how much, until when.
+
+    Prints one line `ready dashboard=http://HOST:PORT` when it serves. It asks the cluster once a second for all viewers
+    together, and every five seconds while nobody looks. SIGTERM and Ctrl-C end it.
+    """
+    host, port = _address(listen)
+    _check_token(token_file)
+    from twinlog.cluster.cli.common.which_cluster import chosen_context
+    from twinlog.cluster.cli.run.dashboard_run import serve_dashboard
+    from twinlog.cluster.client.api.api import name_servers
+
+    addresses = name_servers(namesrv)
+    if not addresses:
+        raise click.UsageError("--namesrv is empty: allowed is HOST:PORT, or several joined by ;")
+
+    from twinlog.cluster.dashboard.app import DashboardConfig
+
+    config = DashboardConfig(
+        namesrv=addresses,
+        host=host,
+        port=port,
+        token_file=token_file,
+        audit_directory=audit_directory,
+        allow_hosts=allow_hosts,
+        context=chosen_context(),
+        listen_fd=listen_fd,
+    )
+    serve_dashboard(config, until_stdin_closes=until_stdin_closes)
+
+
+def _address(listen: str) -> tuple[str, int]:
+    from twinlog.cluster.remoting.address import split_address
+
+    try:
+        return split_address(listen)
+    except ValueError:
+        raise click.UsageError(f"--listen {listen}: allowed is HOST:PORT") from None
+
+
+def _check_token(token_file: Path | None) -> None:
+    """Told at once, and not when somebody types a token."""
+    if token_file is None:
+        return
+    from twinlog.cluster.http.server.tokens import TokenFileError, Tokens
+
+    try:
+        Tokens(token_file).read()
+    except TokenFileError as error:
+        raise CliError(f"The token file {error}.", exit_code=USAGE) from error

@@ -1,0 +1,113 @@
+"""The configuration of one process: its file, its options, its environment; what is odd is told on stderr.
+
+Precedence: --set, then options, then TWINLOG_* variables, then the file, then NAMESRV_ADDR (as RocketMQ's brokers read it),
+then defaults.
+"""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from twinlog.cluster.cli.common.errors import USAGE, CliError
+from twinlog.cluster.config import rocketmq_keys
+from twinlog.cluster.config.config_file import (
+    ConfigError,
+    Configuration,
+    Setting,
+    configure,
+    options_of,
+    setting_of,
+    settings_of,
+)
+from twinlog.cluster.config.environment import PREFIX, FromEnvironment, read_environment
+from twinlog.cluster.config.redaction import is_secret
+from twinlog.cluster.config.tls_file import file_settings
+
+
+def load_broker(
+    config: Path | None, overrides: Sequence[str], *, namesrv: str | None, environment: Mapping[str, str] = os.environ
+) -> Configuration:
+    """Raises CliError, exit status 2, for a value that cannot be."""
+    from twinlog.cluster.broker.config import BrokerConfig
+    from twinlog.cluster.broker.security.config import AclConfig
+    from twinlog.cluster.http.config import HttpConfig
+    from twinlog.cluster.remoting.config import ServerConfig
+    from twinlog.cluster.remoting.tls.config import TlsConfig
+    from twinlog.ha.config import HAConfig
+    from twinlog.store.config import StoreConfig
+
+    first, last = [], []
+    if address := environment.get("NAMESRV_ADDR"):
+        first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
+    if namesrv is not None:
+        last.append(Setting("namesrvAddr", namesrv, "--namesrv"))
+    classes = (BrokerConfig, StoreConfig, HAConfig, ServerConfig, AclConfig, TlsConfig, HttpConfig)
+    return _load(classes, config, first, last, overrides, rocketmq_keys.BROKER_FILE, environment)
+
+
+def load_namesrv(
+    config: Path | None, overrides: Sequence[str], *, port: int | None, environment: Mapping[str, str] = os.environ
+) -> Configuration:
+    """Raises CliError, exit status 2, for a value that cannot be."""
+    from twinlog.cluster.http.config import HttpConfig
+    from twinlog.cluster.namesrv.config import NamesrvConfig
+    from twinlog.cluster.remoting.config import ServerConfig
+    from twinlog.cluster.remoting.tls.config import TlsConfig
+
+    last = [] if port is None else [Setting("listenPort", str(port), "--port")]
+    classes = (NamesrvConfig, ServerConfig, TlsConfig, HttpConfig)
+    return _load(classes, config, [], last, overrides, rocketmq_keys.NAMESRV_FILE, environment)
+
+
+def _load(
+    classes: Sequence[type],
+    config: Path | None,
+    first: Sequence[Setting],
+    last: Sequence[Setting],
+    overrides: Sequence[str],
+    also_known: frozenset[str],
+    environment: Mapping[str, str],
+) -> Configuration:
+    from_file = settings_of(_read(config), str(config)) if config else []
+    try:
+        variables = _variables(environment, {*options_of(classes), *also_known})
+        told = [*variables.settings, *last, *map(setting_of, overrides)]
+        settings = [*first, *from_file, *file_settings([*from_file, *told]), *told]
+        configuration = configure(classes, settings, also_known=also_known, properties=_properties())
+    except ConfigError as error:
+        lines = str(error).splitlines()
+        raise CliError(lines[0], "\n  ".join(lines[1:]), exit_code=USAGE) from error
+    for key in {setting.key for setting in map(setting_of, overrides) if is_secret(setting.key)}:
+        click.echo(
+            f"warning: --set {key}=...: others on this machine see what is on a command line; use a file", err=True
+        )
+    for sentence in (*variables.unknown, *configuration.unknown):
+        click.echo(f"warning: {sentence}", err=True)
+    if configuration.without_effect:
+        click.echo(f"note: without effect here: {', '.join(configuration.without_effect)}", err=True)
+    return configuration
+
+
+def _variables(environment: Mapping[str, str], keys: Collection[str]) -> FromEnvironment:
+    """Brokers and name servers may share their variables: none warns of what is meant for the other."""
+    if not any(name.startswith(PREFIX) for name in environment):
+        return FromEnvironment((), ())
+    from twinlog.cluster.admin.options import all_options
+
+    elsewhere = {*all_options(), *rocketmq_keys.BROKER_FILE, *rocketmq_keys.NAMESRV_FILE} - {*keys}
+    return read_environment(environment, keys, elsewhere)
+
+
+def _properties() -> dict[str, str]:
+    """What `${...}` in a value may name: Java's user.home and user.dir, and the environment."""
+    return {**os.environ, "user.home": str(Path.home()), "user.dir": os.getcwd()}
+
+
+def _read(path: Path) -> str:
+    data = path.read_bytes()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")  # What java.util.Properties reads.

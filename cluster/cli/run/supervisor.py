@@ -1,0 +1,229 @@
+"""`twinlog up`: starts the members that up_plan.py planned, keeps them running, stops them in the right order.
+
+Children start before trio is imported here, so that their start-up and ours overlap. The name server is the last to
+stop: brokers say good-bye to it. One supervisor for a directory: a lock file, held by the kernel, says who.
+"""
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import FrameType
+from typing import IO, TYPE_CHECKING
+
+from twinlog.cluster.cli.common.errors import USAGE, CliError, innermost
+from twinlog.cluster.cli.common.logging_setup import WARNING, set_up_log
+from twinlog.cluster.cli.run.member_process import Exit, MemberProcess, program
+from twinlog.cluster.cli.run.ports import busy_ports, in_use
+from twinlog.cluster.cli.run.up_dashboard import DashboardKeeper, prepare_dashboard
+from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan, broker_conf
+
+if TYPE_CHECKING:
+    import trio
+
+RESTART_SECONDS, RESTART_SECONDS_MAX = 0.5, 30.0
+STEADY_SECONDS = 60.0  # A child that ran for so long is restarted without delay from earlier deaths.
+SLOW_STOP_SECONDS = 5.0
+
+
+def supervise(plan: UpPlan, overrides: Sequence[tuple[str, str]], *, with_dashboard: bool = True) -> None:
+    """Run the plan until Ctrl-C or SIGTERM. Raises CliError when it cannot run."""
+    with ExitStack() as stack:
+        stack.enter_context(_lock(plan))
+        check_ports(plan)
+        supervisor = Supervisor(plan, overrides, with_dashboard=with_dashboard)
+        try:
+            supervisor.start()
+            supervisor.run()
+        finally:
+            supervisor.kill()  # Nobody is left on any way out; on the ordinary one all have ended.
+
+
+def _lock(plan: UpPlan) -> IO[str]:
+    path = plan.directory / "up.lock"
+    try:
+        plan.directory.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise CliError(
+            f"The directory {plan.directory} cannot be used.", str(error), "Choose another with --dir."
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.seek(0)
+        who = file.read().strip() or "of unknown number"
+        file.close()
+        raise CliError(
+            f"Another `twinlog up` runs on {plan.directory}.",
+            f"Process {who} holds {path}.",
+            "Look at it with: twinlog list. For a second cluster give --dir and --port-base.",
+        ) from error
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
+
+
+def check_ports(plan: UpPlan) -> None:
+    """Raises CliError, with who has it, when a port of the plan is in use."""
+    busy = busy_ports(port for member in plan.members for port in member.listens)
+    if busy:
+        raise CliError(*in_use(busy), "Stop it, or move all ports with --port-base N.")
+
+
+class Supervisor:
+    """The members as processes. `start`, then `run`."""
+
+    def __init__(self, plan: UpPlan, overrides: Sequence[tuple[str, str]], *, with_dashboard: bool = True) -> None:
+        self.plan = plan
+        self._write_files(overrides)
+        self.processes = {member.name: self._process(member.name) for member in plan.members}
+        self.dashboard = prepare_dashboard(plan, say) if with_dashboard else None
+        if self.dashboard is not None:
+            self.processes[self.dashboard.process.name] = self.dashboard.process
+        self._stopping = False
+        self._stop: trio.Event | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    def _write_files(self, overrides: Sequence[tuple[str, str]]) -> None:
+        for name in ("conf", "logs"):
+            (self.plan.directory / name).mkdir(exist_ok=True)
+        for broker in self.plan.brokers:
+            self.plan.conf_path(broker).write_text(broker_conf(broker, overrides))
+        self.plan.conf_path(self.plan.namesrv).write_text(namesrv_conf(self.plan))
+
+    def _process(self, name: str) -> MemberProcess:
+        member = next(each for each in self.plan.members if each.name == name)
+        kind = "broker" if isinstance(member, BrokerPlan) else "namesrv"
+        command = program(kind, "-c", str(self.plan.conf_path(member)))
+        return MemberProcess(name, command, self.plan.log_path(member))
+
+    # ---- From the command's thread
+
+    def start(self) -> None:
+        """Start all of them at once; from here on signals mean stop."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        for member in self.plan.members:
+            self.processes[member.name].start()  # The dashboard comes when they are ready: it would only hold them up.
+
+    def run(self) -> None:
+        """Watch them until a signal comes and all have stopped."""
+        import trio
+
+        async def main() -> None:
+            self._stop, self._token = trio.Event(), trio.lowlevel.current_trio_token()
+            if self._stopping:
+                self._stop.set()
+            try:
+                async with trio.open_nursery() as nursery:
+                    for member in self.plan.members:
+                        nursery.start_soon(self._keep, self.processes[member.name])
+                    nursery.start_soon(self._watch, nursery)
+                    await self._stop.wait()
+                    nursery.cancel_scope.cancel()
+            finally:
+                self._stopping = True  # The next signal ends all at once, whatever led here.
+                with trio.CancelScope(shield=True):
+                    await self._stop_all()
+
+        try:
+            trio.run(main)
+        except* CliError as group:
+            raise innermost(group) from None
+
+    def kill(self) -> None:
+        """End whoever still runs."""
+        for process in self.processes.values():
+            if process.is_running:
+                process.kill()
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._stopping:
+            self.kill()
+            os._exit(128 + number)
+        self._stopping = True
+        if self._token is not None and self._stop is not None:
+            self._token.run_sync_soon(self._stop.set)
+
+    # ---- Tasks
+
+    async def _keep(self, process: MemberProcess) -> None:
+        """Start it again whenever it ends."""
+        import trio
+
+        pause = RESTART_SECONDS
+        started = trio.current_time()
+        while True:
+            exited = await process.wait()
+            if trio.current_time() - started > STEADY_SECONDS:
+                pause = RESTART_SECONDS
+            self._report_death(process, exited, pause)
+            await trio.sleep(pause)
+            pause = min(pause * 2, RESTART_SECONDS_MAX)
+            process.start()
+            started = trio.current_time()
+            say(f"{process.name} was started again (process {process.popen.pid})")
+
+    def _report_death(self, process: MemberProcess, exited: Exit, pause: float) -> None:
+        lines = process.last_lines()
+        if exited.status == USAGE:  # It would end like this for ever.
+            raise CliError(f"{process.name} does not accept its configuration.", "\n  ".join(lines), exit_code=USAGE)
+        say(f"{process.name} {exited.words}; it is started again in {pause:g} s. Its last lines, from {process.log}:")
+        for line in lines or ["(none)"]:
+            say(f"  | {line}")
+
+    async def _watch(self, nursery: "trio.Nursery") -> None:
+        set_up_log(WARNING)
+        from twinlog.cluster.cli.run.up_view import watch
+
+        def start_dashboard() -> None:
+            if self.dashboard is not None:
+                nursery.start_soon(DashboardKeeper(self.dashboard, say).run)
+
+        await watch(self.plan, say, dashboard=self.dashboard, on_ready=start_dashboard)
+
+    async def _stop_all(self) -> None:
+        say("stopping; Ctrl-C again ends at once")
+        await self.stop_some([each for each in self.processes.values() if each.name != self.plan.namesrv.name])
+        await self.stop_some([self.processes[self.plan.namesrv.name]])
+        say("stopped")
+
+    async def stop_some(self, processes: Sequence[MemberProcess]) -> None:
+        """Ask them to end, and wait until they have."""
+        import trio
+
+        running = [process for process in processes if process.is_running]
+        for process in running:
+            process.terminate()
+
+        async def tell_who_is_slow() -> None:
+            while True:
+                await trio.sleep(SLOW_STOP_SECONDS)
+                say(f"waiting for {', '.join(p.name for p in running if p.popen.returncode is None)}")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tell_who_is_slow)
+            for process in running:
+                await process.wait()
+            nursery.cancel_scope.cancel()
+
+
+def namesrv_conf(plan: UpPlan) -> str:
+    """The text of the name server's file."""
+    lines = [
+        "# Written by `twinlog up` at each start: changes made here are lost.",
+        "bindAddress=127.0.0.1",
+        f"listenPort={plan.namesrv.port}",
+        f"kvConfigPath={plan.directory / 'namesrv' / 'kvConfig.json'}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def say(words: str) -> None:
+    """One line for a person."""
+    print(f"{time.strftime('%H:%M:%S')} {words}", file=sys.stderr, flush=True)

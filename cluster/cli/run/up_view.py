@@ -1,0 +1,171 @@
+"""What `twinlog up` shows: the ready line, then a live table on a terminal, or one line for each change elsewhere.
+
+The words of a change are made by pure functions from two lists of members.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from twinlog.cluster.admin.admin import Admin, open_admin
+from twinlog.cluster.cli.run.up_dashboard import UpDashboard
+from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
+from twinlog.cluster.observe.members import Member, MemberList
+from twinlog.cluster.remoting.errors import RemotingError
+
+STARTING_POLL_SECONDS, POLL_SECONDS = 0.05, 1.0
+SLOW_START_SECONDS = 10.0
+
+Say = Callable[[str], None]
+
+
+async def watch(
+    plan: UpPlan, say: Say, *, dashboard: UpDashboard | None = None, on_ready: Callable[[], None] = lambda: None
+) -> None:
+    """Say when all are ready, then show how they are; until cancelled."""
+    async with open_admin((plan.namesrv.address,), timeout_ms=1000) as admin:
+        members = await until_ready(plan, admin, say)
+        page = f" dashboard={dashboard.url}" if dashboard is not None else ""
+        print(f"ready namesrv={plan.namesrv.address}{page}", flush=True)
+        on_ready()
+        if dashboard is not None and dashboard.token_file:
+            say(f"role changes from {dashboard.url} need the token in {dashboard.token_file}")
+        if sys.stderr.isatty():
+            await _live(plan, admin, members)
+        else:
+            await _lines(plan, admin, members, say)
+
+
+async def until_ready(plan: UpPlan, admin: Admin, say: Say) -> MemberList:
+    """Wait until all serve or follow; say who does not where that takes long."""
+    slow_at = trio.current_time() + SLOW_START_SECONDS
+    while True:
+        members = await ask(plan, admin)
+        missing = not_ready(plan, members.members)
+        if not missing:
+            return members
+        if trio.current_time() > slow_at:
+            slow_at = trio.current_time() + SLOW_START_SECONDS
+            say(f"still waiting: {'; '.join(missing)}. Logs are in {plan.directory / 'logs'}")
+        await trio.sleep(STARTING_POLL_SECONDS)
+
+
+async def ask(plan: UpPlan, admin: Admin) -> MemberList:
+    """Every planned member, in the plan's order; one that is not registered is shown as such."""
+    try:
+        found = await admin.list_members()
+    except RemotingError as error:
+        found = MemberList((), (f"the name server at {plan.namesrv.address} does not answer: {error}",))
+    return MemberList(planned(plan, found.members), found.issues, found.notes)
+
+
+async def _lines(plan: UpPlan, admin: Admin, before: MemberList, say: Say) -> None:
+    for member in before.members:
+        say(line_of(member))
+    while True:
+        await trio.sleep(POLL_SECONDS)
+        now = await ask(plan, admin)
+        for line in changes(before.members, now.members):
+            say(line)
+        before = now
+
+
+async def _live(plan: UpPlan, admin: Admin, members: MemberList) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:  # auto_refresh would be a thread.
+        while True:
+            live.update(_renderable(plan, members, live.console.width), refresh=True)
+            await trio.sleep(POLL_SECONDS)
+            members = await ask(plan, admin)
+
+
+def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
+    from rich.console import Group
+    from rich.text import Text
+
+    footer = [Text(f"note: {note}", style="cyan") for note in members.notes]
+    footer += [Text(f"issue: {issue}", style="yellow") for issue in members.issues]
+    where = f"name server {plan.namesrv.address}  data {plan.directory}  Ctrl-C stops"
+    return Group(members_table(members.members, width), *footer, Text(where, style="dim"))
+
+
+def members_table(members: Sequence[Member], width: int) -> Any:
+    """As many columns as fit, for rich."""
+    from twinlog.cluster.cli.common.render import cells_of, fitting, rich_table
+    from twinlog.cluster.cli.members import member_columns
+
+    columns = [column for column in member_columns(members) if not column.wide]
+    cells = cells_of(columns, members)
+    kept = fitting(columns, cells, width)
+    return rich_table([columns[i] for i in kept], [[line[i] for i in kept] for line in cells])
+
+
+# ---- Pure parts
+
+
+def planned(plan: UpPlan, found: Sequence[Member]) -> tuple[Member, ...]:
+    """The plan's members, as found or, without a trace of them, `starting`; then those nobody planned."""
+    by_address = {member.address: member for member in found}
+    own = [by_address.pop(broker.address, _starting(broker)) for broker in plan.brokers]
+    return (*own, *by_address.values())
+
+
+def _starting(broker: BrokerPlan) -> Member:
+    return Member(
+        name=broker.name,
+        cluster="",
+        group=broker.group,
+        broker_id=broker.broker_id,
+        address=broker.address,
+        role="slave" if broker.broker_id else "master",
+        state="starting",
+    )
+
+
+def not_ready(plan: UpPlan, members: Sequence[Member]) -> list[str]:
+    """Why the plan is not ready yet, in a few words for each member.
+
+    A master must serve and count each of its slaves (an asynchronous one counts nobody: there the slaves' word is
+    enough), a slave must follow. Who is which the members say: roles change, the plan does not.
+    """
+    by_address = {member.address: member for member in members}
+    reasons = []
+    synchronous = {broker.group for broker in plan.brokers if broker.role == "SYNC_MASTER"}
+    for broker in plan.brokers:
+        member = by_address[broker.address]
+        slaves = sum(other.group == broker.group for other in plan.brokers) - 1
+        if member.state not in FOLLOWING_OR_SERVING:
+            reasons.append(f"{broker.name} is {member.state}")
+        elif broker.group in synchronous and member.role == "master" and (member.slaves_counted or 0) < slaves:
+            reasons.append(f"{broker.name} counts {member.slaves_counted or 0} of {slaves} slaves")
+    return reasons
+
+
+FOLLOWING_OR_SERVING = ("serving", "streaming", "catching up")
+
+
+def changes(before: Sequence[Member], now: Sequence[Member]) -> list[str]:
+    """One line for each member whose role or state is another than before."""
+    old = {member.address: (member.name, member.role, member.state) for member in before}
+    return [line_of(member) for member in now if old.get(member.address) != (member.name, member.role, member.state)]
+
+
+def line_of(member: Member) -> str:
+    """A member in one line, without what is not known."""
+    from twinlog.cluster.cli.common.render import rate, seconds, size
+
+    parts = [member.name, member.role, member.state]
+    if member.written_offset is not None:
+        parts.append(f"offset {member.written_offset}")
+    if member.lag_bytes is not None:
+        behind = f" ({seconds(member.lag_seconds)})" if member.lag_seconds is not None else ""
+        parts.append(f"lag {size(member.lag_bytes)}{behind}")
+    if member.rate_bytes_per_second is not None:
+        parts.append(f"rate {rate(member.rate_bytes_per_second)}")
+    if member.reason:
+        parts.append(f"because {member.reason}")
+    return "  ".join(parts)

@@ -1,0 +1,152 @@
+"""Which queues a push consumer reads now, and how that changes. Source: RebalanceImpl (RocketMQ 4.9.8)."""
+
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import structlog
+import trio
+from attrs import define, field
+
+from twinlog.cluster.client.allocation import allocate
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.consume.locks import QueueLocks
+from twinlog.cluster.client.consume.offsets import Offsets, begin
+from twinlog.cluster.client.consume.process_queue import ProcessQueue
+from twinlog.cluster.client.consume.reader import QueueReader, Reading
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.route import MessageQueue, TopicRoute
+from twinlog.cluster.client.start import From, FromTime
+from twinlog.cluster.client.subscription import Subscription
+from twinlog.cluster.remoting.errors import RemotingError
+
+REBALANCE_SECONDS = 20.0
+AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 5.0  # While something is missing: a topic, a lock, an answer.
+
+log = structlog.get_logger(__name__)
+
+
+@define(eq=False)
+class Assignment:
+    """The readers of one consumer; run() keeps them in step with the group.
+
+    `locks`: None for one that need not lock. `broadcasting`: every member reads every queue. `is_running`: whether a batch of
+    the queue is in hand, of whatever reader.
+    """
+
+    client: Client
+    group: str
+    subscriptions: tuple[Subscription, ...]
+    reading: Reading
+    offsets: Offsets
+    start: From | FromTime
+    locks: QueueLocks | None
+    broadcasting: bool
+    is_running: Callable[[MessageQueue], bool]
+    readers: dict[MessageQueue, QueueReader] = field(factory=dict, init=False)
+    _wanted: trio.Event = field(factory=trio.Event, init=False)
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+    _at_work: trio.Lock = field(factory=trio.Lock, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Rebalance now, every 20 s and when somebody calls soon(); started() after the first time."""
+        async with trio.open_nursery() as self._nursery:
+            complete, again = await self.rebalance(), AGAIN_SECONDS
+            task_status.started()
+            while True:
+                with trio.move_on_after(REBALANCE_SECONDS if complete else again):
+                    await self._wanted.wait()
+                self._wanted = trio.Event()
+                complete = await self.rebalance()
+                again = AGAIN_SECONDS if complete else min(2 * again, AGAIN_SECONDS_MAX)
+
+    def soon(self) -> None:
+        """Rebalance at once: the group has changed."""
+        self._wanted.set()
+
+    async def rebalance(self) -> bool:
+        """Give up what is others' and begin with what is ours. False: something could not be asked; try again soon."""
+        complete = True
+        async with self._at_work:
+            for subscription in self.subscriptions:
+                try:
+                    complete &= await self._rebalance_topic(subscription)
+                except (RemotingError, OSError) as error:
+                    log.info("a topic was not rebalanced", topic=subscription.topic, group=self.group, error=str(error))
+                    complete = False
+        return complete
+
+    async def _rebalance_topic(self, subscription: Subscription) -> bool:
+        route = await self.client.routes.find(subscription.topic)
+        if route is None:
+            return False
+        await self.client.introduce()
+        queues = route.read_queues()
+        if self.broadcasting:
+            return await self._change(subscription, queues)
+        me = self.client.client_id
+        members = await self._members(route)
+        if me not in members:  # The broker has not heard of us yet: no reason to give anything up.
+            await self.client.introduce(again=True)
+            return False
+        return await self._change(subscription, allocate(me, queues, members))
+
+    async def _members(self, route: TopicRoute) -> list[str]:
+        addresses = [broker.find(0) for broker in route.brokers.values()]
+        address = random.choice([address for address in addresses if address is not None])
+        return await self.client.api.consumer_ids(address, self.group)
+
+    async def _change(self, subscription: Subscription, mine: list[MessageQueue]) -> bool:
+        held = [queue for queue in self.readers if queue.topic == subscription.topic]
+        await self.drop([queue for queue in held if queue not in mine])
+        new = [queue for queue in mine if queue not in self.readers]
+        if self.locks is not None:
+            await self.locks.lock(new)
+            locked = [queue for queue in new if self.locks.holds(queue)]
+        else:
+            locked = new
+        opened = await in_parallel(partial(self._open, subscription, queue) for queue in locked)
+        return all(opened) and len(locked) == len(new)
+
+    async def _open(self, subscription: Subscription, queue: MessageQueue) -> bool:
+        try:
+            stored = await self.offsets.load(queue)
+            offset = stored if stored is not None else await begin(self.client, queue, self.group, self.start)
+        except (RemotingError, OSError) as error:
+            log.info("a queue was not begun", queue=queue, group=self.group, error=str(error))
+            return False
+        self.offsets.table.begin(queue, offset, is_stored=stored is not None)
+        reader = self.readers[queue] = QueueReader(self.reading, subscription, ProcessQueue(queue, offset))
+        assert self._nursery is not None
+        self._nursery.start_soon(reader.run)
+        return True
+
+    async def drop(self, queues: Iterable[MessageQueue]) -> None:
+        """Read them no more, and let the next reader know how far we came."""
+        dropped = [reader for queue in queues if (reader := self.readers.pop(queue, None))]
+        for reader in dropped:
+            reader.stop()
+        gone = [reader.held.queue for reader in dropped]
+        await self.offsets.commit(gone)
+        for queue in gone:
+            self.offsets.table.forget(queue)
+        if self.locks is not None:  # A batch that is being worked on keeps its lock until it is done.
+            await self.locks.unlock(queue for queue in gone if not self.is_running(queue))
+
+    async def release(self, queue: MessageQueue) -> None:
+        """A batch of it is done: its lock may go when it is not read here any more."""
+        async with self._at_work:
+            if self.locks is not None and queue not in self.readers and not self.is_running(queue):
+                await self.locks.unlock([queue])
+
+    async def reset(self, offsets: dict[MessageQueue, int]) -> None:
+        """Go on from these offsets, in whatever direction; queues that are not read here are left alone."""
+        async with self._at_work:
+            mine = {queue: offset for queue, offset in offsets.items() if queue in self.readers}
+            for queue, offset in mine.items():
+                self.readers.pop(queue).stop()
+                self.offsets.table.update(queue, offset, only_up=False)
+            await self.offsets.commit(mine)
+            for queue in mine:
+                self.offsets.table.forget(queue)
+        self.soon()

@@ -1,0 +1,82 @@
+"""What a consumer is handed: some messages of one queue, and a say in what becomes of them."""
+
+from collections.abc import Awaitable, Callable, Iterator
+
+import trio
+from attrs import define, field
+
+from twinlog.cluster.client.consume.process_queue import ProcessQueue
+from twinlog.cluster.client.consume.retry import TO_DEAD_LETTERS
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.route import MessageQueue
+
+
+@define(eq=False)
+class Batch:
+    """Messages of one queue, oldest first. They are done when done() was called, or the next batch is asked for.
+
+    A batch that is never done comes again: to this group's next consumer of the queue.
+    """
+
+    messages: tuple[ReceivedMessage, ...]
+    held: ProcessQueue | None = field(repr=False)  # None: a person asked for this one (request 309).
+    settle: "Callable[[Batch], Awaitable[None]]" = field(repr=False)
+    failed: bool = field(default=False, init=False)
+    delay_level: int = field(default=0, init=False)
+    settled: trio.Event = field(factory=trio.Event, init=False, repr=False)
+    _begun: bool = field(default=False, init=False, repr=False)
+
+    @property
+    def queue(self) -> MessageQueue:
+        """Where they come from; a retry topic's for those that come again."""
+        return self.messages[0].queue
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def later(self, delay_level: int = 0) -> None:
+        """Let all of them come again: after the broker's next delay (10 s, 30 s, 1 min, ...), or one by its level.
+
+        After the group's last try they go to its dead letters. An ordered consumer gets them again after a second.
+        """
+        self.failed, self.delay_level = True, delay_level
+
+    def dead(self) -> None:
+        """Lay all of them down among the group's dead letters (topic %DLQ% and the group's name), without another try."""
+        self.later(TO_DEAD_LETTERS)
+
+    async def done(self) -> None:
+        """Settle them now: what went well moves the group's offset, what failed is sent back. Once; then nothing.
+
+        When it is cancelled, or raises, call it again: it goes on with what is not settled yet.
+        """
+        if self._begun:
+            return
+        self._begun = True
+        try:
+            await self.settle(self)
+        except BaseException:
+            self._begun = False
+            raise
+        self.settled.set()
+
+
+@define(eq=False)
+class Batches:
+    """Batches one after the other; to ask for the next one settles the one before."""
+
+    take: Callable[[], Awaitable[Batch]]
+    _current: Batch | None = field(default=None, init=False)
+
+    def __aiter__(self) -> "Batches":
+        return self
+
+    async def __anext__(self) -> Batch:
+        if self._current is not None:
+            await self._current.done()
+        self._current = None
+        self._current = await self.take()
+        return self._current

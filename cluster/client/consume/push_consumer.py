@@ -1,0 +1,260 @@
+"""A member of a consumer group: its share of the queues, messages as they come, what fails comes again.
+
+    async with PushConsumer(client, "readers", {"Greetings": "*"}) as consumer:
+        async for batch in consumer:
+            for message in batch:
+                print(message.body)
+
+Sources: DefaultMQPushConsumerImpl, ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService (RocketMQ 4.9.8).
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import structlog
+import trio
+from attrs import define, field, validators
+
+from twinlog.cluster.client.client import Client
+from twinlog.cluster.client.consume.assignment import Assignment
+from twinlog.cluster.client.consume.batch import Batch, Batches
+from twinlog.cluster.client.consume.locks import RENEW_SECONDS, QueueLocks
+from twinlog.cluster.client.consume.offsets import BrokerOffsets, FileOffsets, Offsets
+from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue
+from twinlog.cluster.client.consume.reader import Reading
+from twinlog.cluster.client.consume.requests import answer_request
+from twinlog.cluster.client.consume.retry import LOCAL_RETRY_SECONDS, retry_topic
+from twinlog.cluster.client.consume.settle import failed_messages
+from twinlog.cluster.client.consume.slices import Turns
+from twinlog.cluster.client.heartbeat import ConsumerData, now_ms
+from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.service import Service
+from twinlog.cluster.client.start import From, FromTime, as_heartbeat
+from twinlog.cluster.client.subscription import TAG, Sql, Subscription
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.names import as_component
+
+COMMIT_SECONDS = 5.0
+LEAVE_SECONDS = 1.0  # For each of: offsets, locks, the group.
+
+log = structlog.get_logger(__name__)
+
+Handler = Callable[[Batch], Awaitable[None]]
+
+
+@define(eq=False)
+class PushConsumer(Service):
+    """Delivers the messages of `topics` (topic to filter: `*`, `TagA || TagB` or Sql) to a group.
+
+    With a `handler`, `workers` tasks call it, and a batch is done when it returns; what raises comes again. Without one,
+    iterate: to ask for the next batch settles the one before. Several tasks may iterate at a time.
+
+    `ordered`: the messages of a queue one batch after the other, and each queue at one member of the group only.
+    `broadcasting`: every member gets everything; its offsets lie in a file, and what fails is lost.
+    `start`: where a new group begins. `batch_max`: messages of a batch. `reconsume_times_max`: tries before a message is dead;
+    -1: 16, or for ever when ordered. `suspend_seconds`: until an ordered consumer tries again.
+
+    Messages come at least once: again after a crash, a rebalance, or when the block is left in the middle of a batch.
+    """
+
+    client: Client
+    group: str
+    topics: Mapping[str, str | Sql]
+    handler: Handler | None = field(default=None, kw_only=True)
+    ordered: bool = field(default=False, kw_only=True)
+    broadcasting: bool = field(default=False, kw_only=True)
+    start: From | FromTime = field(default=From.LAST, kw_only=True)
+    batch_max: int = field(default=1, kw_only=True, validator=validators.ge(1))
+    workers: int = field(default=20, kw_only=True, validator=validators.ge(1))
+    reconsume_times_max: int = field(default=-1, kw_only=True)
+    suspend_seconds: float = field(default=1.0, kw_only=True)
+    limits: FlowLimits = field(factory=FlowLimits, kw_only=True)
+    offset_file: Path | None = field(default=None, kw_only=True)
+    data: ConsumerData = field(init=False, repr=False)
+    offsets: Offsets = field(init=False, repr=False)
+    assignment: Assignment = field(init=False, repr=False)
+    locks: QueueLocks | None = field(init=False, repr=False)
+    started_ms: int = field(default=0, init=False)
+    _asked_for: deque[Batch] = field(factory=deque, init=False, repr=False)
+    _turns: Turns = field(init=False, repr=False)
+    _arrival: trio.Event = field(factory=trio.Event, init=False, repr=False)
+    _nursery: trio.Nursery | None = field(default=None, init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        version = now_ms()
+        subscriptions = [Subscription.of(topic, wanted, version) for topic, wanted in self.topics.items()]
+        if not self.broadcasting:
+            subscriptions.append(Subscription.of(retry_topic(self.group), "*", version))
+        self.data = ConsumerData(
+            group=self.group,
+            subscriptions=tuple(subscriptions),
+            broadcasting=self.broadcasting,
+            start=as_heartbeat(self.start),
+        )
+        address = self.client.client_id.partition("@")[0]
+        own_file = Path.home() / ".rocketmq_offsets" / f"{address}@DEFAULT" / as_component(self.group) / "offsets.json"
+        file = FileOffsets(self.offset_file or own_file)
+        self.offsets = file if self.broadcasting else BrokerOffsets(self.client, self.group)
+        self.locks = QueueLocks(self.client, self.group) if self.ordered and not self.broadcasting else None
+        self._turns = Turns(self.ordered, self._holds)
+        self.assignment = Assignment(
+            self.client,
+            self.group,
+            self.data.subscriptions,
+            Reading(
+                client=self.client,
+                group=self.group,
+                limits=self.limits,
+                ordered=self.ordered,
+                arrived=self._arrived,
+                passed=self._passed,
+                may_pull=lambda held: self._holds(held.queue),
+                commit_offset=lambda held: None if self.broadcasting else self.offsets.table.offsets.get(held.queue),
+            ),
+            self.offsets,
+            self.start,
+            self.locks,
+            self.broadcasting,
+            self._turns.is_running,
+        )
+
+    def _holds(self, queue: MessageQueue) -> bool:
+        return self.locks is None or self.locks.holds(queue)
+
+    # ---- Life
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; then offsets are committed, locks given back, and the group is left.
+
+        Raises RemotingError when no name server answers, RequestError for a filter that the broker does not take.
+        """
+        self.client.join(consumer=self)
+        self.started_ms = now_ms()
+        try:
+            await self._prepare()
+            async with trio.open_nursery() as self._nursery:
+                await self._nursery.start(self.assignment.run)
+                self._nursery.start_soon(self._commit_often)
+                if self.locks is not None:
+                    self._nursery.start_soon(self._renew_locks, self.locks)
+                if self.handler is not None:
+                    for _ in range(self.workers):
+                        self._nursery.start_soon(self._work, self.handler)
+                task_status.started()
+        finally:
+            self._nursery = None
+            with trio.CancelScope(shield=True):
+                with trio.move_on_after(LEAVE_SECONDS):
+                    await self.assignment.drop(list(self.assignment.readers))
+                with trio.move_on_after(LEAVE_SECONDS):
+                    if self.locks is not None:  # Nobody works any more.
+                        await self.locks.unlock_all()
+                with trio.move_on_after(LEAVE_SECONDS):
+                    await self.client.leave(consumer=self.group)
+            self.client.consumers.pop(self.group, None)
+
+    async def _prepare(self) -> None:
+        for subscription in self.data.subscriptions:
+            route = await self.client.routes.find(subscription.topic)
+            if route is None or subscription.kind == TAG:
+                continue
+            for address in sorted(filter(None, (broker.find(0) for broker in route.brokers.values())))[:1]:
+                await self.client.api.check_filter(address, self.client.client_id, self.group, subscription)
+        await self.client.introduce()
+
+    async def _commit_often(self) -> None:
+        while True:
+            await trio.sleep(COMMIT_SECONDS)
+            await self.offsets.commit()
+
+    async def _renew_locks(self, locks: QueueLocks) -> None:
+        while True:
+            await trio.sleep(RENEW_SECONDS)
+            readers = list(self.assignment.readers.values())
+            await locks.lock({*(reader.held.queue for reader in readers), *self._turns.running()})
+            for reader in readers:  # What waited for its lock goes on.
+                self._arrived(reader.held)
+
+    async def _work(self, handler: Handler) -> None:
+        async for batch in self:
+            try:
+                await handler(batch)
+            except Exception as error:
+                log.warning("a batch has failed", group=self.group, queue=batch.queue, error=repr(error))
+                batch.later(batch.delay_level)
+
+    # ---- Batches
+
+    def __aiter__(self) -> Batches:
+        return Batches(self.take)
+
+    async def take(self) -> Batch:
+        """The next batch, when there is one; the caller calls its done()."""
+        while (batch := self._next()) is None:
+            if self._arrival.is_set():
+                self._arrival = trio.Event()
+            await self._arrival.wait()
+        return batch
+
+    def _next(self) -> Batch | None:
+        if self._asked_for:
+            return self._asked_for.popleft()
+        if (turn := self._turns.take(self.batch_max)) is None:
+            return None
+        held, messages = turn
+        held.last_taken = trio.current_time()
+        return Batch(tuple(messages), held, self._settle)
+
+    def _arrived(self, held: ProcessQueue) -> None:
+        if self._turns.add(held):
+            self._arrival.set()
+
+    def _passed(self, held: ProcessQueue, back: bool) -> None:
+        self.offsets.table.update(held.queue, held.commit_offset, only_up=not back)
+
+    async def consume_directly(self, message: ReceivedMessage) -> Batch:
+        """Have one message consumed that a person picked, and return it settled. Nothing is committed."""
+        batch = Batch((message,), None, self._settle)
+        self._asked_for.append(batch)
+        self._arrival.set()
+        await batch.settled.wait()
+        return batch
+
+    async def _settle(self, batch: Batch) -> None:
+        held = batch.held
+        if held is None:
+            return
+        here = await failed_messages(self, batch, held) if batch.failed else []
+        # No wait from here on: done() that was cancelled begins again.
+        if held.is_dropped:  # Its next reader gets the messages again.
+            here = []
+        again = {message.queue_offset for message in here}
+        held.remove(message for message in batch.messages if message.queue_offset not in again)
+        if here and self._nursery is not None:
+            self._turns.suspended.add(held)
+            self._nursery.start_soon(self._come_again, held, here)
+        self._go_on(held)
+
+    async def _come_again(self, held: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        await trio.sleep(self.suspend_seconds if self.ordered else LOCAL_RETRY_SECONDS)
+        self._turns.suspended.discard(held)
+        held.give_back(messages)
+        self._go_on(held)
+
+    def _go_on(self, held: ProcessQueue) -> None:
+        """A batch is not in hand any more: let whoever reads its queue now go on, here or elsewhere."""
+        if not held.is_dropped:
+            self.offsets.table.update(held.queue, held.commit_offset)
+        if reader := self.assignment.readers.get(held.queue):
+            reader.wake()
+            self._arrived(reader.held)
+        elif self.locks is not None and self._nursery is not None:
+            self._nursery.start_soon(self.assignment.release, held.queue)
+
+    # ---- What brokers ask
+
+    def on_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
+        """Requests 40, 220, 221, 307 and 309; errors are answers."""
+        return answer_request(self, address, request)

@@ -1,0 +1,219 @@
+"""Reads a topic's queues by pulling: once over what is there, or on and on.
+
+No rebalance and no retry topics: it is the reader behind `twinlog consume` and behind tests. A group's offsets are used
+and moved when a group is named. Source: DefaultMQPullConsumerImpl, MessageDecoder (RocketMQ 4.9.8).
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+import structlog
+import trio
+from attrs import define, field
+
+from twinlog.cluster.client.api.api import TOOLS_GROUP, ClientApi, PullStatus
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.received import ReceivedMessage, received
+from twinlog.cluster.client.route import MASTER_ID, MessageQueue, TopicRoute
+from twinlog.cluster.client.routes import NoRouteError
+from twinlog.cluster.client.start import From, FromTime
+from twinlog.cluster.client.subscription import Sql, Subscription
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
+
+__all__ = ["Consumer", "From", "NoRouteError", "ReceivedMessage"]
+
+HOLD_MS = 15_000  # How long a broker may keep a pull that finds nothing; RocketMQ's clients say the same.
+ROUTE_PAUSES_SECONDS = (0.02, 0.08, 0.2)
+COMMIT_SECONDS, RETRY_SECONDS = 5.0, 1.0
+
+log = structlog.get_logger(__name__)
+
+
+@define(eq=False)
+class _Cursor:
+    """How far one queue has been read."""
+
+    queue: MessageQueue
+    offset: int  # Of the next message to deliver.
+    end: int  # Where a bounded read stops.
+    committed: int | None  # Needs no telling: the group is there, or stays where it is. None: it is nowhere yet.
+    broker_id: int = MASTER_ID
+    pulled_to: int = field(init=False)
+    waiting: deque[ReceivedMessage] = field(factory=deque, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.pulled_to = self.offset
+
+    @property
+    def exhausted(self) -> bool:
+        return not self.waiting and self.pulled_to >= self.end
+
+
+@define(eq=False)
+class Consumer:
+    """Reads one topic. `deliver` is called for each message and says whether more are wanted."""
+
+    api: ClientApi
+    topic: str
+    deliver: Callable[[ReceivedMessage], bool]
+    tags: str | Sql = "*"
+    group: str | None = None
+    start: From | FromTime | int | None = None  # None: where the group stands, else at the first message.
+    _filter: Subscription = field(init=False)
+    _cursors: list[_Cursor] = field(factory=list, init=False)
+    _route: TopicRoute = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._filter = Subscription.of(self.topic, self.tags, 0)
+
+    async def run(self, *, follow: bool = False) -> None:
+        """Deliver what is there, in the order of store times over all queues; with `follow`, then what comes.
+
+        Ends when `deliver` returns False. Raises NoRouteError and other RemotingErrors; while following, a broker that
+        cannot be reached is asked again every second.
+        """
+        self._route = await self._find_route()
+        self._cursors = await in_parallel(partial(self._open, queue) for queue in self._route.read_queues())
+        try:
+            if await self._deliver_present() and follow:
+                await self._follow()
+        finally:
+            with trio.move_on_after(2, shield=True):
+                for error in await self._commit():
+                    raise error
+
+    # ---- Where to begin
+
+    async def _find_route(self) -> TopicRoute:
+        """A topic that a message has just made is known to the name server a moment later."""
+        for pause in (*ROUTE_PAUSES_SECONDS, None):
+            route = await self.api.topic_route(self.topic)
+            if route is not None and route.read_queues():
+                return route
+            if pause is not None:
+                await trio.sleep(pause)
+        raise NoRouteError(f"no broker has a readable queue of the topic {self.topic}")
+
+    async def _open(self, queue: MessageQueue) -> _Cursor:
+        address = self._address(queue)
+        end = await self.api.max_offset(address, queue)
+        if self.start is None and self.group is not None:
+            stored = await self.api.committed_offset(address, queue, self.group)
+            begin = stored if stored is not None else await self._begin(address, queue, end)
+            return _Cursor(queue, begin, end, stored or None)  # 0 is also said of a young queue that nobody has read.
+        begin = await self._begin(address, queue, end)
+        return _Cursor(queue, begin, end, begin)  # A look from elsewhere moves the group only where something is read.
+
+    async def _begin(self, address: str, queue: MessageQueue, end: int) -> int:
+        start = self.start
+        if start is From.LAST:
+            return end
+        if isinstance(start, FromTime):
+            return await self.api.offset_at(address, queue, start.timestamp_ms)
+        first = await self.api.min_offset(address, queue)
+        return max(first, start) if isinstance(start, int) else first
+
+    # ---- Reading
+
+    async def _deliver_present(self) -> bool:
+        """Merge the queues by store time up to where they ended when we began. False: no more is wanted."""
+        while True:
+            await in_parallel(partial(self._fill, cursor) for cursor in self._cursors)
+            heap = [(c.waiting[0].place_in_time, i) for i, c in enumerate(self._cursors) if c.waiting]
+            if not heap:
+                return True
+            heapq.heapify(heap)
+            while heap:
+                _, i = heapq.heappop(heap)
+                cursor = self._cursors[i]
+                if not self._deliver_next(cursor):
+                    return False
+                if cursor.waiting:
+                    heapq.heappush(heap, (cursor.waiting[0].place_in_time, i))
+                elif not cursor.exhausted:
+                    break  # Its next message may be older than what the others hold: pull before going on.
+
+    async def _fill(self, cursor: _Cursor) -> None:
+        while not cursor.waiting and not cursor.exhausted:
+            await self._pull(cursor, suspend_ms=0)
+
+    async def _follow(self) -> None:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                for cursor in self._cursors:
+                    nursery.start_soon(self._follow_queue, cursor, scope)
+                if self.group is not None:
+                    nursery.start_soon(self._commit_often)
+
+    async def _follow_queue(self, cursor: _Cursor, enough: trio.CancelScope) -> None:
+        while True:
+            try:
+                await self._pull(cursor, suspend_ms=HOLD_MS)
+            except (RemotingConnectError, RemotingTimeoutError):
+                await trio.sleep(RETRY_SECONDS)
+                await self._refresh_route()
+            while cursor.waiting:
+                if not self._deliver_next(cursor):
+                    enough.cancel()
+                    return
+
+    async def _refresh_route(self) -> None:
+        with suppress(RemotingConnectError, RemotingTimeoutError):
+            self._route = await self.api.topic_route(self.topic) or self._route
+
+    def _deliver_next(self, cursor: _Cursor) -> bool:
+        message = cursor.waiting.popleft()
+        # The nearest to that time may lie before it.
+        is_early = isinstance(self.start, FromTime) and message.store_timestamp < self.start.timestamp_ms
+        more = is_early or self.deliver(message)
+        cursor.offset = message.queue_offset + 1
+        return more
+
+    async def _pull(self, cursor: _Cursor, *, suspend_ms: int) -> None:
+        pulled = await self.api.pull(
+            self._address(cursor.queue, cursor.broker_id),
+            cursor.queue,
+            cursor.pulled_to,
+            group=self.group or TOOLS_GROUP,
+            expression=self._filter.expression,
+            kind=self._filter.kind,
+            suspend_ms=suspend_ms,
+        )
+        cursor.broker_id = pulled.suggested_broker_id
+        if pulled.status is PullStatus.FOUND:
+            cursor.waiting.extend(received(pulled.records, cursor.queue, self._filter.matches))
+        elif pulled.status is PullStatus.NO_NEW_MSG:
+            cursor.end = min(cursor.end, pulled.next_offset)  # A slave, or a cut log, has less than was promised.
+        cursor.pulled_to = pulled.next_offset
+        if not cursor.waiting:
+            cursor.offset = cursor.pulled_to  # What no filter lets through counts as read.
+
+    def _address(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
+        address = self._route.brokers[queue.broker_name].find(broker_id)
+        assert address is not None, "a route has no broker without an address"
+        return address
+
+    # ---- The group's offsets
+
+    async def _commit_often(self) -> None:
+        while True:
+            await trio.sleep(COMMIT_SECONDS)
+            await self._commit()
+
+    async def _commit(self) -> list[RemotingError]:
+        """Tell the brokers of new groups, and of queues that were read since; what fails comes with the next commit."""
+        errors: list[RemotingError] = []
+        for cursor in self._cursors:
+            offset = cursor.offset
+            if self.group is None or offset == cursor.committed:
+                continue
+            try:
+                await self.api.commit_offset(self._address(cursor.queue), cursor.queue, self.group, offset)
+                cursor.committed = offset
+            except RemotingError as error:
+                log.warning("an offset was not committed", queue=cursor.queue, group=self.group, error=str(error))
+                errors.append(error)
+        return errors

@@ -1,0 +1,98 @@
+"""What happened: the difference of two looks, in sentences. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from attrs import frozen
+
+from twinlog.cluster.admin.role_history import History
+from twinlog.cluster.dashboard.model.snapshot import PARTED, SILENT, Look, Mark, MemberLook
+
+EVENTS_MAX = 200
+REASON_LENGTH_MAX = 120
+Kind = Literal["role", "state", "divergence", "member", "problem"]
+
+
+@frozen
+class Event:
+    """Something that happened at a time, in seconds since 1970."""
+
+    at: float
+    kind: Kind
+    mark: Mark
+    subject: str
+    text: str
+
+
+def changes(before: Look | None, now: Look) -> list[Event]:
+    """What is otherwise than before; nothing at the first look."""
+    if before is None:
+        return []
+    events = []
+    if (before.problem is None) != (now.problem is None):
+        text = f"nobody could be asked: {now.problem}" if now.problem else "the name server answers again"
+        events.append(Event(now.at, "problem", "bad" if now.problem else "ok", "name server", text))
+    if now.problem is not None or before.problem is not None:
+        return events
+    old = {each.member.address: each for each in before.members}
+    for each in now.members:
+        known = old.pop(each.member.address, None)
+        events += _of_member(now.at, known, each) if known else [_came(now.at, each)]
+    events += (Event(now.at, "member", "none", each.member.name, "is not known any more") for each in old.values())
+    return events
+
+
+def _came(at: float, each: MemberLook) -> Event:
+    member = each.member
+    return Event(at, "member", each.mark, member.name, f"is there: {member.role}, {member.state}")
+
+
+def _of_member(at: float, before: MemberLook, now: MemberLook) -> list[Event]:
+    old, member, found = before.member, now.member, []
+    is_new_epoch = member.role == "master" and (member.epoch or 0) > (old.epoch or 0)
+    if old.role != member.role or is_new_epoch:
+        what = "is the master now" if member.role == "master" else f"is a {member.role} now"
+        epoch = f", in epoch {member.epoch}" if member.epoch else ""
+        found.append(Event(at, "role", now.mark, member.name, what + epoch))
+    if old.state != member.state:
+        why = f" ({_short(member.reason)})" if member.reason and now.mark != "ok" else ""
+        kind: Kind = "divergence" if member.state in PARTED else "state"
+        words = "does not answer" if member.state == SILENT[0] else f"is {member.state}"
+        found.append(Event(at, kind, now.mark, member.name, f"{words}, was {old.state}{why}"))
+    return found
+
+
+def _short(reason: str) -> str:
+    """Its first part: the issues have it whole."""
+    first = reason.partition("; ")[0].partition(". ")[0]
+    return first if len(first) <= REASON_LENGTH_MAX else f"{first[:REASON_LENGTH_MAX]}…"
+
+
+def of_history(history: History) -> list[Event]:
+    """Changes of the master that members remember, with their times; those from before times were kept are left out."""
+    return [
+        Event(
+            each.at_ms / 1000,
+            "role",
+            "warn" if each.kind == "forced" else "ok",
+            each.new,
+            f"became the master in epoch {each.epoch} ({each.kind}{f': {each.reason}' if each.reason else ''})",
+        )
+        for each in history.reigns
+        if each.at_ms > 0
+    ]
+
+
+def merged(known: Sequence[Event], new: Iterable[Event]) -> tuple[Event, ...]:
+    """Newest first, the oldest forgotten. A role change that was both seen and remembered is told once."""
+    kept = list(known)
+    for event in new:
+        if not any(_is_same(event, each) for each in kept):
+            kept.append(event)
+    return tuple(sorted(kept, key=lambda each: -each.at)[:EVENTS_MAX])
+
+
+def _is_same(one: Event, other: Event) -> bool:
+    return one == other or (
+        one.kind == other.kind == "role" and one.subject == other.subject and abs(one.at - other.at) < 5
+    )

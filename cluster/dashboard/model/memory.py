@@ -1,0 +1,172 @@
+"""What the dashboard remembers from one look to the next: since when, the last word of who is silent, samples, events.
+
+`take` makes a Look of facts. No clock and no network in here: the caller brings both.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from twinlog.cluster.dashboard.model.events import Event, changes, merged
+from twinlog.cluster.dashboard.model.series import SECONDS_KEPT, Sample, Series, catch_up_seconds, is_growing
+from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, PARTED, SILENT, GroupLook, Look, MemberLook, Range
+from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.observe.finding import Finding
+from twinlog.cluster.observe.members import Member
+from twinlog.cluster.observe.role_views import change_of, newest_record, notes_of
+
+
+@frozen
+class _Known:
+    """Of one member: its role and state, since when, and its last word."""
+
+    role: str
+    state: str
+    since: float
+    was_so: bool
+    heard_at: float | None = None
+    end_offset: int | None = None
+    parted: tuple[Range, ...] = ()
+
+
+@define
+class Memory:
+    """Since the dashboard began."""
+
+    series: Series = field(factory=Series)
+    events: tuple[Event, ...] = ()
+    last: Look | None = None
+    _known: dict[str, _Known] = field(factory=dict)  # By address.
+    _gone: dict[str, tuple[str, ...]] = field(factory=dict)  # By group.
+    _ends: dict[str, deque[tuple[float, int]]] = field(factory=dict)  # Of each group's master's log, over time.
+
+    def take(self, facts: ClusterFacts, findings: tuple[Finding, ...], namesrv: tuple[str, ...], at: float) -> Look:
+        """The facts of a moment, with what was before."""
+        groups = tuple(self._group(facts, name, at) for name in facts.group_names)
+        notes = notes_of(facts.members)
+        gone = self._gone_now(frozenset(facts.group_names))
+        look = Look(at=at, groups=groups, findings=findings, notes=notes, namesrv=namesrv, gone=gone)
+        self.series.add(sample_of(look))
+        return self._took(evolve(look, groups=tuple(self._with_trends(group) for group in groups)))
+
+    def fail(self, problem: str, namesrv: tuple[str, ...], at: float) -> Look:
+        """Nobody could be asked: the last look stays, and says so."""
+        last = self.last or Look(at=at)
+        return self._took(evolve(last, at=at, namesrv=namesrv, problem=problem))
+
+    def _gone_now(self, present: frozenset[str]) -> tuple[str, ...]:
+        """Members of groups of which nobody is registered any more: their data is not safe because others' is."""
+        for group in self.last.groups if self.last is not None else ():
+            self._gone[group.name] = tuple(each.member.name for each in group.members)
+        for name in present:
+            self._gone.pop(name, None)
+        return tuple(each for names in self._gone.values() for each in names)
+
+    def _took(self, look: Look) -> Look:
+        self.events = merged(self.events, changes(self.last, look))
+        self.last = look
+        return look
+
+    def _group(self, facts: ClusterFacts, name: str, at: float) -> GroupLook:
+        found = facts.group(name)
+        record = newest_record(found)
+        masters = [each.member for each in facts.masters(name) if each.member.written_offset is not None]
+        if masters:
+            self._remember_end(name, at, masters[0].written_offset or 0)
+        changing = next((each.member.name for each in found if _is_changing(each)), None)
+        return GroupLook(
+            name=name,
+            members=tuple(self._member(each, name, masters[0] if masters else None, at) for each in found),
+            acks_needed=record.acks_needed if record is not None else _acks_needed(found),
+            changing=f"{changing} becomes the master of {name}" if changing else None,
+        )
+
+    def _remember_end(self, group: str, at: float, offset: int) -> None:
+        ends = self._ends.setdefault(group, deque())
+        if not ends or ends[-1][1] != offset:
+            ends.append((at, offset))
+        while at - ends[0][0] > SECONDS_KEPT:
+            ends.popleft()
+
+    def _member(self, each: MemberFacts, group: str, master: Member | None, at: float) -> MemberLook:
+        member, known = each.member, self._known.get(each.member.address)
+        is_silent = member.state in SILENT
+        if known is None:
+            known = _Known(member.role, member.state, at, was_so=True)
+        elif (known.role, known.state) != (member.role, member.state):
+            known = evolve(known, role=member.role, state=member.state, since=at, was_so=False)
+        if not is_silent:
+            end, parted = member.written_offset, parted_ranges(member, each.status)
+            known = evolve(known, heard_at=at, end_offset=end, parted=parted)
+        self._known[member.address] = known
+        look = MemberLook(
+            member=member,
+            since=known.since,
+            was_so=known.was_so,
+            heard_at=known.heard_at,
+            lag_bytes=None if member.state in PARTED else member.lag_bytes,
+            lag_seconds=None if member.state in PARTED else member.lag_seconds,
+            parted=known.parted,
+        )
+        if not is_silent or known.end_offset is None:
+            return look
+        look = evolve(look, last_offset=known.end_offset)
+        return self._by_last_word(look, group, known.end_offset, master, at) if master is not None else look
+
+    def _by_last_word(self, look: MemberLook, group: str, end: int, master: Member, at: float) -> MemberLook:
+        lag = max(0, (master.written_offset or 0) - end)
+        ends = self._ends.get(group) or deque([(at, 0)])
+        later = bisect_right([offset for _, offset in ends], end)  # The first that it never spoke of.
+        since = ends[later][0] if lag and later < len(ends) else at
+        return evolve(look, lag_bytes=lag, lag_seconds=at - since, is_last_word=True)
+
+    def _with_trends(self, group: GroupLook) -> GroupLook:
+        return evolve(group, members=tuple(self._with_trend(each) for each in group.members))
+
+    def _with_trend(self, each: MemberLook) -> MemberLook:
+        points = self.series.recent("lag_bytes", each.member.name)
+        seconds = catch_up_seconds(points) if each.member.state in FOLLOWING else None
+        return evolve(each, catch_up_seconds=seconds, is_growing=is_growing(points))
+
+
+def _is_changing(each: MemberFacts) -> bool:
+    change = change_of(each.status)
+    return change is not None and change.running
+
+
+def _acks_needed(found: tuple[MemberFacts, ...]) -> int | None:
+    """By what a master without a group's record says of its policy."""
+    return next((policy.get("needed") for each in found if (policy := each.status.get("policy"))), None)
+
+
+def parted_ranges(member: Member, status: Mapping[str, Any]) -> tuple[Range, ...]:
+    """Bytes of its log that its master's does not have, and those that were cut for that and are kept."""
+    cuts = (
+        Range(first, first + (cut.get("size") or 0), is_cut=True)
+        for cut in status.get("divergent") or ()
+        if (first := cut.get("first")) is not None
+    )
+    finding = (status.get("master") or {}).get("finding") or {}
+    if finding.get("kind") not in ("diverged", "ahead", "given up") or finding.get("offset") is None:
+        return tuple(cuts)
+    end = member.written_offset or finding["offset"]
+    return (*cuts, Range(finding["offset"], max(end, finding["offset"]), is_cut=False))
+
+
+def sample_of(look: Look) -> Sample:
+    """What charts keep of a look."""
+    slaves = [each for group in look.groups for each in group.slaves]
+    masters = [each.member for group in look.groups for each in group.masters]
+    return Sample(
+        look.at,
+        {
+            "lag_bytes": {each.member.name: each.lag_bytes for each in slaves},
+            "lag_seconds": {each.member.name: each.lag_seconds for each in slaves},
+            "ack_p50": {each.name: each.ack_p50_seconds for each in masters},
+            "ack_p99": {each.name: each.ack_p99_seconds for each in masters},
+            "rate": {each.name: each.rate_bytes_per_second for each in masters},
+        },
+    )

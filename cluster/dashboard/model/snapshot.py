@@ -1,0 +1,104 @@
+"""The cluster at one moment, with what went before as far as it matters. Frozen values; made by memory.py.
+
+Offsets and sizes in bytes; `at`, `since` and `heard_at` in seconds since 1970; what is not known is None, never 0.
+"""
+
+from typing import Literal
+
+from attrs import field, frozen
+
+from twinlog.cluster.observe.finding import Finding
+from twinlog.cluster.observe.members import Member, is_master
+
+PARTED = ("diverged", "ahead", "below min")  # Its log does not fit its master's.
+SILENT = ("unreachable", "failing", "refusing")
+FOLLOWING = ("streaming", "catching up")
+SETTLING = (
+    "starting",
+    "connecting",
+    "holding",
+    "waiting",
+    "fenced",
+    "resyncing",
+    "without master",
+    "stalled",
+    "paused",
+)
+Mark = Literal["ok", "warn", "bad", "none"]
+
+
+@frozen
+class Range:
+    """Bytes of one member's log that its master's does not have. `is_cut`: they were taken out and are kept beside it."""
+
+    start: int
+    end: int
+    is_cut: bool
+
+
+@frozen(kw_only=True)
+class MemberLook:
+    """One member, and since when it is so."""
+
+    member: Member
+    since: float  # In this role and state.
+    was_so: bool = False  # It was so already when the dashboard began to look.
+    heard_at: float | None = None
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    is_last_word: bool = (
+        False  # The lag is since its last word: it may have less by now, if it is only cut off from here.
+    )
+    last_offset: int | None = None  # Where its log ended by its last word, where that is all that is known.
+    catch_up_seconds: float | None = None  # None: level, or no end in sight.
+    is_growing: bool = False
+    parted: tuple[Range, ...] = ()
+
+    @property
+    def mark(self) -> Mark:
+        """How its state looks."""
+        return mark_of(self.member.state)
+
+
+@frozen(kw_only=True)
+class GroupLook:
+    """One broker group, masters first. `acks_needed`: members that hold a message before SEND_OK, by the group's record."""
+
+    name: str
+    members: tuple[MemberLook, ...]
+    acks_needed: int | None = None
+    changing: str | None = None  # The role change that runs, in a sentence.
+
+    @property
+    def masters(self) -> tuple[MemberLook, ...]:
+        return tuple(each for each in self.members if is_master(each.member) and each.member.state not in SILENT)
+
+    @property
+    def slaves(self) -> tuple[MemberLook, ...]:
+        return tuple(each for each in self.members if each.member.role == "slave")
+
+
+@frozen(kw_only=True)
+class Look:
+    """Everybody. `problem`: why nobody could be asked; the groups are then those of the last time."""
+
+    at: float
+    groups: tuple[GroupLook, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    namesrv: tuple[str, ...] = field(factory=tuple)
+    problem: str | None = None
+    gone: tuple[str, ...] = ()  # Who was registered before, of groups of which nobody is.
+
+    @property
+    def members(self) -> tuple[MemberLook, ...]:
+        return tuple(member for group in self.groups for member in group.members)
+
+
+def mark_of(state: str) -> Mark:
+    """The shape and colour that a state word gets."""
+    if state in ("serving", "streaming", "answering"):
+        return "ok"
+    if state in SETTLING or state == "catching up":
+        return "warn"
+    return "bad" if state in (*PARTED, *SILENT, "failed") else "none"

@@ -1,0 +1,169 @@
+"""Logs side by side: where each begins and ends, what is flushed and confirmed of it, and where it is not its master's.
+
+Above each bar the whole log; the bar itself is the newest part, enlarged as far as members differ. Nested like a bullet graph:
+written is the widest and faintest, flushed in it, confirmed the darkest.
+"""
+
+from attrs import frozen
+
+from twinlog.cluster.dashboard.model.snapshot import GroupLook, Look, MemberLook
+from twinlog.cluster.dashboard.model.text import count, size
+from twinlog.cluster.dashboard.view.html import Markup, join, tag
+
+TAIL_BYTES_MIN, TAIL_BYTES_MIN_PARTED = 64 << 10, 4 << 10
+TAIL_PER_SPREAD = 2.5
+
+
+@frozen
+class Scale:
+    """Which bytes lie between left and right."""
+
+    start: int
+    end: int
+
+    def percent(self, offset: int) -> float:
+        """Where an offset lies, 0 to 100."""
+        width = max(1, self.end - self.start)
+        return round(100 * min(1.0, max(0.0, (offset - self.start) / width)), 2)
+
+
+def scales(group: GroupLook) -> tuple[Scale, Scale] | None:
+    """Of the whole logs, and of their tails; None while nobody tells."""
+    members = [each.member for each in group.members if each.member.written_offset is not None]
+    if not members:
+        return None
+    end = max(each.written_offset or 0 for each in members)
+    start = min(each.min_offset or 0 for each in members)
+    points = [p for m in members for p in (m.written_offset, m.flushed_offset, m.confirmed_offset) if p is not None]
+    points += [each.last_offset for each in group.members if each.last_offset is not None]
+    points += [part.start for each in group.members for part in each.parted if not part.is_cut]
+    is_parted = any(not part.is_cut for each in group.members for part in each.parted)
+    least = TAIL_BYTES_MIN_PARTED if is_parted else TAIL_BYTES_MIN
+    tail = max(least, round((end - min(points)) * TAIL_PER_SPREAD))
+    return Scale(start, end), Scale(max(start, end - tail), end)
+
+
+def offset_bars(group: GroupLook) -> Markup:
+    """A row for each member of a group."""
+    found = scales(group)
+    if found is None:
+        return tag("p", "Nobody tells where its log ends.", class_="quiet")
+    whole, tail = found
+    rows = [_row(each, whole, tail) for each in group.members]
+    ends = tag(
+        "p",
+        tag("span", f"from byte {count(tail.start)}"),
+        tag("span", f"the newest {size(tail.end - tail.start)} of {size(whole.end - whole.start)}"),
+        tag("span", f"to {count(tail.end)}"),
+        class_="ruler",
+    )
+    return tag("div", rows, ends, class_="bars")
+
+
+def _row(each: MemberLook, whole: Scale, tail: Scale) -> Markup:
+    member = each.member
+    label = tag("span", member.name, class_="bar-name")
+    if member.written_offset is None:
+        return tag("div", label, _last_word(each, tail), class_="bar-row")
+    bars = tag("span", _overview(each, whole, tail), _detail(each, tail), class_="bar-both")
+    return tag("div", label, bars, tag("span", count(member.written_offset), class_="bar-end"), class_="bar-row")
+
+
+def _last_word(each: MemberLook, tail: Scale) -> Markup:
+    """Where the log of who is silent ended when it was last heard."""
+    if each.last_offset is None:
+        return tag("span", "its log is not known", class_="quiet bar-none")
+    parts = (
+        tag("rect", x=0, y=0, width="100%", height=18, rx=2, class_="track"),
+        tag("rect", x=0, y=0, width=f"{tail.percent(each.last_offset)}%", height=18, class_="silent"),
+    )
+    words = f"{each.member.name} is silent; by its last word its log ended at {count(each.last_offset)}"
+    bar = tag("svg", parts, class_="bar detail", width="100%", height=18, role="img", aria_label=words)
+    end = tag("span", count(each.last_offset), tag("small", "its last word"), class_="bar-end quiet")
+    return join(tag("span", bar, class_="bar-both"), end)
+
+
+def _overview(each: MemberLook, whole: Scale, tail: Scale) -> Markup:
+    member = each.member
+    first, last = whole.percent(member.min_offset or 0), whole.percent(member.written_offset or 0)
+    window = whole.percent(tail.start)
+    parts = [
+        tag("rect", x=0, y=0, width="100%", height=5, class_="track"),
+        tag("rect", x=f"{first}%", y=0, width=f"{max(0.4, last - first):.2f}%", height=5, class_="written"),
+        tag("rect", x=f"{window}%", y=0, width=f"{max(0.4, 100 - window):.2f}%", height=5, class_="window"),
+    ]
+    parts += [
+        tag("rect", x=f"{whole.percent(p.start)}%", y=0, width="0.6%", height=5, class_="kept")
+        for p in each.parted
+        if p.is_cut
+    ]
+    return tag("svg", parts, class_="bar overview", width="100%", height=5, aria_hidden="true")
+
+
+def _detail(each: MemberLook, tail: Scale) -> Markup:
+    member = each.member
+    nested = (
+        ("written", 0, 18, member.written_offset),
+        ("flushed", 3, 12, member.flushed_offset),
+        ("confirmed", 6, 6, member.confirmed_offset),
+    )
+    begin = tail.percent(member.min_offset or 0)
+    parts = [tag("rect", x=0, y=0, width="100%", height=18, rx=2, class_="track")]
+    for name, y, height, offset in nested:
+        if offset is not None and (width := tail.percent(offset) - begin) > 0:
+            parts.append(tag("rect", x=f"{begin}%", y=y, width=f"{width:.2f}%", height=height, class_=name))
+    for part in each.parted:
+        if not part.is_cut:
+            left, right = tail.percent(part.start), tail.percent(max(part.end, part.start))
+            parts.append(
+                tag("rect", x=f"{left}%", y=0, width=f"{max(1.0, right - left):.2f}%", height=18, class_="parted")
+            )
+    return tag("svg", parts, class_="bar detail", width="100%", height=18, role="img", aria_label=described(each, tail))
+
+
+def described(each: MemberLook, tail: Scale) -> str:
+    """The bar in a sentence."""
+    member = each.member
+    words = [
+        f"{member.name} holds bytes {count(member.min_offset)} to {count(member.written_offset)}",
+        f"flushed to {count(member.flushed_offset)}",
+        f"confirmed to {count(member.confirmed_offset)}",
+    ]
+    words += [f"differs from its master from {count(p.start)} on" for p in each.parted if not p.is_cut]
+    words += [f"{size(p.end - p.start)} cut at {count(p.start)} are kept" for p in each.parted if p.is_cut]
+    return ", ".join(words)
+
+
+def legend(look: Look) -> Markup:
+    """What the bars mean, with the same shapes; those for trouble when there is some."""
+    parts = [part for each in look.members for part in each.parted]
+    shown = {"parted": any(not part.is_cut for part in parts), "kept": any(part.is_cut for part in parts)}
+    shown["silent"] = any(each.last_offset is not None for each in look.members)
+    kinds = (
+        ("confirmed", "confirmed: on as many members as promised"),
+        ("flushed", "flushed: on its disk"),
+        ("written", "written: in its log"),
+        ("parted", "not its master's bytes"),
+        ("kept", "cut, and kept aside"),
+        ("silent", "by its last word"),
+    )
+    heights = {"confirmed": 4, "flushed": 8, "written": 12, "parted": 12, "kept": 12, "silent": 12}
+    return tag(
+        "ul",
+        [
+            tag(
+                "li",
+                tag(
+                    "svg",
+                    tag("rect", width=18, height=heights[name], y=(12 - heights[name]) / 2, class_=name),
+                    width=18,
+                    height=12,
+                    aria_hidden="true",
+                ),
+                join(text),
+            )
+            for name, text in kinds
+            if shown.get(name, True)
+        ],
+        class_="legend",
+    )

@@ -1,0 +1,172 @@
+"""The page: its sections, each by itself for the stream of changes, and all of them in a document."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from attrs import field, frozen
+
+from twinlog.cluster.dashboard.model.events import Event
+from twinlog.cluster.dashboard.model.snapshot import GroupLook, Look
+from twinlog.cluster.dashboard.model.text import clock, day_and_clock, seconds, several
+from twinlog.cluster.dashboard.model.verdict import verdict_of
+from twinlog.cluster.dashboard.model.verdict_rules import Verdict
+from twinlog.cluster.dashboard.view.bars import legend, offset_bars
+from twinlog.cluster.dashboard.view.html import Markup, join, tag
+from twinlog.cluster.dashboard.view.marks import definitions, mark
+from twinlog.cluster.dashboard.view.picture import picture
+from twinlog.cluster.dashboard.view.role_dialog import role_dialog
+from twinlog.cluster.dashboard.view.tables import events_list, groups_table, issues_list, members_table
+from twinlog.cluster.observe.consumption import LagReport
+
+CHARTS = (
+    ("lag_bytes", "Lag", "not yet acknowledged by slaves"),
+    ("lag_seconds", "Behind", "age of the oldest such byte"),
+    ("ack", "Acknowledged in", "wait of producers, last minute"),
+    ("rate", "Written", "into the masters' logs"),
+)
+
+
+@frozen(kw_only=True)
+class PageState:
+    """All that the page shows besides messages."""
+
+    look: Look
+    events: tuple[Event, ...] = ()
+    lag: LagReport | None = None
+    audit: Markup = field(default=Markup(""))
+    topics: tuple[str, ...] = ()
+    can_change: bool = False
+
+
+def sections(state: PageState) -> dict[str, Markup]:
+    """The inside of everything that changes, by its element's id."""
+    look = state.look
+    return {
+        "verdict": verdict_section(verdict_of(look), look),
+        "issues": issues_list(look),
+        "picture": join([_group(each, look) for each in look.groups]),
+        "members": members_table(look),
+        "offsets": join([offset_bars(each) for each in look.groups], legend(look) if look.groups else None),
+        "events": events_list(state.events, look),
+        "groups": groups_table(state.lag),
+        "audit": state.audit,
+    }
+
+
+def _group(group: GroupLook, look: Look) -> Markup:
+    caption = tag("figcaption", group.name) if len(look.groups) > 1 else None
+    return join(tag("figure", caption, picture(group)), promises(group))
+
+
+def promises(group: GroupLook) -> Markup:
+    """What the group has agreed on, in a few lines."""
+    total = len(group.members)
+    policy = next((each.member.ack_policy for each in group.masters if each.member.ack_policy), None)
+    rows = [("Group", group.name), ("SEND_OK says", policy)]
+    if group.acks_needed is not None:
+        rows.append(("A message needs", f"{group.acks_needed} of {several(total, 'member', 'members')}"))
+        rows.append(("A failover needs", several(max(1, total - group.acks_needed + 1), "promise", "promises")))
+    return tag("dl", [(tag("dt", title), tag("dd", value)) for title, value in rows if value], class_="facts")
+
+
+def verdict_section(verdict: Verdict, look: Look) -> Markup:
+    """The one line."""
+    lines = [tag("p", each) for each in verdict.details]
+    if verdict.since is not None:
+        before = "since before" if verdict.was_so else "since"
+        lasted = f"{before} {clock(verdict.since)}, for {seconds(max(0.0, look.at - verdict.since))}"
+        lines.insert(0, tag("p", lasted, class_="since"))
+    return tag(
+        "div",
+        mark(verdict.mark),
+        tag("div", tag("p", _unbroken(verdict.headline, look), class_="headline", id="headline"), lines),
+        class_=f"verdict {verdict.mark}",
+    )
+
+
+def _unbroken(text: str, look: Look) -> Markup:
+    """No line ends within a member's name, or between a number and its unit."""
+    names = {name for group in look.groups for name in (group.name, *(each.member.name for each in group.members))}
+    words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    parts = re.split(rf"({words + '|' if words else ''}[0-9.]+ (?:k?B|[MGT]B|s|min|h)\b)", text)
+    return join([tag("span", part, class_="whole") if i % 2 else part for i, part in enumerate(parts)])
+
+
+def document(state: PageState, peek: Markup, found: Markup) -> Markup:
+    """The whole page."""
+    parts = sections(state)
+    title = verdict_of(state.look).headline
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{title} · twinlog"),
+        tag("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
+        tag("link", rel="stylesheet", href="/static/vendor/uPlot.min.css"),
+        tag("link", rel="stylesheet", href="/static/dashboard.css"),
+        tag("link", rel="stylesheet", href="/static/parts.css"),
+        tag("script", src="/static/vendor/uPlot.iife.min.js", defer=True),
+        tag("script", src="/static/main.js", type="module"),
+    )
+    body = tag(
+        "body",
+        tag("a", "To the table of members", href="#members", class_="skip"),
+        definitions(),
+        _header(state),
+        tag("main", _main(parts, state, peek, found)),
+        role_dialog(state.look, can_change=state.can_change),
+    )
+    return Markup("<!DOCTYPE html>" + tag("html", head, body, lang="en"))
+
+
+def _header(state: PageState) -> Markup:
+    where = ", ".join(state.look.namesrv) or "no name server"
+    live = tag("span", f"as of {day_and_clock(state.look.at)}", id="live", class_="live")
+    return tag("header", tag("h1", "twinlog"), tag("p", "name server ", tag("b", where), class_="where"), live)
+
+
+def _main(parts: Mapping[str, Markup], state: PageState, peek: Markup, found: Markup) -> Sequence[Markup]:
+    change = tag("button", "Change the master…", type="button", id="open-roles", class_="needs-js")
+    no_script = tag("noscript", tag("p", "Charts and role changes need JavaScript; the tables do not.", class_="quiet"))
+    charts = [
+        tag(
+            "figure",
+            tag("figcaption", tag("b", title), " ", tag("span", words), tag("output", id=f"now-{name}")),
+            tag("div", id=f"chart-{name}", class_="plot", role="img", aria_label=f"{title}: {words}, last 15 minutes"),
+            class_="chart",
+        )
+        for name, title, words in CHARTS
+    ]
+    return (
+        tag("section", parts["verdict"], id="verdict", aria_label="Verdict"),
+        tag("p", id="announce", role="status", class_="unseen"),
+        _card("Issues", "issues", parts, "issues-card"),
+        tag(
+            "div",
+            _card("Cluster", "picture", parts, "cluster-card", change),
+            tag("div", _card("Members", "members", parts), _card("Logs", "offsets", parts), class_="stack"),
+            class_="row first",
+        ),
+        tag("section", tag("h2", "Last 15 minutes"), no_script, tag("div", charts, class_="charts"), class_="card"),
+        tag(
+            "div",
+            _card("Events", "events", parts),
+            _card("Consumers", "groups", parts),
+            _card("Last audit", "audit", parts),
+            class_="row three",
+        ),
+        tag(
+            "section",
+            tag("h2", "Messages"),
+            peek,
+            tag("div", found, id="found", aria_live="polite"),
+            class_="card",
+            id="messages",
+        ),
+    )
+
+
+def _card(title: str, name: str, parts: Mapping[str, Markup], class_: str = "", extra: Markup | None = None) -> Markup:
+    head = tag("div", tag("h2", title), extra, class_="card-head")
+    return tag("section", head, tag("div", parts[name], id=name), class_=f"card {class_}".rstrip())

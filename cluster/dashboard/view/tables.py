@@ -1,0 +1,174 @@
+"""The tables and lists of the page: members, issues, events, consumer groups, topics' last audit. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from twinlog.cluster.dashboard.model.events import Event
+from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, Look, Mark, MemberLook
+from twinlog.cluster.dashboard.model.text import UNKNOWN, clock, count, day_and_clock, rate, seconds, several, size
+from twinlog.cluster.dashboard.model.verdict_rules import end_of, is_behind
+from twinlog.cluster.dashboard.view.commands import command_of
+from twinlog.cluster.dashboard.view.html import Markup, join, tag
+from twinlog.cluster.dashboard.view.marks import mark
+from twinlog.cluster.observe.consumption import LagReport, TopicLag
+from twinlog.cluster.observe.finding import Finding, Level
+
+LEVEL_MARKS: dict[Level, Mark] = {Level.CRITICAL: "bad", Level.WARNING: "warn", Level.NOTE: "none"}
+EVENTS_SHOWN = 40
+# Title, class of the cells. "wide": left out where there is no room; "number": right-aligned.
+MEMBER_COLUMNS = (
+    ("Member", ""),
+    ("Role", ""),
+    ("State", ""),
+    ("For", "number"),
+    ("Epoch", "number wide"),
+    ("Written", "number wide"),
+    ("Flushed", "number wide"),
+    ("Confirmed", "number wide"),
+    ("Lag", "number"),
+    ("Behind", "number"),
+    ("Level in", "number"),
+    ("Rate", "number wide"),
+)
+
+
+def table(caption: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[object]], empty: str) -> Markup:
+    """A table that scrolls inside of itself where it does not fit; each cell has its column's class."""
+    if not rows:
+        return tag("p", empty, class_="quiet")
+    head = tag("tr", [tag("th", title, scope="col", class_=name or None) for title, name in columns])
+    body = [
+        tag(
+            "tr",
+            tag("th", row[0], scope="row", class_=columns[0][1] or None),
+            [tag("td", cell, class_=name or None) for cell, (_, name) in zip(row[1:], columns[1:], strict=True)],
+        )
+        for row in rows
+    ]
+    drawn = tag("table", tag("caption", caption, class_="unseen"), tag("thead", head), tag("tbody", body))
+    return tag("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def members_table(look: Look) -> Markup:
+    """How everybody is."""
+    return table(
+        "Members of the cluster",
+        MEMBER_COLUMNS,
+        [_member_row(each, look.at) for each in look.members],
+        "No broker is registered.",
+    )
+
+
+def _member_row(each: MemberLook, now: float) -> list[object]:
+    member = each.member
+    since = seconds(now - each.since)
+    late = is_behind(each)
+    most = "≤ " if each.is_last_word else ""
+    return [
+        join(
+            tag("span", member.name, class_="name"),
+            tag("small", member.address),
+            tag("small", member.role, class_="narrow"),
+        ),
+        member.role,
+        tag("span", mark("warn" if late else each.mark), member.state, class_="state", title=member.reason),
+        tag("span", f"{'> ' if each.was_so else ''}{since}", title=f"{'before ' * each.was_so}{clock(each.since)}"),
+        count(member.epoch),
+        count(member.written_offset),
+        count(member.flushed_offset),
+        count(member.confirmed_offset),
+        tag("span", most + size(each.lag_bytes), class_="late" if late or each.is_last_word else None)
+        if each.lag_bytes is not None
+        else UNKNOWN,
+        most + seconds(each.lag_seconds) if each.lag_seconds is not None else UNKNOWN,
+        _level_in(each),
+        rate(member.rate_bytes_per_second),
+    ]
+
+
+def _level_in(each: MemberLook) -> str:
+    if each.member.role != "slave":
+        return UNKNOWN
+    if each.member.state not in FOLLOWING:
+        return "not now"
+    if each.lag_bytes is None:
+        return UNKNOWN
+    if not is_behind(each):
+        return "level"
+    return end_of(each).removeprefix("caught up in ").removeprefix("and it ").removeprefix("it ")
+
+
+def issues_list(look: Look) -> Markup:
+    """What is wrong, each with the command that mends it or tells more; notes are folded up."""
+    issues = [each for each in look.findings if each.level is not Level.NOTE]
+    notes = [each for each in look.findings if each.level is Level.NOTE]
+    parts = [tag("ul", [_issue(each, look) for each in issues], class_="issues")] if issues else []
+    if not issues:
+        parts.append(tag("p", mark("ok"), "Nothing to mend.", class_="quiet nothing"))
+    if look.notes:
+        parts.append(tag("ul", [tag("li", mark("none"), each) for each in look.notes], class_="notes"))
+    if notes:
+        summary = tag("summary", several(len(notes), "note", "notes"))
+        parts.append(tag("details", summary, tag("ul", [_issue(each, look) for each in notes], class_="issues")))
+    return join(parts)
+
+
+def _issue(each: Finding, look: Look) -> Markup:
+    fix = tag("span", f"{each.fix[0].upper()}{each.fix[1:]}", class_="fix") if each.fix else None
+    names = {known.member.address: known.member.name for known in look.members}
+    text = tag("span", tag("span", f"{named(each.what, names).rstrip('.')}."), fix, class_="issue-text")
+    return tag("li", mark(LEVEL_MARKS[each.level], label=True), text, command(command_of(each, look)))
+
+
+def command(text: str) -> Markup:
+    """A command to copy; without JavaScript it can be selected."""
+    button = tag("button", "Copy", type="button", class_="copy needs-js", data_copy=text, aria_label=f"Copy: {text}")
+    return tag("span", tag("code", text), button, class_="command")
+
+
+def named(text: str, names: Mapping[str, str]) -> str:
+    """The text with members' names for their addresses."""
+    for address, name in names.items():
+        text = text.replace(address, name)
+    return text
+
+
+def events_list(events: Sequence[Event], look: Look) -> Markup:
+    """The newest first."""
+    names = {each.member.address: each.member.name for each in look.members}
+    if not events:
+        return tag("p", "Nothing has changed since the dashboard began to look.", class_="quiet")
+    return tag(
+        "ol",
+        [_event(each, names) for each in events[:EVENTS_SHOWN]],
+        class_="events",
+        tabindex=0,
+        aria_label="Events, the newest first",
+    )
+
+
+def _event(each: Event, names: Mapping[str, str]) -> Markup:
+    time = tag("time", clock(each.at), datetime=day_and_clock(each.at).replace(" ", "T"), title=day_and_clock(each.at))
+    return tag(
+        "li", time, mark(each.mark, label=True), tag("span", tag("b", each.subject), " ", named(each.text, names))
+    )
+
+
+def groups_table(report: LagReport | None) -> Markup:
+    """How far consumers are."""
+    columns = (("Group", ""), ("Topic", ""), ("Lag", "number"), ("Behind", "number"), ("State", ""))
+    rows = sorted(report.topics, key=lambda each: -(each.lag_messages or 0)) if report else []
+    empty = "No consumer group has a place in any topic." if report and not report.silent else "Not told."
+    drawn = table("Consumer groups", columns, [_group_row(each) for each in rows], empty)
+    silent = [
+        tag("p", f"{each} does not tell everything.", class_="quiet") for each in (report.silent if report else ())
+    ]
+    return join(drawn, silent)
+
+
+GROUP_MARKS: dict[str, Mark] = {"level": "ok", "behind": "warn", "no consumer": "warn", "lost": "bad", "ahead": "bad"}
+
+
+def _group_row(each: TopicLag) -> list[object]:
+    state = tag("span", mark(GROUP_MARKS.get(each.state, "none")), each.state, class_="state")
+    lag = f"{count(each.lag_messages)} msg" if each.lag_messages is not None else UNKNOWN
+    return [each.group, each.topic, lag, seconds(each.lag_seconds), state]

@@ -1,0 +1,311 @@
+"""What members say of each other, and where it does not fit together. Pure: what was asked in, directions and findings out.
+
+Members are asked twice, a moment apart: nobody answers at the very time that another one does. What connects or moves between the
+two answers is no contradiction; what is said in both, or cannot become true by waiting, is one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.observe.finding import Finding, Level
+from twinlog.cluster.observe.health import examine
+from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict
+from twinlog.cluster.observe.members import slave_connection
+
+# Causes of twinlog.cluster.observe.health that are contradictions: somebody says one thing, and somebody another.
+_OF_HEALTH = frozenset(
+    {
+        "name servers disagree",
+        "two masters",
+        "one brokerId twice",
+        "wrong brokerIP2",
+        "HA port closed",
+        "follows another address",
+        "other file size",
+        "clocks differ",
+    }
+)
+_SILENT = frozenset({"unreachable", "failing", "refusing"})
+_STREAMING = frozenset({"streaming", "catching up"})
+_OF_ONE_MOMENT = frozenset({"the master does not see it", "the slave does not see it", "a stranger follows"})
+
+
+def _doc(text: str) -> Any:
+    return field(metadata={"doc": text})
+
+
+@frozen(kw_only=True)
+class Direction:
+    """A slave and whom it follows, as both of them tell it. null: not told."""
+
+    slave: str
+    master: str | None
+    slave_connects_to: str | None = _doc("the HA address")
+    slave_says: str = _doc("its state")
+    master_says: str | None = _doc("the state of its connection; null: it sees none")
+    slave_holds: int | None = _doc("the end of its log")
+    master_heard: int | None = _doc("what it acknowledged")
+    counted: bool | None = _doc("whether producers are answered on its word")
+
+
+def directions(facts: ClusterFacts) -> tuple[Direction, ...]:
+    """Who connects to whom, and who acknowledges to whom."""
+    return tuple(_direction(facts, slave) for name in facts.group_names for slave in slaves_of(facts, name))
+
+
+def _direction(facts: ClusterFacts, slave: MemberFacts) -> Direction:
+    master = master_of(facts, slave)
+    connection = connection_of(master, slave) if master is not None else None
+    told = connection or {}
+    return Direction(
+        slave=slave.member.name,
+        master=master.member.name if master is not None else None,
+        slave_connects_to=_follows(slave),
+        slave_says=slave.member.state,
+        master_says=str(told.get("state")) if connection is not None else None,
+        slave_holds=slave.member.written_offset,
+        master_heard=told.get("ackOffset"),
+        counted=told.get("counted"),
+    )
+
+
+def slaves_of(facts: ClusterFacts, group: str) -> list[MemberFacts]:
+    """Those of a group that say they are slaves."""
+    return [each for each in facts.group(group) if each.member.role == "slave"]
+
+
+def master_of(facts: ClusterFacts, slave: MemberFacts) -> MemberFacts | None:
+    """The master of the slave's group; of several the one that it follows."""
+    masters = facts.masters(slave.member.group)
+    followed = _follows(slave)
+    return next((each for each in masters if each.member.ha_address == followed), masters[0] if masters else None)
+
+
+def _follows(slave: MemberFacts) -> str | None:
+    address = (slave.status.get("master") or {}).get("haAddress")
+    return str(address) if address else None
+
+
+def connection_of(master: MemberFacts, slave: MemberFacts) -> Mapping[str, Any] | None:
+    """The master's view of the slave."""
+    return slave_connection(slave.member, slave.status, master.status.get("slaves") or ())
+
+
+# Contradictions
+
+
+def contradictions(before: ClusterFacts, now: ClusterFacts) -> tuple[Finding, ...]:
+    """What does not fit together, worst first; `before`: the same, asked a moment earlier."""
+    earlier = {(finding.cause, finding.subject) for finding in _found(before, before)}
+    found = [
+        finding
+        for finding in _found(before, now)
+        if finding.cause not in _OF_ONE_MOMENT or (finding.cause, finding.subject) in earlier
+    ]
+    order = list(Level)
+    return tuple(sorted(found, key=lambda finding: -order.index(finding.level)))
+
+
+def _found(before: ClusterFacts, now: ClusterFacts) -> Iterator[Finding]:
+    yield from (finding for finding in examine(now) if finding.cause in _OF_HEALTH)
+    for name in now.group_names:
+        yield from _clusters(now, name)
+        for slave in slaves_of(now, name):
+            yield from _registered_master(now, slave)
+            yield from _other_group(now, slave)
+            yield from _one_direction(now, slave)
+        for master in now.masters(name):
+            yield from _strangers(now, master)
+    yield from _lengths(before, now)
+
+
+def _clusters(facts: ClusterFacts, name: str) -> Iterator[Finding]:
+    told = {each.member.name: str(each.status.get("cluster") or each.member.cluster) for each in facts.group(name)}
+    if len(set(told.values())) > 1:
+        yield Finding(
+            level=Level.WARNING,
+            cause="clusters differ",
+            subject=name,
+            what=f"the members of {name} are of different clusters: "
+            + ", ".join(f"{member} {cluster}" for member, cluster in told.items()),
+            fix="set one brokerClusterName: clients find topics by it",
+        )
+
+
+def _registered_master(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]:
+    """The slave was told of another master than we were: its name servers are others, or one of them is behind."""
+    told = (slave.status.get("master") or {}).get("address")
+    registered = [each.member.address for each in facts.masters(slave.member.group)]
+    if told and registered and told not in registered:
+        yield Finding(
+            level=Level.CRITICAL,
+            cause="another master registered",
+            subject=slave.member.name,
+            what=f"{slave.member.name} was told that its master is {told}; registered is {', '.join(registered)}",
+            fix="see that both have the same namesrvAddr, and that nobody else registers as this group's master",
+        )
+
+
+def _other_group(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]:
+    followed = _follows(slave)
+    for other in facts.members:
+        if followed and other.member.ha_address == followed and other.member.group != slave.member.group:
+            yield Finding(
+                level=Level.CRITICAL,
+                cause="follows another group",
+                subject=slave.member.name,
+                what=f"{slave.member.name} follows {other.member.name}, which is of the group {other.member.group}: "
+                "it gets messages that are not its own",
+                fix="take its haMasterAddress out, or give it the brokerName of that group",
+            )
+
+
+def _one_direction(facts: ClusterFacts, slave: MemberFacts) -> Iterator[Finding]:
+    """One says that they are connected, the other one knows nothing of it."""
+    master = master_of(facts, slave)
+    if master is None or not (master.is_twinlog and slave.is_twinlog) or _follows(slave) != master.member.ha_address:
+        return
+    connection = connection_of(master, slave)
+    local = (slave.status.get("master") or {}).get("localAddress")
+    if slave.member.state in _STREAMING and connection is None:
+        seen = ", ".join(str(each.get("address")) for each in master.status.get("slaves") or ()) or "nobody"
+        yield Finding(
+            level=Level.CRITICAL,
+            cause="the master does not see it",
+            subject=slave.member.name,
+            what=f"{slave.member.name} says that it is connected to {master.member.name} as {local}; "
+            f"{master.member.name} sees {seen}",
+            fix="one direction of the network is cut, or somebody else answers at that HA address: look at firewalls between the "
+            "two. An address translator between them looks like this, too: then list its address in haAllowedSlaves",
+        )
+    elif connection is not None and slave.member.state not in _STREAMING | _SILENT and local:
+        yield Finding(
+            level=Level.WARNING,
+            cause="the slave does not see it",
+            subject=slave.member.name,
+            what=f"{master.member.name} sees {slave.member.name} connected ({connection.get('state')}), which says of itself "
+            f"that it is {slave.member.state}",
+            fix=f"see why with: twinlog explain {slave.member.name}",
+        )
+
+
+def _strangers(facts: ClusterFacts, master: MemberFacts) -> Iterator[Finding]:
+    """Somebody is served who is no member that we know."""
+    slaves = slaves_of(facts, master.member.group)
+    known = {str((each.status.get("master") or {}).get("localAddress")) for each in slaves}
+    hosts = {each.member.address.rpartition(":")[0] for each in slaves if not each.is_twinlog}
+    for connection in master.status.get("slaves") or ():
+        address = str(connection.get("address"))
+        if (connection.get("ackOffset") or 0) < 0 or address in known or address.rpartition(":")[0] in hosts:
+            continue
+        counts = "producers are answered on its word" if connection.get("counted") else "it does not count"
+        yield Finding(
+            level=Level.WARNING if connection.get("counted") else Level.NOTE,
+            cause="a stranger follows",
+            subject=f"{master.member.name} {address}",
+            what=f"{address} follows {master.member.name} and is no member that is registered and answers; {counts}",
+            fix="find out what it is: a slave that is not registered yet, one that does not answer, or a tool",
+        )
+
+
+def _lengths(before: ClusterFacts, now: ClusterFacts) -> Iterator[Finding]:
+    """What a log can hold only if somebody is wrong: who was asked first had less time than who was asked last."""
+    earlier = {each.member.address: each for each in before.members}
+    for name in now.group_names:
+        for slave in slaves_of(now, name):
+            master, slave_before = master_of(now, slave), earlier.get(slave.member.address)
+            if master is None or slave_before is None:
+                continue
+            master_before = earlier.get(master.member.address)
+            held, end = slave_before.member.written_offset, master.member.written_offset
+            if held is not None and end is not None and held > end:
+                yield Finding(
+                    level=Level.CRITICAL,
+                    cause="longer than its master",
+                    subject=slave.member.name,
+                    what=f"the log of {slave.member.name} ended at {held}, that of {master.member.name} ends at {end} only",
+                    fix="stop producers, and compare the two: twinlog log diff --live "
+                    f"{master.member.name} {slave.member.name}",
+                )
+            connection = connection_of(master_before, slave_before) if master_before is not None else None
+            heard, now_held = (connection or {}).get("ackOffset"), slave.member.written_offset
+            if heard is not None and now_held is not None and heard > now_held:
+                yield Finding(
+                    level=Level.CRITICAL,
+                    cause="acknowledged what it lacks",
+                    subject=slave.member.name,
+                    what=f"{master.member.name} heard from {slave.member.name} that it holds all up to {heard}; its log ends at "
+                    f"{now_held}",
+                    fix="do not rely on that slave: its log was cut, or its disk lost bytes",
+                )
+
+
+# Logs, and the result
+
+
+@frozen(kw_only=True)
+class Crosscheck:
+    """What every member sees of every other, and whether it fits together."""
+
+    verdict: str = _doc("agree, contradictions, or incomplete when somebody could not be asked")
+    directions: tuple[Direction, ...]
+    logs: tuple[LiveDiffReport, ...]
+    findings: tuple[Finding, ...]
+    not_asked: tuple[str, ...] = _doc("in sentences: who, and why")
+
+
+def result(before: ClusterFacts, now: ClusterFacts, logs: tuple[LiveDiffReport, ...]) -> Crosscheck:
+    """Put everything together."""
+    findings = (*(each for report in logs for each in _logs(report)), *contradictions(before, now))
+    not_asked = (*_not_asked(now), *(_not_compared(report) for report in logs if _is_incomplete(report)))
+    bad = any(finding.level is not Level.NOTE for finding in findings)
+    return Crosscheck(
+        verdict="contradictions" if bad else "incomplete" if not_asked else "agree",
+        directions=directions(now),
+        logs=logs,
+        findings=findings,
+        not_asked=not_asked,
+    )
+
+
+def _logs(report: LiveDiffReport) -> Iterator[Finding]:
+    names = f"{report.left.name} and {report.right.name}"
+    compare = f"see both messages with: twinlog log diff --live {report.left.name} {report.right.name}"
+    if report.verdict is LiveVerdict.DIFFERENT:
+        assert report.difference is not None
+        yield Finding(
+            level=Level.CRITICAL,
+            cause="logs differ",
+            subject=report.right.name,
+            what=f"the logs of {names} differ from byte {report.difference.first_offset} on",
+            fix=compare,
+        )
+    elif report.verdict is LiveVerdict.NOTHING_IN_COMMON:
+        yield Finding(
+            level=Level.CRITICAL,
+            cause="nothing in common",
+            subject=report.right.name,
+            what=f"the logs of {names} have no byte in common: one ends before the other begins",
+            fix="a slave that was away for too long begins anew with an empty store",
+        )
+
+
+def _is_incomplete(report: LiveDiffReport) -> bool:
+    return report.verdict is LiveVerdict.INCOMPLETE
+
+
+def _not_compared(report: LiveDiffReport) -> str:
+    why = report.reason or "there is no place where both tell a record"
+    return f"the logs of {report.left.name} and {report.right.name} could not be compared: {why}"
+
+
+def _not_asked(facts: ClusterFacts) -> Iterator[str]:
+    for address, said in facts.name_servers.items():
+        if isinstance(said, str):
+            yield f"the name server {address} does not answer: {said}"
+    for each in facts.members:
+        if each.member.state in _SILENT:
+            yield f"{each.member.name} at {each.member.address} does not answer: {each.member.reason}"

@@ -1,0 +1,164 @@
+"""Asks name servers and members what they know, all at once, and never waits long for anybody."""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import trio
+from attrs import evolve, frozen
+
+from twinlog.cluster.client.api.api import ClientApi, addresses_of
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.route import BrokerAddresses
+from twinlog.cluster.config.properties_file import parse_properties
+from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts, Probe
+from twinlog.cluster.observe.members import Member, member_of_runtime_info, member_of_status, with_lag
+from twinlog.cluster.observe.refusals import access_refusal
+from twinlog.cluster.observe.role_views import newest_record
+from twinlog.cluster.remoting.address import split_address
+from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
+
+PROBE_SECONDS = 3.0
+
+
+@frozen
+class _Address:
+    group: str
+    cluster: str
+    broker_id: int
+    address: str
+    is_registered: bool = True
+
+
+async def gather(api: ClientApi, *, thorough: bool, others: tuple[str, ...] = ()) -> ClusterFacts:
+    """What everybody says. `thorough`: their configuration, each name server by itself, and whether HA ports take connections.
+
+    `others`: addresses of brokers to ask that may not be registered. Raises RemotingError when no name server answers.
+    """
+    views = dict(zip(api.namesrv, await in_parallel(partial(_view, api, each) for each in api.namesrv), strict=True))
+    groups = next((view for view in views.values() if not isinstance(view, str)), None)
+    if groups is None:
+        address, why = next(iter(views.items()), ("", "no name server is configured"))
+        raise RemotingConnectError(address, str(why))
+    return ClusterFacts(
+        groups=groups, members=await ask_members(api, groups, thorough=thorough, others=others), name_servers=views
+    )
+
+
+async def ask_members(
+    api: ClientApi, groups: tuple[BrokerAddresses, ...], *, thorough: bool = False, others: tuple[str, ...] = ()
+) -> tuple[MemberFacts, ...]:
+    """What the members of these groups say of themselves, slaves with their lag; see gather()."""
+    found = [_Address(each.broker_name, each.cluster, number, at) for each, number, at in addresses_of(groups)]
+    known = {each.address for each in found}
+    found += [_Address("", "", 0, each, is_registered=False) for each in others if each not in known]
+    asked = await in_parallel(partial(_member, api, each, thorough=thorough) for each in found)
+    kept = _kept_in_mind(asked, {each.address for each in found})
+    asked += await in_parallel(partial(_member, api, each, thorough=thorough) for each in kept)
+    asked = [_named(asked, each) for each in asked]
+    members = with_lag([(each.member, each.status) for each in asked])
+    return tuple(evolve(each, member=member) for each, member in zip(asked, members, strict=True))
+
+
+def _kept_in_mind(asked: Sequence[MemberFacts], known: set[str]) -> list[_Address]:
+    """Members of a group's record that no name server knows: fenced ones, and those that are away."""
+    found: list[_Address] = []
+    for each in {each.member.group: each.member for each in asked}.values():
+        record = newest_record(other for other in asked if other.member.group == each.group)
+        for kept in record.members if record is not None else ():
+            if kept.address not in known:
+                found.append(_Address(each.group, each.cluster, kept.broker_id, kept.address, is_registered=False))
+    return found
+
+
+def _named(asked: Sequence[MemberFacts], each: MemberFacts) -> MemberFacts:
+    """Whoever does not answer is called as it was when it did: its brokerId may have been another's since."""
+    record = newest_record(other for other in asked if other.member.group == each.member.group)
+    kept = record.member(each.member.address) if record is not None and not each.status else None
+    if kept is None or not kept.name.startswith(f"{each.member.group}-"):
+        return each
+    return evolve(each, member=evolve(each.member, name=kept.name))
+
+
+async def _view(api: ClientApi, address: str) -> tuple[BrokerAddresses, ...] | str:
+    try:
+        return await evolve(api, namesrv=(address,)).cluster()
+    except RemotingError as error:
+        return str(error)
+
+
+async def _member(api: ClientApi, at: _Address, *, thorough: bool) -> MemberFacts:
+    member = Member(
+        name=f"{at.group}-{at.broker_id}" if at.group else at.address,
+        cluster=at.cluster,
+        group=at.group,
+        broker_id=at.broker_id,
+        address=at.address,
+        role="slave" if at.broker_id else "master",
+        state="unreachable",
+        is_registered=at.is_registered,
+    )
+    facts = MemberFacts(member=member)
+    try:
+        began = time.time()
+        status = await api.member_status(at.address) or {}
+        facts = evolve(facts, status=status, clock_ahead_seconds=_clock_ahead(status, began, time.time()))
+        if thorough or not status:
+            facts = evolve(facts, runtime=await api.runtime_info(at.address))
+        if thorough:
+            facts = evolve(facts, config=await _config(api, at.address))
+        facts = evolve(facts, member=_understood(member, facts))
+    except RequestError as error:
+        refusal = access_refusal(error)
+        state, reason = ("failing", str(error)) if refusal is None else ("refusing", refusal)
+        return evolve(facts, member=evolve(member, state=state, reason=reason))
+    except RemotingError as error:
+        return evolve(facts, member=evolve(member, reason=str(error)))
+    ha_address = facts.member.ha_address or _ha_address(facts.config)
+    return evolve(facts, ha_port=await _probe(ha_address) if thorough and ha_address else None)
+
+
+def _understood(member: Member, facts: MemberFacts) -> Member:
+    if not member.group:  # Nobody told its name; it does itself.
+        group = str(facts.status.get("group") or facts.config.get("brokerName") or "?")
+        number = int(facts.status.get("brokerId") or facts.config.get("brokerId") or 0)
+        cluster = str(facts.status.get("cluster") or facts.config.get("brokerClusterName") or "")
+        role = "slave" if number else "master"
+        member = evolve(member, name=f"{group}-{number}", group=group, broker_id=number, cluster=cluster, role=role)
+    if facts.status:
+        return member_of_status(member, facts.status)
+    return member_of_runtime_info(member, facts.runtime)
+
+
+def _clock_ahead(status: Mapping[str, Any], began: float, ended: float) -> float | None:
+    """Whatever lies between question and answer is not held against a clock."""
+    now_ms = status.get("nowMs")
+    if not isinstance(now_ms, int):
+        return None
+    now = now_ms / 1000
+    return min(now - began, 0.0) + max(now - ended, 0.0)
+
+
+async def _config(api: ClientApi, address: str) -> dict[str, str]:
+    text = await api.broker_config(address)
+    return {entry.key: entry.value for entry in parse_properties(text)}
+
+
+def _ha_address(config: Mapping[str, str]) -> str | None:
+    """Where a RocketMQ broker tells its slaves to connect: 4.9 takes listenPort + 1 whatever haListenPort says."""
+    host, port = config.get("brokerIP2"), config.get("haListenPort") or ""
+    return f"{host}:{port}" if host and port.isdigit() and port != "0" else None
+
+
+async def _probe(address: str) -> Probe:
+    """Connect, and leave without a byte: neither RocketMQ nor twinlog takes that for a slave."""
+    error = f"no answer within {PROBE_SECONDS:g} s"
+    with trio.move_on_after(PROBE_SECONDS):
+        try:
+            stream = await trio.open_tcp_stream(*split_address(address))
+            await trio.aclose_forcefully(stream)
+            return Probe(address, None)
+        except (OSError, ValueError) as refusal:
+            error = str(refusal)
+    return Probe(address, error)

@@ -1,0 +1,137 @@
+"""Rules about safety. RocketMQ's defaults trust whoever can connect, and hold: these rules say where. Pure; see health.py."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.observe.finding import Finding, Level
+from twinlog.cluster.remoting.address import ip_of
+
+_EVERYWHERE = ("0.0.0.0", "::", "")
+
+
+def access(facts: ClusterFacts) -> Iterator[Finding]:
+    for each in facts.members:
+        name, told = each.member.name, _told(each)
+        if each.config.get("aclEnable") == "false" and is_reachable(each):
+            yield _warning(
+                each,
+                "no access control",
+                f"{name} takes every request from whoever connects: messages, topics, configuration",
+                "set aclEnable=true with accounts in conf/plain_acl.yml, or let a firewall decide who connects",
+            )
+        if told.get("whiteForAll"):
+            yield _warning(
+                each,
+                "access control without effect",
+                f"globalWhiteRemoteAddresses of {name} has an entry for all addresses: no request is checked",
+                "name the addresses that need no signature, or none",
+            )
+        if admins := told.get("adminsWithoutSignature"):
+            yield _warning(
+                each,
+                "administrator without password",
+                f"whoever says the accessKey of one of {admins} accounts of {name} is an administrator: "
+                "whiteRemoteAddress is all addresses",
+                "leave whiteRemoteAddress empty, or name the administrator's own address",
+            )
+        if told.get("aclEnable") and not told.get("admins") and not told.get("whiteForAll"):
+            yield _warning(
+                each,
+                "no administrator",
+                f"no account of {name} has admin: true; topics, groups and roles cannot be changed by request",
+                "set admin: true for one account in plain_acl.yml; it is read within 5 s",
+            )
+        if told.get("aclEnable") and not told.get("signs") and len(facts.group(each.member.group)) > 1:
+            yield _warning(
+                each,
+                "unsigned members",
+                f"{name} signs none of its own requests: other members refuse them unless its address is white there",
+                "set innerClientAuthenticationCredentials to an admin account that all members know",
+            )
+
+
+def encryption(facts: ClusterFacts) -> Iterator[Finding]:
+    for each in facts.members:
+        mode, test = each.config.get("tls.server.mode"), each.config.get("tls.test.mode.enable")
+        if mode is None or not is_reachable(each):
+            continue
+        name = each.member.name
+        if mode != "enforcing":
+            signed = " Requests are signed, but can be read and sent again." if _told(each).get("aclEnable") else ""
+            yield Finding(
+                level=Level.WARNING if signed else Level.NOTE,
+                cause="plain connections",
+                subject=name,
+                what=f"{name} takes connections without TLS (tls.server.mode={mode}).{signed}",
+                fix="set tls.server.mode=enforcing once all clients have tls.enable=true",
+            )
+        has_files = test == "false" or (not test and each.config.get("tls.server.certPath"))
+        if mode != "disabled" and not has_files:
+            yield Finding(
+                level=Level.WARNING if mode == "enforcing" else Level.NOTE,
+                cause="no certificate",
+                subject=name,
+                what=f"{name} makes itself a certificate at each start, which no client can check",
+                fix="set tls.server.certPath and tls.server.keyPath",
+            )
+
+
+def replication_port(facts: ClusterFacts) -> Iterator[Finding]:
+    for each in facts.members:
+        allowed = each.config.get("haAllowedSlaves", "")
+        if any(_is_everybody(text) for text in allowed.replace(";", ",").split(",")):
+            yield _warning(
+                each,
+                "HA port open to all",
+                f"haAllowedSlaves={allowed} of {each.member.name} gives the whole log to whoever connects, and believes what "
+                "it acknowledges",
+                "name the slaves' own addresses; registered slaves need no entry",
+            )
+        elif each.config and not each.is_twinlog and is_reachable(each):
+            yield Finding(
+                level=Level.NOTE,
+                cause="HA port open to all",
+                subject=each.member.name,
+                what=f"{each.member.name} is RocketMQ: its HA port gives the whole log to whoever connects",
+                fix="let a firewall decide who reaches that port",
+            )
+
+
+def secret_files(facts: ClusterFacts) -> Iterator[Finding]:
+    for each in facts.members:
+        for path in _told(each).get("readableByOthers") or ():
+            yield _warning(
+                each,
+                "secrets readable",
+                f"{path} of {each.member.name} holds secrets in clear, and other users of that machine can read it",
+                f"chmod 600 {path}",
+            )
+
+
+def is_reachable(each: MemberFacts) -> bool:
+    """Whether others than programs on its own machine can connect."""
+    host = each.config.get("bindAddress", ip_of(each.member.address))
+    if host in _EVERYWHERE:
+        return True
+    try:
+        return not ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:  # A name.
+        return host != "localhost"
+
+
+def _is_everybody(text: str) -> bool:
+    try:
+        return ip_network(text.strip(), strict=False).prefixlen == 0
+    except ValueError:
+        return False
+
+
+def _told(each: MemberFacts) -> Mapping[str, Any]:
+    told = each.status.get("security")
+    return told if isinstance(told, Mapping) else {}
+
+
+def _warning(each: MemberFacts, cause: str, what: str, fix: str) -> Finding:
+    return Finding(level=Level.WARNING, cause=cause, subject=each.member.name, what=what, fix=fix)

@@ -1,0 +1,239 @@
+"""Compares the logs of two running brokers, under traffic, up to where the shorter one ends at the start.
+
+Two twinlog members compare by digest, coarse to fine, down to the byte: every byte is compared, nothing but digests is sent.
+What a digest means is said in store/integrity/range_digests.py. RocketMQ has none: there samples of records are compared, by request 33.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from attrs import define, field, frozen
+
+from twinlog.cluster.client.api.api import ClientApi, StoredRecord
+from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.observe.log_samples import first_sample
+from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide, in_words
+from twinlog.cluster.observe.refusals import words_of
+from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.ha.compare.digests import Answers, Question, answered, first_byte, first_difference
+from twinlog.ha.errors import HAPeerError
+from twinlog.store.offline.diff import DiffRecord, fields_that_differ
+
+Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
+_ATTEMPTS = 5  # With logs that lose files or are cut meanwhile.
+
+
+class LiveVerdict(StrEnum):
+    """What it comes to."""
+
+    EQUAL = "equal"  # Every byte that both have.
+    SAMPLES_EQUAL = "samples-equal"  # Every record that was compared; others were not.
+    DIFFERENT = "different"
+    NOTHING_IN_COMMON = "nothing-in-common"  # One ends before the other begins.
+    INCOMPLETE = "incomplete"  # Equal as far as it went; see `reason`.
+
+
+def _doc(text: str) -> Any:
+    return field(metadata={"doc": text})
+
+
+@frozen(kw_only=True)
+class LiveDifference:
+    """Where the logs differ first, and what each has there."""
+
+    first_offset: int = _doc("the first byte that differs; with samples the first of the samples that do")
+    left: DiffRecord
+    right: DiffRecord
+    fields: tuple[str, ...] = _doc("of the two messages, which differ")
+
+
+@frozen(kw_only=True)
+class NotCompared:
+    """Bytes that only one of the two has."""
+
+    side: str = _doc("left or right: the one that has them")
+    start_offset: int
+    end_offset: int
+    reason: str
+
+
+@frozen(kw_only=True)
+class LiveDiffReport:
+    """The logs of two running brokers compared."""
+
+    verdict: LiveVerdict
+    left: LiveSide
+    right: LiveSide
+    common_start: int
+    common_end: int
+    compared_by: str = _doc("digests: every byte; samples: some records")
+    equal_to: int = _doc("all bytes from common_start to here are equal; with samples all that were compared")
+    samples: int | None = _doc("how many records were compared; null: all bytes were")
+    right_behind_bytes: int = _doc("how much longer the left one is; negative: the right one is longer")
+    not_compared: tuple[NotCompared, ...]
+    difference: LiveDifference | None
+    reason: str | None = _doc("why the comparison is not complete")
+
+
+@define
+class Run:
+    """A comparison of bytes `start` to `end` under way: what is known so far."""
+
+    start: int
+    end: int
+    equal_to: int
+    samples: int = 0
+    difference: LiveDifference | None = None
+    reason: str | None = None  # Why it is not complete.
+
+    def narrow(self, start: int, end: int) -> None:
+        """The logs have only these bytes in common now."""
+        self.start, self.end = max(self.start, start), min(self.end, end)
+        self.equal_to = min(max(self.equal_to, self.start), self.end)
+
+
+def _nothing(_done: int, _total: int) -> None: ...
+
+
+async def live_diff(
+    api: ClientApi,
+    left: tuple[str, str],
+    right: tuple[str, str],
+    progress: Progress = _nothing,
+    *,
+    last_bytes: int | None = None,
+) -> LiveDiffReport:
+    """Compare two brokers, each given by name and address; with `last_bytes` only the end of what both have.
+
+    Raises RemotingError when one cannot be asked at the start.
+    """
+    sides = LogSide(api, left[1], left[0]), LogSide(api, right[1], right[0])
+    looks = await in_parallel(side.look for side in sides)
+    is_sampled = not all(side.is_twinlog for side in sides)
+    start, end = common_range(*looks)
+    start = start if last_bytes is None else max(start, end - last_bytes)
+    run = Run(start, end, start)
+    attempts = 0
+    while run.equal_to < run.end and attempts < _ATTEMPTS:
+        attempts += 1
+        if await go_on(sides, run, progress, by_samples if is_sampled else by_digests):
+            break
+    if run.equal_to >= run.end:  # All that both still have.
+        run.reason = None
+    return report_of(looks[0], looks[1], run, is_sampled=is_sampled)
+
+
+async def go_on(sides: tuple[LogSide, LogSide], run: Run, progress: Progress, compare: Any) -> bool:
+    """Compare as long as the logs hold what they held; whether that was all."""
+    try:
+        try:
+            await compare(*sides, run, progress)
+        except LogMovedError as error:
+            run.reason = str(error)
+            run.narrow(*common_range(*await in_parallel(side.look for side in sides)))
+            return False
+    except (RemotingError, HAPeerError) as error:
+        run.reason = words_of(error)
+        return True
+    run.reason = None
+    return True
+
+
+def common_range(left: LiveSide, right: LiveSide) -> tuple[int, int]:
+    """What both have; empty when one ends before the other begins."""
+    start = max(left.min_offset, right.min_offset)
+    return start, max(start, min(left.end_offset, right.end_offset))
+
+
+# By digest
+
+
+async def by_digests(left: LogSide, right: LogSide, run: Run, progress: Progress) -> None:
+    """Every byte from `run.equal_to` on. Raises RemotingError, HAPeerError, LogMovedError."""
+
+    async def ask(question: Question) -> Answers:
+        answers = await in_parallel(partial(side.digests, question) for side in (left, right))
+        return answers[0], answers[1]
+
+    async def ask_and_note(question: Question) -> Answers:
+        run.equal_to = question.start
+        progress(run.equal_to - run.start, run.end - run.start)
+        return await ask(question)
+
+    compared = await answered(first_difference(run.equal_to, run.end), ask_and_note)
+    run.equal_to = compared.equal_to
+    if compared.differs_to is not None:
+        offset = await answered(first_byte(compared.equal_to, compared.differs_to), ask)
+        if offset is None:  # Other bytes were written, but what is on the disks now is equal: one of them is damaged.
+            offset = compared.equal_to
+        records = await in_parallel(partial(side.record_at, offset) for side in (left, right))
+        run.equal_to, run.difference = offset, difference_of(offset, *records)
+
+
+def difference_of(offset: int, left: StoredRecord, right: StoredRecord) -> LiveDifference:
+    """What each has there, in words."""
+    ours, theirs = in_words(left), in_words(right)
+    fields = fields_that_differ(ours.message, theirs.message)
+    return LiveDifference(first_offset=offset, left=ours, right=theirs, fields=fields)
+
+
+async def by_samples(left: LogSide, right: LogSide, run: Run, progress: Progress) -> None:
+    """Some records of what both have. Raises RemotingError, LogMovedError."""
+    found = await first_sample(left, right, run.start, run.end, progress)
+    run.equal_to, run.samples = found.equal_to, found.count
+    if found.differs is not None:
+        records = [
+            await side.record_at(found.place) if side.is_twinlog else record  # It tells more of what is damaged.
+            for side, record in zip((left, right), found.differs, strict=True)
+        ]
+        run.difference = difference_of(found.place, *records)
+
+
+# The report
+
+
+def report_of(left: LiveSide, right: LiveSide, run: Run, *, is_sampled: bool) -> LiveDiffReport:
+    """All that is to be told."""
+    return LiveDiffReport(
+        verdict=_verdict(left, right, run, is_sampled),
+        left=left,
+        right=right,
+        common_start=run.start,
+        common_end=run.end,
+        compared_by="samples" if is_sampled else "digests",
+        equal_to=run.equal_to,
+        samples=run.samples if is_sampled else None,
+        right_behind_bytes=left.end_offset - right.end_offset,
+        not_compared=tuple(
+            piece
+            for name, side, other in (("left", left, right), ("right", right, left))
+            for piece in _not_compared(name, side, other)
+        ),
+        difference=run.difference,
+        reason=run.reason,
+    )
+
+
+def _verdict(left: LiveSide, right: LiveSide, run: Run, is_sampled: bool) -> LiveVerdict:
+    if run.difference is not None:
+        return LiveVerdict.DIFFERENT
+    if run.start >= run.end and any(side.end_offset > side.min_offset for side in (left, right)):
+        return LiveVerdict.NOTHING_IN_COMMON
+    if run.reason is not None or (run.start < run.end and is_sampled and not run.samples):
+        return LiveVerdict.INCOMPLETE
+    return LiveVerdict.SAMPLES_EQUAL if is_sampled else LiveVerdict.EQUAL
+
+
+def _not_compared(name: str, side: LiveSide, other: LiveSide) -> list[NotCompared]:
+    found = []
+    if side.min_offset < min(other.min_offset, side.end_offset):
+        end = min(other.min_offset, side.end_offset)
+        reason = f"{other.name} has deleted them, or never had them"
+        found.append(NotCompared(side=name, start_offset=side.min_offset, end_offset=end, reason=reason))
+    if max(other.end_offset, side.min_offset) < side.end_offset:
+        start = max(other.end_offset, side.min_offset)
+        reason = f"{other.name} does not have them"
+        found.append(NotCompared(side=name, start_offset=start, end_offset=side.end_offset, reason=reason))
+    return found

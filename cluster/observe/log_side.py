@@ -1,0 +1,152 @@
+"""One side of a comparison of logs: a running broker, RocketMQ's or ours, that is asked over its remoting port."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import trio
+from attrs import define, evolve, field, frozen
+
+from twinlog.cluster.client.api.api import ClientApi, StoredRecord
+from twinlog.cluster.config.properties_file import parse_properties
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
+from twinlog.ha.compare.digests import Question
+from twinlog.store.errors import StoreError
+from twinlog.store.integrity.range_digests import RangeDigests
+from twinlog.store.offline.diff import DiffRecord
+from twinlog.store.offline.dump import DumpedMessage, described
+from twinlog.store.record.message import decode_message
+
+T = TypeVar("T")
+_TIMEOUT_MS = 20_000  # For digests: a member reads up to 16 MiB for an answer, and others may come first.
+_ATTEMPTS = 3  # At an answer that does not come.
+_BUSY_SECONDS = 1.0
+
+
+def _doc(text: str) -> Any:
+    return field(metadata={"doc": text})
+
+
+@frozen(kw_only=True)
+class LiveSide:
+    """One of the two, as it was when the comparison began. Offsets in bytes."""
+
+    name: str
+    address: str
+    software: str
+    role: str | None = _doc("master or slave; null: not told")
+    min_offset: int
+    end_offset: int
+    confirmed_offset: int | None = _doc("how much exists as often as producers were promised; null: not told")
+    damaged_bytes: int | None = _doc("changed on its disk since they were written, as far as it knows; null: not told")
+
+
+class LogMovedError(Exception):
+    """A log does not hold any more what it said it held: it was cut, or its first file is gone."""
+
+
+@define(eq=False)
+class LogSide:
+    """Asks one broker. Raises RemotingError, and LogMovedError."""
+
+    api: ClientApi
+    address: str
+    name: str
+    now: LiveSide = field(init=False)  # As it was at the last look.
+    is_twinlog: bool = field(default=False, init=False)
+    file_size: int = field(default=1 << 30, init=False)  # Of a RocketMQ broker.
+
+    async def look(self) -> LiveSide:
+        """Ask where its log begins and ends now."""
+        status = await self.api.member_status(self.address)
+        runtime = await self.api.runtime_info(self.address)
+        self.is_twinlog = status is not None
+        if status is None:
+            await self._read_config()
+        self.now = side_of(self.name, self.address, status, runtime)
+        return self.now
+
+    async def _read_config(self) -> None:
+        options = {entry.key: entry.value for entry in parse_properties(await self.api.broker_config(self.address))}
+        size = options.get("mappedFileSizeCommitLog", "")
+        self.file_size = int(size) if size.isdecimal() and int(size) else self.file_size
+
+    async def digests(self, question: Question) -> RangeDigests:
+        """Of a twinlog member."""
+        api = evolve(self.api, timeout_ms=_TIMEOUT_MS)
+        start, end, size = question.start, question.end, question.blocks_per_digest
+        found = await self._ask(lambda: api.block_digests(self.address, start, end, blocks_per_digest=size))
+        if found is None:
+            raise LogMovedError(f"{self.name} tells no digests any more")
+        return found
+
+    async def record_at(self, offset: int) -> StoredRecord:
+        """What a byte belongs to, of a twinlog member."""
+        found = await self._ask(lambda: self.api.record_at(self.address, offset))
+        if found is None:
+            raise LogMovedError(f"{self.name} does not tell records any more")
+        return found
+
+    async def record_from(self, offset: int) -> StoredRecord:
+        """The record that should begin at an offset, of any broker."""
+        record = await self._ask(lambda: self.api.view_message(self.address, offset))
+        if record is None:
+            return StoredRecord(offset, offset, "no sound record begins here", b"")
+        return StoredRecord(offset, offset + len(record), _problem(record), record)
+
+    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await question()
+            except RequestError as error:
+                if error.code == ResponseCode.QUERY_NOT_FOUND:
+                    raise LogMovedError(f"{self.name}: {error.remark}") from error
+                if error.code != ResponseCode.SYSTEM_BUSY or attempt + 1 == _ATTEMPTS:
+                    raise
+                await trio.sleep(_BUSY_SECONDS)
+            except RemotingTimeoutError:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+
+def side_of(name: str, address: str, status: Mapping[str, Any] | None, runtime: Mapping[str, str]) -> LiveSide:
+    """Out of its status, which only twinlog has, and its runtime info."""
+    version = runtime.get("brokerVersionDesc", "").removeprefix("V").replace("_", ".")
+    end = int(runtime.get("commitLogMaxOffset", 0))
+    begin = int(runtime.get("commitLogMinOffset", 0))
+    told = status or {}
+    damaged = int(runtime.get("damagedBytes", 0)) + int(runtime.get("inDoubtBytes", 0))
+    role = str(told.get("role", ""))
+    return LiveSide(
+        name=str(told.get("name") or name) if name == address else name,
+        address=address,
+        software="twinlog" if status is not None else f"RocketMQ {version}".rstrip(),
+        role=("slave" if role == "SLAVE" else "master") if role else None,
+        min_offset=int(told.get("minOffset", begin if begin >= 0 else end)),
+        end_offset=int(told.get("maxOffset", end)),
+        confirmed_offset=told.get("confirmedOffset"),
+        damaged_bytes=damaged if status is not None else None,
+    )
+
+
+def in_words(record: StoredRecord) -> DiffRecord:
+    """For people: with its message, where its fields make sense."""
+    return DiffRecord(
+        start_offset=record.start, end_offset=record.end, problem=record.problem, message=_message(record.data)
+    )
+
+
+def _message(data: bytes) -> DumpedMessage | None:
+    try:
+        return described(decode_message(data, check_crc=False), with_body=True)
+    except (StoreError, ValueError):
+        return None
+
+
+def _problem(record: bytes) -> str | None:
+    try:
+        decode_message(record)
+    except StoreError as error:
+        return str(error)
+    return None

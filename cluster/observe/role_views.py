@@ -1,0 +1,202 @@
+"""What members say of roles: the group's record, what is under way, what is wrong. Pure: statuses in, sentences and findings out.
+
+A member of RocketMQ's, or one whose group has had no slave of ours yet, says nothing of all this, and nothing is found.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from twinlog.cluster.broker.peers.role_messages import ChangeState
+from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
+from twinlog.cluster.observe.finding import Finding, Level
+from twinlog.ha.election.group_record import newest
+from twinlog.ha.election.votes import needed
+from twinlog.store.role_file import GroupRecord
+from twinlog.store.util.plain import from_plain
+
+JOIN_MS = 15_000
+
+
+def record_of(status: Mapping[str, Any]) -> GroupRecord | None:
+    """The group's record as this member has it."""
+    told = status.get("groupRecord")
+    try:
+        return from_plain(GroupRecord, told) if told else None
+    except ValueError:
+        return None  # Of a later version.
+
+
+def newest_record(members: Iterable[MemberFacts]) -> GroupRecord | None:
+    """The newest one that any of them has."""
+    return newest(*(record_of(each.status) for each in members))
+
+
+def change_of(status: Mapping[str, Any]) -> ChangeState | None:
+    """The role change that runs there, or the last one."""
+    told = status.get("roleChange")
+    try:
+        return from_plain(ChangeState, told) if told else None
+    except ValueError:
+        return None
+
+
+def notes_of(facts: "Iterable[MemberFacts]") -> tuple[str, ...]:
+    """What is paused, planned and under way, in sentences."""
+    groups: dict[str, list[MemberFacts]] = {}
+    for each in facts:
+        groups.setdefault(each.member.group, []).append(each)
+    return tuple(note for name, members in groups.items() for note in _notes(name, members))
+
+
+def _notes(name: str, members: list[MemberFacts]) -> Iterator[str]:
+    record = newest_record(members)
+    if record is not None and record.paused is not None:
+        until = f" until {clock(record.paused.until_ms)}" if record.paused.until_ms is not None else ""
+        why = f" ({record.paused.reason})" if record.paused.reason else ""
+        yield f"role changes of {name} are paused{until}{why}: twinlog resume ends that"
+    for each in members:
+        if scheduled := each.status.get("scheduled"):
+            whom = name_of(scheduled.get("candidate") or "", members) or "the best candidate"
+            why = f" ({scheduled['reason']})" if scheduled.get("reason") else ""
+            yield f"{name} is to be switched over to {whom} at {clock(scheduled['atMs'])}{why}"
+        change = change_of(each.status)
+        if change is not None and change.running:
+            step = next((step for step in change.steps if step.state == "doing"), None)
+            where = f": step {step.number}, {step.text}" if step is not None else ""
+            yield f"{each.member.name} becomes the master of {name}{where}"
+
+
+def clock(milliseconds: int) -> str:
+    """Local time of ms since 1970, to the second."""
+    return datetime.fromtimestamp(milliseconds / 1000).isoformat(" ", "seconds")
+
+
+def name_of(address: str, members: Iterable[MemberFacts]) -> str:
+    """What the member at an address is called; the address itself when nobody knows."""
+    return next((each.member.name for each in members if each.member.address == address), address)
+
+
+# Findings
+
+
+def roles(facts: ClusterFacts) -> Iterator[Finding]:
+    """Whether each group could change its master, and nothing is left half done."""
+    for name in facts.group_names:
+        members = facts.group(name)
+        record = newest_record(members)
+        yield from _outside(facts, name, members, record)
+        if record is None:
+            continue
+        for each in members:
+            yield from _lease(each)
+            yield from _not_whole(each)
+            yield from _silent(each, members)
+        yield from _promise_without_master(facts, name, members)
+        yield from _too_few_votes(name, members, record)
+        if record.paused is not None:
+            yield Finding(level=Level.NOTE, cause="paused", subject=name, what=next(_notes(name, list(members))))
+
+
+def _lease(each: MemberFacts) -> Iterator[Finding]:
+    lease = each.status.get("lease") or {}
+    if each.status.get("roleState") == "serving" and lease.get("held") is False:
+        why = f" ({lease['why']})" if lease.get("why") else ""
+        yield Finding(
+            level=Level.CRITICAL,
+            cause="no lease",
+            subject=each.member.name,
+            what=f"{each.member.name} has no lease{why}: it stores messages, but answers none with SEND_OK",
+            fix="see that its slaves run and that it reaches their ports; if there is another master now, it follows by itself",
+        )
+
+
+def _outside(
+    facts: ClusterFacts, name: str, members: tuple[MemberFacts, ...], record: GroupRecord | None
+) -> Iterator[Finding]:
+    """Slaves of ours that follow a master of ours, and do not belong to its group after all that time."""
+    if not all(_has_run(each) for each in facts.masters(name)) or not facts.masters(name):
+        return
+    for each in members:
+        known = record is not None and record.member(str(each.status.get("address"))) is not None
+        if each.member.role == "slave" and each.member.state == "streaming" and _has_run(each) and not known:
+            local = (each.status.get("master") or {}).get("localAddress")
+            yield Finding(
+                level=Level.WARNING,
+                cause="not in the record",
+                subject=each.member.name,
+                what=f"{each.member.name} follows, and is not in the group's record: it cannot be chosen as master, and its "
+                "acknowledgements do not count once there is a record",
+                fix=f"it announces {each.status.get('address')} and {each.member.ha_address}, and connects from {local}: "
+                "where the master sees it come from another IP (two networks, address translation), list that in the master's "
+                "haAllowedSlaves. The master's remoting port has to be reached one below the port of haMasterAddress. "
+                "With haMembers, name it there",
+            )
+
+
+def _has_run(each: MemberFacts) -> bool:
+    """For so long that a slave would have joined. Of ours only: others tell nothing of it."""
+    return int(each.status.get("nowMs") or 0) - int(each.status.get("bootMs") or 0) > JOIN_MS
+
+
+def _silent(each: MemberFacts, members: tuple[MemberFacts, ...]) -> Iterator[Finding]:
+    """Who answers here, and not where it matters; one that answers nobody is told of elsewhere."""
+    answering = {other.member.address for other in members if other.member.state != "unreachable"}
+    for address, seconds in (each.status.get("silent") or {}).items():
+        if address in answering:
+            other = name_of(address, members)
+            yield Finding(
+                level=Level.WARNING,
+                cause="slave not heard",
+                subject=other,
+                what=f"{each.member.name} has had no answer from {other} at {address} for {seconds:.0f} s",
+                fix="see that each of the two machines reaches the other one's ports",
+            )
+
+
+def _not_whole(each: MemberFacts) -> Iterator[Finding]:
+    if each.status.get("whole") is False:
+        yield Finding(
+            level=Level.WARNING,
+            cause="not whole",
+            subject=each.member.name,
+            what=f"{each.member.name} may lack messages that it once acknowledged: until it is level with its master, "
+            "its word does not count in a failover",
+            fix="let it follow its master; if that is gone for good: twinlog failover",
+        )
+
+
+def _promise_without_master(facts: ClusterFacts, name: str, members: tuple[MemberFacts, ...]) -> Iterator[Finding]:
+    """Somebody began a failover and did not finish it: whoever has promised follows nobody older."""
+    taken = max((each.member.epoch or 0 for each in members), default=0)
+    if any(change is not None and change.running for change in (change_of(each.status) for each in members)):
+        return
+    for each in members:
+        promised = each.status.get("promised") or {}
+        if (number := promised.get("epoch") or 0) > taken:
+            master = next((found.member.name for found in facts.masters(name)), "MEMBER")
+            yield Finding(
+                level=Level.WARNING,
+                cause="promise without master",
+                subject=each.member.name,
+                what=f"{each.member.name} has promised epoch {number} to {name_of(promised.get('winner') or '', members)}, "
+                "which has not become master in it; it follows nobody older",
+                fix=f"finish it, or let another one win: twinlog failover --candidate {master}",
+            )
+
+
+def _too_few_votes(name: str, members: tuple[MemberFacts, ...], record: GroupRecord) -> Iterator[Finding]:
+    """Whether a failover could be proven to lose nothing if the master died now."""
+    masters = [each.member.address for each in members if each.member.role == "master"]
+    present = {each.member.address for each in members if each.is_twinlog}
+    voters = {each.address for each in record.members if each.votes} & present
+    left, wanted = len(voters - set(masters)), needed(record)
+    if masters and left < wanted:
+        yield Finding(
+            level=Level.NOTE,
+            cause="too few for a failover",
+            subject=name,
+            what=f"if the master of {name} died now, no failover could be proven to lose nothing: "
+            f"{wanted} of its members would have to promise, {left} could",
+            fix="bring its slaves back, or let more members hold each message (SYNC_MASTER, inSyncReplicas)",
+        )

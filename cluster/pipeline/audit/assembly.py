@@ -1,0 +1,91 @@
+"""Puts what was found together to a report. Pure."""
+
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from attrs import asdict, evolve
+
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.audit.remedies import with_mending
+from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, numbered, totals_by_class, verdict_of
+from twinlog.cluster.pipeline.sources.places import StoreUri
+
+T = TypeVar("T", AuditedMember, AuditFinding)
+
+
+def names_of(places: Sequence[str]) -> list[str]:
+    """A short name for each place: as many of its last parts as tell it from the others."""
+    parts = [_parts(place) for place in places]
+    names = []
+    for number, own in enumerate(parts):
+        others = [each for i, each in enumerate(parts) if i != number]
+        size = next((n for n in range(1, len(own)) if all(own[-n:] != each[-n:] for each in others)), len(own))
+        name = "/".join(own[-size:]) or places[number]
+        names.append(name if name not in names else f"{name} ({number + 1})")
+    return names
+
+
+def _parts(place: str) -> list[str]:
+    path = StoreUri(place).root.shown
+    return [part for part in path.split("/") if part] or [path]
+
+
+def assembled(
+    members: Sequence[AuditedMember],
+    findings: AuditFindings,
+    *,
+    clock_ms: int,
+    is_complete: bool = True,
+    is_sampled: bool = False,
+    **facts: Any,
+) -> AuditReport:
+    """The report. `clock_ms` is when the audit began; `facts` are further fields of AuditReport."""
+    looked = [member for member in members if member.first_offset is not None and member.last_offset is not None]
+    end = max((member.last_offset for member in looked if member.last_offset is not None), default=None)
+    start = min((member.first_offset for member in looked if member.first_offset is not None), default=None)
+    told = tuple(_as_text(_behind(member, end)) for member in members)
+    by_name = {member.name: member for member in told}
+    totals = totals_by_class(findings.totals)
+    return AuditReport(
+        verdict=verdict_of(totals, is_complete=is_complete, is_sampled=is_sampled),
+        members=told,
+        start_offset=start,
+        end_offset=end,
+        compared_by="samples" if is_sampled else "digests",
+        findings=numbered(with_mending(_as_text(finding), by_name) for finding in findings.kept),
+        totals=totals,
+        findings_left_out=findings.left_out,
+        not_read=_not_read(told, findings),
+        started_ms=clock_ms,
+        seconds=max(0.0, time.time() - clock_ms / 1000),
+        **facts,
+    )
+
+
+def _as_text(value: T) -> T:
+    """Names of files are bytes: what of them is no text is written out, so that it can be printed and sent."""
+    texts: dict[str, Any] = {
+        name: told.encode(errors="backslashreplace").decode()
+        for name, told in asdict(value, recurse=False).items()
+        if isinstance(told, str) and not isinstance(told, StrEnum)
+    }
+    return evolve(value, **texts)
+
+
+def _behind(member: AuditedMember, end: int | None) -> AuditedMember:
+    if member.last_offset is None or end is None:
+        return member
+    return evolve(member, behind_bytes=end - member.last_offset)
+
+
+def _not_read(members: Sequence[AuditedMember], findings: AuditFindings) -> tuple[str, ...]:
+    whole = [f"{member.name}: {member.problem}" for member in members if member.problem is not None]
+    parts = [
+        f"{found.member}: {found.file}: {found.why}" if found.file else f"{found.member}: {found.what}: {found.why}"
+        for found in findings.kept
+        if found.cls is FindingClass.UNREADABLE
+        and found.member not in {m.name for m in members if m.problem is not None}
+    ]
+    return (*whole, *parts)

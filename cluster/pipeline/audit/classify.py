@@ -1,0 +1,166 @@
+"""What is wrong where logs differ, and whose copy is right. Pure: it sees logs through the Copy protocol.
+
+What is believed, in this order: a record whose fields add up, that names its own place and whose body has its CRC, against bytes
+that are none; then, between sound records, the digests that twinlog kept of what it wrote; then each member's own consume queue;
+then most of the members. Where none of these tells, nobody is called wrong.
+
+Sound records that differ up to the end of the logs were written by two masters: the histories of their epochs tell which of them
+went on, else the store times tell since when. Histories are compared as in ha/election/epochs.py.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from attrs import define, evolve, field
+
+from twinlog.cluster.pipeline.audit import shapes
+from twinlog.cluster.pipeline.audit.cells import CELL_MAX, REACH, Cell, Copy, Piece, cells, record_start
+from twinlog.cluster.pipeline.audit.compare import tail_findings
+from twinlog.cluster.pipeline.audit.evidence import believed
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.audit.groups import Group, Parted, groups_of
+from twinlog.cluster.pipeline.audit.naming import changed, damaged, diverged, log_file, untold, why_broken
+
+_RUN_IS_SURE = 256  # So many records in a row that differ: the rest up to the end of the logs does, too.
+_ISLAND_MAX = 2  # So few of them between equal ones were not written by another master.
+
+
+def classify(copies: Sequence[Copy], start: int, end: int, *, cell_max: int = CELL_MAX) -> list[AuditFinding]:
+    """What is wrong in bytes `start` to `end`; the first copy is the one that the others should be equal to.
+
+    A copy that cannot be read is a finding, and the others are compared. Of very many findings the last ones are told as one.
+    """
+    try:
+        return _Classification(copies, cell_max).run(start, end)
+    except OSError:
+        bad = {copy.side.name: why for copy in copies if (why := _unreadable(copy, start, end)) is not None}
+        if not bad:
+            raise
+        found = [_unreadable_finding(copy, start, end, bad[copy.side.name]) for copy in copies if copy.side.name in bad]
+        rest = [copy for copy in copies if copy.side.name not in bad]
+        return found + (classify(rest, start, end, cell_max=cell_max) if len(rest) > 1 else [])
+
+
+def _unreadable(copy: Copy, start: int, end: int) -> str | None:
+    """Why the bytes, or those that a walk to them takes, cannot be read."""
+    low, high = max(copy.side.first, start - REACH), min(copy.side.last, end + REACH)
+    try:
+        for at in range(low, high, 1 << 20):
+            copy.read(at, min(1 << 20, high - at))
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def _unreadable_finding(copy: Copy, start: int, end: int, why: str) -> AuditFinding:
+    return AuditFinding(
+        cls=FindingClass.UNREADABLE,
+        member=copy.side.name,
+        offset=start,
+        end=end,
+        what="cannot be read",
+        why=why,
+        file=log_file(copy, start),
+    )
+
+
+@define
+class _Classification:
+    copies: Sequence[Copy]
+    cell_max: int
+    findings: AuditFindings = field(factory=AuditFindings)
+    _run: list[Parted] = field(factory=list)
+    _done: int = 0  # Cells that end here or before were judged.
+
+    def run(self, start: int, end: int) -> list[AuditFinding]:
+        places = {place for copy in self.copies for place in (copy.side.first, copy.side.last) if start < place < end}
+        bounds = [start, *sorted(places), end]
+        for low, high in pairwise(bounds):
+            inside = [copy for copy in self.copies if copy.side.first <= low and high <= copy.side.last]
+            if len(inside) > 1:
+                self._classify(inside, low, high)
+        return self.findings.with_rest()
+
+    def _classify(self, copies: Sequence[Copy], start: int, end: int) -> None:
+        is_tail = end == min(copy.side.last for copy in copies)
+        parted_to = end
+        for cell in cells(copies, record_start(copies, start), end, cell_max=self.cell_max):
+            if cell.end <= self._done:
+                continue
+            self._done = cell.end
+            self._judge(copies, cell)
+            if cell.is_open or (is_tail and len(self._run) >= _RUN_IS_SURE):
+                self._finish_run(parted_to, is_tail=True)
+                self._done = max(self._done, end)
+                return
+        self._finish_run(parted_to, is_tail=is_tail)
+
+    def _judge(self, copies: Sequence[Copy], cell: Cell) -> None:
+        groups = groups_of(copies, cell)
+        if len(groups) == 1:
+            self._finish_run(cell.start, is_tail=False)
+            return
+        sound = [group for group in groups if group.is_sound]
+        broken = [group for group in groups if not group.is_sound]
+        parted = Parted(cell.start, cell.end, tuple(sound), cell.is_open)
+        if len(sound) > 1 and not parted.is_unused:
+            self._run.append(parted)
+        else:
+            self._finish_run(cell.start, is_tail=False)
+        if len(sound) > 1 and parted.is_unused:
+            self.findings.extend(changed(parted))
+        if sound:
+            for group in broken:
+                self.findings.extend(damaged(group, sound[0], cell.start, why_broken(group, sound[0])))
+        elif (best := believed(broken)) is not None:
+            for group in broken:
+                if group is not best[0]:
+                    self.findings.extend(damaged(group, best[0], cell.start, best[1]))
+        else:
+            self.findings.extend(untold(broken, cell.start, "no copy is sound here"))
+
+    def _finish_run(self, end: int, *, is_tail: bool) -> None:
+        """Judge the cells in a row in which sound records differ."""
+        run, self._run = self._run, []
+        if not run:
+            return
+        small = [parted for parted in run if parted.is_small]
+        if len(small) == len(run) or (not is_tail and len(run) <= _ISLAND_MAX):
+            for parted in run:
+                self.findings.extend(changed(parted))
+        else:
+            self.findings.extend(diverged(run[0], end if is_tail else run[-1].end, is_tail=is_tail))
+
+
+def tails(copies: Sequence[Copy]) -> list[AuditFinding]:
+    """Who has not got everything yet, who lost what it had, and whose last records are damaged. Raises OSError."""
+    longest = max(copies, key=lambda copy: copy.side.last)
+    found: list[AuditFinding] = []
+    sides = []
+    for copy in copies:
+        side = copy.side
+        if side.last < longest.side.last and not side.is_running:
+            rotten, end = _beyond_end(copy, longest)
+            found += rotten
+            side = evolve(side, last=end)
+        sides.append(side)
+    return found + tail_findings(sides)
+
+
+def _beyond_end(copy: Copy, longest: Copy) -> tuple[list[AuditFinding], int]:
+    """A log seems to end before a damaged record. Where it really ends, and what is damaged before that."""
+    at, found = copy.side.last, list[AuditFinding]()
+    for piece in longest.pieces(at, min(longest.side.last, at + CELL_MAX)):
+        size = piece.end - piece.start
+        bad, good = copy.read(piece.start, size), longest.read(piece.start, size)
+        if piece.broken is not None or piece.end > longest.side.last:
+            break
+        if bad != good:
+            where = shapes.difference(bad, good)
+            if not any(bad[where.first :]) or 2 * where.size > size:  # Not written to its end, or something else.
+                break
+            reason = Piece(piece.start, piece.end, None, "it is no sound record")
+            group, whole = Group((copy,), bad, (reason,)), Group((longest,), good, (piece,))
+            found += damaged(group, whole, piece.start, why_broken(group, whole))
+        at = piece.end
+    return found, at

@@ -1,0 +1,133 @@
+"""One member's log, wherever it lies, as far as it takes to find out what is wrong with it."""
+
+from collections.abc import Iterator
+
+from attrs import define, field
+
+from twinlog.cluster.pipeline.audit.cells import Piece, log_pieces
+from twinlog.cluster.pipeline.audit.compare import Side
+from twinlog.cluster.pipeline.sources.files import QueueFiles, StoreFiles, UnreadableError, read_all
+from twinlog.cluster.pipeline.sources.log_end import PlaceReader
+from twinlog.store.integrity.digest import BlockDigests, decode, digest
+from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.units import EXT_ADDRESS_MAX, QueueKey
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry
+
+_AHEAD = 1 << 20  # Read at once: records are asked for one after the other.
+_DIGEST_FILE_MAX = 1 << 30
+
+
+def side_of(name: str, files: StoreFiles, *, end: int | None = None) -> Side:
+    """The bounds of a store's log; `end`: not to be read beyond."""
+    return Side(
+        name,
+        files.first,
+        files.end if end is None else min(files.end, end),
+        files.confirmed,
+        files.epochs,
+        files.file_size,
+        files.is_running,
+        claimed=files.claimed if end is None or end >= files.end else None,
+    )
+
+
+@define(eq=False)
+class StoreCopy:
+    """A Copy of cells.py. Close it, or use it in a `with` statement."""
+
+    side: Side
+    files: StoreFiles
+    _reader: PlaceReader = field(factory=PlaceReader, init=False)
+    _log: FileSeries = field(init=False)
+    _digests: BlockDigests | None = field(default=None, init=False)
+    _digests_are_read: bool = field(default=False, init=False)
+    _end_is_sure: bool = field(default=False, init=False)  # A clean stop left the digests, and nobody was here since.
+    _queues: dict[QueueKey, QueueFiles] | None = field(default=None, init=False)
+    _ahead: tuple[int, bytes] = field(default=(0, b""), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._log = self._reader.series(self.files.log, self.files.file_size, self.files.first)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """These bytes, zeros where a file is missing or short. Raises OSError."""
+        start, data = self._ahead
+        if not start <= offset <= offset + size <= start + len(data):
+            in_file = self._log.file_size - offset % self._log.file_size  # The next one may not be readable.
+            start, data = offset, self._read(offset, max(size, min(_AHEAD, in_file)))
+            self._ahead = start, data
+        return data[offset - start : offset - start + size]
+
+    def _read(self, offset: int, size: int) -> bytes:
+        pieces = []
+        while size:
+            piece = self._log.read(offset, size) or bytes(min(size, self._log.file_size - offset % self._log.file_size))
+            pieces.append(piece)
+            offset += len(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+    def pieces(self, start: int, end: int) -> Iterator[Piece]:
+        """What begins in bytes `start` to `end`. Raises OSError."""
+        return log_pieces(self._log, start, end)
+
+    def as_digested(self, start: int, end: int) -> bool | None:
+        """Whether all blocks that these bytes touch are as twinlog wrote them. Raises OSError."""
+        digests = self._load_digests()
+        if digests is None or not digests.start <= start < end <= digests.end:
+            return None
+        answers = [self._is_as_digested(block.start, block.end, block.digest) for block in digests.blocks(start, end)]
+        if all(answers):
+            return True
+        return None if not self._end_is_sure and self._is_doubtful(digests, end) else False
+
+    def _is_as_digested(self, start: int, end: int, expected: bytes) -> bool:
+        return digest(self.read(start, end - start)) == expected
+
+    def _is_doubtful(self, digests: BlockDigests, end: int) -> bool:
+        """Whether nothing behind is as it was digested: the end may have been cut, and written anew by another broker."""
+        behind = (block for block in digests.blocks(end, digests.end) if block.start >= end)
+        return not any(self._is_as_digested(block.start, block.end, block.digest) for block in behind)
+
+    def _load_digests(self) -> BlockDigests | None:
+        if not self._digests_are_read:
+            self._digests_are_read = True
+            raw = read_all(self.files.digests, _DIGEST_FILE_MAX) if self.files.digests is not None else None
+            found = decode(raw) if raw is not None else None
+            if found is not None and not isinstance(found, str):
+                self._digests = found.digests
+                is_left = not self.files.has_abort and found.digests.end >= self.side.last
+                self._end_is_sure = bool(found.stopped_ms) and is_left
+        return self._digests
+
+    def as_queued(self, entry: DispatchEntry) -> bool | None:
+        """Whether the unit that should be the record's leads to it. Raises OSError."""
+        if entry.sys_flag & TRANSACTION_MASK in QUEUELESS or entry.queue_offset < 0:
+            return None
+        if self._queues is None:
+            self._queues = {(queue.topic, queue.queue_id): queue for queue in self.files.queues()}
+        queue = self._queues.get((entry.topic, entry.queue_id))
+        if queue is None:
+            return None
+        series = self._reader.series(queue.files, queue.file_size)
+        try:
+            raw = series.read_across(entry.queue_offset * UNIT.size, UNIT.size)
+        except UnreadableError:
+            return None
+        if len(raw) < UNIT.size or not any(raw):
+            return None
+        phy_offset, size, code = UNIT.unpack(raw)
+        if (phy_offset, size) != (entry.phy_offset, entry.size):
+            return False
+        return code == entry.tags_code or code <= EXT_ADDRESS_MAX or entry.topic == SCHEDULE_TOPIC
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self._reader.close()
+
+    def __enter__(self) -> "StoreCopy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,77 @@
+"""Whose copy is right where sound bytes differ, and what tells. Pure.
+
+Digests come first: each member's own, of what it wrote. Then each member's own consume queue, which names place, size and tags of
+a record; then most of the members. Of two histories the one with the newest epoch went on, as in ha/election/epochs.py.
+"""
+
+from collections.abc import Callable, Sequence
+
+from twinlog.cluster.pipeline.audit.cells import Copy
+from twinlog.cluster.pipeline.audit.compare import Side
+from twinlog.cluster.pipeline.audit.groups import Group, Parted
+from twinlog.ha.election.epochs import epoch_at, key_of
+from twinlog.store.epoch_file import FIRST, EpochEntry
+
+
+def believed(groups: Sequence[Group]) -> tuple[Group, str] | None:
+    """The group whose bytes are right, and what tells; None when nothing does."""
+    for ask, said in ((_as_digested, "digested when it wrote them"), (_as_queued, "says in its consume queue")):
+        answers = [_verdict(group, ask) for group in groups]
+        if answers.count(True) == 1:
+            good = groups[answers.index(True)]
+            return good, f"these bytes are what {good.name} {said}"
+        refuted = answers.count(False)
+        if refuted and len(groups) - refuted == 1:
+            good, bad = (
+                next(g for g, a in zip(groups, answers, strict=True) if (a is False) is w) for w in (False, True)
+            )
+            return good, f"these bytes are not what {bad.name} itself {said}"
+    return by_number(groups)
+
+
+def by_number(groups: Sequence[Group]) -> tuple[Group, str] | None:
+    """The group that most of three members or more belong to."""
+    members = sum(len(group.copies) for group in groups)
+    most = max(groups, key=lambda group: len(group.copies))
+    if members > 2 and 2 * len(most.copies) > members:
+        return most, f"{len(most.copies)} of {members} have the same"
+    return None
+
+
+def _verdict(group: Group, ask: Callable[[Copy, Group], bool | None]) -> bool | None:
+    """What the members say who can tell: one that says yes is enough."""
+    answers = {ask(copy, group) for copy in group.copies}
+    return True if True in answers else False if False in answers else None
+
+
+def _as_digested(copy: Copy, group: Group) -> bool | None:
+    start = group.pieces[0].start
+    return copy.as_digested(start, start + len(group.data))
+
+
+def _as_queued(copy: Copy, group: Group) -> bool | None:
+    answers = {copy.as_queued(piece.entry) for piece in group.pieces if piece.entry is not None}
+    return False if False in answers else True if True in answers else None
+
+
+def newest_line(parted: Parted) -> tuple[Group | None, str]:
+    """The group whose history went on, and what tells."""
+    groups = parted.groups
+    epochs = [(epoch_of(group.copies[0].side, parted.start), group.name) for group in groups]
+    keys = [max(_key(copy) for copy in group.copies) for group in groups]
+    newest, before = sorted(keys, reverse=True)[:2]
+    if newest[:3] != before[:3] and len({epoch.id if epoch is not None else None for epoch, _ in epochs}) > 1:
+        good = groups[keys.index(newest)]
+        lines = [f"epoch {epoch.epoch if epoch is not None else 'unknown'} on {name}" for epoch, name in epochs]
+        return good, f"written in {' and '.join(lines)}; the newest history is that of {good.name}"
+    return by_number(groups) or (None, "")
+
+
+def epoch_of(side: Side, offset: int) -> EpochEntry | None:
+    """The epoch in which a byte was written; None without a history."""
+    return epoch_at(side.epochs, offset) if side.epochs not in ((), (FIRST,)) else None
+
+
+def _key(copy: Copy) -> tuple[int, bool, str, int]:
+    side = copy.side
+    return key_of(side.epochs, side.last) if side.epochs else (0, True, "", side.last)

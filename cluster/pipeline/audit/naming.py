@@ -1,0 +1,151 @@
+"""Makes findings of what is wrong in the log: what it is called, where it is, what told. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from attrs import evolve
+
+from twinlog.cluster.pipeline.audit import shapes
+from twinlog.cluster.pipeline.audit.cells import Copy
+from twinlog.cluster.pipeline.audit.evidence import believed, epoch_of, newest_line
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.audit.groups import Group, Parted
+from twinlog.store.record.scan import DispatchEntry
+
+
+def why_broken(bad: Group, good: Group) -> str:
+    reason = next(piece.broken for piece in bad.pieces if piece.broken is not None)
+    return f"{reason}; sound on {good.name}"
+
+
+def damaged(bad: Group, good: Group, start: int, why: str) -> Iterator[AuditFinding]:
+    """Bytes of some members that another one has as they should be."""
+    where = shapes.difference(bad.data, good.data)
+    gap = shapes.hole(bad.data, where)
+    for copy in bad.copies:
+        side = copy.side
+        common = _about(copy, good, start, where)
+        if gap is not None:
+            common = evolve(common, offset=start + gap.first, end=start + gap.end)
+            yield evolve(
+                common, cls=FindingClass.HOLE, what="a hole: zeros, or a file that is missing", why=_brief(why)
+            )
+            continue
+        elsewhere = [] if where.size <= shapes.FIELD_MAX else shapes.misplaced(bad.data, start, side.file_size)
+        if not elsewhere:
+            yield evolve(common, what=_what_changed(bad, good, where), why=why)
+            continue
+        shift = elsewhere[0].claimed - elsewhere[0].offset
+        common = evolve(common, offset=start, end=start + len(bad.data))
+        if shapes.is_shift(elsewhere):
+            what = f"records of {abs(shift)} bytes {'behind' if shift > 0 else 'before'}"
+            yield evolve(
+                common, cls=FindingClass.SHIFTED, what=what, why=f"their own offsets say so; sound on {good.name}"
+            )
+        else:
+            what = f"the record of offset {elsewhere[0].claimed} lies here"
+            yield evolve(
+                common, cls=FindingClass.SWAPPED, what=what, why=f"its own offset says so; sound on {good.name}"
+            )
+
+
+def _about(copy: Copy, good: Group, start: int, where: shapes.Span) -> AuditFinding:
+    """Bit rot at the bytes that differ, in words that are to be replaced."""
+    at, end = start + where.first, start + where.end
+    touched = [piece for piece in good.pieces if piece.start < end and at < piece.end]
+    entry = next((piece.entry for piece in touched if piece.entry is not None), None)
+    return AuditFinding(
+        cls=FindingClass.BIT_ROT,
+        member=copy.side.name,
+        offset=at,
+        end=end,
+        what="",
+        why="",
+        good=good.name,
+        since_ms=entry.store_timestamp if entry is not None else None,
+        topic=entry.topic if entry is not None else None,
+        queue_id=entry.queue_id if entry is not None else None,
+        queue_offset=entry.queue_offset if entry is not None else None,
+        file=log_file(copy, at),
+        record=touched[0].start if touched else start,
+        record_end=touched[-1].end if touched else end,
+        count=max(1, len(touched)),
+    )
+
+
+def _brief(why: str) -> str:
+    """Without what differs from place to place of one hole."""
+    return why.rpartition("; ")[2]
+
+
+def _what_changed(bad: Group, good: Group, where: shapes.Span) -> str:
+    bits = shapes.changed_bits(bad.data, good.data, where)
+    many = f"{bits} bits" if bits > 1 else "1 bit"
+    many = many if where.size <= shapes.FIELD_MAX else f"up to {where.size} bytes"
+    start = good.pieces[0].start
+    for piece in good.pieces:
+        low, high = piece.start - start, piece.end - start
+        if piece.entry is not None and low <= where.first and where.end <= high:
+            inside = shapes.Span(where.first - low, where.end - low)
+            return f"{many} changed in the {shapes.fields_of(good.data[low:high], inside)}"
+    return f"{many} changed"
+
+
+def changed(parted: Parted) -> Iterator[AuditFinding]:
+    """A sound record that is another one on some member, between equal ones."""
+    best = believed(parted.groups)
+    if best is None:
+        yield from untold(parted.groups, parted.start, "each copy is sound by itself, and no digest or queue tells")
+        return
+    good, why = best
+    for group in parted.groups:
+        if group is not good:
+            yield from damaged(group, good, parted.start, why)
+
+
+def untold(groups: Sequence[Group], start: int, why: str) -> Iterator[AuditFinding]:
+    """Bytes that differ from the reference's, of which nobody knows who is right."""
+    reference, *others = groups
+    for group in others:
+        where = shapes.difference(group.data, reference.data)
+        for copy in group.copies:
+            common = evolve(_about(copy, reference, start, where), cls=FindingClass.DIFFERS, good=None)
+            what = _what_changed(group, reference, where).replace("changed", "differ")
+            yield evolve(common, what=what, why=f"{why}; compared with {reference.name}")
+
+
+def diverged(first: Parted, end: int, *, is_tail: bool) -> Iterator[AuditFinding]:
+    """Sound records of several masters from some offset on."""
+    good, why = newest_line(first)
+    reference = good or first.groups[0]
+    for group in first.groups:
+        if group is reference:
+            continue
+        entry, other = group.entry, reference.entry
+        for copy in group.copies:
+            epoch = epoch_of(copy.side, first.start)
+            yield AuditFinding(
+                cls=FindingClass.DIVERGENT,
+                member=copy.side.name,
+                offset=first.start,
+                end=copy.side.last if is_tail else end,
+                what="other records from here on" if is_tail else "other records; equal again behind them",
+                why=why or f"sound on both, stored at {_time(entry)} here and at {_time(other)} on {reference.name}",
+                good=good.name if good is not None else None,
+                epoch=epoch.epoch if epoch is not None else None,
+                since_ms=entry.store_timestamp if entry is not None else (epoch.at_ms if epoch is not None else None),
+                topic=entry.topic if entry is not None else None,
+                queue_id=entry.queue_id if entry is not None else None,
+                queue_offset=entry.queue_offset if entry is not None else None,
+                file=log_file(copy, first.start),
+                record=first.start,
+                record_end=copy.side.last if is_tail else end,
+            )
+
+
+def _time(entry: DispatchEntry | None) -> str:
+    return f"{entry.store_timestamp} ms" if entry is not None else "an unknown time"
+
+
+def log_file(copy: Copy, offset: int) -> str:
+    """The file of the log that a byte is in."""
+    return f"commitlog/{offset - offset % copy.side.file_size:020d}"

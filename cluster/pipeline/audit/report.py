@@ -1,0 +1,130 @@
+"""What an audit of replicas comes to: plain values, and their JSON.
+
+The table for terminals is cluster/cli/audit_view.py, the page for people html.py, the files report_files.py. Offsets and sizes
+are bytes of the log, times ms since 1970; what is not known is None.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+import orjson
+from attrs import asdict, evolve, field, frozen
+
+from twinlog.cluster.admin.documents import SCHEMA
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
+
+# Findings that mean that a copy of the log is not what the others are; the others are about files beside it.
+LOG_CLASSES = (
+    FindingClass.TRUNCATED,
+    FindingClass.HOLE,
+    FindingClass.DIVERGENT,
+    FindingClass.SHIFTED,
+    FindingClass.SWAPPED,
+    FindingClass.BIT_ROT,
+    FindingClass.DIFFERS,
+)
+
+
+def _doc(text: str, default: Any = None) -> Any:
+    return field(default=default, metadata={"doc": text})
+
+
+class AuditVerdict(StrEnum):
+    """What it comes to."""
+
+    EQUAL = "equal"  # Up to lag: every byte that members have in common.
+    SAMPLES_EQUAL = "samples-equal"  # Running brokers of RocketMQ: every record that was compared.
+    DIVERGENT = "divergent"
+    INCOMPLETE = "incomplete"  # Equal as far as it could be read.
+
+
+@frozen(kw_only=True)
+class AuditedMember:
+    """One copy of the log, as it was when the audit began. What could not be found out is null."""
+
+    name: str
+    place: str = field(metadata={"doc": "directory or URI of its store; with --live HOST:PORT"})
+    is_master: bool = field(metadata={"doc": "named first: whose log the others should have"})
+    is_live: bool = field(metadata={"doc": "a broker was asked, no directory read"})
+    software: str | None = _doc("whose broker it is, where that is known")
+    is_running: bool | None = _doc("whether a broker had the store open")
+    first_offset: int | None = _doc("of its log")
+    last_offset: int | None = _doc("the end of its log: the byte behind the last one")
+    confirmed_offset: int | None = _doc("up to here it has its log for good; null: nothing tells")
+    behind_bytes: int | None = _doc("how much longer the longest log is")
+    compared_bytes: int = _doc("of its log, that were held against another member's", 0)
+    equal_bytes: int = _doc("of these, that are what others have", 0)
+    read_bytes: int = _doc("of its log, that the audit read for their digests", 0)
+    problem: str | None = _doc("why it could not be looked at; null: it could")
+
+
+@frozen(kw_only=True)
+class ReportedFinding(AuditFinding):
+    """One thing that is not as it should be, on one member, and what mends it. What does not apply or is not known is null."""
+
+    number: int = _doc("of the finding, in tables and pictures", 0)
+    mend: str = _doc("the command that mends it, or helps to; capitals stand for what only you know", "")
+    mend_note: str = _doc("what to know before giving it", "")
+
+
+@frozen(kw_only=True)
+class AuditReport:
+    """Copies of a log held against each other."""
+
+    verdict: AuditVerdict
+    members: tuple[AuditedMember, ...]
+    start_offset: int | None = _doc("where the first of the logs begins")
+    end_offset: int | None = _doc("where the longest of them ends")
+    compared_by: str = _doc("digests: every byte; samples: some records of running brokers of RocketMQ", "digests")
+    blocks: int = _doc("of up to 64 KiB, that were compared", 0)
+    differing_blocks: int | None = _doc("of them, that differ; null: not counted", 0)
+    records: int | None = _doc("samples that were compared; null: all bytes were")
+    findings: tuple[ReportedFinding, ...] = ()
+    totals: dict[str, int] = field(factory=dict, metadata={"doc": "things found, by class"})
+    findings_left_out: int = _doc("things that are counted in totals and not listed", 0)
+    not_read: tuple[str, ...] = _doc("what could not be read, and why", ())
+    started_ms: int = 0
+    seconds: float = _doc("that the audit took, without the start of Spark", 0.0)
+    startup_seconds: float | None = _doc("that the start of Spark took; null: without Spark")
+
+
+def verdict_of(totals: Iterable[str], *, is_complete: bool, is_sampled: bool = False) -> AuditVerdict:
+    """What findings of these classes come to. A difference beats what could not be read."""
+    classes = {FindingClass(each) for each in totals}
+    if any(each.is_fault and each is not FindingClass.UNREADABLE for each in classes):
+        return AuditVerdict.DIVERGENT
+    if FindingClass.UNREADABLE in classes or not is_complete:
+        return AuditVerdict.INCOMPLETE
+    return AuditVerdict.SAMPLES_EQUAL if is_sampled else AuditVerdict.EQUAL
+
+
+def totals_by_class(totals: Counter[tuple[str, FindingClass]]) -> dict[str, int]:
+    """How many things of each class there are, whoever has them; classes in their order."""
+    found: Counter[FindingClass] = Counter()
+    for (_, cls), count in totals.items():
+        found[cls] += count
+    return {cls.value: found[cls] for cls in FindingClass if found[cls]}
+
+
+def numbered(findings: Iterable[ReportedFinding]) -> tuple[ReportedFinding, ...]:
+    """In the order in which a person should look at them: faults of logs by place, files beside them, lag; numbers from 1."""
+    ordered = sorted(findings, key=_place_in_report)
+    return tuple(evolve(finding, number=number) for number, finding in enumerate(ordered, start=1))
+
+
+def _place_in_report(finding: AuditFinding) -> tuple[int, int, str]:
+    if finding.cls is FindingClass.LAG:
+        kind = 3
+    elif finding.cls is FindingClass.UNREADABLE:
+        kind = 2
+    else:
+        kind = 0 if finding.cls in LOG_CLASSES else 1
+    return kind, finding.offset if finding.offset is not None else 1 << 62, finding.member
+
+
+def to_json(report: AuditReport) -> bytes:
+    """One JSON document with its schema number: what `twinlog audit -o json` prints, and `-o schema` describes."""
+    document = {"schema": SCHEMA, **asdict(report)}
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

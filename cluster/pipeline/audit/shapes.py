@@ -1,0 +1,157 @@
+"""What happened to bytes that are not what another copy of them is: which of them changed, and how. Pure."""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from attrs import frozen
+
+from twinlog.store.record.message import BORN_HOST_V6, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC, STORE_HOST_V6
+from twinlog.store.record.resync import is_record
+
+HOLE_MIN = 32  # Fewer zeros than these are a change like others.
+FIELD_MAX = 8  # Bytes of the longest field with a fixed place.
+_MISPLACED_MAX = 64
+_MAGIC_PREFIX = b"\xda\xa3\x20"
+_PHY_OFFSET, _PHY_OFFSET_AT, _SYS_FLAG_AT = Struct(">q"), 28, 36
+_I32, _U16 = Struct(">i"), Struct(">H")
+_FIELDS = (
+    ("length", 4),
+    ("magic", 4),
+    ("CRC", 4),
+    ("queue id", 4),
+    ("flag", 4),
+    ("queue offset", 8),
+    ("physical offset", 8),
+    ("system flag", 4),
+    ("born time", 8),
+)
+
+
+class Span(NamedTuple):
+    """Positions `first` to `end`: before and behind them two copies are equal."""
+
+    first: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.first
+
+
+def difference(one: bytes, other: bytes) -> Span:
+    """Where they differ, which they do; they are of one size."""
+    assert len(one) == len(other)
+    assert one != other
+    first = _equal_prefix(memoryview(one), memoryview(other))
+    low, high = 0, len(one) - first - 1  # How many bytes are equal at the end.
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[len(one) - middle :] == other[len(other) - middle :]:
+            low = middle
+        else:
+            high = middle - 1
+    return Span(first, len(one) - low)
+
+
+def _equal_prefix(one: memoryview, other: memoryview) -> int:
+    low, high = 0, len(one) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if one[low : middle + 1] == other[low : middle + 1]:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def changed_bits(one: bytes, other: bytes, where: Span) -> int:
+    """How many bits differ."""
+    mine, theirs = one[where.first : where.end], other[where.first : where.end]
+    return (int.from_bytes(mine) ^ int.from_bytes(theirs)).bit_count()
+
+
+def hole(bad: bytes, where: Span) -> Span | None:
+    """The zeros that are all of the difference, to the edges of the bytes where they reach these; None when it is no hole."""
+    if where.size < HOLE_MIN or bad.count(0, where.first, where.end) != where.size:
+        return None
+    first = 0 if bad.count(0, 0, where.first) == where.first else where.first
+    end = len(bad) if bad.count(0, where.end) == len(bad) - where.end else where.end
+    return Span(first, end)
+
+
+class Misplaced(NamedTuple):
+    """A record that is sound but for its place: it lies at `offset`, and names `claimed`."""
+
+    offset: int
+    claimed: int
+
+
+def misplaced(data: bytes, phy_offset: int, file_size: int) -> list[Misplaced]:
+    """The first records of another place in bytes that lie at `phy_offset` of the log."""
+    found: list[Misplaced] = []
+    at = 0
+    while len(found) < _MISPLACED_MAX and (hit := data.find(_MAGIC_PREFIX, at + 4)) >= 0:
+        at = hit - 4
+        record = _record_of_any_place(data, at, file_size)
+        if record is not None and record[1] != phy_offset + at:
+            found.append(Misplaced(phy_offset + at, record[1]))
+            at += record[0] - 4
+        else:
+            at += 1
+    return found
+
+
+def _record_of_any_place(data: bytes, at: int, file_size: int) -> tuple[int, int] | None:
+    """Size and claimed place of the record there."""
+    if at + RECORD_SIZE_MIN > len(data):
+        return None
+    size, _ = SIZE_AND_MAGIC.unpack_from(data, at)
+    (claimed,) = _PHY_OFFSET.unpack_from(data, at + _PHY_OFFSET_AT)
+    if not RECORD_SIZE_MIN <= size <= len(data) - at or claimed < 0:
+        return None
+    return (size, claimed) if is_record(data[at : at + size], claimed, file_size) else None
+
+
+def is_shift(records: list[Misplaced]) -> bool:
+    """Whether several records in a row are off by the same distance."""
+    return len(records) > 2 and len({record.claimed - record.offset for record in records}) == 1
+
+
+@frozen
+class Field:
+    """A field of a record, by its position in it."""
+
+    name: str
+    start: int
+    end: int
+
+
+def fields(record: bytes) -> Iterator[Field]:
+    """The fields of a whole, sound record, in order."""
+    at = 0
+    for name, size in _FIELDS:
+        yield Field(name, at, at + size)
+        at += size
+    (sys_flag,) = _I32.unpack_from(record, _SYS_FLAG_AT)
+    for name, size in (
+        ("born host", 20 if sys_flag & BORN_HOST_V6 else 8),
+        ("store time", 8),
+        ("store host", 20 if sys_flag & STORE_HOST_V6 else 8),
+        ("reconsume times", 4),
+        ("prepared offset", 8),
+    ):
+        yield Field(name, at, at + size)
+        at += size
+    body_end = at + 4 + _I32.unpack_from(record, at)[0]
+    yield Field("body", at, body_end)
+    is_v2 = SIZE_AND_MAGIC.unpack_from(record)[1] == MAGIC_V2
+    size = 2 + _U16.unpack_from(record, body_end)[0] if is_v2 else 1 + record[body_end]
+    yield Field("topic", body_end, body_end + size)
+    yield Field("properties", body_end + size, len(record))
+
+
+def fields_of(record: bytes, where: Span) -> str:
+    """The names of the fields that a span touches, as people say it."""
+    names = [field.name for field in fields(record) if field.start < where.end and where.first < field.end]
+    return f"{names[0]} to {names[-1]}" if len(names) > 2 else " and ".join(names)

@@ -1,0 +1,209 @@
+"""What is out of step inside one store directory: consume queues, index and small files against the log beside them.
+
+All checks are those of `twinlog log verify` (store/offline/verify/verify.py). What they find is told here in the words of an audit, but
+for what only follows from damage to the log that the comparison has found already.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
+from twinlog.cluster.pipeline.sources.files import StoreFiles, list_tree, read_all
+from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader
+from twinlog.cluster.pipeline.sources.places import FileInfo, StoreUri
+from twinlog.store.integrity.digest import BLOCK_SIZE
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.findings import KEPT_MAX
+from twinlog.store.offline.verify.digest_check import DigestCheck
+from twinlog.store.offline.verify.log_parts import Part, check_part
+from twinlog.store.offline.verify.verify import VerifyReport, verify
+
+_READ_IN_PLACE = ("commitlog/", "consumequeue/", "consumequeue_ext/", "index/")
+_COPIED = ("config/", "twinlog/", "checkpoint", "abort")
+_NOT_COPIED = "twinlog/divergent/"
+_CLASSES = {
+    Kind.QUEUE_OFFSET: FindingClass.QUEUE,
+    Kind.UNIT_MISSING: FindingClass.QUEUE,
+    Kind.UNIT_WRONG: FindingClass.QUEUE,
+    Kind.UNIT_DANGLING: FindingClass.QUEUE,
+    Kind.INDEX_HEADER: FindingClass.INDEX,
+    Kind.INDEX_SLOT: FindingClass.INDEX,
+    Kind.INDEX_ITEM: FindingClass.INDEX,
+    Kind.INDEX_GAP: FindingClass.INDEX,
+    Kind.DAMAGED_RECORD: FindingClass.BIT_ROT,
+    Kind.DIGEST: FindingClass.BIT_ROT,
+    Kind.STORE_TIME: FindingClass.BIT_ROT,
+    Kind.LOG_TAIL: FindingClass.TRUNCATED,
+    Kind.UNREADABLE_FILE: FindingClass.UNREADABLE,
+}
+_FILES = {"consumequeue": FindingClass.QUEUE, "index": FindingClass.INDEX, "commitlog": FindingClass.HOLE}
+_OFFSET_FILES = ("config/consumerOffset.json", "config/delayOffset.json")
+_OF_LOG = (FindingClass.BIT_ROT, FindingClass.HOLE, FindingClass.TRUNCATED)
+_WORTH_TELLING = (Kind.INDEX_GAP, Kind.CONFIG_FILE)  # Among warnings.
+
+
+@contextmanager
+def open_directory(files: StoreFiles) -> Iterator[StoreDirectory]:
+    """A store directory for the tools of store/offline, wherever it lies. Raises OSError, StoreDirectoryError.
+
+    Of one that is not local the small files are copied; the others are empty stand-ins, and are read where they are.
+    """
+    uri = files.uri
+    if uri.is_local and all(place.is_local for place in uri.log_places):
+        places = tuple(place.path for place in uri.log_places)
+        with StoreDirectory.open(uri.path, _options(files, places)) as directory:
+            yield directory
+        return
+    with TemporaryDirectory(prefix="twinlog-audit-") as name:
+        root, reader = Path(name), PlaceReader()
+        (root / "commitlog").mkdir()
+        for info in list_tree(uri.root):
+            _stand_in(root, uri.root, info, reader)
+        for file in files.log if uri.log_places else ():
+            _place(root / "commitlog" / file.uri.name, file, reader)
+        with StoreDirectory.open(root, _options(files, ())) as directory:
+            directory.reader = reader
+            for series in (directory.log, *directory.queues.values(), *directory.ext_queues.values()):
+                series.reader = reader
+            yield directory
+
+
+def _options(files: StoreFiles, places: tuple[Path, ...]) -> DirectoryOptions:
+    return DirectoryOptions(commit_log_dirs=places, log_file_size=files.file_size if files.log else None)
+
+
+def _stand_in(root: Path, uri: StoreUri, info: FileInfo, reader: PlaceReader) -> None:
+    path, child = root / info.name, uri.child(info.name)
+    if info.name.startswith(_READ_IN_PLACE):
+        _place(path, LogFile(child, 0, info.size), reader)
+    elif info.name.startswith(_COPIED) and not info.name.startswith(_NOT_COPIED):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(read_all(child) or b"")
+        os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
+
+
+def _place(path: Path, file: LogFile, reader: PlaceReader) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as stand_in:
+        stand_in.truncate(file.size)
+    reader.places[path] = file
+
+
+def file_ranges(files: StoreFiles) -> list[tuple[int, int]]:
+    """The parts of a log that are checked apart: its files, and those that are missing in between."""
+    size = files.file_size
+    end = files.log[-1].start + size if files.log else 0
+    return [(max(start, files.first), start + size) for start in range(files.first - files.first % size, end, size)]
+
+
+def check_range(files: StoreFiles, start: int, end: int, progress: Callable[[int], None] = lambda _: None) -> Part:
+    """Check one of file_ranges(): its records, and what belongs to them in queues and index. Raises OSError.
+
+    The answer can be sent to another process; check_tables() puts all of them together.
+    """
+    with open_directory(files) as directory:
+        return check_part(directory, DigestCheck.open(directory), start, end, progress)
+
+
+def check_tables(files: StoreFiles, parts: Sequence[Part] | None = None) -> VerifyReport:
+    """Check all of it. `parts`: what check_range() gave for file_ranges(), in order; None: check them now. Raises OSError."""
+    with open_directory(files) as directory:
+        return verify(directory, processes=1, parts=parts)
+
+
+# In the words of an audit
+
+
+def own_findings(name: str, report: VerifyReport, log: Sequence[AuditFinding] = ()) -> list[AuditFinding]:
+    """What is wrong inside a member's directory. `log`: what the comparison of the logs found, of any member."""
+    mine = [
+        finding
+        for finding in log
+        if finding.cls is FindingClass.DIFFERS or (finding.member == name and finding.cls is not FindingClass.LAG)
+    ]
+    found = [
+        told(name, finding, cls)
+        for finding in report.findings
+        if (cls := class_of(finding)) is not None and not _follows(finding, cls, mine, report.log_end)
+    ]
+    return found + _rest(name, found, report.findings_omitted)
+
+
+def _rest(name: str, found: Sequence[AuditFinding], omitted: int) -> list[AuditFinding]:
+    """Of very many findings the check lists the first ones of a kind, and counts the others."""
+    (most, count), *_ = Counter(finding.cls for finding in found).most_common(1) or [(FindingClass.QUEUE, 0)]
+    if not omitted or count < KEPT_MAX:  # What is left out is of a kind that only follows from other damage.
+        return []
+    what, why = "more findings, most of them of this class", "`twinlog log verify` counts them"
+    return [AuditFinding(cls=most, member=name, what=what, why=why, count=omitted)]
+
+
+def class_of(finding: Finding) -> FindingClass | None:
+    """What an audit calls it; None when it says nothing of whether replicas are equal."""
+    if finding.severity is Severity.WARNING and finding.kind not in _WORTH_TELLING:
+        return None
+    if finding.kind is Kind.CONFIG_FILE:
+        return _of_config(finding)
+    if finding.kind in (Kind.MISSING_FILE, Kind.WRONG_FILE_SIZE, Kind.STRAY_ENTRY):
+        return _FILES.get((finding.file or "").partition("/")[0], FindingClass.CONFIG)
+    return _CLASSES.get(finding.kind, FindingClass.CONFIG)
+
+
+def _of_config(finding: Finding) -> FindingClass | None:
+    name = finding.file or ""
+    if finding.severity is Severity.WARNING and not name.endswith(".json"):
+        return None  # A backup that is damaged.
+    return FindingClass.OFFSETS if name in _OFFSET_FILES and finding.topic is not None else FindingClass.CONFIG
+
+
+def _follows(finding: Finding, cls: FindingClass, log: Sequence[AuditFinding], log_end: int) -> bool:
+    """Whether it is but another sign of damage to the log that is known: a finding by itself, or of what is lost with it."""
+    offset = finding.phy_offset
+    if offset is not None:
+        end = offset + (BLOCK_SIZE if finding.kind is Kind.DIGEST else 1)
+        return any(_overlaps(known, offset, end) for known in log)
+    if not log:
+        return False
+    if cls in _OF_LOG or cls is FindingClass.OFFSETS:
+        return True
+    if cls is FindingClass.QUEUE:
+        return finding.kind in (Kind.UNIT_DANGLING, Kind.QUEUE_OFFSET, Kind.UNIT_MISSING)
+    is_short = any(known.cls is FindingClass.TRUNCATED or (known.end or 0) >= log_end for known in log)
+    return is_short and finding.kind is Kind.INDEX_ITEM
+
+
+def _overlaps(known: AuditFinding, start: int, end: int) -> bool:
+    """Whether a place lies in the records that a finding is about."""
+    low = known.record if known.record is not None else known.offset
+    high = known.record_end if known.record_end is not None else known.end
+    return low is not None and low < end and (high is None or start < high or known.cls is FindingClass.TRUNCATED)
+
+
+def told(name: str, finding: Finding, cls: FindingClass) -> AuditFinding:
+    """The same in the words of an audit."""
+    why = (
+        "checked against the log beside it" if cls in (FindingClass.QUEUE, FindingClass.INDEX) else "checked by itself"
+    )
+    if finding.expected is not None or finding.actual is not None:
+        why = f"{why}: expected {_value(finding.expected)}, found {_value(finding.actual)}"
+    return AuditFinding(
+        cls=cls,
+        member=name,
+        offset=finding.phy_offset,
+        what=finding.message,
+        why=why,
+        topic=finding.topic,
+        queue_id=finding.queue_id,
+        queue_offset=finding.queue_offset,
+        file=finding.file,
+        count=finding.count,
+    )
+
+
+def _value(value: int | str | None) -> str:
+    return "nothing" if value is None else str(value)

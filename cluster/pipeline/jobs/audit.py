@@ -1,0 +1,318 @@
+"""The audit of store directories on Spark: only digests of blocks are shuffled, records are compared where these differ.
+
+    look      each member once, here: its files, where its log begins and ends
+    digests   a task reads parts of 64 MiB of one log; digests of one part of all logs meet, and say which ranges differ
+    look into each range that differs, all members' records side by side, in a task
+    tables    each member's queues, index and configuration, in tasks
+
+What cannot be read, and what no worker survives, is named in the report; the rest is audited.
+"""
+
+import os
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
+
+from attrs import define, evolve, field, frozen
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from twinlog.cluster.pipeline.audit import tasks
+from twinlog.cluster.pipeline.audit.assembly import assembled
+from twinlog.cluster.pipeline.audit.compare import Range, Side, nothing_in_common
+from twinlog.cluster.pipeline.audit.completeness import StoreParts, incomplete
+from twinlog.cluster.pipeline.audit.config_tables import compare_tables, read_tables
+from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass, settled
+from twinlog.cluster.pipeline.audit.plan import as_it_is_now, before_unreadable_end, bounded, is_known, split_size
+from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditedMember, AuditReport
+from twinlog.cluster.pipeline.audit.side_tables import file_ranges, own_findings
+from twinlog.cluster.pipeline.audit.split_digests import Differing, Part, SplitCompared, different_blocks
+from twinlog.cluster.pipeline.audit.stores import Store, look_at, without_secrets
+from twinlog.cluster.pipeline.jobs.runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
+from twinlog.cluster.pipeline.jobs.session import spark_session
+from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri
+from twinlog.cluster.pipeline.sources.places import UnreadableError
+from twinlog.cluster.pipeline.sources.splits import Split, splits
+
+if TYPE_CHECKING:
+    from pyspark import RDD, Broadcast
+
+__all__ = ["AuditOptions", "SparkUnusableError", "audit", "audit_stores", "started"]
+
+
+@frozen(kw_only=True)
+class AuditOptions:
+    """How it is done. `with_tables`: queues, index, configuration and offsets of each member are checked, too.
+
+    `split_size`: bytes of a log that one task reads at a time, a multiple of 64 KiB; None: by how much there is.
+    """
+
+    split_size: int | None = None
+    with_tables: bool = True
+
+
+def _nothing(_done: int, _total: int) -> None: ...
+
+
+@contextmanager
+def started(master: str | None) -> Iterator[tuple[SparkSession, float]]:
+    """A session of Spark without tables, and the seconds that its start took. `master`: as for spark_session().
+
+    Raises SparkUnusableError.
+    """
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        raise SparkUnusableError("it needs Java, and there is none")
+    began = time.monotonic()
+    with TemporaryFile() as words:
+        try:
+            with _stderr_to(words.fileno()):
+                spark = spark_session(master, with_tables=False, is_brief=True)
+        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+            words.seek(0)
+            told = [line for line in words.read().decode(errors="replace").splitlines() if line.strip()]
+            raise SparkUnusableError(f"it does not start: {error}; {' '.join(told[-3:])}") from error
+    try:
+        yield spark, time.monotonic() - began
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _stderr_to(file: int) -> Iterator[None]:
+    """What the JVM has to say of itself, from its start to its end, is for who looks for a fault in Spark."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # It runs already, and we are its child.
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def audit(
+    spark: SparkSession,
+    members: Sequence[StoreUri],
+    options: AuditOptions | None = None,
+    progress: Progress = _nothing,
+) -> AuditReport:
+    """Compare the stores of a log's members, the master's first. Raises SparkUnusableError when Spark ends meanwhile."""
+    return audit_stores(spark, look_at(members), options or AuditOptions(), progress)
+
+
+def audit_stores(
+    spark: SparkSession, stores: Sequence[Store], options: AuditOptions, progress: Progress
+) -> AuditReport:
+    """The same for stores that were looked at."""
+    return _Audit(TaskRunner(spark.sparkContext, progress), stores, options).run()
+
+
+@define(eq=False)
+class _Audit:
+    """One audit. Members are known by their number."""
+
+    runner: TaskRunner
+    stores: Sequence[Store]
+    options: AuditOptions
+    files: dict[int, StoreFiles] = field(init=False)
+    sides: dict[int, Side] = field(init=False)
+    findings: list[AuditFinding] = field(factory=list, init=False)  # About the logs.
+    own: dict[int, list[AuditFinding]] = field(factory=dict, init=False)  # About what lies beside a member's log.
+    between: list[AuditFinding] = field(factory=list, init=False)  # About tables of several members.
+    deadly: set[int] = field(factory=set, init=False)  # Members that no worker survived.
+    endless: set[int] = field(factory=set, init=False)  # Members of whom it cannot be read where their log ends.
+    compared: Counter[str] = field(factory=Counter, init=False)
+    read: Counter[str] = field(factory=Counter, init=False)
+    blocks: int = field(default=0, init=False)
+    differing: list[Differing] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.files = {number: store.files for number, store in enumerate(self.stores) if store.files is not None}
+        self.sides = {number: self.stores[number].side for number in self.files}
+
+    def run(self) -> AuditReport:
+        clock_ms = int(time.time() * 1000)
+        if self.options.with_tables:
+            self.runner.expect(sum(high - low for files in self.files.values() for low, high in file_ranges(files)))
+        sent = self.runner.context.broadcast(self.files)
+        try:
+            self._look()
+            self._digests(sent)
+            self._look_into(sent)
+            if self.options.with_tables:
+                self._tables(sent)
+        finally:
+            sent.unpersist()
+        findings = AuditFindings()
+        own = {self.stores[number].name: found for number, found in sorted(self.own.items())}
+        told = settled(self.findings, own, self.between)
+        told = (evolve(found, why=without_secrets(found.why)) for found in told)
+        findings.extend(sorted(told, key=lambda found: (found.member, found.cls, found.offset or 0)))
+        return assembled(
+            self._members(),
+            findings,
+            clock_ms=clock_ms,
+            is_complete=len(self.files) > 1,
+            blocks=self.blocks,
+            differing_blocks=different_blocks(each.range for each in self.differing),
+        )
+
+    def _look(self) -> None:
+        """What the looks said."""
+        for number, store in enumerate(self.stores):
+            if store.files is None:
+                self._unreadable(number, "it could not be looked at", store.problem or "")
+            for note in store.notes:
+                self._unreadable(number, "a file beside the log cannot be used", note)
+        if nothing_in_common(list(self.sides.values())):
+            for number in list(self.sides)[1:]:
+                self._unreadable(number, "it has no byte in common with the others", "nothing can be compared")
+
+    def _unreadable(self, number: int, what: str, why: str, part: Split | None = None) -> None:
+        self.findings.append(
+            AuditFinding(
+                cls=FindingClass.UNREADABLE,
+                member=self.stores[number].name,
+                offset=part.start if part is not None else None,
+                end=part.end if part is not None else None,
+                what=what,
+                why=why,
+            )
+        )
+
+    # ---- Digests
+
+    def _digests(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
+        size = self.options.split_size or split_size(self.sides.values(), self.runner.context.defaultParallelism)
+        parts = [
+            Part(number, split)
+            for number, files in self.files.items()
+            for split in splits(files.log, size, files.first, files.end)
+        ]
+        self.runner.expect(sum(part.split.end - part.split.start for part in parts))
+        read = partial(tasks.digest_parts, sent, self.runner.done)
+
+        def compare(rdd: "RDD[Part]") -> "RDD[SplitCompared]":
+            by_split = rdd.mapPartitions(read).map(partial(tasks.keyed, size)).groupByKey()
+            return by_split.map(partial(tasks.compare_split, self.sides, size))
+
+        try:
+            found = self.runner.collect(compare(self.runner.spread(parts)))
+        except WorkersDiedError:
+            units = [[part] for part in parts]
+            _, dead = self.runner.collect_robust(units, lambda rdd: rdd.mapPartitions(read).map(tasks.nothing))
+            for (part,), why in dead:
+                self.deadly.add(part.member)
+                self._unreadable(part.member, "cannot be read", why, part.split)
+            gone = {part for (part,), _ in dead}
+            found = self.runner.collect(compare(self.runner.spread([part for part in parts if part not in gone])))
+        for each in sorted(found, key=lambda each: each.start):
+            self._take(each)
+        for number, side in self.sides.items():
+            self.sides[number] = before_unreadable_end(side, self.findings)
+            if self.sides[number] is not side:
+                self.endless.add(number)
+
+    def _take(self, found: SplitCompared) -> None:
+        self.findings += found.unreadable
+        self.compared.update(found.compared)
+        self.read.update(found.read)
+        self.blocks += found.blocks
+        for part in found.differing:
+            last = self.differing[-1] if self.differing else None
+            if last is not None and last.members == found.members and last.range.end >= part.start:
+                part = Range(last.range.start, max(last.range.end, part.end))
+                self.differing.pop()
+            self.differing.append(Differing(part, found.members))
+
+    # ---- Records
+
+    def _look_into(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
+        if len(self.files) < 2:
+            return
+        if self.differing:
+            self.sides = {number: as_it_is_now(side, self.files[number]) for number, side in self.sides.items()}
+        parts = bounded(self.differing)
+        self.runner.expect(sum(len(part.members) * (part.range.end - part.range.start) for part in parts))
+        look = partial(tasks.look_into_part, sent, self.runner.done, self.sides)
+        found, dead = self.runner.collect_robust([[part] for part in parts], lambda rdd: rdd.map(look))
+        for findings in found:
+            self.findings += findings
+        for (part,), why in dead:
+            for number in part.members[1:]:
+                self._unreadable(number, "differs, and cannot be looked into", why, Split(*part.range))
+        alive = tuple(number for number in self.files if number not in self.deadly | self.endless)
+        found, dead_ends = self.runner.collect_robust(
+            [[alive]], lambda rdd: rdd.map(partial(tasks.find_ends, sent, self.sides))
+        )
+        for findings in found:
+            self.findings += findings
+        for (members,), why in dead_ends:
+            self._unreadable(members[-1], "the end of the log cannot be looked into", why)
+
+    # ---- What lies beside the logs
+
+    def _tables(self, sent: "Broadcast[dict[int, StoreFiles]]") -> None:
+        """Each member's queues and index against its log, configuration and offsets against the others'."""
+        alive = {number: files for number, files in self.files.items() if number not in self.deadly}
+        units = [[tasks.FilePart(number, *part) for part in file_ranges(files)] for number, files in alive.items()]
+        units = [unit for unit in units if unit]  # An empty log has nothing beside it that could be wrong.
+        check = partial(tasks.check_file, sent, self.runner.done)
+        found, dead = self.runner.collect_robust(
+            units, lambda rdd: rdd.map(check).groupByKey().map(partial(tasks.check_member, sent))
+        )
+        log = list(self.findings)
+        for each in found:
+            if each.report is None:
+                self._unreadable(each.member, "queues and index were not checked", each.problem)
+            else:
+                own = own_findings(self.stores[each.member].name, each.report, log)
+                self.own[each.member] = [found for found in own if not is_known(found, log)]
+        for unit, why in dead:
+            self._unreadable(unit[0].member, "queues and index were not checked", why)
+        members = [read_tables(self.stores[number].name, files) for number, files in alive.items()]
+        if len(members) > 1:
+            truncated = {found.member for found in self.findings if found.cls is FindingClass.TRUNCATED}
+            parts = [self._parts(number, files) for number, files in alive.items()]
+            self.between = [*compare_tables(members[0], members[1:]), *incomplete(parts, truncated)]
+
+    def _parts(self, number: int, files: StoreFiles) -> StoreParts:
+        last = files.log[-1] if files.log else None
+        try:
+            index_files = len(files.index()) if files.queues() else None
+        except UnreadableError:  # It is told elsewhere.
+            index_files = None
+        return StoreParts(
+            name=self.stores[number].name,
+            file_size=files.file_size,
+            log_end=self.sides[number].last,
+            files=len(files.log),
+            last_file=(last.start, last.start + last.size) if last is not None else None,
+            index_files=index_files,
+        )
+
+    def _members(self) -> list[AuditedMember]:
+        return [self._member(number, store) for number, store in enumerate(self.stores)]
+
+    def _member(self, number: int, store: Store) -> AuditedMember:
+        if number not in self.files:
+            return store.told()
+        bad = sum(
+            (found.end or 0) - (found.offset or 0)
+            for found in self.findings
+            if found.member == store.name and found.cls in LOG_CLASSES and found.cls is not FindingClass.TRUNCATED
+        )
+        compared = self.compared[store.name]
+        told = store.told(compared=compared, equal=max(0, compared - bad), read=self.read[store.name])
+        return evolve(told, last_offset=self.sides[number].last)

@@ -1,0 +1,207 @@
+"""Streams a topic out of a store, live or not, into Parquet: one directory for each topic and day, JSON bodies decoded.
+
+Spark writes each batch under its number and the next one begins where it ended, so that every record is in the output once,
+however often the job is stopped, killed and started again: as readers see it that heed OUT/_spark_metadata, as Spark does.
+
+    spark-submit cluster/pipeline/submit/export.py --path STORE --topic TOPIC --out DIR --schema 'id BIGINT, name STRING'
+"""
+
+import click
+from attrs import field, frozen
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StringType, StructField, StructType
+
+from twinlog.cluster.pipeline.jobs.session import spark_session, words_of
+from twinlog.cluster.pipeline.sources.files import NotAStoreError
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.sources.places import StoreUri, UnreadableError, list_files
+from twinlog.cluster.pipeline.tables.bodies import Bounds
+from twinlog.cluster.pipeline.tables.options import read_options
+from twinlog.cluster.pipeline.tables.stream import store_now
+from twinlog.store.record.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+
+CHECKPOINT = "_checkpoint"  # Below the output; readers of Parquet pass over names that begin so.
+_CORRUPT = "_corrupt_record"
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+@frozen(kw_only=True)
+class ExportOptions:
+    """What to read and where to put it. `path` and `out` are directories or URIs; `topic` is one, or several with commas between.
+
+    `schema` of the JSON bodies is a list of columns as in SQL; without it bodies stay bytes. `broker` is HOST:PORT of the running
+    broker that the store belongs to, which tells what is confirmed. `checkpoint`: by default below `out`.
+    """
+
+    path: str
+    topic: str
+    out: str
+    schema: str | None = None
+    checkpoint: str | None = None
+    broker: str | None = None
+    unconfirmed: bool = False
+    start: str = "earliest"
+    bytes_per_batch: int = 256 << 20
+    bounds: Bounds = field(factory=Bounds)
+
+    @property
+    def checkpoint_place(self) -> str:
+        """Where the progress is kept."""
+        return self.checkpoint or f"{self.out.rstrip('/')}/{CHECKPOINT}"
+
+    @property
+    def of_reader(self) -> dict[str, str]:
+        """The options of rocketmq_records."""
+        told = {
+            "topics": self.topic,
+            "inflate": "true",
+            "inflateSizeMax": str(self.bounds.size_max),
+            "inflateRatioMax": str(self.bounds.ratio_max),
+            "unconfirmed": str(self.unconfirmed).lower(),
+            "startingOffset": self.start,
+            "maxBytesPerTrigger": str(self.bytes_per_batch),
+        }
+        return told if self.broker is None else {**told, "broker": self.broker}
+
+
+def start_export(spark: SparkSession, options: ExportOptions, *, follow: bool = False) -> StreamingQuery:
+    """Begin, or go on where an earlier run ended. Without `follow` the query ends once it has all that was there at its start."""
+    check_destination(options)
+    writer = (
+        messages(spark, options)
+        .writeStream.format("parquet")
+        .partitionBy("topic", "day")
+        .option("path", options.out)
+        .option("checkpointLocation", options.checkpoint_place)
+        .queryName(f"twinlog export {options.topic}")
+    )
+    writer = writer.trigger(processingTime="1 second") if follow else writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def check_destination(options: ExportOptions) -> None:
+    """Raises ReadRefusedError where batches would be lost: Spark numbers them, and passes over those that the output has.
+
+    It tells nobody. An output has one checkpoint, so, and a checkpoint one output. Places that are not read here are not checked.
+    """
+    try:
+        has_output = bool(list_files(StoreUri(options.out).child("_spark_metadata")))
+        has_progress = bool(list_files(StoreUri(options.checkpoint_place).child("offsets")))
+    except UnreadableError:
+        return
+    if has_output and not has_progress:
+        raise ReadRefusedError(
+            f"{options.out} holds an export already, of which {options.checkpoint_place} knows nothing: Spark would pass over "
+            "new batches whose numbers it has. Name the checkpoint of that export, or an empty directory."
+        )
+
+
+def export(spark: SparkSession, options: ExportOptions) -> None:
+    """Take over all that is there now, and return."""
+    start_export(spark, options).awaitTermination()
+
+
+def messages(spark: SparkSession, options: ExportOptions) -> DataFrame:
+    """The topic's messages as a stream, in the columns of the output."""
+    queueless = [TRANSACTION_PREPARED, TRANSACTION_ROLLBACK]  # Records of these kinds are no messages of their topic.
+    records = spark.readStream.format("rocketmq_records").options(**options.of_reader).load(options.path)
+    records = records.where(~f.col("sys_flag").bitwiseAND(TRANSACTION_MASK).isin(queueless))
+    return decoded(records, options.schema)
+
+
+def decoded(records: DataFrame, schema: str | None) -> DataFrame:
+    """The columns of the output. A body that is no JSON of the schema stays as it is, with a `problem`; nothing is lost."""
+    day = f.date_from_unix_date(
+        f.floor(f.col("stored_ms") / _DAY_MS).cast("int")
+    )  # In UTC, whatever the session's zone.
+    frame = records.select(
+        "topic",
+        day.cast("string").alias("day"),
+        "offset",
+        "size",
+        "queue_id",
+        "queue_offset",
+        "unique_key",
+        "tags",
+        "keys",
+        "properties",
+        "reconsume_times",
+        f.timestamp_millis("born_ms").alias("born_at"),
+        f.timestamp_millis("stored_ms").alias("stored_at"),
+        "body",
+        f.col("body_problem").alias("problem"),
+    )
+    return frame if schema is None else _with_json(frame, schema)
+
+
+def json_schema(text: str) -> StructType:
+    """Columns as in SQL, `id BIGINT, name STRING`. Raises ReadRefusedError. Needs a session."""
+    try:
+        found = StructType.fromDDL(text)
+    except PySparkException as error:
+        raise ReadRefusedError(
+            f"the schema {text!r} cannot be read: columns as in SQL are, 'id BIGINT, name STRING'"
+        ) from error
+    if not isinstance(found, StructType):
+        raise ReadRefusedError(f"the schema {text!r} is one type: columns are needed, 'id BIGINT, name STRING'")
+    return found
+
+
+def _with_json(frame: DataFrame, schema: str) -> DataFrame:
+    """The same with `body` as a struct, or null where it is none; then `undecoded` has its bytes."""
+    wanted = json_schema(schema)
+    with_corrupt = StructType([*wanted.fields, StructField(_CORRUPT, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    text = f.col("body").cast("string")
+    is_text = f.col("problem").isNull() & f.is_valid_utf8(text)
+    frame = frame.withColumn("json", f.from_json(f.when(is_text, text), with_corrupt, options))
+    is_wrong: Column = f.col("json").isNull() | f.col(f"json.{_CORRUPT}").isNotNull()
+    body = f.struct(*(f.col("json")[each.name].alias(each.name) for each in wanted.fields))
+    return frame.select(
+        *(name for name in frame.columns if name not in ("body", "problem", "json")),
+        f.when(~is_wrong, body).alias("body"),
+        f.when(is_wrong, f.col("body")).alias("undecoded"),
+        f.coalesce(f.col("problem"), f.when(is_wrong, f.lit("no JSON of the schema"))).alias("problem"),
+    )
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--path", required=True, help="Store directory, or its URI.")
+@click.option("--topic", required=True, help="Or several, separated by commas.")
+@click.option("--out", required=True, help="Directory or URI to write below.")
+@click.option(
+    "--schema", help="Columns of the JSON bodies, as in SQL: 'id BIGINT, name STRING'. Without: bodies as bytes."
+)
+@click.option("--checkpoint", help="Where the progress is kept. [default: OUT/_checkpoint]")
+@click.option("--broker", help="HOST:PORT of the running broker: it tells what is confirmed.")
+@click.option("--unconfirmed", is_flag=True, help="Read all that is sound of a running store, confirmed or not.")
+@click.option("--start", default="earliest", show_default=True, help="Of a first run: earliest, latest or an offset.")
+@click.option("--follow", is_flag=True, help="Go on as the log grows, until interrupted.")
+@click.option("--bytes-per-batch", type=click.IntRange(min=1), default=256 << 20, show_default=True)
+@click.option("--body-size-max", type=click.IntRange(min=1), default=64 << 20, show_default=True)
+@click.option("--body-ratio-max", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option("--spark-master", help="A URL as of spark-submit. [default: spark-submit's, else this machine]")
+def main(*, follow: bool, spark_master: str | None, body_size_max: int, body_ratio_max: int, **told: str) -> None:
+    """Stream the messages of a topic into Parquet, by topic and day; run again, it goes on where it ended."""
+    bounds = Bounds(size_max=body_size_max, ratio_max=body_ratio_max)
+    options = ExportOptions(**told, bounds=bounds)  # type: ignore[arg-type]
+    try:
+        store_now(
+            read_options({"path": options.path, **options.of_reader}), 0
+        )  # What is refused is said before Spark starts.
+    except (ReadRefusedError, NotAStoreError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    spark = spark_session(spark_master, name=f"twinlog export {options.topic}")
+    try:
+        query = start_export(spark, options, follow=follow)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:  # How one that follows ends.
+            query.stop()
+    except (ReadRefusedError, PySparkException) as error:
+        raise click.ClickException(words_of(error)) from error
+    finally:
+        spark.stop()

@@ -1,0 +1,183 @@
+"""The logs of an audit as a picture: one bar a member, over the offsets it has, and what is wrong where it is. SVG, no script.
+
+Nothing is told by colour alone: each class of findings has a pattern of its own and a letter, each mark its number in the table
+of findings, and the picture says in words what it shows, for who cannot see it. Colours are Okabe and Ito's.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from attrs import frozen
+
+from twinlog.cluster.cli.common.render import size
+from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditedMember, AuditReport, ReportedFinding
+
+_WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _BAR = 1000, 190, 30, 34, 64, 26
+_MARK_WIDTH_MIN = 4.0
+_LABEL_ROOM = 16.0  # Numbers that are nearer to each other are left out.
+_TICKS = 5
+
+# Class: letter, colour, pattern inside a square of 8.
+LOOKS = {
+    FindingClass.LAG: ("L", "#56b4e9", '<path d="M0 4h8" stroke="{0}" stroke-width="2"/>'),
+    FindingClass.TRUNCATED: ("T", "#0072b2", '<path d="M0 2h8M0 6h8" stroke="{0}" stroke-width="2"/>'),
+    FindingClass.HOLE: ("H", "#0072b2", '<circle cx="4" cy="4" r="2.5" fill="{0}"/>'),
+    FindingClass.DIVERGENT: ("D", "#d55e00", '<path d="M-2 2l4-4M0 8l8-8M6 10l4-4" stroke="{0}" stroke-width="3"/>'),
+    FindingClass.SHIFTED: ("S", "#cc79a7", '<path d="M2 0v8M6 0v8" stroke="{0}" stroke-width="2"/>'),
+    FindingClass.SWAPPED: ("W", "#cc79a7", '<path d="M0 0h4v4h-4zM4 4h4v4h-4z" fill="{0}"/>'),
+    FindingClass.BIT_ROT: ("B", "#d55e00", '<path d="M0 0h8v8h-8z" fill="{0}"/>'),
+    FindingClass.DIFFERS: ("X", "#000000", '<path d="M0 0l8 8M8 0l-8 8" stroke="{0}" stroke-width="1.5"/>'),
+}
+_NOT_DRAWN = "-"  # The mark of what has no place in the log.
+
+
+def letter(cls: FindingClass) -> str:
+    """The letter of a class, the same in picture and table."""
+    return LOOKS[cls][0] if cls in LOOKS else _NOT_DRAWN
+
+
+@frozen
+class _Scale:
+    """From offsets to places."""
+
+    start: int
+    end: int
+
+    def x(self, offset: int) -> float:
+        span = max(1, self.end - self.start)
+        within = min(max(offset, self.start), self.end) - self.start
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * within / span
+
+
+def picture(report: AuditReport) -> str:
+    """The SVG element; "" where no member's log is known."""
+    known = [member for member in report.members if member.first_offset is not None and member.last_offset is not None]
+    if not known or report.start_offset is None or report.end_offset is None:
+        return ""
+    scale = _Scale(report.start_offset, report.end_offset)
+    height = _TOP + _ROW * len(known) + 30
+    shown = {finding.cls for finding in report.findings if finding.cls in LOOKS}
+    parts = [
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="picture-title picture-words">',
+        '<title id="picture-title">The logs, and where they differ</title>',
+        f'<desc id="picture-words">{escape(in_words(report))}</desc>',
+        f"<defs>{''.join(_pattern(cls) for cls in LOOKS if cls in shown)}</defs>",
+        *_axis(scale, height),
+    ]
+    for row, member in enumerate(known):
+        findings = [each for each in report.findings if each.member == member.name and each.cls in LOOKS]
+        parts += _bar(scale, member, _TOP + _ROW * row, findings)
+    return "".join([*parts, "</svg>"])
+
+
+def in_words(report: AuditReport) -> str:
+    """What the picture shows, for who cannot see it."""
+    return " ".join(_sentences(report))
+
+
+def _sentences(report: AuditReport) -> Iterator[str]:
+    for member in report.members:
+        if member.first_offset is None or member.last_offset is None:
+            yield f"{member.name} could not be looked at."
+            continue
+        span = f"{member.name} has bytes {member.first_offset} to {member.last_offset}"
+        found = [each for each in report.findings if each.member == member.name and each.cls in LOG_CLASSES]
+        if not found:
+            yield f"{span}, and no difference is marked in it."
+            continue
+        places = "; ".join(f"number {each.number}, {each.cls.value} at {each.offset}" for each in found[:10])
+        more = f"; and {len(found) - 10} more" if len(found) > 10 else ""
+        yield f"{span}. Marked: {places}{more}."
+
+
+def _pattern(cls: FindingClass) -> str:
+    _, colour, inside = LOOKS[cls]
+    name = pattern_name(cls)
+    ground = '<path class="ground" d="M0 0h8v8h-8z"/>'
+    return f'<pattern id="{name}" width="8" height="8" patternUnits="userSpaceOnUse">{ground}{inside.format(colour)}</pattern>'
+
+
+def pattern_name(cls: FindingClass) -> str:
+    """The id of a class's pattern."""
+    return f"mark-{cls.value}"
+
+
+def _axis(scale: _Scale, height: int) -> Iterator[str]:
+    for number in range(_TICKS + 1):
+        offset = scale.start + (scale.end - scale.start) * number // _TICKS
+        at = scale.x(offset)
+        anchor = "start" if number == 0 else "end" if number == _TICKS else "middle"
+        yield f'<path class="tick" d="M{at:.1f} {_TOP - 8}V{height - 22}"/>'
+        yield f'<text class="small" x="{at:.1f}" y="{height - 8}" text-anchor="{anchor}">{escape(size(offset))}</text>'
+
+
+def _bar(scale: _Scale, member: AuditedMember, top: int, findings: Sequence[ReportedFinding]) -> Iterator[str]:
+    assert member.first_offset is not None
+    assert member.last_offset is not None
+    left, right = scale.x(member.first_offset), scale.x(member.last_offset)
+    role = "master" if member.is_master else "slave"
+    yield f'<text x="0" y="{top + 12}" class="name">{escape(_short(member.name))}</text>'
+    yield f'<text x="0" y="{top + 28}" class="small">{role}, {escape(size(member.last_offset - member.first_offset))}</text>'
+    yield f'<rect class="log" x="{left:.1f}" y="{top}" width="{max(1.0, right - left):.1f}" height="{_BAR}"/>'
+    if member.confirmed_offset is not None:
+        at = scale.x(member.confirmed_offset)
+        yield (
+            f'<path class="confirmed" d="M{at:.1f} {top - 4}v{_BAR + 8}">'
+            f"<title>confirmed up to {member.confirmed_offset}</title></path>"
+        )
+    yield from _marks(scale, top, findings)
+
+
+def _marks(scale: _Scale, top: int, findings: Iterable[ReportedFinding]) -> Iterator[str]:
+    free_from = 0.0
+    for finding in sorted((each for each in findings if each.offset is not None), key=lambda each: each.offset or 0):
+        assert finding.offset is not None
+        left = scale.x(finding.offset)
+        width = max(_MARK_WIDTH_MIN, scale.x(finding.end if finding.end is not None else finding.offset) - left)
+        left = min(left, _WIDTH - _RIGHT - width)
+        words = f"{finding.number}: {finding.cls.value} at {finding.offset}: {finding.what}"
+        yield (
+            f'<rect class="mark" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_BAR}"'
+            f' fill="url(#{pattern_name(finding.cls)})"><title>{escape(words)}</title></rect>'
+        )
+        middle = left + width / 2
+        if middle >= free_from:
+            label = f"{letter(finding.cls)}{finding.number}"
+            yield f'<text class="small" x="{middle:.1f}" y="{top + _BAR + 13}" text-anchor="middle">{label}</text>'
+            free_from = middle + _LABEL_ROOM + 4 * len(label)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 24 else f"…{name[-23:]}"
+
+
+def legend(report: AuditReport) -> str:
+    """What the patterns mean, as a list with a sample each."""
+    shown = {finding.cls for finding in report.findings if finding.cls in LOOKS}
+    items = [
+        f'<li><svg width="28" height="16" aria-hidden="true"><rect width="28" height="16" class="mark"'
+        f' fill="url(#{pattern_name(cls)})"/></svg> {letter(cls)}: {escape(cls.value)}, {escape(MEANINGS[cls])}</li>'
+        for cls in LOOKS
+        if cls in shown
+    ]
+    if any(member.confirmed_offset is not None for member in report.members):
+        items.append("<li>vertical line: confirmed up to here</li>")
+    return f'<ul class="legend">{"".join(items)}</ul>' if items else ""
+
+
+MEANINGS = {
+    FindingClass.LAG: "the member has not got it yet; no fault",
+    FindingClass.TRUNCATED: "the member had it and lost it",
+    FindingClass.HOLE: "nothing is there, and the log goes on behind",
+    FindingClass.DIVERGENT: "other messages were written there",
+    FindingClass.SHIFTED: "a file holds what belongs elsewhere",
+    FindingClass.SWAPPED: "messages stand in each other's place",
+    FindingClass.BIT_ROT: "bytes changed since they were written",
+    FindingClass.DIFFERS: "bytes differ, and nothing tells which are right",
+    FindingClass.QUEUE: "a consume queue does not fit the log beside it",
+    FindingClass.INDEX: "an index file does not fit the log beside it",
+    FindingClass.CONFIG: "topics, groups or other configuration differ or cannot be read",
+    FindingClass.OFFSETS: "consumer offsets differ",
+    FindingClass.UNREADABLE: "it could not be looked at",
+}

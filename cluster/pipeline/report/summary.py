@@ -1,0 +1,47 @@
+"""What an audit comes to, in sentences: the same words on the terminal and on the page. Pure."""
+
+from collections.abc import Iterator
+
+from twinlog.cluster.cli.common.render import seconds, size
+from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditReport, AuditVerdict
+
+
+def headline(report: AuditReport) -> str:
+    """One sentence."""
+    match report.verdict:
+        case AuditVerdict.EQUAL:
+            return f"equal{_up_to_lag(report)}: every byte that members have in common"
+        case AuditVerdict.SAMPLES_EQUAL:
+            return f"sampled: {report.records} records are equal; the others were not compared"
+        case AuditVerdict.INCOMPLETE:
+            return "not complete: equal as far as it could be read"
+    faults = sum(count for cls, count in report.totals.items() if cls not in ("lag", "unreadable"))
+    what = "1 thing is not as it should be" if faults == 1 else f"{faults} things are not as they should be"
+    places = [each.offset for each in report.findings if each.offset is not None and each.cls in LOG_CLASSES]
+    return f"divergent: {what}{f', in the log first at {min(places)}' if places else ''}"
+
+
+def _up_to_lag(report: AuditReport) -> str:
+    return " up to lag" if any(member.behind_bytes for member in report.members) else ""
+
+
+def sentences(report: AuditReport) -> Iterator[str]:
+    """What was compared, what was found, what was not read."""
+    looked = [member for member in report.members if member.problem is None]
+    if report.compared_by == "digests" and report.blocks:
+        different = report.differing_blocks
+        count = "" if different is None else f", {different} of them {'differs' if different == 1 else 'differ'}"
+        yield f"{report.blocks} blocks of up to 64 KiB were compared by their digests{count}"
+    read = sum(member.read_bytes for member in looked)
+    if read:
+        rate = f", {size(read / report.seconds)}/s" if report.seconds > 0 else ""
+        yield f"read {size(read)} of log in {seconds(report.seconds)}{rate}"
+    for member in looked:
+        if member.confirmed_offset is None and member.is_running:
+            yield f"{member.name} runs, and nothing tells how far its log is confirmed: its newest bytes may be on the way"
+        if member.behind_bytes:
+            yield f"{member.name} is {size(member.behind_bytes)} behind"
+    if report.totals:
+        yield "found: " + ", ".join(f"{count} {cls}" for cls, count in report.totals.items())
+    for problem in report.not_read:
+        yield f"not read: {problem}"

@@ -1,0 +1,230 @@
+"""A store directory as it lies somewhere: RocketMQ 4.9's, 5.3's or ours, running or stopped; looked at once, nothing is changed.
+
+A look lists names and reads a few small parts, so it works on object storage as well. See places.py for where that may be.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from struct import Struct
+from struct import error as StructError
+from typing import TypeVar
+
+import orjson
+from attrs import evolve, frozen
+
+from twinlog.cluster.pipeline.sources.log_end import LogFile as LogFile
+from twinlog.cluster.pipeline.sources.log_end import QueueFiles as QueueFiles
+from twinlog.cluster.pipeline.sources.log_end import find_end
+from twinlog.cluster.pipeline.sources.places import Bytes as Bytes
+from twinlog.cluster.pipeline.sources.places import FileInfo as FileInfo
+from twinlog.cluster.pipeline.sources.places import StoreUri as StoreUri
+from twinlog.cluster.pipeline.sources.places import UnreadableError as UnreadableError
+from twinlog.cluster.pipeline.sources.places import list_directories as list_directories
+from twinlog.cluster.pipeline.sources.places import list_files as list_files
+from twinlog.cluster.pipeline.sources.places import list_tree as list_tree
+from twinlog.cluster.pipeline.sources.places import open_file as open_file
+from twinlog.cluster.pipeline.sources.places import read_all as read_all
+from twinlog.store.epoch_file import FIRST, EpochEntry, decode_epochs
+from twinlog.store.epoch_file import NAME as EPOCHS
+from twinlog.store.errors import SideFileError
+from twinlog.store.integrity import digest
+from twinlog.store.offline.directory import lock_holder
+from twinlog.store.offline.file_series import StoreFile, guess_file_size
+from twinlog.store.role_file import NAME as ROLE
+from twinlog.store.role_file import decode_role
+from twinlog.store.truncation import intent as truncate_intent
+from twinlog.store.truncation.divergent import NOTE
+
+T = TypeVar("T")
+SIDE = "twinlog"
+_NAME_LENGTH = 20
+_CHECKPOINT = Struct(">qqqqq")
+
+
+class NotAStoreError(Exception):
+    """The place is no store directory. The message says what to name instead."""
+
+    def __init__(self, uri: StoreUri, why: str) -> None:
+        super().__init__(uri, why)
+        self.uri, self.why = uri, why
+
+    def __str__(self) -> str:
+        return f"{self.uri.shown}: {self.why}"
+
+
+@frozen(kw_only=True)
+class StoreFiles:
+    """What a look found; it can be sent to other processes. Offsets and sizes in bytes of the log.
+
+    The log has whole records from `first` to `end`. Up to `confirmed` no change of roles takes bytes away; None: not known.
+    `claimed`: how far the log went at some time, as its own files say (queues, digests, a clean stop); None: nothing says it.
+    `is_running`: a broker has the store open now, on this machine. `has_abort`: it was not closed, or not yet.
+    `problems` tells what could not be read or understood meanwhile.
+    """
+
+    uri: StoreUri
+    log: tuple[LogFile, ...]
+    file_size: int
+    first: int
+    end: int
+    confirmed: int | None = None
+    claimed: int | None = None
+    is_running: bool = False
+    has_abort: bool = False
+    epochs: tuple[EpochEntry, ...] = (FIRST,)
+    digests: StoreUri | None = None  # twinlog/digest, see store/integrity/digest.py.
+    config: tuple[StoreUri, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def queues(self) -> list[QueueFiles]:
+        """The files of all consume queues, listed now. Raises UnreadableError."""
+        return list_queues(self.uri)
+
+    def index(self) -> list[LogFile]:
+        """The index files, listed now, oldest first; `start` is the time in their names. Raises UnreadableError."""
+        infos = [info for info in list_files(self.uri.child("index")) if info.name.isdecimal()]
+        return [LogFile(self.uri.child(f"index/{info.name}"), int(info.name), info.size) for info in infos]
+
+
+def look(uri: StoreUri, *, file_size: int | None = None) -> StoreFiles:
+    """Look at a store directory; `file_size` of the log, where it is known better than the files tell.
+
+    Raises NotAStoreError for what is no store, UnreadableError when nothing can be told.
+    """
+    root = uri.root
+    log = list_log(uri)
+    names = set(list_directories(root))
+    if not log and not names & {"commitlog", "consumequeue"}:
+        raise NotAStoreError(root, _no_store(root, names))
+    guessed = guess_file_size([[StoreFile(Path(file.uri.name), file.start, file.size) for file in log]])
+    found = StoreFiles(
+        uri=uri,
+        log=log,
+        file_size=max(file_size or guessed, 1),
+        first=0,
+        end=0,
+        is_running=root.is_local and _has_lock(root.child("lock")),
+        has_abort=any(info.name == "abort" for info in list_files(root)),
+        config=tuple(root.child(f"config/{info.name}") for info in list_files(root.child("config"))),
+    )
+    return _with_end(_with_side_files(found))
+
+
+def _has_lock(lock: StoreUri) -> bool:
+    try:
+        return lock_holder(lock.path) is not None
+    except OSError as error:
+        raise UnreadableError(lock.shown, error.strerror or str(error)) from error
+
+
+def _no_store(root: StoreUri, names: set[str]) -> str:
+    if root.is_local and not root.path.is_dir():
+        return "there is no such directory. Name the store's root, which holds commitlog/ and consumequeue/"
+    if not names and not list_files(root):
+        return "it is empty, or there is no such directory. Name the store's root, which holds commitlog/"
+    return (
+        "it holds no store: there is neither commitlog/ nor consumequeue/ in it. Name the store's root; where the log "
+        f"lies elsewhere, name its directories, too: '{root.shown};DIRECTORY'"
+    )
+
+
+def list_log(uri: StoreUri) -> tuple[LogFile, ...]:
+    """The files of the log in all its directories, in order. Raises UnreadableError."""
+    files: dict[int, LogFile] = {}
+    for place in uri.log_places or (uri.root.child("commitlog"),):
+        for info in list_files(place):
+            if _is_file_name(info.name):
+                files.setdefault(int(info.name), LogFile(place.child(info.name), int(info.name), info.size))
+    return tuple(files[start] for start in sorted(files))
+
+
+def _is_file_name(name: str) -> bool:
+    return len(name) == _NAME_LENGTH and name.isdecimal()
+
+
+def _is_text(name: str) -> bool:
+    """Names of files are bytes; those that are no UTF-8 are no topic's."""
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def list_queues(uri: StoreUri) -> list[QueueFiles]:
+    """The files of all consume queues, by topic and queue id. Raises UnreadableError."""
+    place = uri.root.child("consumequeue")
+    found: dict[tuple[str, int], list[LogFile]] = {}
+    newest: dict[tuple[str, int], int] = {}
+    for info in list_tree(place):
+        parts = info.name.split("/")
+        if len(parts) == 3 and parts[1].isdecimal() and _is_file_name(parts[2]) and _is_text(parts[0]):
+            key = parts[0], int(parts[1])
+            found.setdefault(key, []).append(LogFile(place.child(info.name), int(parts[2]), info.size))
+            newest[key] = max(newest.get(key, 0), info.mtime_ns)
+    guessed = guess_file_size(
+        [StoreFile(Path(file.uri.name), file.start, file.size) for file in files] for files in found.values()
+    )
+    return [QueueFiles(*key, tuple(found[key]), max(guessed, 1), newest[key]) for key in sorted(found)]
+
+
+def _with_side_files(files: StoreFiles) -> StoreFiles:
+    """The same with what small files say."""
+    root, problems = files.uri.root, list[str]()
+    first = files.log[0].start if files.log else 0
+    note = _decoded(root.child(NOTE), orjson.loads, problems)
+    first = max(first, int(note.get("first", 0))) if isinstance(note, dict) else first
+    epochs = _decoded(root.child(f"{SIDE}/{EPOCHS}"), decode_epochs, problems)
+    role = _decoded(root.child(f"{SIDE}/{ROLE}"), decode_role, problems)
+    checkpoint = _decoded(root.child("checkpoint"), _CHECKPOINT.unpack_from, problems)
+    confirmed = (role.told_confirmed if role is not None else 0) or (checkpoint[4] if checkpoint is not None else 0)
+    return evolve(
+        files,
+        first=first,
+        confirmed=confirmed if confirmed > 0 else None,
+        epochs=epochs or (FIRST,),
+        problems=tuple(problems),
+    )
+
+
+def _with_end(files: StoreFiles) -> StoreFiles:
+    """The same with where the log ends."""
+    root, problems = files.uri.root, list(files.problems)
+    place = root.child(f"{SIDE}/digest")
+    digests = _decoded(place, _digests, problems)
+    claimed = [digests.digests.end] if digests is not None else []
+    end, queued = find_end(
+        files.log,
+        files.file_size,
+        files.first,
+        lambda: list_queues(root),
+        may_grow=files.is_running,
+        after_crash=files.has_abort and not files.is_running,
+    )
+    intent = _decoded(root.child(f"{SIDE}/{truncate_intent.NAME}"), truncate_intent.decode_intent, problems)
+    if intent is not None:  # The next start finishes it.
+        end = min(end, intent.offset) if intent.kind is truncate_intent.CutKind.CUT else files.first
+    claimed += [at for at in (queued, files.confirmed) if at is not None]
+    return evolve(
+        files,
+        end=max(end, files.first),
+        claimed=max(claimed, default=None),
+        digests=place if digests is not None else None,
+        problems=tuple(problems),
+    )
+
+
+def _digests(raw: bytes) -> digest.Decoded:
+    found = digest.decode(raw)
+    if isinstance(found, str):
+        raise ValueError(found)
+    return found
+
+
+def _decoded(uri: StoreUri, decode: Callable[[bytes], T], problems: list[str]) -> T | None:
+    """What a small file says; None without one, and when it cannot be understood, which becomes a problem."""
+    try:
+        raw = read_all(uri)
+        return None if raw is None else decode(raw)
+    except (UnreadableError, ValueError, SideFileError, StructError) as error:
+        problems.append(str(error) if isinstance(error, UnreadableError) else f"{uri.shown}: {error}")
+        return None

@@ -1,0 +1,100 @@
+"""Up to where a store may be read, and where a reader that follows it goes on. Pure: a look at the store in, an offset out.
+
+| the store | is read |
+| --- | --- |
+| stopped, archived, copied | to the end of its sound records: nobody writes there now, and nobody cuts |
+| running, and it is known what is confirmed | to there: what lies behind may be cut when roles change |
+| running, and it is not known | not at all; with `unconfirmed`, to the end of its sound records |
+
+What is confirmed now is told by a running broker of twinlog's that is asked (option `broker`). Its files say what was confirmed
+at its last change of roles; RocketMQ 5 writes each second what it shows to consumers, RocketMQ 4 nothing.
+"""
+
+from collections.abc import Sequence
+
+from twinlog.cluster.pipeline.sources.files import StoreFiles
+from twinlog.ha.election.epochs import epoch_at
+from twinlog.store.epoch_file import FIRST
+
+UNKNOWN = -1  # An epoch.
+
+
+class ReadRefusedError(Exception):
+    """The store could be read, but not as it was asked for. The message says what, why and what next."""
+
+
+def readable_end(files: StoreFiles, *, unconfirmed: bool, told: int | None = None) -> int:
+    """The first byte that is not to be read; `told`: up to where the log is confirmed, by its broker. Raises ReadRefusedError."""
+    if unconfirmed or not files.is_running:
+        return files.end
+    confirmed = files.confirmed if told is None else told
+    if confirmed is None:
+        raise ReadRefusedError(
+            f"{files.uri}: a broker has this store open, and nothing tells up to where its log is confirmed: what lies behind "
+            "may be cut when roles change. Name the broker, option broker=HOST:PORT, if it is one of twinlog's; or read all "
+            "that is sound, option unconfirmed=true; or read a stopped store, or a backup."
+        )
+    return max(files.first, min(confirmed, files.end))
+
+
+def may_be_old(files: StoreFiles, *, unconfirmed: bool, told: int | None = None) -> str | None:
+    """A warning where less is read than is confirmed, perhaps; None where that is not so."""
+    if unconfirmed or told is not None or not files.is_running or files.confirmed in (None, files.end):
+        return None
+    return (
+        f"{files.uri}: a broker has this store open, and its files say that the log is confirmed up to {files.confirmed}; it may "
+        f"be more by now, up to {files.end}. A broker of twinlog's tells when it is asked: option broker=HOST:PORT."
+    )
+
+
+def epoch_before(files: StoreFiles, offset: int) -> int:
+    """The epoch in which the byte before an offset was written; UNKNOWN where nothing tells, as in RocketMQ's stores."""
+    entries = files.epochs
+    is_told = entries != (FIRST,) and files.first < offset and entries[0].start_offset < offset
+    return epoch_at(entries, offset - 1).epoch if is_told else UNKNOWN
+
+
+def start_of(files: StoreFiles, start: int, *, epoch: int = UNKNOWN, fail_on_data_loss: bool = True) -> int:
+    """Where a reader goes on that has read up to `start`, whose last byte was of `epoch` then. Raises ReadRefusedError.
+
+    What is confirmed may fall when slaves leave, so a reader may be ahead of that; it cannot be ahead of the log.
+    """
+    if start < files.first:
+        if not fail_on_data_loss:
+            return files.first
+        raise ReadRefusedError(
+            f"{files.uri}: bytes {start} to {files.first} are gone: retention removed them before they were read, the log begins "
+            f"at {files.first} now. To go on without them, set option failOnDataLoss=false. To have them, read a backup that "
+            "holds them, with a checkpoint of its own. And let the broker keep files for longer (fileReservedTime)."
+        )
+    if start > files.end:
+        raise ReadRefusedError(
+            f"{files.uri}: it was read up to {start}, and the log ends at {files.end}: it was cut, or this is another store. "
+            "What was read behind its end is no part of it any more; `twinlog log info` tells of cuts. Start anew, with an empty "
+            "checkpoint and an empty destination."
+        )
+    now = epoch_before(files, start)
+    if UNKNOWN not in (epoch, now) and epoch != now:
+        raise ReadRefusedError(
+            f"{files.uri}: it was read up to {start}, which was of epoch {epoch} then, and is of epoch {now} now: the log was "
+            "cut when roles changed, and written anew. Part of what was read was not confirmed, and is no part of it any more. "
+            "Start anew, with an empty checkpoint and an empty destination."
+        )
+    return start
+
+
+def batch_ends(starts: Sequence[int], ends: Sequence[int], size_max: int | None) -> list[int]:
+    """Where the next batch ends in each log: with `size_max` bytes of all of them together, None for no limit.
+
+    Logs share alike; what one does not need is left to the others. Any byte can be an end, but none before its start.
+    """
+    found = [max(start, end) for start, end in zip(starts, ends, strict=True)]
+    if size_max is None:
+        return found
+    left = size_max
+    order = sorted(range(len(starts)), key=lambda number: found[number] - starts[number])
+    for place, number in enumerate(order):
+        share = -(-left // (len(order) - place))
+        found[number] = min(found[number], starts[number] + share)
+        left -= found[number] - starts[number]
+    return found

@@ -1,0 +1,150 @@
+"""Bytes of a log by their offset, whatever files they lie in, with some of them unreadable. A window at a time."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple
+
+from attrs import define, field
+
+from twinlog.cluster.pipeline.sources.log_end import LogFile
+from twinlog.cluster.pipeline.sources.places import Bytes, UnreadableError, open_file
+
+PIECE = 64 << 10  # So much is given up for a bad sector.
+RECORD_MAX = 64 << 20  # Bounds memory. RocketMQ's own limit, maxMessageSize, is 4 MiB unless it is raised.
+_OPEN_FILES = 8
+
+
+class Hole(NamedTuple):
+    """Bytes `start` to `end` of the log could not be had because of `refusal`; None: there is no such file, or it is short."""
+
+    start: int
+    end: int
+    refusal: UnreadableError | None
+
+
+@define(eq=False)
+class LogBytes:
+    """Reads never cross the end of a file. Use it in a with statement: it keeps files open."""
+
+    log: tuple[LogFile, ...]
+    file_size: int
+    _by_start: dict[int, LogFile] = field(init=False)
+    _open: dict[int, Bytes] = field(factory=dict, init=False)
+    _refused: dict[int, UnreadableError] = field(factory=dict, init=False)  # By the start of the file.
+
+    def __attrs_post_init__(self) -> None:
+        self._by_start = {file.start: file for file in self.log}
+
+    def file_end(self, offset: int) -> int:
+        """Where the file of a byte ends, were it whole."""
+        return offset - offset % self.file_size + self.file_size
+
+    def has_file(self, offset: int) -> bool:
+        """Whether the file of a byte is there."""
+        return offset - offset % self.file_size in self._by_start
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer at the end of the file, none where there is no file. Raises UnreadableError."""
+        position = offset % self.file_size
+        file = self._file(offset - position)
+        return file.read(position, min(size, self.file_size - position)) if file is not None else b""
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """The same into a buffer; how many bytes."""
+        position = offset % self.file_size
+        file = self._file(offset - position)
+        return file.read_into(position, buffer[: self.file_size - position]) if file is not None else 0
+
+    def read_patiently(self, offset: int, size: int) -> bytes:
+        """As read(), with zeros for pieces that cannot be read; at most RECORD_MAX bytes, whatever a damaged size says."""
+        size = min(size, RECORD_MAX)
+        try:
+            return self.read(offset, size)
+        except UnreadableError:
+            pieces = [
+                self._piece_or_zeros(*bounds) for bounds in _pieces(offset, min(offset + size, self.file_end(offset)))
+            ]
+        return b"".join(pieces)
+
+    def _piece_or_zeros(self, low: int, high: int) -> bytes:
+        try:
+            return self.read(low, high - low)
+        except UnreadableError:
+            return bytes(high - low)
+
+    def fill(self, offset: int, buffer: memoryview) -> "list[Hole]":
+        """Read into a buffer across the ends of files; what could not be filled, which is zeros then."""
+        holes: list[Hole] = []
+        done = 0
+        while done < len(buffer):
+            at = offset + done
+            room = min(len(buffer) - done, self.file_end(at) - at)
+            part = buffer[done : done + room]
+            try:
+                count = self.read_into(at, part)
+            except UnreadableError:
+                holes += self._fill_patiently(at, part)
+            else:
+                if count < room:
+                    part[count:] = bytes(room - count)
+                    holes.append(Hole(at + count, at + room, None))
+            done += room
+        return holes
+
+    def _fill_patiently(self, offset: int, buffer: memoryview) -> "Iterator[Hole]":
+        for low, high in _pieces(offset, offset + len(buffer)):
+            part, count, refusal = buffer[low - offset : high - offset], 0, None
+            try:
+                count = self.read_into(low, part)
+            except UnreadableError as error:
+                refusal = error
+            if count < high - low:
+                part[count:] = bytes(high - low - count)
+                yield Hole(low + count, high, refusal)
+
+    def readable_end(self, offset: int, end: int) -> tuple[int, UnreadableError | None]:
+        """How far bytes can be read from `offset` on, at most to `end`, in the same file; and why no further."""
+        at = offset
+        for low, high in _pieces(offset, end):
+            try:
+                self.read(low, high - low)
+            except UnreadableError as error:
+                return at, error
+            at = high
+        return at, None
+
+    def _file(self, start: int) -> Bytes | None:
+        file = self._open.get(start)
+        if file is not None:
+            return file
+        if start in self._refused:
+            raise self._refused[start]
+        found = self._by_start.get(start)
+        if found is None:
+            return None
+        if len(self._open) >= _OPEN_FILES:
+            self._open.pop(next(iter(self._open))).close()
+        try:
+            file = self._open[start] = open_file(found.uri)
+        except UnreadableError as error:
+            self._refused[start] = error
+            raise
+        return file
+
+    def close(self) -> None:
+        """Give all files back."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def __enter__(self) -> "LogBytes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _pieces(start: int, end: int) -> Iterator[tuple[int, int]]:
+    bounds = chain(range(start - start % PIECE + PIECE, end, PIECE), [end])
+    for high in bounds if start < end else ():
+        yield start, high
+        start = high

@@ -1,0 +1,250 @@
+"""Reading parts of files wherever they lie: local paths by os.pread, everything else through pyarrow.fs."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from errno import ELOOP
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, frozen
+
+from twinlog.cluster.pipeline.sources.store_uri import StoreUri as StoreUri
+from twinlog.cluster.pipeline.sources.store_uri import parted
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem  # Imported where it is used: most stores are local.
+
+
+class UnreadableError(OSError):
+    """Bytes, or a list of files, could not be had. Whoever catches it names `what`, and goes on with the rest."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} cannot be read: {why}")
+        self.what, self.why = what, why
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnreadableError, (self.what, self.why)
+
+
+@frozen
+class FileInfo:
+    """A file in a listing. `mtime_ns` is 0 where it is not known; `name` is relative to what was listed."""
+
+    name: str
+    size: int
+    mtime_ns: int
+
+
+class Bytes(Protocol):
+    """An open file."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer where the file ends. Raises UnreadableError."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """The same into a buffer, which is filled as far as the file goes; how many bytes. Raises UnreadableError."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+def list_files(uri: StoreUri) -> list[FileInfo]:
+    """The files of one directory, by name; none when there is no such directory. Raises UnreadableError."""
+    if uri.is_local:
+        with _named(uri), _scan(uri.path) as entries:
+            here = [_local_info(entry, entry.name) for entry in entries if _is(entry.is_file)]
+        return sorted((info for info in here if info is not None), key=lambda info: info.name)
+    from pyarrow.fs import FileType
+
+    found = (info for info in _remote_listing(uri) if info.type == FileType.File)
+    return sorted(
+        (FileInfo(info.base_name, info.size, info.mtime_ns or 0) for info in found), key=lambda info: info.name
+    )
+
+
+def list_directories(uri: StoreUri) -> list[str]:
+    """The names of the directories in it, sorted; none when there is no such directory. Raises UnreadableError."""
+    if uri.is_local:
+        with _named(uri), _scan(uri.path) as entries:
+            return sorted(entry.name for entry in entries if _is(entry.is_dir))
+    from pyarrow.fs import FileType
+
+    return sorted(info.base_name for info in _remote_listing(uri) if info.type == FileType.Directory)
+
+
+def list_tree(uri: StoreUri) -> list[FileInfo]:
+    """All files below a directory, by their relative paths. Raises UnreadableError."""
+    if uri.is_local:
+        return sorted(_local_tree(uri, ""), key=lambda info: info.name)
+    from pyarrow.fs import FileType
+
+    base = _remote(uri)[1] + "/"
+    found = (info for info in _remote_listing(uri, recursive=True) if info.type == FileType.File)
+    infos = [FileInfo(info.path.removeprefix(base), info.size, info.mtime_ns or 0) for info in found]
+    return sorted(infos, key=lambda info: info.name)
+
+
+def open_file(uri: StoreUri) -> Bytes:
+    """Open a file for reading parts of it. Raises UnreadableError."""
+    with _named(uri):
+        if uri.is_local:
+            return _LocalFile(uri, os.open(uri.path, os.O_RDONLY | os.O_CLOEXEC))
+        system, path = _remote(uri)
+        return _RemoteFile(uri, system.open_input_file(path))
+
+
+def read_all(uri: StoreUri, size_max: int = 64 << 20) -> bytes | None:
+    """A small file; None when it is missing. Raises UnreadableError, also for one that is larger than `size_max`."""
+    with _named(uri):
+        is_there = uri.path.is_file() if uri.is_local else _is_remote_file(uri)
+    if not is_there:
+        return None
+    file = open_file(uri)
+    try:
+        data = file.read(0, size_max + 1)
+    finally:
+        file.close()
+    if len(data) > size_max:
+        raise UnreadableError(uri.shown, f"it is larger than {size_max} bytes")
+    return data
+
+
+@define(eq=False)
+class _LocalFile:
+    uri: StoreUri
+    _fd: int
+
+    def read(self, position: int, size: int) -> bytes:
+        with _named(self.uri):
+            return os.pread(self._fd, size, position)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        done = 0
+        with _named(self.uri):
+            while done < len(buffer) and (count := os.preadv(self._fd, [buffer[done:]], position + done)):
+                done += count
+        return done
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@define(eq=False)
+class _RemoteFile:
+    uri: StoreUri
+    _file: Any
+
+    def read(self, position: int, size: int) -> bytes:
+        with _named(self.uri):
+            room = self._file.size() - position
+            data: bytes = self._file.read_at(min(size, room), position) if room > 0 else b""
+            return data
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        data = self.read(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@contextmanager
+def _named(uri: StoreUri) -> Iterator[None]:
+    """Failures say what could not be read, and why."""
+    try:
+        yield
+    except UnreadableError:
+        raise
+    except OSError as error:
+        raise UnreadableError(uri.root.shown, error.strerror or str(error)) from error
+    except (ValueError, ImportError, NotImplementedError) as error:  # pyarrow's: a wrong address, a library that lacks.
+        options = parted(uri.root.text)[2]
+        why = str(error).replace(f"?{options}", "") if options else str(error)
+        raise UnreadableError(uri.root.shown, why) from error
+
+
+@contextmanager
+def _scan(path: Path) -> "Iterator[Iterator[os.DirEntry[str]]]":
+    if not path.is_dir():
+        yield iter(())
+        return
+    with os.scandir(path) as entries:
+        yield entries
+
+
+def _local_info(entry: "os.DirEntry[str]", name: str) -> FileInfo | None:
+    try:
+        status = entry.stat()
+    except FileNotFoundError:  # A running broker removes some.
+        return None
+    except OSError as error:
+        if error.errno != ELOOP:
+            raise
+        return None
+    return FileInfo(name, status.st_size, status.st_mtime_ns)
+
+
+def _is(kind: Callable[[], bool]) -> bool:
+    """Whether an entry is of a kind; a link that leads to itself is of none."""
+    try:
+        return kind()
+    except OSError as error:
+        if error.errno != ELOOP:
+            raise
+        return False
+
+
+def _local_tree(uri: StoreUri, below: str, above: frozenset[str] = frozenset()) -> Iterator[FileInfo]:
+    """Links are followed, but never to a directory that it came from."""
+    here = os.path.realpath(uri.path / below)
+    if here in above:
+        return
+    with _named(uri), _scan(uri.path / below) as entries:
+        found = [(entry, _is(entry.is_dir)) for entry in entries]
+    for entry, is_directory in found:
+        name = f"{below}/{entry.name}" if below else entry.name
+        if is_directory:
+            yield from _local_tree(uri, name, above | {here})
+            continue
+        with _named(uri):
+            info = _local_info(entry, name)
+        if info is not None:
+            yield info
+
+
+def _remote_listing(uri: StoreUri, *, recursive: bool = False) -> list[Any]:
+    from pyarrow.fs import FileSelector
+
+    with _named(uri):
+        system, path = _remote(uri)
+        found: list[Any] = system.get_file_info(FileSelector(path, allow_not_found=True, recursive=recursive))
+        return found
+
+
+def _is_remote_file(uri: StoreUri) -> bool:
+    from pyarrow.fs import FileType
+
+    system, path = _remote(uri)
+    info = system.get_file_info(path)
+    return bool(info.type == FileType.File)
+
+
+def _remote(uri: StoreUri) -> "tuple[FileSystem, str]":
+    """The file system, and how it names the place. Names are taken as they are: those of topics may have per cent signs."""
+    place, _, options = parted(uri.root.text)
+    scheme, _, rest = place.partition("://")
+    authority, _, path = rest.partition("/")
+    system, base = _file_system(f"{scheme}://{authority}/", options)
+    return system, f"{base.rstrip('/')}/{path}".rstrip("/")
+
+
+@lru_cache(maxsize=64)
+def _file_system(base: str, options: str) -> "tuple[FileSystem, str]":
+    """The file system of a bucket or a cluster, and its own name for that."""
+    from pyarrow.fs import FileSystem
+
+    system, path = FileSystem.from_uri(base + (f"?{options}" if options else ""))
+    return system, str(path)

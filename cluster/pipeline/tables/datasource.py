@@ -1,0 +1,226 @@
+"""The tables of store directories, as Python data sources for Spark 4: see docs/reference/tables.md.
+
+Spark makes a reader in a process of its own, which looks at the stores and cuts them into partitions; tasks read these. What is
+wrong with a partition's bytes is passed over: tables hold what is sound, and the audit tells of the rest.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from attrs import evolve
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from twinlog.cluster.pipeline.sources.files import StoreFiles, look
+from twinlog.cluster.pipeline.tables import schemas
+from twinlog.cluster.pipeline.tables.items import IndexPiece, index_pieces, item_batches
+from twinlog.cluster.pipeline.tables.options import ReadOptions, member_name, read_options
+from twinlog.cluster.pipeline.tables.pushed import Pushed
+from twinlog.cluster.pipeline.tables.scan import RecordFilter, block_batches
+from twinlog.cluster.pipeline.tables.stream import LogPart, RecordStreamReader, log_parts, part_batches, store_now
+from twinlog.cluster.pipeline.tables.units import QueuePiece, pieces_by_size, queue_pieces, unit_batches
+
+
+class Pieces(InputPartition):
+    """Files of queues, or of the index, of one store."""
+
+    def __init__(self, member: str, pieces: Sequence[Any]) -> None:
+        self.member, self.pieces = member, tuple(pieces)
+
+
+def looked_at(options: ReadOptions, number: int) -> StoreFiles:
+    """Member `number` as it is now, as if it ended where reading ends."""
+    files, end = store_now(options, number)
+    return evolve(files, end=end)
+
+
+class _Reader(DataSourceReader):
+    """What readers of logs have in common: filters, and a look at each store."""
+
+    offset_column: ClassVar[str]
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = to_arrow_schema(schema, timezone="UTC")
+        self.pushed = Pushed.of(self.offset_column, options.topics)
+
+    def partitions(self) -> list[InputPartition]:
+        """Each store in parts."""
+        return [part for number in range(len(self.options.members)) for part in self.parts(number)]
+
+    def parts(self, number: int) -> list[InputPartition]:
+        """Of member `number`."""
+        files = looked_at(self.options, number)
+        return log_parts(files, self.pushed.where(start=files.first, end=files.end), self.options.split_size)
+
+
+class _Pushing(_Reader):
+    """With option pushFilters: Spark 4.3 keeps the last filters with the frame that load() gave, also for queries without any."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name.
+        """Take those that spare reading; Spark applies the others."""
+        for each in filters:
+            column: tuple[str, ...] = getattr(each, "attribute", ())
+            value = getattr(each, "value", None)
+            if len(column) != 1 or not self.pushed.take(type(each).__name__, column[0], value):
+                yield each
+
+
+class _RecordsReader(_Reader):
+    offset_column = "offset"
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, LogPart):
+            yield from part_batches(partition, self.options, self.schema)
+
+
+class _BlocksReader(_Reader):
+    offset_column = "start"
+
+    def take_from(self, files: StoreFiles) -> tuple[int, int]:
+        """Blocks whose start is asked for; the first one begins with the log."""
+        return self.pushed.within(files.first, files.end)
+
+    def parts(self, number: int) -> list[InputPartition]:
+        files = looked_at(self.options, number)
+        start, end = self.take_from(files)
+        return log_parts(files, RecordFilter(start=start, end=end), self.options.split_size)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, LogPart):
+            for batch in block_batches(partition.files, partition.split):
+                yield schemas.with_member(batch, member_name(partition.files.uri), self.schema)
+
+
+class _UnitsReader(_Reader):
+    offset_column = ""
+
+    def parts(self, number: int) -> list[InputPartition]:
+        files = look(self.options.members[number])
+        pieces = queue_pieces(files, self.pushed.topics)
+        return _grouped(files, pieces, [piece.size for piece in pieces], self.options.split_size)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, Pieces):
+            pieces: tuple[QueuePiece, ...] = partition.pieces
+            for piece in pieces:
+                for batch in unit_batches(piece):
+                    yield schemas.with_member(batch, partition.member, self.schema)
+
+
+class _PushingRecordsReader(_Pushing, _RecordsReader): ...
+
+
+class _PushingBlocksReader(_Pushing, _BlocksReader): ...
+
+
+class _PushingUnitsReader(_Pushing, _UnitsReader): ...
+
+
+class _ItemsReader(DataSourceReader):
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = to_arrow_schema(schema, timezone="UTC")
+
+    def partitions(self) -> list[InputPartition]:
+        found: list[InputPartition] = []
+        for member in self.options.members:
+            files = look(member)
+            end = None if files.is_running else files.end
+            pieces = index_pieces(files.index(), end, self.options.index_slots)
+            found += _grouped(files, pieces, [piece.file.size for piece in pieces], self.options.split_size)
+        return found
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, Pieces):
+            pieces: tuple[IndexPiece, ...] = partition.pieces
+            for piece in pieces:
+                for batch in item_batches(piece):
+                    yield schemas.with_member(batch, partition.member, self.schema)
+
+
+def _grouped(files: StoreFiles, pieces: Sequence[Any], sizes: Sequence[int], size_max: int) -> list[InputPartition]:
+    return [
+        Pieces(member_name(files.uri), [pieces[number] for number in group])
+        for group in pieces_by_size(sizes, size_max)
+    ]
+
+
+def struct_of(schema: pa.Schema) -> StructType:
+    """The same for Spark, which shows what is said of each column (DESCRIBE)."""
+    fields = zip(from_arrow_schema(schema, prefer_timestamp_ntz=False).fields, schema, strict=True)
+    return StructType(
+        [
+            StructField(each.name, each.dataType, each.nullable, {"comment": told.metadata[b"doc"].decode()})
+            for each, told in fields
+        ]
+    )
+
+
+class _Source(DataSource):
+    """A table: its name and columns are those of schemas.py."""
+
+    table: ClassVar[schemas.Table]
+    kind: ClassVar[Any]
+    pushing: ClassVar[Any] = None
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.table.name
+
+    def schema(self) -> StructType:
+        """Raises ReadRefusedError for options that cannot be."""
+        read_options(self.options)
+        return struct_of(self.table.schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = read_options(self.options)
+        kind = self.pushing if options.push_filters and self.pushing is not None else self.kind
+        reader: DataSourceReader = kind(options, schema)
+        return reader
+
+
+class RecordsSource(_Source):
+    """rocketmq_records, which can also be followed."""
+
+    table, kind = schemas.RECORDS, _RecordsReader
+    pushing = _PushingRecordsReader
+
+    def schema(self) -> StructType:
+        options = read_options(self.options)
+        return struct_of(schemas.records_schema(body=options.body, inflate=options.inflate is not None))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name.
+        return RecordStreamReader(read_options(self.options), schema)
+
+
+class BlocksSource(_Source):
+    """rocketmq_blocks"""
+
+    table, kind = schemas.BLOCKS, _BlocksReader
+    pushing = _PushingBlocksReader
+
+
+class UnitsSource(_Source):
+    """rocketmq_consumequeue"""
+
+    table, kind = schemas.UNITS, _UnitsReader
+    pushing = _PushingUnitsReader
+
+
+class ItemsSource(_Source):
+    """rocketmq_index"""
+
+    table, kind = schemas.ITEMS, _ItemsReader
+
+
+SOURCES: tuple[type[DataSource], ...] = (RecordsSource, BlocksSource, UnitsSource, ItemsSource)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the tables known to a session by their names; twice is harmless."""
+    for source in SOURCES:
+        spark.dataSource.register(source)

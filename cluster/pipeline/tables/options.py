@@ -1,0 +1,105 @@
+"""The options of the tables, out of the texts that Spark hands over. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.sources.places import StoreUri
+from twinlog.cluster.pipeline.sources.splits import SPLIT_SIZE
+from twinlog.cluster.pipeline.tables.bodies import Bounds
+
+_BYTES_PER_TRIGGER = 256 << 20
+
+
+@frozen(kw_only=True)
+class ReadOptions:
+    """What a reader was told; see schemas.py for what each means. `start` None: at the end there is."""
+
+    members: tuple[StoreUri, ...]
+    body: bool = False
+    inflate: Bounds | None = None  # What bodies may be inflated to; None: they stay as they are stored.
+    topics: frozenset[str] | None = None
+    unconfirmed: bool = False
+    brokers: tuple[str, ...] = ()
+    split_size: int = SPLIT_SIZE
+    index_slots: int | None = None
+    start: int | None = 0
+    bytes_per_trigger: int = _BYTES_PER_TRIGGER
+    fail_on_data_loss: bool = True
+    push_filters: bool = False
+
+    def broker_of(self, number: int) -> str | None:
+        """The address of the broker of member `number`, where one was named."""
+        return self.brokers[number] if self.brokers else None
+
+
+def member_name(member: StoreUri) -> str:
+    """What a store is called in rows and checkpoints: without the options of its URI, which may hold keys."""
+    return member.shown
+
+
+def read_options(told: Mapping[str, str]) -> ReadOptions:
+    """Names count without regard to case, as all of Spark's. Raises ReadRefusedError, which names the option."""
+    options = {name.lower(): value for name, value in told.items()}
+    members = tuple(map(StoreUri, _list(options.get("path", ""))))
+    if not members:
+        raise ReadRefusedError("option path is missing: name the store directory, or several separated by commas")
+    name, times = Counter(map(member_name, members)).most_common(1)[0]
+    if times > 1:
+        raise ReadRefusedError(f"option path names {name} twice: its rows could not be told apart")
+    brokers = _list(options.get("broker", ""))
+    if brokers and len(brokers) != len(members):
+        raise ReadRefusedError(
+            f"option broker names {len(brokers)} brokers for {len(members)} stores: one for each, in order"
+        )
+    slots = options.get("indexslots")
+    inflates = _flag(options, "inflate", False)
+    bounds = Bounds(
+        size_max=_number(options, "inflateSizeMax", Bounds().size_max, 1),
+        ratio_max=_number(options, "inflateRatioMax", Bounds().ratio_max, 1),
+    )
+    return ReadOptions(
+        members=members,
+        body=_flag(options, "body", False) or inflates,
+        inflate=bounds if inflates else None,
+        topics=frozenset(_list(options.get("topics", ""))) or None,
+        unconfirmed=_flag(options, "unconfirmed", False),
+        brokers=tuple(brokers),
+        split_size=_number(options, "splitSize", SPLIT_SIZE, 1),
+        index_slots=_number(options, "indexSlots", 1, 1) if slots else None,
+        start=_start(options.get("startingoffset", "earliest")),
+        bytes_per_trigger=_number(options, "maxBytesPerTrigger", _BYTES_PER_TRIGGER, 1),
+        fail_on_data_loss=_flag(options, "failOnDataLoss", True),
+        push_filters=_flag(options, "pushFilters", False),
+    )
+
+
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = options.get(name.lower(), str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise ReadRefusedError(f"option {name} is {text!r}: it takes true or false")
+    return text == "true"
+
+
+def _number(options: Mapping[str, str], name: str, default: int, least: int) -> int:
+    text = options.get(name.lower(), str(default)).strip()
+    if not text.isdecimal() or int(text) < least:
+        raise ReadRefusedError(f"option {name} is {text!r}: it takes a number, at least {least}")
+    return int(text)
+
+
+def _start(text: str) -> int | None:
+    text = text.strip().lower()
+    if text == "earliest":
+        return 0
+    if text == "latest":
+        return None
+    if not text.isdecimal():
+        raise ReadRefusedError(f"option startingOffset is {text!r}: it takes earliest, latest or an offset of the log")
+    return int(text)

@@ -1,0 +1,93 @@
+"""Which filters of a query spare reading, and which Spark has to apply itself. Pure: attributes and values in, ranges out.
+
+All that is taken is applied exactly: topics by name, offsets and times as ranges of whole numbers.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import define, evolve
+
+from twinlog.cluster.pipeline.tables.scan import RecordFilter
+
+
+@define
+class _Range:
+    """Whole numbers from `low` on, below `high`; None: no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def narrow(self, low: int | None, high: int | None) -> None:
+        """Keep what is in both."""
+        if low is not None:
+            self.low = low if self.low is None else max(self.low, low)
+        if high is not None:
+            self.high = high if self.high is None else min(self.high, high)
+
+
+@define
+class Pushed:
+    """What a query asks for, as far as readers can tell: `offset_column` and `stored_ms` in ranges, `topic` in a set."""
+
+    offset_column: str
+    offsets: _Range
+    times: _Range
+    topics: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, offset_column: str, topics: frozenset[str] | None = None) -> "Pushed":
+        """Nothing is pushed yet; `topics` were told as an option."""
+        return cls(offset_column, _Range(), _Range(), topics)
+
+    def take(self, kind: str, column: str, value: Any) -> bool:
+        """Whether a filter, by the name of its class, is applied from now on."""
+        if kind == "IsNotNull":
+            return column in (self.offset_column, "stored_ms", "topic")
+        if column == "topic":
+            return self._take_topic(kind, value)
+        found = {self.offset_column: self.offsets, "stored_ms": self.times}.get(column)
+        bounds = _bounds(kind, value) if found is not None else None
+        if found is None or bounds is None:
+            return False
+        found.narrow(*bounds)
+        return True
+
+    def _take_topic(self, kind: str, value: Any) -> bool:
+        values: Iterable[Any]
+        if kind in ("EqualTo", "EqualNullSafe"):
+            values = (value,)
+        elif kind == "In":
+            values = value
+        else:
+            return False
+        wanted = frozenset(each for each in values if each is not None)
+        if not all(isinstance(each, str) for each in wanted):
+            return False
+        self.topics = wanted if self.topics is None else self.topics & wanted
+        return True
+
+    def where(self, *, start: int, end: int) -> RecordFilter:
+        """For records that begin in bytes `start` to `end` of the log."""
+        narrowed = self.within(start, end)
+        where = RecordFilter(topics=self.topics, start=narrowed[0], end=narrowed[1])
+        return evolve(where, begin_ms=self.times.low, end_ms=self.times.high)
+
+    def within(self, start: int, end: int) -> tuple[int, int]:
+        """The offsets that are asked for, of those from `start` to `end`."""
+        low, high = self.offsets.low, self.offsets.high
+        start = start if low is None else max(start, low)
+        return start, max(start, end if high is None else min(end, high))
+
+
+def _bounds(kind: str, value: Any) -> tuple[int | None, int | None] | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return {
+        "EqualTo": (value, value + 1),
+        "EqualNullSafe": (value, value + 1),
+        "GreaterThan": (value + 1, None),
+        "GreaterThanOrEqual": (value, None),
+        "LessThan": (None, value),
+        "LessThanOrEqual": (None, value + 1),
+    }.get(kind)

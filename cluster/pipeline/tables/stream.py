@@ -1,0 +1,200 @@
+"""Follows the logs of stores: a streaming reader whose progress is an offset of each log.
+
+A batch is the records that begin between two offsets: any byte can end one, and the same two offsets always give the same rows.
+Spark keeps both in its checkpoint before it reads: with a sink that takes each batch once, every record comes out once, across
+restarts, too. What may be read, and when a reader must not go on, is decided in limits.py.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from attrs import evolve
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from twinlog.cluster.pipeline.sources.files import StoreFiles, look
+from twinlog.cluster.pipeline.sources.limits import (
+    ReadRefusedError,
+    batch_ends,
+    epoch_before,
+    may_be_old,
+    readable_end,
+    start_of,
+)
+from twinlog.cluster.pipeline.sources.splits import Split, splits
+from twinlog.cluster.pipeline.tables import schemas
+from twinlog.cluster.pipeline.tables.bodies import inflated_batches
+from twinlog.cluster.pipeline.tables.options import ReadOptions, member_name
+from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, RecordFilter, record_batches
+
+Place = dict[str, int]  # An `offset` of a log, and the `epoch` of the byte before it.
+Places = dict[str, Place]  # By store.
+
+
+def warn(words: str) -> None:
+    """For people: what workers write on stderr appears on that of the program, or in the executor's log."""
+    print(f"twinlog: {words}", file=sys.stderr, flush=True)
+
+
+class LogPart(InputPartition):
+    """A split of one store's log, and those of its files that are in it."""
+
+    def __init__(self, files: StoreFiles, split: Split, where: RecordFilter) -> None:
+        self.files, self.split, self.where = files, split, where
+
+
+def log_parts(files: StoreFiles, where: RecordFilter, split_size: int) -> list[InputPartition]:
+    """The log from `where.start` to `where.end`, one part for each task."""
+    end = files.end if where.end is None else min(where.end, files.end)
+    found = splits(files.log, split_size, max(where.start, files.first), end)
+    return [LogPart(_only(files, split), split, where) for split in found]
+
+
+def _only(files: StoreFiles, split: Split) -> StoreFiles:
+    """The same store, with the files of a split: a thousand partitions need not each carry a thousand names."""
+    log_files = tuple(
+        file for file in files.log if file.start < split.end and file.start + files.file_size > split.start
+    )
+    return evolve(files, log=log_files, config=(), problems=())
+
+
+def part_batches(part: LogPart, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition of rocketmq_records, in the columns of `schema`. Damaged bytes are passed over, with a warning.
+
+    Raises ReadRefusedError for those that are gone, or cannot be read: another try may well get them.
+    """
+    member = member_name(part.files.uri)
+
+    def tell(broken: Broken) -> None:
+        is_lost = broken.kind is not BrokenKind.DAMAGED
+        if is_lost and options.fail_on_data_loss:
+            raise ReadRefusedError(
+                f"{member_name(part.files.uri)}: bytes {broken.start} to {broken.end} of the log are not there to be read: "
+                f"{broken.reason}. Is the disk in order, or did retention remove them? To go on without them, set option "
+                "failOnDataLoss=false."
+            )
+        warn(f"{member}: bytes {broken.start} to {broken.end} of the log are passed over: {broken.reason}")
+
+    for batch in record_batches(part.files, part.split, where=part.where, body=options.body, on_broken=tell):
+        for ready in [batch] if options.inflate is None else inflated_batches(batch, options.inflate):
+            yield schemas.with_member(ready, member, schema)
+
+
+def store_now(options: ReadOptions, number: int, *, warns: bool = True) -> tuple[StoreFiles, int]:
+    """Member `number` as it is now, and where reading ends. Raises ReadRefusedError, NotAStoreError, UnreadableError."""
+    broker = options.broker_of(number)
+    told = _confirmed_by(broker) if broker is not None and not options.unconfirmed else None
+    files = look(options.members[number])  # Afterwards: the log only grows.
+    end = readable_end(files, unconfirmed=options.unconfirmed, told=told)
+    warning = may_be_old(files, unconfirmed=options.unconfirmed, told=told) if warns else None
+    if warning is not None:
+        warn(warning)
+    return files, end
+
+
+def _confirmed_by(broker: str) -> int | None:
+    from twinlog.cluster.pipeline.tables.notices import (
+        ask_broker,  # Here: each worker imports this file, and few need a client.
+    )
+
+    return ask_broker(broker).confirmed
+
+
+def place_of(files: StoreFiles, offset: int) -> Place:
+    """An offset for the checkpoint, with the epoch of what lies before it: it tells whether that is still there."""
+    return {"offset": offset, "epoch": epoch_before(files, offset)}
+
+
+class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Of rocketmq_records. Lives in a process of its own as long as the query does; read() runs in tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = to_arrow_schema(schema, timezone="UTC")
+        self._target: Places | None = None  # With the trigger AvailableNow: what is to be read before the query ends.
+        self._latest: Places | None = None  # As far as could be read at the last look.
+
+    def _look(self) -> list[tuple[str, StoreFiles, int]]:
+        """Every store by its name, and where reading ends."""
+        numbers = range(len(self.options.members))
+        looks = [store_now(self.options, number, warns=self._latest is None) for number in numbers]
+        names = map(member_name, self.options.members)
+        found = [(name, files, end) for name, (files, end) in zip(names, looks, strict=True)]
+        self._latest = {name: place_of(files, end) for name, files, end in found}
+        return found
+
+    def _start(self, files: StoreFiles, place: Place | None) -> int:
+        """Where to go on. Raises ReadRefusedError."""
+        if place is None:  # A store that was added.
+            return files.first
+        lossy = not self.options.fail_on_data_loss
+        return start_of(files, place["offset"], epoch=place["epoch"], fail_on_data_loss=not lossy)
+
+    def initialOffset(self) -> Places:  # noqa: N802 - Spark's name, as those below.
+        """Where a new query begins."""
+        start = self.options.start
+        return {
+            name: place_of(files, end if start is None else start or files.first) for name, files, end in self._look()
+        }
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Of option maxBytesPerTrigger."""
+        return ReadMaxBytes(self.options.bytes_per_trigger)
+
+    def latestOffset(self, start: Places, limit: ReadLimit) -> Places:  # noqa: N802
+        """Where the next batch ends."""
+        now = self._look()
+        starts = [self._start(files, start.get(name)) for name, files, _ in now]
+        ends = [end if self._target is None else min(end, self._target[name]["offset"]) for name, _, end in now]
+        found = batch_ends(starts, ends, _size_max(limit, self.options.bytes_per_trigger))
+        places = {name: place_of(files, end) for (name, files, _), end in zip(now, found, strict=True)}
+        return {
+            name: start[name] if name in start and start[name]["offset"] == place["offset"] else place
+            for name, place in places.items()
+        }
+
+    def reportLatestOffset(self) -> Places | None:  # noqa: N802
+        """How far the logs go that may be read, for the query's progress."""
+        return self._latest
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note what there is now."""
+        self._look()
+        self._target = self._latest
+
+    def partitions(self, start: Places, end: Places) -> Sequence[InputPartition]:
+        """The records that begin between two offsets: after a restart those that the checkpoint names."""
+        found: list[InputPartition] = []
+        for member in self.options.members:
+            name = member_name(member)
+            if name not in end or start.get(name) == end[name]:
+                continue
+            files = look(member)
+            self._start(files, end[name])
+            low = self._start(files, start.get(name))
+            if name in start and low > start[name]["offset"]:
+                warn(
+                    f"{name}: bytes {start[name]['offset']} to {low} of the log are gone: retention removed them unread"
+                )
+            where = RecordFilter(topics=self.options.topics, start=low, end=end[name]["offset"])
+            found += log_parts(files, where, self.options.split_size)
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part."""
+        if isinstance(partition, LogPart):
+            yield from part_batches(partition, self.options, self.schema)
+
+
+def _size_max(limit: ReadLimit, otherwise: int) -> int | None:
+    if isinstance(limit, ReadAllAvailable):
+        return None
+    return limit.max_bytes if isinstance(limit, ReadMaxBytes) else otherwise

@@ -1,0 +1,206 @@
+"""The units of consume queues as Arrow batches: with the tags codes of ext units, and marked where they are broken.
+
+Which of two units that lie the wrong way round is broken shows by the one before both. A unit may also be no unit at all, lie
+behind the log's end, or lead to an ext unit that is gone.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from attrs import define, frozen
+from numpy.typing import NDArray
+
+from twinlog.cluster.pipeline.sources.files import StoreFiles
+from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader, QueueFiles
+from twinlog.cluster.pipeline.sources.places import list_tree
+from twinlog.cluster.pipeline.tables.columns import QUEUE_UNITS
+from twinlog.store.config import CONSUME_QUEUE_UNIT
+from twinlog.store.offline.file_series import FileSeries, StoreFile, guess_file_size
+from twinlog.store.offline.units import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, EXT_HEAD
+from twinlog.store.queue.consume_queue_ext import is_ext_address
+from twinlog.store.queue.unit_check import BLANK_SIZE
+
+_UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+assert _UNIT.itemsize == CONSUME_QUEUE_UNIT
+_UNITS_AT_ONCE = 16_384
+_PIECE = 1 << 20
+_NO_UNIT, _WRONG_ORDER = "no unit: its offset or its size is none", "lies before the end of the message before it"
+_BEHIND_END, _NO_EXT = "lies behind the end of the log", "its ext unit is gone"
+assert EXT_ADDRESS_MIN == -(1 << 63)
+
+
+@frozen
+class QueuePiece:
+    """File `number` of a queue, its ext files, and the log's end (None: it moves); it can be sent to other processes."""
+
+    queue: QueueFiles
+    number: int
+    ext: tuple[LogFile, ...]
+    ext_file_size: int
+    log_end: int | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.queue.files[self.number].size
+
+
+def queue_pieces(files: StoreFiles, topics: frozenset[str] | None) -> list[QueuePiece]:
+    """Every file of every queue of these topics, all if None. Raises UnreadableError."""
+    queues = [queue for queue in files.queues() if topics is None or queue.topic in topics]
+    ext = _ext_files(files)
+    end = None if files.is_running else files.end
+    sizes = guess_file_size(
+        [StoreFile(Path(file.uri.name), file.start, file.size) for file in each] for each in ext.values()
+    )
+    return [
+        QueuePiece(queue, number, ext.get((queue.topic, queue.queue_id), ()), max(sizes, 1), end)
+        for queue in queues
+        for number in range(len(queue.files))
+    ]
+
+
+def _ext_files(files: StoreFiles) -> dict[tuple[str, int], tuple[LogFile, ...]]:
+    place = files.uri.root.child("consumequeue_ext")
+    found: dict[tuple[str, int], tuple[LogFile, ...]] = {}
+    for info in list_tree(place):
+        parts = info.name.split("/")
+        if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+            key = parts[0], int(parts[1])
+            found[key] = (*found.get(key, ()), LogFile(place.child(info.name), int(parts[2]), info.size))
+    return found
+
+
+def unit_batches(piece: QueuePiece) -> Iterator[pa.RecordBatch]:
+    """The units of one file, from its first one to the queue's last. Raises UnreadableError."""
+    reader = PlaceReader()
+    try:
+        series = reader.series(piece.queue.files, piece.queue.file_size)
+        file = piece.queue.files[piece.number]
+        rows = _Rows(piece, reader.series(piece.ext, piece.ext_file_size) if piece.ext else None)
+        end = file.start + _data_end(series, piece)
+        at = file.start
+        while at < end:
+            before = max(at - 2 * CONSUME_QUEUE_UNIT, piece.queue.files[0].start)
+            stop = min(at + _UNITS_AT_ONCE * CONSUME_QUEUE_UNIT, end)
+            after = min(stop + CONSUME_QUEUE_UNIT, end)
+            raw = series.read_across(before, after - before)
+            units = np.frombuffer(raw[: len(raw) - len(raw) % CONSUME_QUEUE_UNIT], _UNIT)
+            skip, count = (at - before) // CONSUME_QUEUE_UNIT, (stop - at) // CONSUME_QUEUE_UNIT
+            if len(units) < skip + 1:
+                return
+            yield rows.batch(units, skip, count, at // CONSUME_QUEUE_UNIT)
+            at = stop
+    finally:
+        reader.close()
+
+
+def _data_end(series: FileSeries, piece: QueuePiece) -> int:
+    """Where in the file the units end: with it, where a later one has units; else behind the last one that is not zero."""
+    size = min(piece.size, piece.queue.file_size)
+    size -= size % CONSUME_QUEUE_UNIT
+    file = piece.queue.files[piece.number]
+    if any(
+        series.read(later.start, CONSUME_QUEUE_UNIT).strip(b"\0") for later in piece.queue.files[piece.number + 1 :]
+    ):
+        return size
+    while size > 0:
+        step = min(_PIECE - _PIECE % CONSUME_QUEUE_UNIT, size)
+        data = series.read(file.start + size - step, step).rstrip(b"\0")
+        if data:
+            return size - step + -(-len(data) // CONSUME_QUEUE_UNIT) * CONSUME_QUEUE_UNIT
+        size -= step
+    return 0
+
+
+@define(eq=False)
+class _Rows:
+    """Makes batches of the units of one file."""
+
+    piece: QueuePiece
+    ext: FileSeries | None
+
+    def batch(self, units: NDArray[Any], skip: int, count: int, queue_offset: int) -> pa.RecordBatch:
+        """Of `count` units from number `skip` on; neighbours are there to compare with."""
+        problems = _problems(units, self.piece.log_end)[skip : skip + count]
+        own = units[skip : skip + count]
+        codes, addresses = own["tags_code"].astype(np.int64), None
+        problem: list[str | None] = [_WORDS[number] for number in problems.tolist()]
+        if self.ext is not None or bool((codes <= EXT_ADDRESS_MAX).any()):
+            codes, addresses = self._with_ext(codes, problem)
+        queue, rows = self.piece.queue, len(own)
+        plain = {
+            "topic": pa.repeat(pa.scalar(queue.topic), rows),
+            "queue_id": pa.repeat(pa.scalar(queue.queue_id, pa.int32()), rows),
+            "queue_offset": pa.array(np.arange(queue_offset, queue_offset + rows, dtype=np.int64)),
+            "offset": pa.array(own["offset"].astype(np.int64)),
+            "size": pa.array(own["size"].astype(np.int32)),
+            "tags_code": pa.array(codes),
+            "file": pa.repeat(pa.scalar(queue.files[self.piece.number].uri.name), rows),
+        }
+        arrays = [plain[name] for name in QUEUE_UNITS.names]
+        ext = pa.array(addresses if addresses is not None else [None] * rows, pa.int64())
+        names = [*QUEUE_UNITS.names, "ext_address", "problem"]
+        return pa.record_batch([*arrays, ext, pa.array(problem, pa.string())], names=names)
+
+    def _with_ext(
+        self, codes: NDArray[np.int64], problem: list[str | None]
+    ) -> tuple[NDArray[np.int64], list[int | None]]:
+        codes = codes.copy()
+        addresses: list[int | None] = [None] * len(codes)
+        for number in np.flatnonzero(codes <= EXT_ADDRESS_MAX).tolist():
+            address = int(codes[number])
+            assert is_ext_address(address)
+            addresses[number] = address
+            code = _ext_code(self.ext, address)
+            if code is None:
+                problem[number] = problem[number] or _NO_EXT
+            else:
+                codes[number] = code
+        return codes, addresses
+
+
+_WORDS = (None, _NO_UNIT, _WRONG_ORDER, _BEHIND_END)
+
+
+def _ext_code(ext: FileSeries | None, address: int) -> int | None:
+    """Source: ConsumeQueueExt; see store/offline/units.py."""
+    found = b"" if ext is None else ext.read(address - EXT_ADDRESS_MIN, EXT_HEAD.size)
+    if len(found) < EXT_HEAD.size:
+        return None
+    size, code, _, bits = EXT_HEAD.unpack(found)
+    return int(code) if size == EXT_HEAD.size + bits else None
+
+
+def _problems(units: NDArray[Any], log_end: int | None) -> NDArray[np.int8]:
+    """For each unit a number of _WORDS."""
+    offsets, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
+    is_blank = (offsets == 0) & (sizes == BLANK_SIZE)
+    found = np.zeros(len(units), np.int8)
+    found[(offsets < 0) | (sizes <= 0)] = 1
+    sound = np.flatnonzero((found == 0) & ~is_blank)
+    low, high = offsets[sound], (offsets + sizes)[sound]
+    overlaps = np.flatnonzero(high[:-1] > low[1:]) + 1  # Each begins before the one before it ends.
+    if len(overlaps):
+        fits = (overlaps >= 2) & (
+            low[overlaps] >= high[np.maximum(overlaps - 2, 0)]
+        )  # Then the one before is the odd one.
+        found[sound[np.where(fits, overlaps - 1, overlaps)]] = 2
+    if log_end is not None:
+        found[sound[(low >= log_end) | (high > log_end)]] = 3  # Both: the sum may be too large for its type.
+    return found
+
+
+def pieces_by_size(sizes: Sequence[int], size_max: int) -> Iterator[range]:
+    """Numbers of neighbours that are for one task: together up to `size_max` bytes, or one that is larger."""
+    begin, total = 0, 0
+    for number, size in enumerate(sizes):
+        if number > begin and total + size > size_max:
+            yield range(begin, number)
+            begin, total = number, 0
+        total += size
+    if begin < len(sizes):
+        yield range(begin, len(sizes))

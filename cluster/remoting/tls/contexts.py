@@ -1,0 +1,231 @@
+"""The contexts of TLS connections: made of files, or of a certificate that is made for the purpose.
+
+A server's is made when first needed, so that starting does not wait for it, and again once its files have changed; with
+files it is made at the start, too, to find out what is wrong with them. Source: TlsHelper.java, FileWatchService (4.9.7).
+"""
+
+import datetime
+import os
+import platform
+import ssl
+from pathlib import Path
+
+import structlog
+import trio
+from attrs import define, field
+
+from twinlog.cluster.remoting.errors import TlsFilesError
+from twinlog.cluster.remoting.tls.config import ClientAuth, TlsConfig, TlsMode
+
+log = structlog.get_logger(__name__)
+
+_LOOK_SECONDS = 1.0  # At most so often files are looked at.
+_VALID_DAYS = 3650
+_VERIFY = {
+    ClientAuth.none: ssl.CERT_NONE,
+    ClientAuth.optional: ssl.CERT_OPTIONAL,
+    ClientAuth.require: ssl.CERT_REQUIRED,
+}
+
+Stamps = tuple[tuple[int, int] | None, ...]
+
+
+@define(eq=False)
+class ServerTls:
+    """What a server needs to take TLS connections."""
+
+    config: TlsConfig = field(factory=TlsConfig)
+    _context: ssl.SSLContext | None = field(default=None, init=False)
+    _stamps: Stamps = field(default=(), init=False)
+    _looked_at: float = field(default=float("-inf"), init=False)
+    _lock: trio.Lock = field(factory=trio.Lock, init=False)
+
+    @property
+    def mode(self) -> TlsMode:
+        return self.config.mode
+
+    @property
+    def has_certificate(self) -> bool:
+        """Without one TLS connections cannot be taken."""
+        return self.config.server_test_mode or self.config.server_cert is not None
+
+    def check(self) -> None:
+        """At the start. Raises TlsFilesError for files that cannot be used."""
+        if self.mode is TlsMode.disabled:
+            return
+        _refuse_void(self.config.server_test_mode, self.config.server_files)
+        if not self.has_certificate:
+            needy = [f"tls.server.mode={self.mode.value}"] if self.mode is TlsMode.enforcing else []
+            needy += self.config.server_files
+            if needy:
+                raise TlsFilesError(
+                    f"{' and '.join(needy)} without test mode need tls.server.certPath and tls.server.keyPath"
+                )
+        elif not self.config.server_test_mode:
+            self._make()
+
+    async def context(self) -> ssl.SSLContext:
+        """For a connection that begins now. Raises TlsFilesError; files that have become bad leave the context as it was."""
+        async with self._lock:
+            now = trio.current_time()
+            if self._context is None or (self._files and now >= self._looked_at + _LOOK_SECONDS):
+                self._looked_at = now
+                await trio.to_thread.run_sync(self._refresh)
+            assert self._context is not None
+            return self._context
+
+    def _refresh(self) -> None:
+        if self._context is None:
+            self._make()
+        elif self._stamps != (stamps := _stamps(self._files)):
+            try:
+                self._make()
+                log.info("the TLS files have changed and are in use", certificate=str(self.config.server_cert))
+            except TlsFilesError as error:
+                self._stamps = stamps
+                log.error("the TLS files have changed, and cannot be used: the old ones stay", why=str(error))
+
+    @property
+    def _files(self) -> tuple[Path | None, ...]:
+        config = self.config
+        return () if config.server_test_mode else (config.server_cert, config.server_key, config.server_trust)
+
+    def _make(self) -> None:
+        stamps = _stamps(self._files)  # Before: what changes meanwhile is read again.
+        self._context = server_context(self.config)
+        self._stamps = stamps
+
+
+def _stamps(files: tuple[Path | None, ...]) -> Stamps:
+    return tuple(_stamp(file) for file in files)
+
+
+def _stamp(file: Path | None) -> tuple[int, int] | None:
+    try:
+        found = file.expanduser().stat() if file is not None else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_ino) if found is not None else None
+
+
+def server_context(config: TlsConfig) -> ssl.SSLContext:
+    """Raises TlsFilesError."""
+    _refuse_void(config.server_test_mode, config.server_files)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if config.server_test_mode:
+        _load_own(context)
+        return context
+    if config.server_cert is None:
+        raise TlsFilesError("tls.test.mode.enable=false needs tls.server.certPath and tls.server.keyPath")
+    _load_chain(context, config.server_cert, config.server_key, config.server_key_password, "tls.server")
+    if config.auth_client:
+        _trust(context, config.server_trust, "tls.server.trustCertPath")
+        context.verify_mode = _VERIFY[config.need_client_auth]
+    elif config.need_client_auth is not ClientAuth.none:
+        log.warning(
+            "clients are asked for no certificate: without tls.server.authClient=true any would do",
+            need_client_auth=config.need_client_auth.value,
+        )
+    return context
+
+
+def _refuse_void(test_mode: bool, keys: tuple[str, ...]) -> None:
+    """What test mode passes over somebody believes in. Raises TlsFilesError."""
+    if test_mode and keys:
+        raise TlsFilesError(
+            f"tls.test.mode.enable=true makes {', '.join(keys)} void: remove it, or these, or set it to false"
+        )
+
+
+def client_context(config: TlsConfig) -> ssl.SSLContext:
+    """Raises TlsFilesError. Who is not told to trust somebody trusts everybody, as RocketMQ's clients do."""
+    _refuse_void(config.client_test_mode, config.client_files)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    if config.auth_server:
+        _trust(context, config.client_trust, "tls.client.trustCertPath")
+    else:
+        context.verify_mode = ssl.CERT_NONE
+    if config.client_cert is not None:
+        _load_chain(context, config.client_cert, config.client_key, config.client_key_password, "tls.client")
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, certificate: Path, key: Path | None, password: str | None, keys: str) -> None:
+    def ask() -> str:  # Without it openssl would ask at the terminal.
+        if password is None:
+            raise TlsFilesError(f"{keys}.keyPath={key}: the key has a password, set {keys}.keyPassword")
+        return password
+
+    for name, path in ((f"{keys}.certPath", certificate), (f"{keys}.keyPath", key)):
+        if path is not None and not os.access(path.expanduser(), os.R_OK):
+            raise TlsFilesError(f"{name}={path}: the file cannot be read")
+    try:
+        context.load_cert_chain(certificate.expanduser(), key.expanduser() if key is not None else None, ask)
+    except OSError as error:  # SSLError is one.
+        reason = getattr(error, "reason", None) or error
+        raise TlsFilesError(f"{keys}.certPath={certificate}, {keys}.keyPath={key}: {reason}") from error
+
+
+def _trust(context: ssl.SSLContext, file: Path | None, name: str) -> None:
+    if file is None:
+        context.load_default_certs()
+        return
+    try:
+        context.load_verify_locations(file.expanduser())
+    except OSError as error:
+        raise TlsFilesError(f"{name}={file}: {getattr(error, 'reason', None) or error}") from error
+
+
+def _load_own(context: ssl.SSLContext) -> None:
+    """Load a certificate that is made now, by way of memory: ssl reads files only, and a key should not be in one."""
+    descriptor = os.memfd_create("certificate")
+    try:
+        os.write(descriptor, _made())
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def _made() -> bytes:
+    """Raises TlsFilesError."""
+    try:
+        return self_signed()
+    except (ImportError, ValueError) as error:
+        raise TlsFilesError(
+            f"no certificate can be made here: {error}. Name one with tls.server.certPath and tls.server.keyPath"
+        ) from error
+
+
+def self_signed(name: str = "") -> bytes:
+    """A new private key, and a certificate for it that nobody vouches for; PEM.
+
+    `name`: without one, this machine's, or localhost where that is none that certificates have. Raises ImportError without the
+    package cryptography.
+    """
+    from cryptography import x509  # A tenth of a second that only those pay who use it.
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = name or platform.node()
+    if not name or not name.isascii():
+        name = "localhost"
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=_VALID_DAYS))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return private + certificate.public_bytes(serialization.Encoding.PEM)

@@ -1,0 +1,171 @@
+"""A change of roles as a list of steps, and which is next. No I/O.
+
+Every step says whether it is done, by what is on disks and in memory now: whoever begins again after a crash, here or of
+whoever else, goes on where things stand. A dry run shows the very list that runs. The order is what makes it safe: promises, the
+winner's own entry, its role, memory, the others, the name servers; each durable before the next begins.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from attrs import frozen
+
+from twinlog.ha.election.epochs import key_of, last_of
+from twinlog.ha.election.voter import PromiseAnswer
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochEntry, EpochId
+from twinlog.store.role_file import RoleState
+
+Verb = Literal["switchover", "failover", "restart"]
+StepName = Literal["check", "hold", "level", "promise", "take", "serve", "register", "report"]
+
+_ORDERS: dict[Verb, tuple[StepName, ...]] = {
+    "switchover": ("check", "hold", "level", "promise", "take", "serve", "register", "report"),
+    "failover": ("check", "promise", "level", "take", "serve", "register", "report"),
+    "restart": ("check", "promise", "level", "take", "serve", "register", "report"),
+}
+
+
+@frozen
+class Step:
+    """One of them; `where` is the address of whoever does it."""
+
+    number: int
+    name: StepName
+    text: str
+    where: str
+
+
+@frozen(kw_only=True)
+class Snapshot:
+    """How far a change is. `epoch` 0: nothing was checked yet. `promised`: the answers given are enough, or were accepted."""
+
+    verb: Verb
+    own: str
+    old_master: str
+    members: tuple[str, ...]
+    epoch: int
+    state: RoleState
+    entries: tuple[EpochEntry, ...]
+    max_offset: int
+    dispatched_offset: int
+    held_end: int | None = None
+    level: bool = False  # With the master that holds: its bytes, and its tables, saved.
+    answers: Mapping[str, PromiseAnswer]
+    elected: bool = False
+    serving: bool = False
+    registered: bool = False
+    following: frozenset[str] = frozenset()
+    reported: bool = False
+
+    @property
+    def id(self) -> EpochId:
+        """The name of the epoch that begins."""
+        return EpochId(self.epoch, self.own)
+
+    @property
+    def last(self) -> EpochEntry:
+        """The epoch that the own log ends in."""
+        return last_of(self.entries, self.max_offset)
+
+    @property
+    def has_entry(self) -> bool:
+        """Whether the epoch has begun, durably."""
+        return self.entries[-1].id == self.id
+
+    @property
+    def has_role(self) -> bool:
+        """Whether this member is its master, durably."""
+        return self.has_entry and self.state.role is not BrokerRole.SLAVE and self.state.promised == self.id
+
+
+def plan(verb: Verb, own: str, old_master: str, members: tuple[str, ...]) -> tuple[Step, ...]:
+    """All steps of a change that makes `own` master."""
+    others = ", ".join(address for address in members if address != own) or "nobody"
+    texts: dict[StepName, tuple[str, str]] = {
+        "check": (own, f"ask {others} what they hold and have promised; nothing changes"),
+        "hold": (old_master, f"{old_master} holds sends back, and ends what only a master does"),
+        "level": (
+            own,
+            f"be level with {old_master}, byte for byte, and take its tables"
+            if verb == "switchover"
+            else "fill all queues from the log",
+        ),
+        "promise": (own, f"collect promises, durably: {old_master if verb == 'switchover' else own} first"),
+        "take": (own, "begin the epoch where the log ends, and become its master, durably"),
+        "serve": (own, f"serve; tell {others} whom to follow"),
+        "register": (own, "register as master at the name servers"),
+        "report": (own, "say who follows, and how long sends were held"),
+    }
+    return tuple(Step(number, name, texts[name][1], texts[name][0]) for number, name in enumerate(_ORDERS[verb], 1))
+
+
+def next_step(snapshot: Snapshot) -> Step | None:
+    """The first that is not done; None at the end."""
+    steps = plan(snapshot.verb, snapshot.own, snapshot.old_master, snapshot.members)
+    return next((step for step in steps if not _is_done(step.name, snapshot)), None)
+
+
+def _is_done(name: StepName, now: Snapshot) -> bool:
+    promised = now.has_entry or (now.epoch > 0 and now.state.promised == now.id and now.elected)
+    match name:
+        case "check":
+            return now.epoch > 0
+        case "hold":
+            return promised or now.held_end is not None
+        case "level":
+            behind = now.dispatched_offset < now.max_offset
+            return now.has_entry or (not behind and (now.verb != "switchover" or promised or now.level))
+        case "promise":
+            return promised
+        case "take":
+            return now.has_role
+        case "serve":
+            return now.serving
+        case "register":
+            return now.registered
+        case "report":
+            return now.reported
+
+
+def next_epoch(
+    state: RoleState, entries: tuple[EpochEntry, ...], answers: Mapping[str, PromiseAnswer], own: str
+) -> int:
+    """The number to ask promises for: newer than all that were given. An own epoch that has begun, and in which nothing was
+    written yet, is gone on with, unless the log has lost the place where it began.
+    """
+    known = [state.promised.epoch, *(answer.promised.epoch for answer in answers.values())]
+    known += [entries[-1].epoch, *(answer.entries[-1].epoch for answer in answers.values())]
+    begun = entries[-1].id == state.promised and state.promised.winner == own and state.role is BrokerRole.SLAVE
+    if own in answers:
+        begun = begun and entries[-1].start_offset == answers[own].max_offset
+    return state.promised.epoch if begun and max(known) == state.promised.epoch else max(known) + 1
+
+
+def check_invariants(now: Snapshot) -> None:
+    """Order and choice, asserted after every step."""
+    assert now.entries[-1].epoch <= now.state.promised.epoch, "an entry without its promise"
+    if now.state.role is not BrokerRole.SLAVE:
+        assert now.entries[-1].id == now.state.promised, "a master's role without its own entry"
+    if now.has_entry:
+        start = now.entries[-1].start_offset
+        assert now.state.promised.epoch >= now.epoch, "an entry before its promise"
+        assert start <= now.max_offset, "an epoch begins behind the log's end"
+        if now.entries[-1].kind not in ("forced", "switchover"):
+            key = key_of(now.entries[:-1] or now.entries, start)
+            assert all(_key(answer) <= key for answer in _whole_promisers(now)), "somebody who promised holds more"
+    assert now.has_role or not now.serving, "serves without its role"
+    assert now.serving or not now.registered, "registered without serving"
+
+
+def _whole_promisers(now: Snapshot) -> list[PromiseAnswer]:
+    """Whoever follows already has the new entry itself."""
+    return [
+        answer
+        for answer in now.answers.values()
+        if answer.granted and answer.whole and answer.promised == now.id and answer.entries[-1].id != now.id
+    ]
+
+
+def _key(answer: PromiseAnswer) -> tuple[int, bool, str, int]:
+    return key_of(answer.entries, answer.max_offset)

@@ -1,0 +1,290 @@
+"""Who may become master, and what it would cost. No I/O.
+
+A set of `needed` promises meets every set of members that can acknowledge a message. So of those that promised, and still
+have all that they ever acknowledged, the one with the greatest key has everything: it takes over without loss. With too few of
+them, or with another's key, what may be lost is named, and a person says whether it may be.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from attrs import evolve, frozen
+
+from twinlog.ha.election.epochs import common_end, key_of
+from twinlog.ha.election.group_record import counted, newest
+from twinlog.ha.election.group_record import needed as needed
+from twinlog.ha.election.voter import PromiseAnswer
+from twinlog.store.role_file import GroupRecord
+
+Accepted = int | Literal["unknown"] | None
+
+
+@frozen
+class LostRange:
+    """Bytes of the log that would be given up. `end` None: unknown, because too few answered."""
+
+    first: int
+    end: int | None
+    holders: tuple[str, ...]  # Who has them, or may have them.
+
+
+@frozen
+class Judgement:
+    """Whether a member may become master, and by which rule not; one line for people."""
+
+    candidate: str
+    may: bool
+    rule: str = ""
+    needed: str = ""
+    actual: str = ""
+    fix: str = ""
+    lost: LostRange | None = None
+    forced: bool = False  # It may, and something may be lost that somebody accepted.
+
+
+@frozen(kw_only=True)
+class SwitchoverFacts:
+    """What is known of a candidate and of the master it would take over from."""
+
+    master: str
+    master_answers: bool
+    following: bool  # The candidate has a stream from this master.
+    lag_bytes: int
+    lag_max: int  # Within this it is level before clients notice.
+    differs_at: int | None = None  # The first byte in which the two logs differ.
+    no_room: str = ""  # Why it could not store messages.
+
+
+def group_of(group: GroupRecord | None, answers: Mapping[str, PromiseAnswer]) -> GroupRecord | None:
+    """The newest record that anybody who answered knows."""
+    return newest(group, *(answer.group for answer in answers.values()))
+
+
+def judge_failover(
+    group: GroupRecord | None, candidate: str, answers: Mapping[str, PromiseAnswer], accept: Accepted
+) -> Judgement:
+    """`answers`, the candidate's own too, by address: to a dry run, or to the promises that were asked for.
+
+    A master that may have lost bytes itself does not count, but may win: what others kept says whether it lost any.
+    """
+    group = group_of(group, answers)
+    if (refusal := _not_eligible(group, candidate, answers)) is not None:
+        return refusal
+    assert group is not None
+    own, promisers = answers[candidate], _promisers(group, answers)
+    better = [answer for answer in promisers if _key(answer) > _key(own)]
+    refusal = _too_few(group, candidate, answers, promisers) or _outdone(candidate, own, better)
+    lost = _lost(group, own, answers, enough=len(promisers) >= needed(group))
+    if (unsure := _unsure(group, own, promisers)) is not None:
+        refusal, lost = refusal or unsure, _lost_besides(group, own, lost)
+    if refusal is None:
+        return Judgement(candidate, may=True)
+    if _accepts(accept, lost):
+        return evolve(refusal, may=True, lost=lost, forced=True)
+    return evolve(refusal, lost=lost)
+
+
+def judge_switchover(
+    group: GroupRecord | None, candidate: str, answers: Mapping[str, PromiseAnswer], facts: SwitchoverFacts
+) -> Judgement:
+    """Nothing may be lost here: who may not be chosen cannot be forced, either."""
+    group = group_of(group, answers)
+    if (refusal := _not_eligible(group, candidate, answers)) is not None:
+        return refusal
+    assert group is not None
+    own, promisers = answers[candidate], _promisers(group, answers)
+    enough = None if group.acks_needed <= 1 else _too_few(group, candidate, answers, promisers)
+    better = [answer for answer in promisers if answer.address != facts.master and _key(answer) > _key(own)]
+    refusal = (
+        _switchover_rules(candidate, own, facts)
+        or enough
+        or _outdone(candidate, own, [answer for answer in better if answer.last.id != own.last.id])
+    )
+    return refusal or Judgement(candidate, may=True)
+
+
+def may_take(
+    group: GroupRecord | None,
+    candidate: str,
+    answers: Mapping[str, PromiseAnswer],
+    resigned: str | None,
+    accept: Accepted = None,
+) -> Judgement:
+    """The same of promises that were given. `resigned`: the master that gave its own with its log's end where it was expected.
+
+    Where a master alone acknowledges (one of `acks_needed`), its resignation is enough, when nobody knows of a newer epoch.
+    """
+    known, own = group_of(group, answers), answers.get(candidate)
+    master = answers.get(resigned) if resigned is not None else None
+    if known is not None and known.acks_needed <= 1 and own is not None and master is not None:
+        level = (own.last.id, own.max_offset) == (master.last.id, master.max_offset)
+        newest_of = max(answer.entries[-1].epoch for answer in answers.values())
+        if own.granted and master.granted and level and newest_of == own.last.epoch:
+            return Judgement(candidate, may=True)
+    return judge_failover(group, candidate, answers, accept)
+
+
+def _key(answer: PromiseAnswer) -> tuple[int, bool, str, int]:
+    return key_of(answer.entries, answer.max_offset)
+
+
+def _promisers(group: GroupRecord, answers: Mapping[str, PromiseAnswer]) -> list[PromiseAnswer]:
+    """Whose promise stands for all that it ever acknowledged."""
+    voters = group.voters
+    return [answer for address, answer in answers.items() if address in voters and answer.granted and answer.whole]
+
+
+def _not_eligible(group: GroupRecord | None, candidate: str, answers: Mapping[str, PromiseAnswer]) -> Judgement | None:
+    """Rules that nobody can accept a loss for."""
+    member = group.member(candidate) if group is not None else None
+    if group is None:
+        why = ("knows the group's members", "a record of the group", "none", "start a member that has one")
+    elif member is None:
+        why = (
+            "is a member",
+            f"to be one of {len(group.members)} members",
+            "it is none",
+            "let it follow the master first",
+        )
+    elif candidate not in counted(None, group, committed=group.before is None):
+        why = (
+            "is a member",
+            "a record that is in force",
+            "it is only joining",
+            "wait until the master has counted it in",
+        )
+    elif not member.votes:
+        why = ("votes", "a member that can promise", "a RocketMQ slave", "choose another member")
+    elif candidate not in answers:
+        why = ("answers", "an answer", "none", f"start {candidate}")
+    elif not answers[candidate].granted:
+        actual = answers[candidate].why
+        why = ("may still promise itself", "its own promise", actual, "run the command again")
+    else:
+        return None
+    return Judgement(candidate, False, *why)
+
+
+def _too_few(
+    group: GroupRecord, candidate: str, answers: Mapping[str, PromiseAnswer], promisers: list[PromiseAnswer]
+) -> Judgement | None:
+    if len(promisers) >= needed(group):
+        return None
+    silent = sorted(group.voters - set(answers))
+    refused = sorted(a.address for a in answers.values() if a.address in group.voters and a not in promisers)
+    parts = [f"{', '.join(silent)} silent"] * bool(silent) + [f"{', '.join(refused)} cannot"] * bool(refused)
+    return Judgement(
+        candidate,
+        False,
+        "enough promises",
+        f"{needed(group)} of {len(group.members)} members",
+        f"{len(promisers)}" + (f" ({', '.join(parts)})" if parts else ""),
+        f"start {silent[0]}, or accept the loss" if silent else "accept the loss",
+    )
+
+
+def _outdone(candidate: str, own: PromiseAnswer, better: list[PromiseAnswer]) -> Judgement | None:
+    if not better:
+        return None
+    best = max(better, key=_key)
+    return Judgement(
+        candidate,
+        False,
+        "holds the newest bytes",
+        f"epoch {best.last.epoch} up to {best.max_offset}, as {best.address} has",
+        f"epoch {own.last.epoch} up to {own.max_offset}",
+        f"choose {best.address}",
+    )
+
+
+def _unsure(group: GroupRecord, own: PromiseAnswer, promisers: list[PromiseAnswer]) -> Judgement | None:
+    """Why its log may lack what was acknowledged, however many promised."""
+    master, base = _master_of(group), group.loss_free_from
+    if not own.whole and own.address != master:  # It may be no beginning of what the master wrote.
+        why = (
+            "has all that it acknowledged",
+            "a log that lost nothing",
+            "it may have lost some, and was not level since",
+            "choose a member that is whole, or accept the loss",
+        )
+    elif base is None and master not in {answer.address for answer in promisers}:
+        why = (
+            "has what others than members acknowledged",
+            f"the promise of {master}: the record does not say yet from where on only members' acknowledgements count",
+            f"epoch {own.last.epoch} up to {own.max_offset}, without {master}",
+            f"start {master}, or accept the loss",
+        )
+    elif base is not None and own.max_offset < base:
+        why = (
+            "has what others than members acknowledged",
+            f"bytes up to {base}, where only members' acknowledgements began to count",
+            f"epoch {own.last.epoch} up to {own.max_offset}",
+            f"choose a member that has them, start {master}, or accept the loss",
+        )
+    else:
+        return None
+    return Judgement(own.address, False, *why)
+
+
+def _master_of(group: GroupRecord) -> str:
+    """Who wrote this record."""
+    return next((member.address for member in group.members if member.broker_id == 0), "nobody")
+
+
+def _lost_besides(group: GroupRecord, own: PromiseAnswer, lost: LostRange) -> LostRange:
+    """What somebody may have of whom the record does not tell, too."""
+    base, holders = group.loss_free_from, tuple(sorted({*lost.holders, _master_of(group)} - {own.address}))
+    if lost.end is None or base is None or not own.whole:
+        return LostRange(lost.first, None, holders)
+    return LostRange(min(lost.first, own.max_offset), max(lost.end, base), holders)
+
+
+def _lost(group: GroupRecord, own: PromiseAnswer, answers: Mapping[str, PromiseAnswer], *, enough: bool) -> LostRange:
+    """What others have and the candidate has not; an open end when some who may have more do not say."""
+    theirs = {
+        answer.address: common_end(own.entries, own.max_offset, answer.entries, answer.max_offset)
+        for answer in answers.values()
+        if _key(answer) > _key(own)
+    }
+    ends = {address: answers[address].max_offset for address in theirs if answers[address].max_offset > theirs[address]}
+    missing = sorted({member.address for member in group.members} - set(answers))
+    first = min((theirs[address] for address in ends), default=own.max_offset)
+    if missing and not enough:
+        return LostRange(first, None, tuple(sorted({*ends, *missing})))
+    return LostRange(first, max(ends.values(), default=first), tuple(sorted(ends)))
+
+
+def _accepts(accept: Accepted, lost: LostRange) -> bool:
+    if accept is None:
+        return False
+    return accept == "unknown" or (lost.end is not None and lost.end - lost.first <= accept)
+
+
+def _switchover_rules(candidate: str, own: PromiseAnswer, facts: SwitchoverFacts) -> Judgement | None:
+    if candidate == facts.master:
+        why = ("is not master", "a slave", "it is master", "choose another member")
+    elif not facts.master_answers:
+        why = (
+            "the master lives",
+            f"an answer from {facts.master}",
+            "none",
+            f"twinlog failover --candidate {candidate}",
+        )
+    elif not own.whole:
+        why = ("has all that it acknowledged", "a log that lost nothing", "it is not level yet", "wait until it is")
+    elif not facts.following:
+        why = ("follows the master", f"a stream from {facts.master}", "none", "see twinlog explain")
+    elif facts.differs_at is not None:
+        why = (
+            "holds the same bytes",
+            "equal logs",
+            f"a difference at {facts.differs_at}",
+            "see twinlog log diff --live",
+        )
+    elif facts.lag_bytes > facts.lag_max:
+        why = ("is level", f"at most {facts.lag_max} bytes behind", f"{facts.lag_bytes} bytes", "wait until it is")
+    elif facts.no_room:
+        why = ("can store messages", "room on its disk", facts.no_room, "make room")
+    else:
+        return None
+    return Judgement(candidate, False, *why)

@@ -1,0 +1,332 @@
+"""One attempt of a slave to follow its master: compare the logs, repair ours if it may, connect, take what comes, and see whether
+anything comes.
+
+Nothing is asked of a master whose log ours does not fit. A master that gives no answer on its remoting port is followed as
+RocketMQ's slaves do, but for the last bytes, which are asked for again and compared; one that was found unfit before is not.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import structlog
+import trio
+from attrs import define, field
+
+from twinlog.ha.compare.comparison import Comparison, answer_of
+from twinlog.ha.compare.finding import Finding, diverged_in_overlap, not_compared
+from twinlog.ha.compare.own_log import OwnReader
+from twinlog.ha.compare.preflight import Proven, Verdict, equal_by_handover
+from twinlog.ha.compare.tail_overlap import OVERLAP_MAX, SHRINK
+from twinlog.ha.config import HAConfig
+from twinlog.ha.errors import (
+    HABadRecordError,
+    HAConnectionLostError,
+    HADivergedError,
+    HALogError,
+    HAPeerError,
+    HAUnfitError,
+)
+from twinlog.ha.log import ComparableStore
+from twinlog.ha.peer import Peer, PeerHistory, PeerLog
+from twinlog.ha.policy.auto_resync import BeginAnew, Cut, Refusal, Repair, Resync
+from twinlog.ha.policy.stall import LOOK_SECONDS, Look, StallWatch
+from twinlog.ha.slave.bad_record import BadPlaces, explain
+from twinlog.ha.slave.follow_history import FollowHistory, OwnHistory
+from twinlog.ha.slave.replica import Replica
+from twinlog.ha.slave.start_offset import fetch_first_record, overlap_of
+from twinlog.ha.statistics import ClientState
+from twinlog.ha.wire.peer_nursery import open_peer_nursery
+from twinlog.ha.wire.transport import Transport
+from twinlog.store.epoch_file import EpochEntry
+from twinlog.store.errors import StoreError
+
+log = structlog.get_logger()
+
+REFUSED_WITHIN = 1.0  # Seconds. A master that ends the connection so soon after a report did it because of the report.
+
+
+@define(eq=False)
+class MasterMemory:
+    """What a slave knows of the master at one address, over all its attempts."""
+
+    resync: Resync
+    bad_places: BadPlaces = field(factory=BadPlaces, init=False)
+    peer_log: PeerLog | None = field(default=None, init=False)  # What it said last.
+    proven: Proven | None = field(default=None, init=False)
+    history: tuple[EpochEntry, ...] | None = field(default=None, init=False)  # Its own, as long as that was proven for.
+    unfit: Finding | None = field(default=None, init=False)  # As long as nothing else was found.
+    overlap_max: int = field(default=OVERLAP_MAX, init=False)  # Bytes.
+
+
+@define(eq=False)
+class Following:
+    """`entered` is told what it is about, in a word."""
+
+    address: str
+    store: ComparableStore
+    config: HAConfig
+    connect: Callable[[str], Awaitable[Transport]]
+    peer: Peer | None
+    memory: MasterMemory
+    entered: Callable[[ClientState], None]
+    own_history: OwnHistory = field(factory=OwnHistory)
+    handed_over: PeerHistory | None = None  # By this member, to the master, where our log ends.
+    buffer: bytearray | None = None  # For what arrives.
+    fresh_transport: Transport | None = field(default=None, init=False)  # It stands, and nothing was said yet.
+    replica: Replica | None = field(default=None, init=False)
+    finding: Finding | None = field(default=None, init=False)  # What there is to say although it follows.
+    asks_for_less: bool = field(default=False, init=False)  # The next attempt does, to get on over a bad line.
+    _own: OwnReader = field(init=False)
+    _history: FollowHistory = field(init=False)
+    _verdict: Verdict | None = field(default=None, init=False)
+    _hopes_for_answer: bool = field(default=False, init=False)  # The remoting port may come up yet.
+    _why_not_compared: str = field(default="its remoting port is not known", init=False)
+    _watch: StallWatch | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._own = OwnReader(self.store)
+        self._history = FollowHistory(self.address, self.own_history, self.store, self.config, self.peer)
+
+    async def run(self) -> None:
+        """Follow until it ends, which is always an HAError: HAUnfitError where haste is no cure."""
+        if self.store.flags.why_not_appendable:
+            raise HALogError(f"this log takes no bytes: {self.store.flags.why_not_appendable}")
+        await self._compare()
+        replica = await self._open()
+        try:
+            await self._take(replica)
+        except HADivergedError as error:
+            raise HAUnfitError(await self._diverged(replica, error)) from error
+        except HABadRecordError as error:
+            if self.memory.bad_places.note(error.phy_offset) < 2:
+                raise
+            found = await explain(error, self.peer, self.store.commit_log.file_size)
+            raise HAUnfitError(found) from error
+        except HAConnectionLostError:
+            if replica.overlap is not None and not replica.received_bytes:
+                self.asks_for_less = self.memory.overlap_max > 0
+                self.memory.overlap_max //= SHRINK
+            elif replica.received_bytes > OVERLAP_MAX:
+                self.memory.overlap_max = OVERLAP_MAX
+            raise
+
+    async def _compare(self) -> None:
+        """Decide whether ours is a beginning of the master's log, and see to it if it may. Raises HAUnfitError."""
+        if self.handed_over is not None and self._history.take_over(self.handed_over):
+            await self._history.adopt()
+            self._verdict = equal_by_handover(self.handed_over, self._own.ends())
+            return
+        while True:
+            await self._history.ask()
+            if self.peer is None:
+                return
+            self.entered("preflight")
+            verdict = await self._ask_verdict(self.peer)
+            if verdict is None:
+                return
+            given_up = self._history.to_cut(verdict)
+            if given_up is not None:
+                await self._history.confirm()
+                await self._mend(given_up, "this log was cut where its master's history leaves it")
+                continue
+            if verdict.kind == "follow":
+                await self._history.adopt()
+                self._verdict, self.finding = verdict, verdict.finding
+                return
+            await self._repair(verdict)
+
+    async def _ask_verdict(self, peer: Peer) -> Verdict | None:
+        """Compare the bytes; None: the master cannot be asked, and is followed nevertheless. Raises HAUnfitError."""
+        memory, told = self.memory, self._history.told
+        if told is not None and told.entries != memory.history:
+            memory.history, memory.proven = told.entries, None  # It may have been cut since, by a master of its own.
+        comparison = Comparison(self._own, peer)
+        try:
+            verdict = await comparison.run(memory.proven)
+        except HAPeerError as error:
+            if memory.unfit is not None:
+                raise HAUnfitError(memory.unfit) from error
+            if told is not None:
+                raise HAConnectionLostError(f"the master's remoting port answers no more: {error}") from error
+            self._hopes_for_answer, self._why_not_compared = comparison.peer_log is None, str(error)
+            return None
+        memory.peer_log = verdict.peer
+        if verdict.proven_offset is not None:
+            memory.proven = Proven(verdict.peer.boot_ms, verdict.proven_offset)
+        memory.unfit = verdict.finding if verdict.kind != "follow" else None
+        return verdict
+
+    async def _repair(self, verdict: Verdict) -> None:
+        """Do what is allowed. Raises HAUnfitError when nothing is, HALogError when it fails."""
+        assert verdict.finding is not None
+        repair = self.memory.resync.decide(verdict)
+        match repair:
+            case None:
+                raise HAUnfitError(verdict.finding)
+            case Refusal(why):
+                text = f"{verdict.finding.text}. haAutoResync does nothing here: {why}"
+                raise HAUnfitError(Finding(verdict.finding.kind, verdict.finding.offset, text))
+        await self.own_history.doubt(repair.why)
+        await self._mend(repair, "haAutoResync: this log was made to fit its master's")
+        self.memory.resync.done(verdict)
+
+    async def _mend(self, repair: Repair, event: str) -> None:
+        self.entered("resyncing")
+        before = self.store.max_offset
+        try:
+            await self._carry_out(repair)
+        except (OSError, StoreError) as error:
+            raise HALogError(f"this log could not be made to fit the master's: {error}") from error
+        self.memory.unfit = self.memory.proven = None
+        log.warning(
+            event,
+            peer=self.address,
+            ended_at=before,
+            ends_at=self.store.max_offset,
+            kept_in=str(self.store.config.root.expanduser() / "twinlog" / "divergent"),
+            why=repair.why,
+        )
+
+    async def _carry_out(self, repair: Repair) -> None:
+        match repair:
+            case Cut(offset, why):
+                await self.store.truncate(offset, why)
+            case BeginAnew(why):
+                await self.store.reset(why)
+
+    async def _open(self) -> Replica:
+        begin_at, overlap = 0, None
+        peer_log = self._verdict.peer if self._verdict is not None else None
+        if self.store.max_offset:
+            if self._verdict is None or self._verdict.compared not in ("digests", "handover"):
+                peer_min = peer_log.min_offset if peer_log is not None else 0
+                overlap = await overlap_of(self._own, peer_min, self.memory.overlap_max)
+            if self._verdict is None:
+                start = overlap.start if overlap is not None else self.store.max_offset
+                self.finding = not_compared(start, self._why_not_compared)
+        elif peer_log is not None and self.peer is not None and not peer_log.is_twinlog:
+            begin_at = max(peer_log.min_offset, 0)
+            if begin_at == 0 < peer_log.max_offset:
+                await fetch_first_record(self.peer, self.store)
+        self.entered("connecting")
+        self.fresh_transport = transport = await self._connect()
+        try:
+            await self._check_restart()
+        except BaseException:
+            await transport.aclose()
+            raise
+        finally:
+            self.fresh_transport = None
+        self.replica = Replica(transport, self.store, self.config, overlap, begin_at, self._master_end, self.buffer)
+        self.entered("streaming")
+        return self.replica
+
+    def _master_end(self) -> int:
+        return self.memory.peer_log.max_offset if self.memory.peer_log is not None else 0
+
+    async def _connect(self) -> Transport:
+        with trio.move_on_after(self.config.connect_timeout_ms / 1000):
+            return await self.connect(self.address)
+        raise HAConnectionLostError(f"cannot connect: no answer within {self.config.connect_timeout_ms} ms")
+
+    async def _check_restart(self) -> None:
+        """The connection stands: if the master is the process that was compared with now, it is for as long as that lasts."""
+        if self._verdict is None or self.peer is None:
+            return
+        if self._history.told is not None:
+            await self._history.confirm()  # It says all that the rest of this asks for.
+            return
+        try:
+            now = await answer_of(self.peer.log())
+        except HAPeerError as error:
+            raise HAConnectionLostError(f"the master's remoting port answers no more: {error}") from error
+        before = self._verdict.peer
+        if now.boot_ms != before.boot_ms or now.max_offset < min(before.max_offset, self.store.max_offset):
+            raise HAConnectionLostError("the master was started anew while the logs were compared")
+        await self._history.confirm()
+
+    async def _take(self, replica: Replica) -> None:
+        async with open_peer_nursery() as nursery:
+            nursery.start_soon(self._watch_task, replica)
+            await replica.run()
+
+    async def _watch_task(self, replica: Replica) -> None:
+        """See now and then whether the stream gets on. Raises HAUnfitError when it does not."""
+        heartbeat = self.config.send_heartbeat_interval_ms / 1000
+        self._watch = watch = StallWatch(trio.current_time(), replica.position, heartbeat)
+        fits = self.finding
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            position = replica.position
+            peer_log = await self._ask() if self._hopes_for_answer or watch.wants_peer(position) else None
+            if peer_log is not None and self._hopes_for_answer:
+                raise HAConnectionLostError("the master's remoting port answers now: the logs are compared first")
+            look = self._look(replica, position, peer_log)
+            found = watch.look(look)
+            if found is not None:
+                raise HAUnfitError(found)
+            self._note_dispatch(watch.dispatch(look), fits)
+            self.entered("streaming")
+
+    def _look(self, replica: Replica, position: int, peer_log: PeerLog | None) -> Look:
+        return Look(
+            now=trio.current_time(),
+            position=position,
+            frames=replica.frames,
+            last_read=replica.last_read,
+            max_offset=self.store.max_offset,
+            dispatched_offset=self.store.dispatched_offset,
+            comparing_to=replica.overlap.end if replica.overlap is not None and replica.is_comparing else None,
+            peer=peer_log,
+        )
+
+    def _note_dispatch(self, found: Finding | None, otherwise: Finding | None) -> None:
+        if found is not None and self.finding != found:
+            log.warning("the queues of this slave stand still", why=found.text)
+        self.finding = found or otherwise
+
+    async def _ask(self) -> PeerLog | None:
+        if self.peer is not None:
+            with suppress(HAPeerError):
+                self.memory.peer_log = await answer_of(self.peer.log(), LOOK_SECONDS)
+                return self.memory.peer_log
+        return None
+
+    async def _diverged(self, replica: Replica, error: HADivergedError) -> Finding:
+        assert replica.overlap is not None
+        offset, record = error.phy_offset, None
+        with suppress(OSError, StoreError):  # Then it is told without the record that is here.
+            found = await self._own.last_record(replica.overlap.start, offset + 1)
+            offset = offset if found is None else found
+            record = await self._own.record(offset)
+        return diverged_in_overlap(offset, self.store.max_offset, record)
+
+    def has_got_over(self, state: ClientState) -> bool:
+        """Whether an earlier state of this slave is behind it."""
+        replica = self.replica
+        if replica is None:
+            return False
+        if replica.received_bytes:
+            return True
+        if state == "stalled":
+            return self._watch is not None and self._watch.is_level
+        if replica.is_comparing:
+            return False
+        # A master that only closes late, at the second report, must not look like one that has forgiven.
+        settled = 2 * self.config.send_heartbeat_interval_ms / 1000 + REFUSED_WITHIN
+        return (
+            self._verdict is not None
+            or replica.overlap is not None
+            or replica.last_read > replica.connected_at + settled
+        )
+
+    def looks_refused(self, error: Exception) -> bool:
+        """Whether the master, asked for what follows our log, left at once: a RocketMQ master closes at the second report, after
+        a heartbeat; ours at the first one, without a word. Only for one that does not tell what it has.
+        """
+        replica = self.replica
+        if replica is None or self._verdict is not None or not isinstance(error, HAConnectionLostError):
+            return False
+        closed_after_report = trio.current_time() - replica.reported_at < REFUSED_WITHIN
+        got_nothing = not replica.received_bytes and (replica.overlap is None or not replica.overlap.compared)
+        return got_nothing and self.store.max_offset > 0 and (closed_after_report or replica.frames == 0)

@@ -1,0 +1,119 @@
+"""Fetches what is damaged in this log from members that have it, record by record; whether it is believed the store decides.
+
+A slave asks its master, a master its slaves. A member is asked again for the same bytes only after a while.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+import trio
+from attrs import define, field
+
+from twinlog.ha.errors import HAPeerError
+from twinlog.ha.peer import Peer
+from twinlog.store.errors import StoreError
+from twinlog.store.integrity.digest import ceil_block, floor_block
+from twinlog.store.integrity.repair import LogRepair, RepairError, Span
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.range import LogRange
+from twinlog.store.record.message import MAGIC_BLANK, SIZE_AND_MAGIC
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 30.0
+TRY_AGAIN_SECONDS = 600.0
+
+
+class RepairableStore(Protocol):
+    """The store, as far as a repair needs it."""
+
+    @property
+    def commit_log(self) -> CommitLog:
+        """Its log."""
+
+    @property
+    def repairs(self) -> LogRepair:
+        """What knows its damage, and puts it right."""
+
+
+@define(eq=False)
+class RepairService:
+    """`peers` gives the members that may have what this log lost."""
+
+    store: RepairableStore
+    peers: Callable[[], Sequence[Peer]]
+    _not_before: dict[Span, float] = field(factory=dict, init=False)  # Where it did not work.
+    _said: dict[Span, str] = field(factory=dict, init=False)
+
+    async def run(self) -> None:
+        """Look for damage until cancelled."""
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            await self.look()
+
+    async def look(self) -> None:
+        """One round."""
+        try:
+            spans = await self.store.repairs.spans()
+        except OSError as error:
+            log.warning("it cannot be told what is damaged", error=str(error))
+            return
+        now = trio.current_time()
+        self._not_before = {span: time for span, time in self._not_before.items() if span in spans}
+        self._said = {span: text for span, text in self._said.items() if span in spans}
+        for span in spans:
+            if self._not_before.get(span, now) <= now:
+                await self._repair(span)
+
+    async def _repair(self, span: Span) -> None:
+        reasons = []
+        for peer in self.peers():
+            try:
+                await self._repair_from(peer, span)
+            except (HAPeerError, StoreError, OSError) as error:
+                reasons.append(str(error))
+            else:
+                return
+        self._not_before[span] = trio.current_time() + TRY_AGAIN_SECONDS
+        text = "; ".join(reasons)
+        if reasons and self._said.get(span) != text:
+            self._said[span] = text
+            log.warning(
+                "damaged bytes of the log cannot be put right", offset=span.start, bytes=span.end - span.start, why=text
+            )
+
+    async def _repair_from(self, peer: Peer, span: Span) -> None:
+        data = await self._fetch(peer, span)
+        await self.store.repairs.repair(span.start, data, await self._digests(peer, span))
+
+    async def _fetch(self, peer: Peer, span: Span) -> bytes:
+        pieces, at = [], span.start
+        while at < span.end:
+            piece = await peer.record(at) or await self._blank(at)
+            if not piece or at + len(piece) > span.end:
+                raise RepairError(f"the other log has no record at {at} that ends at or before {span.end}")
+            pieces.append(piece)
+            at += len(piece)
+        return b"".join(pieces)
+
+    async def _blank(self, at: int) -> bytes:
+        """The rest of a file behind its last record is no record: our own, where it begins as it should."""
+        file_size = self.store.commit_log.file_size
+        room = file_size - at % file_size
+        with LogRange.open(self.store.commit_log, at, at + room) as bytes_:
+            if bytes_.end - bytes_.start < room or bytes_.read(at, SIZE_AND_MAGIC.size) != SIZE_AND_MAGIC.pack(
+                room, MAGIC_BLANK
+            ):
+                return b""
+            return await trio.to_thread.run_sync(bytes_.read, at, room)
+
+    async def _digests(self, peer: Peer, span: Span) -> dict[tuple[int, int], bytes]:
+        """Those of the blocks that the span touches, as far as they lie in our log; none of a RocketMQ broker."""
+        own = self.store.commit_log
+        low, high = max(floor_block(span.start), own.min_offset), min(ceil_block(span.end), own.max_offset)
+        try:
+            found = await peer.digests(low, high)
+        except HAPeerError:  # It may not have all of them.
+            return {}
+        return {(start, end): digest for start, end, digest in found.groups()} if found is not None else {}

@@ -1,0 +1,283 @@
+"""How bytes leave and arrive: over a socket without a copy in Python, or over any trio stream, for simulations.
+
+On a socket each call is tried first and waited for only when the kernel says that it would block; a master's log bytes
+go from file to socket by sendfile.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import termios
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+import trio
+from attrs import define, field
+
+from twinlog.ha.errors import HAConnectionLostError, HALogError
+from twinlog.ha.log import Chunk, ReadableLog
+from twinlog.ha.policy.deferred_plan import Receive, Stream
+from twinlog.ha.wire.bulk_receive import receive_bulk
+from twinlog.ha.wire.cold_data import is_cold, warm
+
+RECEIVE_SIZE = 4096  # Bytes; reports are 8 each.
+COLD_SIZE_MIN = 256 * 1024  # Bytes. What a slave that keeps up is sent was written just now.
+
+
+class Transport(Protocol):
+    """One connection between master and slave. Everything async raises HAConnectionLostError when the peer is gone."""
+
+    local_address: str | None  # IP:PORT of this end.
+    sent_offset: int  # Master: end of the log bytes handed over. Set it to where the stream begins.
+
+    async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
+        """Send a frame: `header` and, unless it is a heartbeat, the chunk that lies at sent_offset. Raises HALogError,
+        too.
+        """
+
+    def send_batch_now(self, header: bytes, body: memoryview) -> bool:
+        """Send a whole frame without waiting; False when it is not begun, or not finished: then flush() is due."""
+
+    async def flush(self) -> None:
+        """Send the rest of a frame that send_batch_now() could not finish."""
+
+    def unsent_bytes(self) -> int:
+        """How many bytes, headers included, wait for the peer: handed over here and not confirmed by its kernel."""
+
+    async def send(self, data: bytes) -> None:
+        """Send a report."""
+
+    async def receive(self) -> bytes:
+        """Return what has arrived, b"" when the peer has closed."""
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """The same into a buffer; returns how many bytes, 0 when the peer has closed."""
+
+    async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
+        """See twinlog.ha.wire.bulk_receive: `take` may be called in a thread."""
+
+    async def aclose(self) -> None:
+        """Close, without waiting for anything."""
+
+
+def _gone(log: ReadableLog, offset: int) -> HALogError:
+    return HALogError(
+        f"the bytes at offset {offset} are no longer in the log: it has {log.min_offset} to {log.max_offset}"
+    )
+
+
+@define(eq=False)
+class SocketTransport:
+    """Over a connected, non-blocking TCP socket, which it owns."""
+
+    sock: socket.socket
+    local_address: str | None = field(init=False)
+    sent_offset: int = field(default=0, init=False)
+    _rest: bytes = field(default=b"", init=False)  # Of a frame that the socket did not take whole.
+
+    def __attrs_post_init__(self) -> None:
+        self.sock.setblocking(False)
+        with suppress(OSError):  # The peer may be gone already; the first use of the socket will tell.
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ip, port = self.sock.getsockname()[:2]
+        self.local_address = f"{ip.removeprefix('::ffff:')}:{port}"
+
+    async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
+        """See Transport. `sent_offset` counts what the socket has taken, which is what a slave may have."""
+        await self.flush()
+        if chunk is not None and chunk.size >= COLD_SIZE_MIN and is_cold(chunk.fd, chunk.position, chunk.size):
+            await warm(chunk.fd, chunk.position, chunk.size)
+            again = log.chunk(self.sent_offset, chunk.size)  # The file may be gone by now.
+            if again is None or again.size != chunk.size:
+                raise _gone(log, self.sent_offset)
+            chunk = again
+        await self._send(header, socket.MSG_MORE if chunk is not None else 0)
+        if chunk is None:
+            return
+        end = self.sent_offset + chunk.size
+        sock_fd = self.sock.fileno()
+        while True:
+            try:
+                self.sent_offset += _sendfile(sock_fd, chunk, log, self.sent_offset)
+            except BlockingIOError:
+                await self._wait_writable()
+            if self.sent_offset >= end:
+                return
+            # The file may have been closed while we waited, and its descriptor may stand for another one by now.
+            left = log.chunk(self.sent_offset, end - self.sent_offset)
+            if left is None:
+                raise _gone(log, self.sent_offset)
+            chunk = left
+
+    def send_batch_now(self, header: bytes, body: memoryview) -> bool:
+        """See Transport."""
+        try:
+            sent = self.sock.sendmsg((header, body))
+        except OSError:  # Full, or broken: that is for those to say who may wait.
+            return False
+        self.sent_offset += len(body)
+        if sent == len(header) + len(body):
+            return True
+        self._rest = (header + body)[sent:]
+        return False
+
+    async def flush(self) -> None:
+        """See Transport."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            await self._send(rest, 0)
+
+    async def send(self, data: bytes) -> None:
+        """See Transport."""
+        await self._send(data, 0)
+
+    def unsent_bytes(self) -> int:
+        """See Transport."""
+        queued = array("i", [0])
+        with suppress(OSError):  # Closed, which others notice.
+            fcntl.ioctl(self.sock.fileno(), termios.TIOCOUTQ, queued)
+        return queued[0]
+
+    async def _send(self, data: bytes, flags: int) -> None:
+        while True:
+            try:
+                sent = self.sock.send(data, flags)
+            except BlockingIOError:
+                await self._wait_writable()
+            except OSError as error:
+                raise HAConnectionLostError(f"sending failed: {error}") from error
+            else:
+                if sent == len(data):
+                    return
+                data = data[sent:]
+
+    async def _wait_writable(self) -> None:
+        try:
+            await trio.lowlevel.wait_writable(self.sock)
+        except trio.ClosedResourceError as error:
+            raise HAConnectionLostError("closed here") from error
+
+    async def receive(self) -> bytes:
+        """See Transport."""
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self.sock)
+                return self.sock.recv(RECEIVE_SIZE)
+            except BlockingIOError:
+                continue
+            except (OSError, trio.ClosedResourceError) as error:
+                raise HAConnectionLostError(f"receiving failed: {error}") from error
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """See Transport."""
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self.sock)
+                return self.sock.recv_into(buffer)
+            except BlockingIOError:
+                continue
+            except (OSError, trio.ClosedResourceError) as error:
+                raise HAConnectionLostError(f"receiving failed: {error}") from error
+
+    async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
+        """See Transport. It is not cancelled: a step is short."""
+        return await trio.to_thread.run_sync(receive_bulk, self.sock, buffer, take, step)
+
+    async def aclose(self) -> None:
+        """See Transport."""
+        if self.sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.sock)
+            self.sock.close()
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+
+def _sendfile(sock_fd: int, chunk: Chunk, log: ReadableLog, offset: int) -> int:
+    try:
+        sent = os.sendfile(sock_fd, chunk.fd, chunk.position, chunk.size)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise HALogError(f"reading the log at offset {offset} failed: {error}") from error
+        raise HAConnectionLostError(f"sending failed: {error}") from error
+    if sent == 0:  # The file ends early.
+        raise _gone(log, offset)
+    return sent
+
+
+@define(eq=False)
+class StreamTransport:
+    """Over any trio stream, with copies."""
+
+    stream: trio.abc.Stream
+    local_address: str | None = field(default=None, init=False)
+    sent_offset: int = field(default=0, init=False)
+    _unsent_bytes: int = field(default=0, init=False)
+
+    async def send_batch(self, header: bytes, chunk: Chunk | None, log: ReadableLog) -> None:
+        """See Transport. `sent_offset` is raised first: the ack may be read before send_all returns."""
+        body = b""
+        if chunk is not None:
+            body = os.pread(chunk.fd, chunk.size, chunk.position)
+            if len(body) < chunk.size:
+                raise _gone(log, self.sent_offset + len(body))
+            self.sent_offset += chunk.size
+        await self.send(header + body)
+
+    def send_batch_now(self, header: bytes, body: memoryview) -> bool:
+        """See Transport. Streams cannot."""
+        return False
+
+    async def flush(self) -> None:
+        """See Transport."""
+
+    def unsent_bytes(self) -> int:
+        """See Transport. A stream tells when it has taken all, no earlier."""
+        return self._unsent_bytes
+
+    async def send(self, data: bytes) -> None:
+        """See Transport."""
+        self._unsent_bytes = len(data)
+        try:
+            await self.stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise HAConnectionLostError(f"sending failed: {error}") from error
+        self._unsent_bytes = 0
+
+    async def receive(self) -> bytes:
+        """See Transport."""
+        return await self._receive(RECEIVE_SIZE)
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        """See Transport."""
+        data = await self._receive(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
+        """See Transport."""
+        left, until = step.size_max, trio.current_time() + step.seconds_max
+        while left > 0 and trio.current_time() < until:
+            data: bytes | None = None
+            with trio.move_on_after(step.gap_seconds):
+                data = await self._receive(min(len(buffer), left))
+            if data is None:
+                return "gap"
+            if not data:
+                return "ended"
+            take(memoryview(data))
+            left -= len(data)
+        return "more"
+
+    async def _receive(self, size_max: int) -> bytes:
+        try:
+            return bytes(await self.stream.receive_some(size_max))
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise HAConnectionLostError(f"receiving failed: {error}") from error
+
+    async def aclose(self) -> None:
+        """See Transport."""
+        await trio.aclose_forcefully(self.stream)

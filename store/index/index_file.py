@@ -1,0 +1,195 @@
+"""One file of the index of keys, on the disk. Its layout: store/index/layout.py.
+
+Written with pwrite, the newest file from its image in memory; read with pread, by queries in threads: a map would stop every
+thread while a cold page is read, and end the process where the disk refuses one. Source: IndexFile, RocketMQ 4.9.8.
+"""
+
+import os
+import weakref
+from pathlib import Path
+from typing import NamedTuple
+
+from attrs import define, field
+
+from twinlog.store.index.image import PAGE, IndexImage, Unwritten, page_runs
+from twinlog.store.index.layout import HEADER, ITEM, SLOT, IndexHeader, IndexItem, IndexLayout
+from twinlog.store.log.mapped_file import WRITE_SIZE_MAX
+from twinlog.store.util.sync import sync_file
+
+_CHAIN_MAX = 100_000  # Items that a query passes in one file, at most: each may be a read of the disk.
+_NO_FILE = -1
+# Pages that are written although nothing changed in them: each system call of a thread is a fight with the event loop for the
+# GIL, and a thousand messages a second leave a thousand runs of changed pages behind, or a tenth of that with these gaps.
+_GAP_MAX = 2
+
+
+@define(eq=False)
+class IndexFile:
+    """A file and, while it is the one that is written, its image. Closed once nobody refers to it."""
+
+    path: Path
+    layout: IndexLayout
+    image: IndexImage | None = None
+    is_durable: bool = False  # Whether all of it was on the disk, when last asked for.
+    _header: IndexHeader = field(factory=IndexHeader)
+    _fd: int = field(default=_NO_FILE, init=False)
+
+    @classmethod
+    def open(cls, path: Path, layout: IndexLayout) -> "IndexFile":
+        """Open a file that is there. Raises OSError."""
+        file = cls(path, layout)
+        file._take(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        file.reload_header()
+        return file
+
+    def _take(self, fd: int) -> None:
+        self._fd = fd
+        weakref.finalize(self, os.close, fd)  # Queries may be under way, in threads, when the file is deleted.
+
+    def reload_header(self) -> None:
+        """Read what the file says of itself."""
+        self._header = IndexHeader.unpack(os.pread(self._fd, HEADER.size, 0).ljust(HEADER.size, b"\0"))
+
+    @property
+    def header(self) -> IndexHeader:
+        """The newest state."""
+        return self.image.header if self.image is not None else self._header
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next key goes to another file."""
+        return self.header.next_item >= self.layout.items
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether there is a file yet: the newest one begins in memory."""
+        return self._fd != _NO_FILE
+
+    def settle(self) -> None:
+        """Give up the image, all of which is in the file."""
+        if self.image is not None:
+            self._header, self.image = self.image.header, None
+
+    # Reading, also from threads
+
+    def item(self, number: int) -> IndexItem:
+        """An item, from memory while it is there. Raises OSError."""
+        image = self.image
+        if image is not None:
+            first, items = image.tail
+            if number >= first:
+                return IndexItem(*ITEM.unpack_from(items, (number - first) * ITEM.size))
+        raw = os.pread(self._fd, ITEM.size, self.layout.item_position(number))
+        return IndexItem(*ITEM.unpack(raw.ljust(ITEM.size, b"\0")))
+
+    def read_items(self, first: int, count: int) -> bytes:
+        """Raw items of the file. Raises OSError."""
+        return os.pread(self._fd, count * ITEM.size, self.layout.item_position(first))
+
+    def read_slots(self, first: int, count: int) -> bytes:
+        """Raw slots of the file. Raises OSError."""
+        return os.pread(self._fd, count * SLOT.size, HEADER.size + first * SLOT.size)
+
+    def look(self, key_hash: int) -> "Look":
+        """Prepare to walk the messages of a hash. On the loop's thread: there what memory holds agrees with itself."""
+        number = None
+        if self.image is not None:
+            (number,) = SLOT.unpack_from(self.image.slots, key_hash % self.layout.slots * SLOT.size)
+        return Look(self, self.header, key_hash, number)
+
+    # Writing
+
+    def write(self, unwritten: Unwritten) -> None:
+        """Bring what the image has to the file, which is made when it is not there. May block: run it in a thread.
+
+        The header comes last, so that what it vouches for is there. Raises OSError; writing the same again does no harm.
+        """
+        assert self.image is not None
+        if not self.is_on_disk:
+            self._create()
+        if unwritten.items:
+            _write(self._fd, unwritten.items, self.layout.item_position(unwritten.first))
+        slots = memoryview(self.image.slots)
+        for first, end in page_runs(unwritten.pages, _GAP_MAX):
+            _write(self._fd, slots[first * PAGE : end * PAGE], HEADER.size + first * PAGE)
+        _write(self._fd, unwritten.header.pack(), 0)
+
+    def _create(self) -> None:
+        """Make the file with its full length, and no blocks. Leaves none behind where the disk refuses."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(fd, self.layout.file_size)
+        except OSError:
+            os.close(fd)
+            self.path.unlink()
+            raise
+        self._take(fd)
+
+    def fault(self) -> str:
+        """What somebody did to the file since it was opened; "" for nothing. Raises OSError where the disk does not tell."""
+        if not self.is_on_disk:
+            return ""
+        try:
+            named, opened = os.stat(self.path), os.fstat(self._fd)
+        except FileNotFoundError:
+            return f"{self.path.name} is gone"
+        if (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino):
+            return f"{self.path.name} is another file now"
+        if named.st_size != self.layout.file_size:
+            return f"{self.path.name} has {named.st_size} bytes instead of {self.layout.file_size}"
+        return ""
+
+    def clear_items_from(self, number: int) -> None:
+        """Make all items from one on zero: what was dropped must not look like what comes in its place. Raises OSError."""
+        os.ftruncate(self._fd, self.layout.item_position(number))
+        os.ftruncate(self._fd, self.layout.file_size)
+
+    def sync(self) -> None:
+        """Bring what was written to the disk. Blocks. Raises OSError."""
+        sync_file(self._fd)
+
+    def delete(self) -> None:
+        """Remove the file; whoever reads it still can. Raises OSError."""
+        self.path.unlink(missing_ok=True)
+
+
+class Look(NamedTuple):
+    """A look for one key into one file, as the file was at one moment. May go on in a thread."""
+
+    file: IndexFile
+    header: IndexHeader
+    key_hash: int
+    newest: int | None  # Item of the slot; None: to be read.
+
+    def is_within(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether the file has messages of this time. Source: IndexFile.isTimeMatched."""
+        return begin_ms <= self.header.end_timestamp and end_ms >= self.header.begin_timestamp
+
+    def find(self, begin_ms: int, end_ms: int, count_max: int, found: list[int]) -> None:
+        """Add where messages lie to `found`, newest first, until that has `count_max`. Raises OSError.
+
+        A message counts as stored a whole number of seconds after the file's first. Source: IndexFile.selectPhyOffset.
+        """
+        file, header, number = self.file, self.header, self.newest
+        if number is None:
+            number = int.from_bytes(file.read_slots(self.key_hash % file.layout.slots, 1), signed=True)
+        for _ in range(_CHAIN_MAX):
+            if len(found) >= count_max or not 0 < number < header.next_item:
+                return
+            item = file.item(number)
+            stored_ms = header.begin_timestamp + item.seconds * 1000
+            if item.seconds < 0:
+                return
+            if item.key_hash == self.key_hash and begin_ms <= stored_ms <= end_ms:
+                found.append(item.phy_offset)
+            if item.previous >= number or stored_ms < begin_ms:
+                return
+            number = item.previous
+
+
+def _write(fd: int, data: bytes | memoryview, position: int) -> None:
+    rest = memoryview(data)
+    while rest:  # The kernel may stop short, at a signal or a full disk.
+        done = os.pwrite(fd, rest[:WRITE_SIZE_MAX], position)
+        rest, position = rest[done:], position + done

@@ -1,0 +1,388 @@
+"""Keeps the index of keys level with the log, as a follower of its own.
+
+Records come from dispatch while the index is level with it. Otherwise (after a start, after RocketMQ ran without an index, when
+the files were lost or were not right) it reads the log from where it is, in slices, until it is level again. A start never
+waits for it, and queries find what is there. An index can be made again from the log at any time, so whatever goes wrong
+here is said once and tried again; it never stops the broker, and no key is passed over.
+
+Source: IndexService, RocketMQ 4.9.8. That deletes the newest files after a crash, and loses what recovery does not walk again.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+from attrs import define, field, frozen
+
+from twinlog.store.config import StoreConfig
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.index.check import next_sound, read_columns, read_log
+from twinlog.store.index.index_files import IndexFiles
+from twinlog.store.index.layout import IndexLayout, index_hash
+from twinlog.store.index.note import load_note, lower_note, save_note
+from twinlog.store.index.repair import make_sound
+from twinlog.store.log.checkpoint import Checkpoint
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.record.keys import keys_of
+from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.util.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
+
+log = structlog.get_logger()
+
+_SLICE = 256  # Records that are indexed before others have their turn: 1 ms or so.
+# Keys cost half when they come in numbers, and a look each 10 ms cost a lone producer more than its keys. Queries do not wait.
+_GATHER_SECONDS, _GATHER_MAX = 0.1, 1_000
+_WRITE_SECONDS = 5.0  # Keys touch slots all over the file: what is written once serves many of them.
+_TRY_AGAIN_SECONDS = 1.0
+CHECK_SECONDS = 5.0  # How often the files are looked at, whether somebody removed or cut one: a system call for each.
+# Records that wait for their turn: whoever is busy with new ones has to wait for these now and then.
+_PENDING_MAX = 2_000
+_UNWRITTEN_MAX = 8 << 20
+# Bytes that are indexed in one go: else an index never gets level with a log that goes on growing.
+_LAST_STRETCH = 512 << 10
+_BULK_STRETCH = 4 << 20  # So much is read in columns.
+
+
+@frozen
+class IndexStatistics:
+    """A snapshot. The index has the keys of all messages below `phy_offset`, bytes of the log."""
+
+    phy_offset: int
+    lag_bytes: int
+    files: int
+    failure: str
+
+
+@define(eq=False)
+class IndexService:
+    """The index, and the task that follows the log.
+
+    `load()` opens it, `run()` follows, `close()` leaves it as a clean stop does.
+    """
+
+    directory: Path
+    note_path: Path  # Of store/index/note.py.
+    commit_log: CommitLog
+    config: StoreConfig
+    checkpoint: Checkpoint
+    dispatched_offset: Callable[[], int]  # How far to follow.
+    now: Callable[[], datetime] = field(default=datetime.now, kw_only=True)  # Local time, for names.
+    unwritten_max: int = field(
+        default=_UNWRITTEN_MAX, kw_only=True
+    )  # Bytes of items in memory; then the log keeps the rest.
+    phy_offset: int = field(default=0, init=False)  # The keys of all messages below are in the index.
+    is_level: bool = field(default=False, init=False)  # Whether records are taken from dispatch.
+    failure: str = field(default="", init=False)  # Why nothing is indexed now.
+    _files: IndexFiles = field(init=False)
+    _is_off: bool = field(default=True, init=False)
+    _has_run: bool = field(default=False, init=False)
+    _has_note: bool = field(default=False, init=False)
+    _is_sound: bool = field(default=False, init=False)
+    _cut_at: int | None = field(default=None, init=False)
+    _fault: tuple[int, str] | None = field(default=None, init=False)  # The first file that is not what was written.
+    _note_lock: trio.Lock = field(factory=trio.Lock, init=False)
+    _pending: list[DispatchEntry] = field(factory=list, init=False)
+    _wakeup: Wakeup = field(factory=Wakeup, init=False)
+    _enough: Wakeup = field(factory=Wakeup, init=False)  # Set when nothing more is to be waited for.
+    _changed: Wakeup = field(factory=Wakeup, init=False)
+    _much: Wakeup = field(factory=Wakeup, init=False)  # Set when half of what memory may hold is there.
+
+    def __attrs_post_init__(self) -> None:
+        layout = IndexLayout(self.config.max_hash_slot_num, self.config.max_index_num)
+        self._files = IndexFiles(self.directory, layout, self.checkpoint, self.now)
+
+    # Opening and closing
+
+    def load(self, *, after_crash: bool) -> None:
+        """Open the files that are there. Never raises: without an index a broker does all the rest.
+
+        Files that another configuration made are left alone, and so is the index then.
+        """
+        self._is_off = False
+        try:
+            self._files.load(after_crash=after_crash)
+            if (note := load_note(self.note_path)) is not None:
+                self._has_note = True
+                self._cut_later(note)
+        except (StoreDirectoryError, OSError) as error:
+            self._is_off, self.failure = True, str(error)
+            log.warning("queries by key find nothing, and no keys are indexed", reason=self.failure)
+
+    async def run(self) -> None:
+        """Follow the log until cancelled; return at once when there is nothing to follow for."""
+        self._has_run = True
+        if self._is_off or not self.config.message_index_enable:
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow_task)
+            nursery.start_soon(self._write_task)
+            nursery.start_soon(self._check_task)
+
+    async def close(self) -> None:
+        """Bring everything to the disk, and give the files up."""
+        if self._is_off:
+            return
+        try:
+            self._index_pending()
+            await self._files.flush()
+            if self._has_run and not self.is_level:
+                behind = self._files.last_header.end_phy_offset + 1 if self._files.files else 0
+                await trio.to_thread.run_sync(
+                    save_note, self.note_path, behind if self._cut_at is None else self._cut_at
+                )
+        except OSError as error:
+            self._fail(error)
+        self._files.close()
+        self._is_off, self.is_level = True, False
+
+    # Following
+
+    def feed(self, entries: "Sequence[DispatchEntry] | Columns") -> None:
+        """Take the records that were dispatched just now."""
+        if not self.is_level:
+            return
+        if not isinstance(entries, list):  # In numbers: to put them costs little, to keep them much.
+            self._index_pending()
+            self._index(entries)
+            self._give_way()
+            return
+        self._pending += entries
+        if len(self._pending) > _PENDING_MAX:
+            self._index_pending()
+        elif len(self._pending) >= _GATHER_MAX:
+            self._enough.set()
+        self._wakeup.set()
+
+    def truncate(self, phy_offset: int) -> None:
+        """The log was cut at an offset: forget what lies behind, as soon as possible."""
+        self._fall_behind()
+        self._cut_later(phy_offset)
+        self._wakeup.set()
+        self._enough.set()
+
+    async def note_cut(self, phy_offset: int) -> None:
+        """As truncate(), and a crash does not bring it back. Raises OSError."""
+        async with self._note_lock:
+            self._has_note = True
+            await trio.to_thread.run_sync(lower_note, self.note_path, phy_offset)
+            self.truncate(phy_offset)  # Once more: only who becomes level now removes the note.
+
+    @property
+    def _is_cut(self) -> bool:
+        return self._cut_at is not None
+
+    def _cut_later(self, phy_offset: int) -> None:
+        self._cut_at = phy_offset if self._cut_at is None else min(phy_offset, self._cut_at)
+        self._is_sound = False
+
+    def _fall_behind(self) -> None:
+        self._pending.clear()
+        self.is_level = False
+
+    async def _follow_task(self) -> None:
+        while True:
+            try:
+                await self._step()
+            except OSError as error:
+                self._fail(error)
+                await trio.sleep(_TRY_AGAIN_SECONDS)
+
+    async def _step(self) -> None:
+        if not self._is_sound:
+            await self._make_sound()
+        elif self.is_level:
+            await self._wakeup.wait()
+            with trio.move_on_after(_GATHER_SECONDS):
+                await self._enough.wait()
+            while self._pending:
+                self._index_pending(_SLICE)
+                await trio.lowlevel.checkpoint()
+        else:
+            await self._catch_up()
+
+    async def _make_sound(self) -> None:
+        limit, self._cut_at = self._cut_at, None
+        limit = self.commit_log.max_offset if limit is None else min(limit, self.commit_log.max_offset)
+        try:
+            if self._fault is not None:
+                await self._files.drop(*self._fault)
+                self._fault = None
+            self.phy_offset = await make_sound(self._files, self.commit_log, limit)
+        except BaseException:
+            self._cut_later(limit)
+            raise
+        self._is_sound = not self._is_cut
+        self._changed.set()
+
+    async def _catch_up(self) -> None:
+        """Index the next stretch of the log."""
+        if self._files.unwritten_bytes > self.unwritten_max:
+            await self._write()
+        offset, end = max(self.phy_offset, self.commit_log.min_offset), self.dispatched_offset()
+        if offset >= end:
+            self.phy_offset = offset
+            await self._become_level()
+            return
+        if end - offset <= _LAST_STRETCH and not self._has_note and self._index_to(offset, end):
+            self.is_level = not self._is_cut
+            return
+        entries, offset = await self._read_next(offset, end)
+        if self._is_cut:
+            return
+        started = trio.current_time()
+        self._index(entries)
+        self.phy_offset = offset
+        # Whoever sends meanwhile has most of the time.
+        await trio.sleep(2 * (trio.current_time() - started) if end < self.dispatched_offset() else 0)
+
+    async def _read_next(self, offset: int, end: int) -> "tuple[Sequence[DispatchEntry] | Columns, int]":
+        """The records of the next stretch of the log, and where that ends: where it is damaged, behind the damage."""
+        if end - offset > _BULK_STRETCH:
+            columns, behind = await read_columns(self.commit_log, offset, end)
+            if behind > offset:
+                return columns, behind
+        entries, offset, error = await read_log(self.commit_log, offset, end)
+        if error is not None:
+            offset = await next_sound(self.commit_log, offset, end)
+        return entries, offset
+
+    def _index_to(self, offset: int, end: int) -> bool:
+        """Index a short stretch that was written just now, without a pause; whether all of it was sound."""
+        entries: list[DispatchEntry] = []
+        while offset < end:
+            file = self.commit_log.files.file_at(offset)
+            if file is None:
+                return False
+            data = file.read(offset - file.start, min(end, file.start + file.size) - offset)
+            scan = scan_records(data, offset, self.commit_log.file_size, check_crc=False)
+            if not scan.consumed or scan.error is not None:
+                return False
+            entries += scan.entries
+            offset += scan.consumed
+        self._index(entries)
+        self.phy_offset = end
+        return True
+
+    async def _become_level(self) -> None:
+        if self._has_note:
+            await self._files.flush()
+            async with self._note_lock:
+                if self._is_cut:
+                    return
+                await trio.to_thread.run_sync(partial(self.note_path.unlink, missing_ok=True))
+                self._has_note = False
+        # Now, not before: records may have come meanwhile.
+        self.is_level = not self._is_cut and self.phy_offset >= self.dispatched_offset()
+
+    def _index_pending(self, count: int | None = None) -> None:
+        entries = self._pending[:count]
+        del self._pending[:count]
+        self._index(entries)
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """Let the log keep the rest, and the files have soon what is in memory, when that is much."""
+        unwritten = self._files.unwritten_bytes
+        if unwritten > self.unwritten_max:
+            self._fall_behind()
+        elif unwritten * 2 > self.unwritten_max:
+            self._much.set()
+
+    def _index(self, entries: "Sequence[DispatchEntry] | Columns") -> None:
+        if not len(entries):
+            return
+        files, last = self._files, entries[-1]
+        files.open_newest()  # RocketMQ makes the next file for any record, with keys or without.
+        if isinstance(entries, Sequence):
+            files.put(keys_of(entries))
+        else:
+            files.put_columns(entries.keys)
+        if last.phy_offset > files.last_header.end_phy_offset:
+            files.open_newest()
+        self.phy_offset = last.phy_offset + last.size
+        self._changed.set()
+
+    # Writing
+
+    async def _write_task(self) -> None:
+        while True:
+            await self._changed.wait()
+            with trio.move_on_after(_WRITE_SECONDS):
+                await self._much.wait()
+            try:
+                await self._write()
+            except OSError as error:
+                self._fail(error)
+                self._changed.set()
+
+    async def _check_task(self) -> None:
+        """Notice files that somebody removed, cut or replaced, and have them made anew, with those behind them."""
+        while True:
+            await trio.sleep(CHECK_SECONDS)
+            try:
+                fault = await self._files.first_fault()
+            except OSError as error:
+                self._fail(error)
+                continue
+            if fault is not None and self._fault is None:
+                self._fall_behind()
+                self._is_sound, self._fault = False, fault
+                self._wakeup.set()
+                self._enough.set()
+
+    async def _write(self) -> None:
+        await self._files.write()
+        if self.failure:
+            self.failure = ""
+            log.info("the index is written again")
+
+    async def flush(self) -> None:
+        """Bring all that is indexed to the disk; says itself when that fails, and tries again with the next write."""
+        try:
+            await self._files.flush()
+        except OSError as error:
+            self._fail(error)
+            self._changed.set()
+
+    def _fail(self, error: OSError) -> None:
+        if not self.failure:
+            log.error("the index cannot be written; its keys stay in the log, and it is tried again", error=str(error))
+        self.failure = str(error)
+
+    # Asking
+
+    async def find(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Where messages with a key lie that were stored in a span of time, newest first, at most maxMsgsNumBatch.
+
+        Some of them may have another key with the same hash. Raises OSError. Source: IndexService.queryOffset.
+        """
+        self._index_pending()  # What was sent just now.
+        count_max = min(count_max, self.config.max_msgs_num_batch)
+        return await self._files.find(index_hash(topic, key), count_max, begin_ms, end_ms)
+
+    @property
+    def last_indexed(self) -> tuple[int, int]:
+        """When the newest message in the index was stored (ms), and where it lies."""
+        header = self._files.last_header
+        return header.end_timestamp, header.end_phy_offset
+
+    def statistics(self) -> IndexStatistics:
+        """A snapshot."""
+        lag = max(0, self.dispatched_offset() - self.phy_offset)
+        return IndexStatistics(self.phy_offset, lag, len(self._files.files), self.failure)
+
+    def delete_before(self, min_offset: int) -> None:
+        """The log was shortened: delete the files with no message at or behind an offset, but never the newest."""
+        if not self._is_sound and self.config.message_index_enable:  # The files are being looked at.
+            return
+        try:
+            self._files.delete_before(min_offset)
+        except OSError as error:
+            log.warning("an index file of deleted messages stays", error=str(error))

@@ -1,0 +1,237 @@
+"""Keeps twinlog/digest: opens it, decides what of it still fits the log, and follows the log's end in a thread.
+
+After a clean stop the file fits when the log ends where it ends. When the log is longer (RocketMQ ran meanwhile, or we crashed)
+the last covered block is looked at, and the one before it while they differ: what was cut and written anew lies at the end. A
+shorter log cuts the file. Whatever is not covered is computed again behind the end of the coverage.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+import trio
+from attrs import define, field
+
+from twinlog.store.integrity.digest import (
+    BLOCK_SIZE,
+    Block,
+    BlockDigests,
+    ceil_block,
+    digest,
+    digests_of,
+    floor_block,
+)
+from twinlog.store.integrity.digest_file import DigestFile
+from twinlog.store.integrity.throttled_reader import PatientReader
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.range import LogRange
+
+log = structlog.get_logger()
+
+DIGEST_BYTES_PER_SECOND = 32 << 20  # Where nobody says otherwise.
+_BATCH = 16 << 20  # Bytes of log for one trip to a thread.
+_PIECE = 1 << 20
+_LOOK_SECONDS = 1.0
+_CLOSE_MAX = 256 << 20  # What a stop still digests; the rest is left to the next start.
+
+
+@define(eq=False)
+class DigestService:
+    """The digests of a log that is open. Everything runs on the loop's thread, except what reads the log."""
+
+    log: CommitLog
+    path: Path
+    now_ms: Callable[[], int]
+    old_bytes_per_second: int  # For what was in the log before this start: it may have to come from the disk.
+    digests: BlockDigests = field(factory=BlockDigests, init=False)
+    doubtful_from: int = field(default=0, init=False)  # Digests from here on may be of bytes that a crash took away.
+    doubtful_end: int = field(default=0, init=False)
+    suspects: list[Block] = field(factory=list, init=False)  # Did not fit at start, although nobody wrote meanwhile.
+    _old_end: int = field(default=0, init=False)
+    _file: DigestFile = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._file = DigestFile(self.path, self.digests)
+
+    @property
+    def cuts(self) -> int:
+        """How often something was taken away: what a thread found out meanwhile may be outdated."""
+        return self._file.cuts
+
+    # Start
+
+    def open(self, *, after_crash: bool, durable_offset: int) -> None:
+        """Load the file and drop what does not fit the log. `durable_offset`: all below was on disk before a crash.
+
+        For the thread that loads the store.
+        """
+        self._old_end = self.log.max_offset
+        stopped_ms, is_whole = self._load()
+        digests = self.digests
+        try:
+            if digests.start < self.log.min_offset:
+                self._drop_below(self.log.min_offset)
+                is_whole = False
+            if stopped_ms and digests.end == self.log.max_offset:
+                self._check_last_block()
+            else:
+                digests.cut(self.log.max_offset)
+                self._walk_back()
+        except OSError as error:  # The scrub will tell where.
+            log.warning("the log cannot be read everywhere", error=str(error))
+        digests.cut(digests.whole_end)
+        if after_crash:
+            self.doubtful_from, self.doubtful_end = min(durable_offset, digests.end), digests.end
+        self._file.open(is_loaded=is_whole)
+
+    def _load(self) -> tuple[int, bool]:
+        """Take the file's digests; when it was closed cleanly, ms, or 0, and whether nothing of it was left out."""
+        found = self._file.load()
+        if found is not None and found.digests.start > self.log.min_offset:
+            log.warning("the log's digests are computed anew: the log begins before them", path=str(self.path))
+            found = None
+        self.digests = self._file.digests = (
+            found.digests if found is not None else BlockDigests.beginning_at(self.log.min_offset)
+        )
+        return (found.stopped_ms, found.error is None) if found is not None else (0, False)
+
+    def _fits(self, block: Block) -> bool:
+        with LogRange.open(self.log, block.start, block.end) as bytes_:
+            return digest(bytes_.read(block.start, block.end - block.start)) == block.digest
+
+    def _check_last_block(self) -> None:
+        """Nobody wrote since: a last block that does not fit is damaged. Whole blocks are left to the scrub."""
+        start = self.digests.whole_end
+        for block in self.digests.blocks(start, self.digests.end):
+            if not self._fits(block):
+                self.suspects.append(block)
+
+    def _walk_back(self) -> None:
+        """Drop the digests at the end that do not fit. Looks at every second, fourth, eighth .. block from the end."""
+        digests = self.digests
+
+        def fits(offset: int) -> bool:
+            return self._fits(next(digests.blocks(offset, offset + 1)))
+
+        if digests.end == digests.start:
+            return
+        bad_from, step = digests.end, 1  # Blocks from `bad_from` on differ.
+        low = digests.start - 1  # The block of byte `low` fits; none does yet.
+        while bad_from > digests.start:
+            look = max(digests.start, ceil_block(bad_from) - step * BLOCK_SIZE)
+            if fits(look):
+                low = look
+                break
+            bad_from, step = max(digests.start, floor_block(look)), step * 2
+        while low >= digests.start and ceil_block(low + 1) < bad_from:
+            middle = floor_block((ceil_block(low + 1) + bad_from - 1) // 2)
+            if fits(middle):
+                low = middle
+            else:
+                bad_from = middle
+        if bad_from < digests.end:
+            log.info(
+                "the log was written anew from here on, so are its digests",
+                offset=bad_from,
+                bytes=digests.end - bad_from,
+            )
+            digests.cut(bad_from)
+
+    def _drop_below(self, offset: int) -> None:
+        """The log's first files are gone."""
+        head = b""
+        if offset % BLOCK_SIZE and offset < self.digests.end:
+            end = min(self.digests.end, ceil_block(offset))
+            with LogRange.open(self.log, offset, end) as bytes_:
+                head = digest(bytes_.read(offset, end - offset))
+            self._file.changed(offset)
+        self.digests.drop_below(offset, head)
+
+    # Upkeep
+
+    async def run(self) -> None:
+        """Follow the log until cancelled."""
+        while True:
+            try:
+                await self.advance()
+            except OSError as error:  # A bad sector is the scrub's to tell; the side file only matters to us.
+                log.warning("the log's digests do not get on; next try in 60 s", error=str(error))
+                await trio.sleep(60)
+                continue
+            # A log that is written to has a new block every few ms: one trip to a thread for those of a second.
+            is_behind = self.log.max_offset - self.digests.whole_end >= _BATCH
+            await trio.sleep(0 if is_behind else _LOOK_SECONDS)
+
+    async def advance(self, *, thorough: bool = False) -> bool:
+        """Digest up to a batch of whole blocks behind the coverage; False when there is none. Raises OSError.
+
+        `thorough`: a partial last block too, and no pause.
+        """
+        digests, cuts = self.digests, self.cuts
+        if self.log.min_offset > digests.start:
+            self._drop_below(self.log.min_offset)
+            if self._file.is_open and self._file.has_many_dead:
+                await self._file.write_anew()
+        elif self.log.min_offset < digests.start == digests.end and self.log.files.files:
+            digests.begin_at(self.log.min_offset)  # A log that began anew.
+        start = digests.whole_end
+        end = self.log.max_offset if thorough else max(start, floor_block(self.log.max_offset))
+        end = min(end, floor_block(start) + _BATCH)
+        if start >= end or (thorough and end == digests.end):
+            return False
+        pause = _BATCH / self.old_bytes_per_second if end <= self._old_end and not thorough else 0
+        with LogRange.open(self.log, start, end) as bytes_:
+            found = await trio.to_thread.run_sync(_digest_range, bytes_)
+        # What was cut while the thread was at it, or lost its first file, is not taken.
+        if cuts == self.cuts and digests.whole_end == start and self.log.min_offset <= start:
+            digests.extend(found, end)
+            if not thorough:
+                await self._file.save()
+        await trio.sleep(pause)
+        return True
+
+    def truncated(self, offset: int) -> None:
+        """The log was cut at `offset`. Call it before anything is written there."""
+        self._old_end = min(self._old_end, offset)
+        self.suspects = [block for block in self.suspects if block.end <= offset]
+        self.doubtful_end = min(self.doubtful_end, offset)
+        self.digests.cut(offset)
+        self._file.cut()
+
+    async def sync(self) -> None:
+        """Bring what truncated() did to the disk. Raises OSError."""
+        await self._file.sync()
+
+    def replace(self, block: Block) -> None:
+        """Take the digest of a block that was rightly another one."""
+        self.digests.replace(block)
+        self._file.changed(block.start)
+
+    # Stop
+
+    async def close(self, *, clean: bool) -> None:
+        """Save the file; `clean`: the whole log is on disk, and the file may say that it fits it."""
+        try:
+            if clean and self._file.is_open:
+                while self.log.max_offset - self.digests.end <= _CLOSE_MAX and await self.advance(thorough=True):
+                    pass
+                await self._file.stop(self.now_ms())
+        except OSError as error:
+            log.warning("the log's digests are not kept", path=str(self.path), error=str(error))
+        self.release()
+
+    def release(self) -> None:
+        """Close the file as it is."""
+        self._file.close()
+
+
+def _digest_range(bytes_: LogRange) -> bytes:
+    """In a thread: the system calls let others run, and a block takes 5 us besides. What cannot be read counts as zeros."""
+    found, offset, reader = [], bytes_.start, PatientReader(bytes_)
+    while offset < bytes_.end:
+        piece = reader.read(offset, _PIECE - offset % _PIECE)
+        found.append(digests_of(piece, offset))
+        offset += len(piece)
+        time.sleep(0)
+    return b"".join(found)

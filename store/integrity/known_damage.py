@@ -1,0 +1,112 @@
+"""What is found to be broken in a store, by reads and by the scrub: kept for statistics, and told once each."""
+
+import structlog
+from attrs import define, field
+
+from twinlog.store.record.damage import DamagedRanges
+
+log = structlog.get_logger()
+
+_TOLD_MAX = 200  # Lines in the log; a disk that breaks would write them without end.
+_UNITS_MAX = 10_000  # More wrong units than this are counted, not kept one by one.
+
+
+@define(eq=False)
+class KnownDamage:
+    """`damaged`: no message of these bytes is served. `in_doubt`: a byte in them changed that no message's CRC covers.
+    `wrong_units` are wrong still, `mended_units` were.
+    """
+
+    damaged: DamagedRanges = field(factory=DamagedRanges)
+    in_doubt: DamagedRanges = field(factory=DamagedRanges)
+    wrong_units: int = 0
+    mended_units: int = 0
+    _told: int = field(default=0, init=False)
+    _units: set[tuple[str, int, int]] = field(factory=set, init=False)
+
+    def record(self, start: int, end: int, found: str) -> None:
+        """Bytes `start` to `end` of the log are no sound record."""
+        is_known = self.damaged.overlaps(start, end)
+        self.damaged.add(start, end)
+        if not is_known and self._may_tell():
+            log.error(
+                "damaged bytes in the commit log; what they held is not served, consumers go on behind it",
+                offset=start,
+                bytes=end - start,
+                found=found,
+                advice="copy the message from another replica, or this store's files from a backup",
+            )
+
+    def doubt(self, start: int, end: int, found: str) -> None:
+        """A byte in this range is another one than was written, and it cannot be said which."""
+        is_known = self.in_doubt.overlaps(start, end)
+        self.in_doubt.add(start, end)
+        if not is_known and self._may_tell():
+            log.error(
+                "the commit log changed on its disk where no CRC covers it; its messages are served as they lie",
+                offset=start,
+                bytes=end - start,
+                found=found,
+                advice="compare this range with another replica",
+            )
+
+    def unit(self, topic: str, queue_id: int, queue_offset: int, found: str, *, served: bool = False) -> None:
+        """A consume queue's unit is wrong; `served`: its message is found all the same."""
+        key = (topic, queue_id, queue_offset)
+        if key in self._units:
+            return
+        self.wrong_units += 1
+        if len(self._units) < _UNITS_MAX:
+            self._units.add(key)
+        if self._may_tell():
+            log.error(
+                "a wrong unit in a consume queue",
+                message="served" if served else "not served",
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                found=found,
+                advice="the scrub puts it right where digests prove the log; else stop the broker and remove this queue's"
+                " directory: the next start makes it anew from the log",
+            )
+
+    def unit_mended(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """A consume queue's unit that was wrong is what its record says now."""
+        self.units_right(topic, queue_id, queue_offset, queue_offset + 1)
+        self.mended_units += 1
+        if self._may_tell():
+            log.warning(
+                "a wrong unit in a consume queue was put right",
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+            )
+
+    def units_right(self, topic: str, queue_id: int, start: int, end: int) -> None:
+        """Units `start` to `end` of a queue are as they should be, whatever was said of them."""
+        if not self._units:
+            return
+        for key in [(topic, queue_id, queue_offset) for queue_offset in range(start, end)]:
+            if key in self._units:
+                self._units.remove(key)
+                self.wrong_units -= 1
+
+    def healed(self, start: int, end: int) -> None:
+        """Bytes that were damaged are sound: somebody put them right."""
+        if self.damaged.overlaps(start, end):
+            self.damaged.remove(start, end)
+            log.info("bytes of the commit log that were damaged are sound again", offset=start, bytes=end - start)
+
+    def forget_below(self, offset: int) -> None:
+        """The log's first files are gone, and their damage with them."""
+        if offset > 0:
+            self.damaged.remove(0, offset)
+            self.in_doubt.remove(0, offset)
+
+    def _may_tell(self) -> bool:
+        self._told += 1
+        if self._told == _TOLD_MAX + 1:
+            log.error(
+                "there is more damage than these; it is counted, but not told one by one any more", told=_TOLD_MAX
+            )
+        return self._told <= _TOLD_MAX

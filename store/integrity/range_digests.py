@@ -1,0 +1,184 @@
+"""Digests of any range of a log that is open, for comparing it with another member's.
+
+What the side file covers costs no read of the log; the rest, and blocks that a bound of the range cuts, are read in a thread,
+a request after the other, and not faster than so many bytes a second: whoever asks for more waits.
+
+A digest is of what was *written*. Damage that came to a disk later does not change it where the side file has it: two logs with
+one history stay equal, and the scrub tells of the damage. Blocks of which a crash may have taken bytes away are read.
+"""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import trio
+from attrs import define, field, frozen
+
+from twinlog.store.errors import StoreError
+from twinlog.store.integrity.digest import BLOCK_SIZE, DIGEST_SIZE, ceil_block, digest, digests_of, floor_block
+from twinlog.store.integrity.digest_service import DigestService
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.range import LogRange
+
+READ_BYTES_PER_SECOND = 64 << 20
+READ_MAX = 16 << 20  # Bytes read for one trip to a thread.
+_KNOWN_MAX = 1 << 31  # Bytes of the log whose digests are copied at once: 512 KiB of them, a fraction of a millisecond.
+_PIECE = 1 << 20
+_ATTEMPTS = 3
+
+
+class LogRangeError(StoreError):
+    """The log does not hold these bytes, or no longer."""
+
+
+@frozen
+class RangeDigests:
+    """One digest for each group of 64 KiB blocks of bytes `start` to `end`, in order.
+
+    Groups lie at multiples of `blocks_per_digest` blocks, counted from offset 0 of the log; the first and the last one hold what
+    lies inside of the range. A group of one block has the block's digest, another one the digest of its blocks' digests. An
+    answer may end before the end that was asked for, where a block does.
+    """
+
+    start: int
+    end: int
+    blocks_per_digest: int
+    digests: tuple[bytes, ...]
+
+    def groups(self) -> Iterator[tuple[int, int, bytes]]:
+        """Where each group begins and ends, and its digest."""
+        bounds = group_bounds(self.start, self.end, self.blocks_per_digest)
+        return ((low, high, found) for (low, high), found in zip(bounds, self.digests, strict=True))
+
+
+def group_bounds(start: int, end: int, blocks_per_digest: int) -> Iterator[tuple[int, int]]:
+    """The groups, or parts of groups, of a range of the log."""
+    size = blocks_per_digest * BLOCK_SIZE
+    while start < end:
+        high = min(end, start - start % size + size)
+        yield start, high
+        start = high
+
+
+def group_count(start: int, end: int, blocks_per_digest: int) -> int:
+    """How many groups a range touches."""
+    size = blocks_per_digest * BLOCK_SIZE
+    return -(-end // size) - start // size if start < end else 0
+
+
+def grouped(digests: bytes, start: int, end: int, blocks_per_digest: int) -> RangeDigests:
+    """Put the digests of the blocks, or parts of blocks, of a range together."""
+    if blocks_per_digest == 1:
+        pieces = tuple([digests[at : at + DIGEST_SIZE] for at in range(0, len(digests), DIGEST_SIZE)])
+        return RangeDigests(start, end, 1, pieces)
+    view, first = memoryview(digests), start // BLOCK_SIZE
+    found = []
+    for low, high in group_bounds(start, end, blocks_per_digest):
+        begin, stop = low // BLOCK_SIZE - first, ceil_block(high) // BLOCK_SIZE - first
+        part = view[begin * DIGEST_SIZE : stop * DIGEST_SIZE]
+        found.append(digest(part))
+    return RangeDigests(start, end, blocks_per_digest, tuple(found))
+
+
+@define(eq=False)
+class RangeDigester:
+    """Everything runs on the loop's thread, except what reads the log."""
+
+    log: CommitLog
+    service: DigestService
+    bytes_per_second: int = READ_BYTES_PER_SECOND
+    _turn: trio.Lock = field(factory=trio.Lock, init=False)  # One reads at a time, the others wait in order.
+    _free_at: float = field(default=0.0, init=False)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their turn to read."""
+        return self._turn.statistics().tasks_waiting
+
+    async def digests(self, start: int, end: int, *, blocks_per_digest: int = 1) -> RangeDigests:
+        """The digests of all bytes `start` to `end`, however long that takes.
+
+        Raises LogRangeError when the log does not hold them all, or is cut meanwhile; OSError when the disk does not read them.
+        """
+        self._check(start, end)
+        _, found = await self._collect(start, end, read_max=None)
+        return grouped(found, start, end, blocks_per_digest)
+
+    async def answer(self, start: int, end: int, *, blocks_per_digest: int, digests_max: int) -> RangeDigests:
+        """The digests of bytes `start` up to where so many digests, or reading READ_MAX bytes, gets. Raises as digests() does."""
+        self._check(start, end)
+        size = blocks_per_digest * BLOCK_SIZE
+        end = min(end, start - start % size + digests_max * size, floor_block(start) + _KNOWN_MAX)
+        reached, found = await self._collect(start, end, read_max=READ_MAX)
+        whole = reached - reached % size
+        if whole > start and reached < end:  # A part of a group is worth nothing to who asks on from there.
+            found, reached = found[: DIGEST_SIZE * (whole // BLOCK_SIZE - start // BLOCK_SIZE)], whole
+        return grouped(found, start, reached, blocks_per_digest)
+
+    async def _collect(self, start: int, end: int, *, read_max: int | None) -> tuple[int, bytes]:
+        """The digests of the blocks, or parts of blocks, of a range, and how far they go."""
+        for _ in range(_ATTEMPTS):
+            cuts, at, left, pieces = self.service.cuts, start, read_max, [b""]
+            while at < end and left != 0:
+                self._check(start, end)
+                stop, is_known = self._next_span(at, end)
+                if is_known:
+                    stop = min(stop, at + _KNOWN_MAX)
+                    pieces.append(self.service.digests.entries_of(at, stop))
+                    await trio.lowlevel.checkpoint()
+                else:
+                    stop = min(stop, floor_block(at) + (READ_MAX if left is None else left))
+                    pieces.append(await self._read(at, stop))
+                    left = left and max(0, floor_block(left - (stop - at)))
+                at = stop
+            # What was told before a cut may be of bytes that are others now.
+            if cuts == self.service.cuts and at <= self.log.max_offset:
+                return at, b"".join(pieces)
+        raise LogRangeError(f"the log was cut while bytes {start} to {end} were looked at")
+
+    def _check(self, start: int, end: int) -> None:
+        low, high = self.log.min_offset, self.log.max_offset
+        if not low <= start < end <= high:
+            raise LogRangeError(f"bytes {start} to {end} are not all in this log, which holds {low} to {high}")
+
+    def _next_span(self, at: int, end: int) -> tuple[int, bool]:
+        """How far the log goes on from `at` with blocks whose digests are known, or with others, and which of the two."""
+        for low, high in self._known():
+            low, high = max(low, ceil_block(at)), min(high, floor_block(end))
+            if low < high:
+                return (high, True) if low == at else (low, False)
+        return end, False
+
+    def _known(self) -> Iterator[tuple[int, int]]:
+        """Where whole blocks lie whose digests are known and not in doubt."""
+        service = self.service
+        low, high = ceil_block(service.digests.start), service.digests.whole_end
+        if service.doubtful_from < service.doubtful_end:
+            yield low, min(high, floor_block(service.doubtful_from))
+            low = max(low, ceil_block(service.doubtful_end))
+        yield low, high
+
+    async def _read(self, start: int, end: int) -> bytes:
+        async with self.reading(end - start):
+            self._check(start, end)
+            with LogRange.open(self.log, start, end) as bytes_:
+                return await trio.to_thread.run_sync(_digest_range, bytes_)
+
+    @asynccontextmanager
+    async def reading(self, size: int) -> AsyncIterator[None]:
+        """Wait for the turn to read so many bytes of the log for somebody else, and for what was read before."""
+        async with self._turn:
+            await trio.sleep_until(self._free_at)
+            self._free_at = trio.current_time() + size / self.bytes_per_second
+            yield
+
+
+def _digest_range(bytes_: LogRange) -> bytes:
+    """In a thread. Raises OSError."""
+    found, offset = [], bytes_.start
+    while offset < bytes_.end:
+        piece = bytes_.read(offset, _PIECE - offset % _PIECE)
+        found.append(digests_of(piece, offset))
+        offset += len(piece)
+        time.sleep(0)
+    return b"".join(found)

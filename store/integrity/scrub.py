@@ -1,0 +1,293 @@
+"""Reads the whole log again from the disk, in the background, and finds what became broken there while nobody looked.
+
+After a start what was there then, and all of it every scrubIntervalHours, file by file, the newest first. Each record is walked
+with its CRC, each block is compared with its digest, where it has one, and each unit of a queue with the record that it should
+lead to. What is read and sound needs no check any more when it is served.
+
+A thread walks a piece at a time and sleeps in between, for a Python loop in a thread holds up the loop of the broker: at most a
+millisecond without a pause, and in all no more than a fifth of a core.
+"""
+
+import time
+from functools import partial
+
+import structlog
+import trio
+from attrs import define, field
+
+from twinlog.store.integrity.digest import Block, digest
+from twinlog.store.integrity.digest_service import DigestService
+from twinlog.store.integrity.known_damage import KnownDamage
+from twinlog.store.integrity.queue_scrub import UnitScrub
+from twinlog.store.integrity.read_check import ReadCheck
+from twinlog.store.integrity.scrub_walk import Piece, differing_blocks, walk
+from twinlog.store.integrity.single_bit import find_flipped_bit, without_bodies
+from twinlog.store.integrity.throttled_reader import PatientReader
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.range import LogRange
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.record.damage import DamagedRanges
+from twinlog.store.record.resync import next_record
+from twinlog.store.record.scan import DispatchEntry, scan_records
+
+log = structlog.get_logger()
+
+_FIRST_SECONDS = 60.0  # After a start: consumers catch up, and others have more to do then, too.
+_PIECE = 1 << 20  # Bytes for one trip to a thread.
+_SEARCHES_MAX = 16  # Blocks of one round in which a flipped bit is looked for: up to a second or two of CPU each.
+_LOOK_UP_MAX = 20  # Damaged ranges of one round that are looked up in the queues ..
+_LOOK_UPS_MAX = 2_000  # .. as long as there are few queues: each takes up to 60 us of the loop's time.
+_HOUR = 3600.0
+_LOOK_BACK = 8 << 20
+
+
+@define(eq=False)
+class ScrubService:
+    """The scrub of a log that is open. `scrubbed_from`: what the current round has read, it and all behind it."""
+
+    log: CommitLog
+    queues: ConsumeQueueTable
+    digest: DigestService
+    check: ReadCheck
+    bytes_per_second: int  # 0: never.
+    interval_hours: int  # 0: once, after the start.
+    delays_ms: tuple[int, ...]
+    cached_bytes: int  # That much of the log's end is taken to be in memory, and is not read from the disk for us.
+    scrubbed_from: int = field(default=0, init=False)
+    scrubbed_bytes: int = field(default=0, init=False)
+    rounds: int = field(default=0, init=False)
+    _searches: int = field(default=0, init=False)
+    _broken_ranges: int = field(default=0, init=False)
+    _distrusts_all: bool = field(default=False, init=False)
+
+    @property
+    def known(self) -> KnownDamage:
+        """Where findings go."""
+        return self.check.known
+
+    @property
+    def unscrubbed_bytes(self) -> int:
+        """What nobody has read since the start, bytes."""
+        return max(0, self.scrubbed_from - self.log.min_offset) if not self.rounds else 0
+
+    def begin(self) -> None:
+        """After loading: what is there now has to be read. Damage that was known before is looked at now."""
+        self.scrubbed_from = self.log.max_offset
+        self.known.forget_below(self.log.min_offset)
+        looked_at = 0
+        for start, end in self.known.damaged:
+            looked_at += end - start
+            if looked_at <= _LOOK_BACK and self._is_sound(start, end):
+                self.known.healed(start, end)
+        self.check.distrust(self.queues)
+
+    def truncated(self, offset: int) -> None:
+        """The log was cut at `offset`."""
+        self.scrubbed_from = min(self.scrubbed_from, offset)
+        self.known.damaged.remove(offset, 1 << 63)
+        self.known.in_doubt.remove(offset, 1 << 63)
+
+    async def run(self) -> None:
+        """Scrub until cancelled, or until there is nothing more to do."""
+        if not self.bytes_per_second:
+            return
+        await trio.sleep(_FIRST_SECONDS)
+        while True:
+            try:  # At first what was there at the start: the rest was looked at when it was appended.
+                await self.scrub(None if self.rounds else self.scrubbed_from)
+            except OSError as error:
+                log.error("scrub: this round is given up", error=str(error), scrubbed_from=self.scrubbed_from)
+            if not self.interval_hours:
+                return
+            await trio.sleep(self.interval_hours * _HOUR)
+
+    async def scrub(self, end: int | None = None) -> None:
+        """One round, up to the offset `end`, None: the log's end."""
+        started, end = time.monotonic(), self.log.max_offset if end is None else end
+        self.scrubbed_bytes = self._searches = self._broken_ranges = 0
+        self._distrusts_all = False
+        self.known.forget_below(self.log.min_offset)
+        starts = [file.start for file in self.log.files.files]
+        for start in reversed(starts):
+            file_end = min(end, start + self.log.file_size)
+            if start < file_end <= self.log.max_offset and self.log.min_offset <= start:
+                await self._scrub_file(start, file_end)
+                if not self.rounds:
+                    self.scrubbed_from = min(self.scrubbed_from, start)
+        suspects, self.digest.suspects = self.digest.suspects, []
+        for suspect in suspects:  # Behind the records: one that is broken explains its block.
+            await self._explain(suspect)
+        self.rounds += 1
+        if not self.scrubbed_bytes:
+            return
+        log.info(
+            "scrub: the log was read again",
+            bytes=self.scrubbed_bytes,
+            damaged_bytes=self.known.damaged.total,
+            in_doubt_bytes=self.known.in_doubt.total,
+            wrong_units=self.known.wrong_units,
+            mended_units=self.known.mended_units,
+            seconds=round(time.monotonic() - started, 1),
+        )
+
+    async def _scrub_file(self, start: int, end: int) -> None:
+        offset, cuts = start, self.digest.cuts
+        before = [known for known in self.known.damaged if known[0] < end and known[1] > start]
+        broken = DamagedRanges()
+        units = UnitScrub(self.queues, self.check)
+        differing: list[Block] = []
+        while offset < end:
+            began = trio.current_time()
+            piece = await self._walk_piece(offset, end)
+            if piece is None or cuts != self.digest.cuts:  # Retention took the file, or the log was cut.
+                return
+            for broken_start, broken_end, found in piece.broken:
+                broken.add(broken_start, broken_end)
+                self.known.record(broken_start, broken_end, found)
+                self._distrust(broken_start, broken_end)
+            await units.compare(piece.entries)
+            differing += await self._differing_blocks(offset, piece.end)
+            size = piece.end - offset
+            self.scrubbed_bytes += size
+            offset = piece.end
+            await trio.sleep_until(began + size / self.bytes_per_second)
+        if cuts != self.digest.cuts:
+            return
+        units.trust()
+        for block in differing:  # Afterwards: it may find that some of them are not to be trusted.
+            await self._explain(block)
+        await units.put_right(lambda low, high: cuts == self.digest.cuts and self._is_proven(low, high))
+        for known_start, known_end in before:
+            is_small = known_end - known_start <= _PIECE
+            if is_small and not broken.overlaps(known_start, known_end) and self._is_sound(known_start, known_end):
+                self.known.healed(known_start, known_end)
+
+    def _distrust(self, start: int, end: int) -> None:
+        """Check the messages of a damaged range when they are read."""
+        queues = list(self.queues)
+        self._broken_ranges += 1
+        if not self._distrusts_all and self._broken_ranges < min(_LOOK_UP_MAX, _LOOK_UPS_MAX // max(1, len(queues))):
+            self.check.distrust_damaged(queues, start, end)
+        elif not self._distrusts_all:
+            self._distrusts_all = True
+            self.check.distrust(queues)  # All of them: to look up each range in each queue would hold up the loop.
+
+    def _is_proven(self, start: int, end: int) -> bool:
+        """Whether all of a range that was compared with digests a moment ago has them, and none is in doubt."""
+        blocks = list(self.digest.digests.blocks(start, end))
+        is_covered = bool(blocks) and blocks[0].start <= start and end <= blocks[-1].end
+        return is_covered and not self.known.in_doubt.overlaps(start, end)
+
+    # Records
+
+    def _is_sound(self, start: int, end: int) -> bool:
+        """Whether a range is whole records, and its blocks are what their digests say. Blocks until it is read."""
+        blocks = list(self.digest.digests.blocks(start, end))
+        low, high = min([start, *(block.start for block in blocks)]), max([end, *(block.end for block in blocks)])
+        try:
+            with LogRange.open(self.log, low, high) as bytes_:
+                if (bytes_.start, bytes_.end) != (low, high):
+                    return False
+                at = start
+                while at < end:
+                    room = self.log.file_size - at % self.log.file_size
+                    data = bytes_.read(at, min(end - at, room))
+                    scan = scan_records(data, at, self.log.file_size, check_crc=True)
+                    if scan.consumed < len(data):
+                        return False
+                    at += scan.consumed
+                return not differing_blocks(PatientReader(bytes_), blocks)
+        except OSError:
+            return False
+
+    async def _walk_piece(self, offset: int, end: int) -> Piece | None:
+        """Walk the records of up to a piece from `offset` on; None when the file is no longer there."""
+        file_end = offset - offset % self.log.file_size + self.log.file_size
+        with LogRange.open(self.log, offset, file_end) as bytes_:
+            if bytes_.start != offset:
+                return None
+            in_thread = partial(
+                walk,
+                PatientReader(bytes_),
+                min(end, offset + _PIECE),
+                file_size=self.log.file_size,
+                delays_ms=self.delays_ms,
+                is_cached=offset >= self.log.max_offset - self.cached_bytes,
+            )
+            return await trio.to_thread.run_sync(in_thread)
+
+    # Blocks that differ
+
+    async def _differing_blocks(self, start: int, end: int) -> list[Block]:
+        """The blocks that begin in `start` to `end` and are not what their digests say, with these."""
+        differing: list[Block] = []
+        for at in range(start, end, _PIECE):
+            upto = min(end, at + _PIECE)
+            blocks = [block for block in self.digest.digests.blocks(at, upto) if block.start >= at]
+            if blocks:
+                with LogRange.open(self.log, blocks[0].start, blocks[-1].end) as bytes_:
+                    if (bytes_.start, bytes_.end) == (blocks[0].start, blocks[-1].end):
+                        differing += await trio.to_thread.run_sync(differing_blocks, PatientReader(bytes_), blocks)
+        return differing
+
+    async def _explain(self, block: Block) -> None:
+        """Say what is broken in a block that is not what it was."""
+        known, cuts = self.known, self.digest.cuts
+        if known.damaged.overlaps(block.start, block.end):
+            return  # A broken record in it was told.
+        current = next(self.digest.digests.blocks(block.start, block.start + 1), None)
+        with LogRange.open(self.log, block.start, block.end) as bytes_:
+            if (bytes_.start, bytes_.end) != (block.start, block.end):
+                return
+            reader = PatientReader(bytes_)
+            data = bytearray(await trio.to_thread.run_sync(reader.read, block.start, block.end - block.start))
+        if cuts != self.digest.cuts or digest(data) == block.digest:
+            return
+        if current == block and self.digest.doubtful_from <= block.start and block.end <= self.digest.doubtful_end:
+            # Its records are sound: the digest is of bytes that a crash took and that were written anew.
+            self.digest.replace(Block(block.start, block.end, digest(data)))
+            return
+        records = await self._records_in(block.start, block.end)
+        flipped = None
+        if self._searches < _SEARCHES_MAX:
+            self._searches += 1
+            unprotected = [at - block.start for at in without_bodies(records, block.start, block.end)]
+            flipped = await trio.to_thread.run_sync(
+                find_flipped_bit, data, block.digest, unprotected, abandon_on_cancel=True
+            )
+        if flipped is None:
+            known.doubt(
+                block.start, block.end, "bytes outside of the bodies differ from the digest, all CRCs are right"
+            )
+            return
+        at, bit = block.start + flipped[0], flipped[1]
+        entry = next((entry for entry in records if entry.phy_offset <= at < entry.phy_offset + entry.size), None)
+        if entry is None:
+            known.doubt(at, at + 1, f"bit {bit} of byte {at} is flipped, behind the last record of a file")
+            return
+        start, end = entry.phy_offset, entry.phy_offset + entry.size
+        known.record(start, end, f"bit {bit} of byte {at} is flipped, outside of the body; all else is right")
+        self._distrust(start, end)
+
+    async def _records_in(self, start: int, end: int) -> list[DispatchEntry]:
+        """The records that have a byte in a range."""
+        found: list[DispatchEntry] = []
+        file_size, at = self.log.file_size, start
+        while at < end:
+            file_start = at - at % file_size
+            file_end = min(file_start + file_size, end)
+            # No record is as long as this.
+            offset = max(file_start, at - _LOOK_BACK)
+            if offset > file_start:
+                with LogRange.open(self.log, offset, file_end) as bytes_:
+                    reader = PatientReader(bytes_)
+                    first = await trio.to_thread.run_sync(next_record, reader.read, offset, bytes_.end, file_size)
+                    offset = file_end if first is None else first
+            while offset < file_end:
+                piece = await self._walk_piece(offset, file_end)
+                if piece is None:
+                    return found
+                found += [entry for entry in piece.entries if entry.phy_offset + entry.size > at]
+                offset = piece.end
+            at = file_end
+        return found

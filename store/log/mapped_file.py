@@ -1,0 +1,269 @@
+"""One file of fixed length: written with pwrite, read through a map, flushed with fdatasync in a thread."""
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from attrs import define, field
+
+from twinlog.store.util.sync import sync_directory as sync_directory
+from twinlog.store.util.sync import sync_file
+
+_LOOK_BYTES = 1 << 20  # At a time, where a file is searched for data.
+# One call takes no more: ext4 looks for so much memory in one piece, and what takes 0.3 s a GB takes 3 s then (Linux 6.18).
+WRITE_SIZE_MAX = 512 * 1024
+_ZEROS = bytes(_LOOK_BYTES)  # To compare with takes a fortieth of the time that counting takes.
+
+
+def _is_zero(piece: bytes) -> bool:
+    return piece == (_ZEROS if len(piece) == _LOOK_BYTES else bytes(len(piece)))
+
+
+def _open_unnamed(path: Path) -> int:
+    """Open a new file that has no name yet, in the directory of `path`; -1 where that cannot be done."""
+    if not os.path.isdir("/proc/self/fd"):
+        return -1
+    try:
+        return os.open(path.parent, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            return -1
+        raise
+
+
+def _give_name(fd: int, path: Path) -> None:
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:  # With a directory's descriptor os.link() is linkat(), which alone follows the symbolic link.
+        os.link(f"/proc/self/fd/{fd}", path.name, dst_dir_fd=directory, follow_symlinks=True)
+    finally:
+        os.close(directory)
+
+
+@define(eq=False)
+class MappedFile:
+    """A file that holds bytes `start` up to `start + size` of an endless queue. Its length on disk is `size` from the first.
+
+    `wrote` and `flushed` are positions in the file: what holds data, and what is known to be on disk. The last of the data may
+    be late: kept here, where reads find it, until write_late(). Whoever goes by the descriptor does not see it.
+    """
+
+    path: Path
+    start: int
+    size: int
+    fd: int
+    wrote: int = 0
+    flushed: int = 0
+    torn_end: int = 0  # Where bytes end that a refused write left behind `wrote`.
+    _view: memoryview | None = field(default=None, init=False)
+    _late: tuple[int, bytearray] | None = field(default=None, init=False)  # From which position on, and the bytes.
+
+    @classmethod
+    def create(cls, path: Path, start: int, size: int, *, preallocate: bool) -> "MappedFile":
+        """Make an all-zero file of full length. `preallocate` takes its disk blocks now, so that no later write lacks room.
+
+        Raises OSError, and leaves no file behind then. Whoever dies in the middle leaves none either, where the file system can
+        do that: RocketMQ 4.9 does not start over a file of another length.
+        """
+        fd = _open_unnamed(path)
+        unnamed = fd >= 0
+        if not unnamed:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            if preallocate:
+                os.posix_fallocate(fd, 0, size)
+            else:
+                os.ftruncate(fd, size)
+            if unnamed:
+                _give_name(fd, path)
+        except OSError:
+            os.close(fd)
+            if not unnamed:
+                path.unlink()
+            raise
+        return cls(path, start, size, fd)
+
+    @classmethod
+    def open(cls, path: Path, start: int, size: int) -> "MappedFile":
+        """Open an existing file, taken to be full until recovery knows better; only to read it where the disk is read-only."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return cls(path, start, size, fd, wrote=size, flushed=size)
+
+    @property
+    def end(self) -> int:
+        """Where the written data ends, counted in the endless queue."""
+        return self.start + self.wrote
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Write at the end of the data. Raises OSError; `wrote` stays then, and what was written even so ends at `torn_end`."""
+        self.write_late()
+        self.write_at(self.wrote, data)
+        self.wrote += len(data)
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        """Write at a position of the file. Raises OSError; part of it may be written then, see `torn_end`."""
+        done = 0
+        try:
+            if len(data) <= WRITE_SIZE_MAX:
+                done = os.pwrite(self.fd, data, position)
+            while done < len(data):  # The kernel may stop short, at a signal or a full disk.
+                done += os.pwrite(self.fd, memoryview(data)[done : done + WRITE_SIZE_MAX], position + done)
+        except OSError:
+            self.torn_end = max(self.torn_end, position + done)
+            raise
+
+    def append_late(self, data: bytes) -> None:
+        """Add to the end of the data what the disk gets with the next write_late() or append()."""
+        if self._late is None:
+            self._late = self.wrote, bytearray(data)
+        else:
+            self._late[1].extend(data)
+        self.wrote += len(data)
+
+    @property
+    def late_size(self) -> int:
+        """How many bytes the disk has not got yet."""
+        return 0 if self._late is None else len(self._late[1])
+
+    def write_late(self) -> None:
+        """Write what came by append_late(). Raises OSError; it is still late then."""
+        if self._late is not None:
+            self.write_at(*self._late)
+            self._late = None
+
+    def read_late(self, position: int, size: int) -> bytes | None:
+        """Bytes of which some are late, without the disk where all are; None when none is. A thread may ask."""
+        late = self._late
+        if late is None or position + size <= late[0]:
+            return None
+        start, data = late
+        before = os.pread(self.fd, start - position, position) if position < start else b""
+        found = before + data[max(0, position - start) : position + size - start]
+        return found.ljust(min(size, self.size - position), b"\0")
+
+    def shorten(self, position: int) -> None:
+        """Let the data end at a position, if it does not end before; what the disk has behind it stays there."""
+        self.wrote, self.flushed = min(self.wrote, position), min(self.flushed, position)
+        if self._late is not None:
+            start, data = self._late
+            self._late = (start, data[: position - start]) if start < position else None
+
+    def mend(self) -> None:
+        """Make zero again what a refused write left behind the data. Raises OSError: try again later."""
+        if self.torn_end > self.wrote:
+            self.write_at(self.wrote, bytes(self.torn_end - self.wrote))
+        self.torn_end = 0
+
+    def view(self, position: int, size: int) -> memoryview:
+        """The bytes from a position on, without a copy; they stay readable while the view lives."""
+        if self._view is None:
+            # By a descriptor for reading: where ext4 turned read-only after an error, it refuses to map any other one.
+            fd = os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self._view = memoryview(mmap.mmap(fd, self.size, prot=mmap.PROT_READ))
+            finally:
+                os.close(fd)
+        return self._view[position : position + size]
+
+    def take_map(self) -> mmap.mmap | None:
+        """The map that views were given of, if any: whether somebody still has one shows when it is closed."""
+        if self._view is None:
+            return None
+        view, self._view = self._view, None
+        found = view.obj
+        view.release()
+        assert isinstance(found, mmap.mmap)
+        return found
+
+    def read(self, position: int, size: int) -> bytes:
+        """A copy of the bytes from a position on."""
+        if self._late is not None and (found := self.read_late(position, size)) is not None:
+            return found
+        return os.pread(self.fd, size, position)
+
+    def is_clear_from(self, position: int, look_max: int | None = None) -> bool:
+        """Whether all bytes from a position on are zero; believed once `look_max` bytes that had to be read are.
+
+        Holes in the file cost nothing to look at; space that was preallocated counts as data on some file systems.
+        """
+        left = self.size if look_max is None else look_max
+        for at, end in self.data_ranges(position):
+            while at < end and left > 0:
+                piece = os.pread(self.fd, min(_LOOK_BYTES, end - at), at)
+                if not _is_zero(piece):
+                    return False
+                at += len(piece)
+                left -= len(piece)
+        return True
+
+    def is_zero(self, position: int, size: int) -> bool:
+        """Whether these bytes, at most 1 MiB, are all zero."""
+        return _is_zero(os.pread(self.fd, size, position))
+
+    def data_ranges(self, position: int) -> Iterator[tuple[int, int]]:
+        """Where a file holds data from a position on: start and end of each range that is no hole."""
+        while position < self.size:
+            try:
+                start = os.lseek(self.fd, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # No data behind the position.
+                    return
+                raise
+            position = min(self.size, os.lseek(self.fd, start, os.SEEK_HOLE))
+            yield start, position
+
+    def data_end(self, position: int) -> int:
+        """The position behind the last byte that is not zero, `position` when all from there on are."""
+        for begin, end in reversed(list(self.data_ranges(position))):
+            while end > begin:
+                start = max(begin, end - _LOOK_BYTES)
+                piece = os.pread(self.fd, end - start, start)
+                if not _is_zero(piece):
+                    return start + len(piece.rstrip(b"\0"))
+                end = start
+        return position
+
+    def clear_from(self, position: int) -> None:
+        """Make all bytes from a position on zero, durably, so that what was cut there cannot be read again. Raises OSError.
+
+        The file keeps its length at every moment: a file that a crash left short would open no more. From its end to the
+        front, so that what a crash leaves is looked at by the next start as it was by this one.
+        """
+        self.clear(position, self.size, durably=True)
+
+    def clear(self, position: int, end: int, *, durably: bool) -> None:
+        """The same for bytes `position` to `end`. Raises OSError."""
+        for begin, data_end in reversed(list(self.data_ranges(position))):
+            at = min(data_end, end)
+            while at > begin:
+                start = max(begin, at - _LOOK_BYTES)
+                if not self.is_zero(start, at - start):
+                    self.write_at(start, _ZEROS[: at - start])
+                at = start
+        if durably:
+            sync_file(self.fd)
+
+    def twin(self) -> "MappedFile":
+        """The same file by another descriptor, for a thread: whoever takes it closes it. Raises OSError."""
+        return MappedFile(self.path, self.start, self.size, os.dup(self.fd), self.wrote, self.flushed, self.torn_end)
+
+    def move(self, path: Path, start: int) -> None:
+        """Give the file another name and another place in the queue. Raises OSError."""
+        self.path.rename(path)
+        self.path, self.start = path, start
+
+    def close(self) -> None:
+        """Give the descriptor back; what is late is dropped. Views that are still held stay valid."""
+        self._view = self._late = None
+        os.close(self.fd)
+
+    def delete(self) -> None:
+        """Close the file and remove it from its directory."""
+        self.close()
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,109 @@
+"""Bytes of the master behind a slave's log end that nobody has verified yet.
+
+    ... records ... | sound as far as anybody looked | the tail: received, not looked at | zeros ...
+                    ^ the log's end (max_offset)                                         ^ end
+
+They lie where they belong: what is found sound is made part of the log by moving its end. Nothing else knows of them: what is
+acknowledged, read, dispatched, flushed and digested ends at max_offset. Files behind the log's last one lie in
+ROOT/twinlog/ahead/ until the log's end gets there, so that a start after a crash meets such bytes in one file at most, where it
+takes what is sound, as behind any end, and clears the rest. What is left when the tail is closed is made zero: a later start
+must not take it for records.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+from attrs import define, field
+
+from twinlog.store.log.mapped_file import MappedFile
+
+if TYPE_CHECKING:
+    from twinlog.store.log.commit_log import CommitLog
+
+
+@define(eq=False)
+class LogTail:
+    """`write()`, `read_into()` and `clear()` are for one thread at a time; the log must not be changed by others meanwhile."""
+
+    log: "CommitLog"
+    directory: Path  # For files ahead of the log's last one.
+    end: int = field(init=False)  # Behind the last byte that was received.
+    is_unwanted: bool = field(default=False, init=False)  # Somebody waits for the end of it.
+    ended: trio.Event = field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        assert self.log.files.files
+        assert self.log.tail is None
+        self.end = self.log.max_offset
+        self.log.tail = self
+
+    @property
+    def size(self) -> int:
+        """Bytes that are to be verified."""
+        return self.end - self.log.max_offset
+
+    def room(self, size_max: int) -> int:
+        """How many bytes it takes now, of which there may be `size_max` in all."""
+        room = size_max - self.size
+        if not self._takes_files:
+            room = min(room, self.log.files.files[-1].start + self.log.file_size - self.end)
+        return max(room, 0)
+
+    @property
+    def _takes_files(self) -> bool:
+        return self.log.takes_spares and not self.log.files.others
+
+    def write(self, data: memoryview) -> None:
+        """Write at the end of the tail; `data` does not cross the end of a file. Raises OSError: part of it may be written."""
+        file = self._file_at(self.end) or self._make_file()
+        file.write_at(self.end - file.start, data)
+        self.end += len(data)
+
+    def read_into(self, buffer: memoryview) -> None:
+        """Read the first bytes of the tail, which must lie in one file. Raises OSError."""
+        at = self.log.max_offset
+        file = self._file_at(at)
+        assert file is not None
+        assert at + len(buffer) <= self.end
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(file.fd, [buffer[done:]], at - file.start + done)
+            assert count, "files have their full length"
+            done += count
+
+    def _file_at(self, offset: int) -> MappedFile | None:
+        for file in (self.log.files.files[-1], *self.log.ahead):
+            if file.start <= offset < file.start + file.size:
+                return file
+        return None
+
+    def _make_file(self) -> MappedFile:
+        self.directory.mkdir(exist_ok=True)
+        path = self.directory / f"{self.end:020d}"
+        file = MappedFile.create(path, self.end, self.log.file_size, preallocate=True)
+        self.log.ahead.append(file)
+        return file
+
+    def clear(self, *, durably: bool) -> None:
+        """Leave nothing behind the log's end. Raises OSError. For a thread, and then ended()."""
+        while self.log.ahead:
+            self.log.ahead.pop().delete()
+        last = self.log.files.files[-1]
+        # A refused write may have left some of its bytes behind the end.
+        position, end = last.wrote, max(min(self.end - last.start, last.size), last.torn_end)
+        if position < end:
+            last.clear(position, end, durably=durably)
+        last.torn_end = 0
+
+    def done(self) -> None:
+        """The tail is no more, whoever waits for that may go on."""
+        self.log.tail = None
+        self.ended.set()
+
+
+def remove_left_over(directory: Path) -> None:
+    """Files that a crash left behind: they are received again. Raises OSError."""
+    for path in list(directory.iterdir()) if directory.is_dir() else ():
+        path.unlink()

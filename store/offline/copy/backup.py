@@ -1,0 +1,237 @@
+"""A consistent copy of a store, running or stopped, from which a broker can be started: see restore.py.
+
+The order is what makes it consistent while producers, consumers and retention go on:
+
+1. configuration files first, so that no offset in them (of a group, of a delay level) is ahead of the copied log: what they are
+   behind is delivered once more, what they were ahead of would never be delivered;
+2. then every log file is opened, so that retention can take no more than its name;
+3. then the queues: one whose messages are all gone is copied, because nothing else knows which number its next message has;
+4. last the end of the log: everything that a producer was told is stored before the backup began lies below it.
+
+Then bytes are copied up to there, read again from the disk, compared with what was read before, and walked record by record.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from importlib.metadata import version
+from pathlib import Path
+
+from attrs import define, field
+
+from twinlog.store.offline.copy import manifest
+from twinlog.store.offline.copy.backup_target import BackupRefusedError, BackupTarget, open_target
+from twinlog.store.offline.copy.copying import copy_file, digest_of, read_stable
+from twinlog.store.offline.copy.manifest import BackedUpDamage, BackedUpFile, BackupError, BackupSource, Manifest
+from twinlog.store.offline.copy.pinned import PinnedReader, log_directories, pin_growth, pin_series
+from twinlog.store.offline.copy.queue_builder import queues_to_keep
+from twinlog.store.offline.copy.rebuild import Shape
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
+from twinlog.store.offline.log_view import find_log_end
+from twinlog.store.offline.walk import Gap, walk_log
+from twinlog.store.util.sync import sync_directory
+
+Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
+# What a backup holds or a restore makes anew; of all else in a store's root it says that it is left out.
+_TAIL = 1 << 20  # Bytes before the end that are compared once more after copying.
+_COVERED = {
+    *("commitlog", "consumequeue", "consumequeue_ext", "index", "config", "checkpoint"),
+    *("abort", "abort.bak", "lock", "twinlog"),
+}
+
+
+def back_up(directory: StoreDirectory, target: Path, progress: Progress = lambda _done, _total: None) -> Manifest:
+    """Copy a store to `target`, a directory that is new, empty or holds an unfinished backup of the same store.
+
+    Raises BackupRefusedError when it is none of these, BackupError when the copy is not what was read, OSError.
+    """
+    if target.resolve().is_relative_to(directory.root.resolve()):
+        raise BackupRefusedError(f"{target} lies in the store itself")
+    with open_target(target, directory.root) as opened:
+        return opened.finished or _Backup(directory, opened, progress).run()
+
+
+@define
+class _Backup:
+    """One backup on its way. `_total` and `_done` count bytes: each is copied, and then read again."""
+
+    directory: StoreDirectory
+    target: BackupTarget
+    progress: Progress
+    _total: int = 0
+    _done: int = 0
+
+    def run(self) -> Manifest:
+        created_ms = time.time_ns() // 1_000_000
+        was_running = self.directory.is_running
+        shape = Shape.of(self.directory)
+        files = list(self._copy_config())
+        reader = PinnedReader()
+        try:
+            log = pin_series(log_directories(self.directory), self.directory.log.file_size, reader)
+            files += self._copy_queues_without_messages(log)
+            log = pin_growth(log, log_directories(self.directory), reader)
+            end = find_log_end(log, may_grow=was_running, after_crash=self.directory.has_crashed).offset
+            self._total = 2 * (end - log.min_offset)
+            self._check_room(log, end)
+            log_files = list(self._copy_log(log, end, reader))
+            self._compare_last_record(log, end)
+        finally:
+            reader.close()
+        self.target.remove_all_but({file.path for file in (*files, *log_files)})
+        walked = self._verify(log_files, log, end)
+        result = Manifest(
+            version=manifest.VERSION,
+            twinlog=version("twinlog"),
+            created_ms=created_ms,
+            source=BackupSource(
+                root=str(self.directory.root.absolute()),
+                host=socket.gethostname(),
+                writer=self.directory.writer.value,
+                was_running=was_running,
+            ),
+            commit_log_file_size=log.file_size,
+            consume_queue_file_size=shape.queue_file_size,
+            index_slots=shape.index.slots,
+            index_items=shape.index.items,
+            message_delay_level=self.directory.options.message_delay_level,
+            min_offset=log.min_offset,
+            end_offset=end,
+            records=walked.records,
+            first_stored_ms=walked.first_stored_ms,
+            last_stored_ms=walked.last_stored_ms,
+            damage=walked.damage,
+            left_out=tuple(sorted(set(os.listdir(self.directory.root)) - _COVERED)),
+            files=(*files, *log_files),
+        )
+        self.target.finish(result)
+        return result
+
+    def _check_room(self, log: FileSeries, end: int) -> None:
+        """Better now than after hours. What an earlier run copied is there already. Raises BackupError."""
+        place = os.statvfs(self.target.directory)
+        needed = end - log.min_offset - self.target.whole_bytes
+        if (free := place.f_bavail * place.f_frsize) < needed:
+            raise BackupError(f"{self.target.directory} has room for {free} bytes, the log takes {needed} more")
+
+    def _add(self, count: int) -> None:
+        self._done += count
+        self.progress(self._done, self._total)
+
+    def _copy_config(self) -> Iterator[BackedUpFile]:
+        for path in self.directory.config_files:
+            if path.suffix == ".tmp" or (found := read_stable(path)) is None:
+                continue
+            yield self.target.write(f"config/{path.name}", found.data, found.mtime_ns)
+
+    def _copy_queues_without_messages(self, log: FileSeries) -> Iterator[BackedUpFile]:
+        """The last file of each queue that has no message in the log: it is what keeps the queue's numbering."""
+        for queue in queues_to_keep(self.directory.queues, log.min_offset):
+            name = f"consumequeue/{queue.topic}/{queue.queue_id}/{queue.name}"
+            yield self.target.write(name, queue.units, queue.mtime_ns, size=queue.file_size)
+
+    def _copy_log(self, log: FileSeries, end: int, reader: PinnedReader) -> Iterator[BackedUpFile]:
+        """Every file that has a byte below the end; one that an earlier run copied as a whole is not copied again."""
+        directory = self.target.directory / "commitlog"
+        directory.mkdir(exist_ok=True)
+        for file in log.files:
+            data_size = min(log.file_size, end - file.start)
+            if data_size <= 0:
+                break
+            fd = reader.fd(file.path)
+            mtime_ns = os.fstat(fd).st_mtime_ns
+            name = f"commitlog/{file.path.name}"
+            found = self.target.copied(name, log.file_size, mtime_ns)
+            if found is not None:
+                self._add(data_size)
+                yield found
+                continue
+            digest = copy_file(
+                fd,
+                directory / file.path.name,
+                data_size=data_size,
+                size=log.file_size,
+                mtime_ns=mtime_ns,
+                on_bytes=self._add,
+            )
+            copied = BackedUpFile(
+                path=name, size=log.file_size, data_size=data_size, mtime_ns=mtime_ns, xxh3_128=digest
+            )
+            if data_size == log.file_size:
+                self.target.note(copied)
+            yield copied
+        sync_directory(directory)
+
+    def _compare_last_record(self, log: FileSeries, end: int) -> None:
+        """A slave may cut its log and go on with other bytes; what was copied would be half of each. Raises BackupError."""
+        start = max(log.min_offset, end - _TAIL)
+        there, copied = log.read_across(start, end - start), self._copied_log(log.file_size)
+        with closing(copied.reader):
+            if there != copied.read_across(start, end - start):
+                raise BackupError("the end of the log was cut and written anew while it was copied")
+
+    def _copied_log(self, file_size: int, reader: FileReader | None = None) -> FileSeries:
+        directory = self.target.directory / "commitlog"
+        return FileSeries(directory, file_size, tuple(list_files(directory)[0]), reader or FileReader())
+
+    def _verify(self, files: list[BackedUpFile], log: FileSeries, end: int) -> "Walked":
+        """Read the copy again from the disk: digests, and every record. Raises BackupError."""
+        by_name = {Path(file.path).name: file for file in files}
+
+        def check(path: Path) -> None:
+            file = by_name[path.name]
+            if digest_of(path, file.data_size, self._add) != file.xxh3_128:
+                raise BackupError(f"{file.path} reads otherwise from the backup's disk than from the store's")
+
+        copied = self._copied_log(log.file_size, _CheckingReader(check))
+        with closing(copied.reader):
+            walked = walk_copy(copied)
+        if walked.end_offset != end:
+            raise BackupError(
+                f"behind offset {walked.end_offset} lies what an earlier log left there, up to {end}; "
+                "a broker that is started once on the store cuts it"
+            )
+        return walked
+
+
+@define(eq=False)
+class _CheckingReader(FileReader):
+    """Checks each file as a whole before its first byte is handed out: afterwards the kernel has it in memory."""
+
+    check: Callable[[Path], None]
+    _checked: set[Path] = field(factory=set, init=False)
+
+    def read(self, path: Path, position: int, size: int) -> bytes:
+        if path not in self._checked:
+            self._checked.add(path)
+            self.check(path)
+        return FileReader.read(self, path, position, size)
+
+
+@define
+class Walked:
+    """What a walk over a whole log found."""
+
+    end_offset: int
+    records: int = 0
+    first_stored_ms: int | None = None
+    last_stored_ms: int | None = None
+    damage: tuple[BackedUpDamage, ...] = ()
+
+
+def walk_copy(log: FileSeries) -> Walked:
+    """Look at every record. Raises OSError."""
+    found = Walked(log.min_offset)
+    for piece in walk_log(log):
+        found.end_offset = piece.end
+        if isinstance(piece, Gap):
+            found.damage += (BackedUpDamage(start_offset=piece.start, end_offset=piece.end, reason=piece.reason),)
+        elif piece.entries:
+            found.records += len(piece.entries)
+            found.last_stored_ms = piece.entries[-1].store_timestamp
+            if found.first_stored_ms is None:
+                found.first_stored_ms = piece.entries[0].store_timestamp
+    return found

@@ -1,0 +1,138 @@
+"""Copies that can be trusted: digests of what was read, holes where there is nothing, times kept, all of it on the disk."""
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import xxhash
+from attrs import frozen
+
+from twinlog.store.util.sync import sync_directory
+
+_PIECE = 4 << 20
+_ZEROS = bytes(_PIECE)
+_SECTORS = 4096  # The least that is read of a broken disk.
+_TRIES, _PAUSE_SECONDS = 50, 0.02
+
+OnBytes = Callable[[int], None]  # Told how many more bytes are done.
+
+
+def read_what_can_be_read(fd: int, size: int, position: int) -> bytes:
+    """As os.pread, with zeros for sectors that the disk does not read: the rest is worth having. Raises OSError."""
+    try:
+        return os.pread(fd, size, position)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    if size > _SECTORS:  # Halves, until it is clear which sectors are broken.
+        half = size // 2 // _SECTORS * _SECTORS or _SECTORS
+        first = read_what_can_be_read(fd, half, position)
+        return first if len(first) < half else first + read_what_can_be_read(fd, size - half, position + half)
+    return bytes(max(0, min(size, os.fstat(fd).st_size - position)))
+
+
+def copy_file(fd: int, target: Path, *, data_size: int, size: int, mtime_ns: int, on_bytes: OnBytes) -> str:
+    """Copy the first `data_size` bytes behind `fd` to a new file of `size` bytes; return their digest, as hex.
+
+    What is zero becomes a hole, and so does what the disk does not read. The file is on disk at the end, its name only after a
+    sync of the directory. Raises OSError.
+    """
+    digest = xxhash.xxh3_128()
+    out = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        position = 0
+        while position < data_size:
+            piece = read_what_can_be_read(fd, min(_PIECE, data_size - position), position)
+            if not piece:
+                raise OSError(f"{target.name} ends at {position}, before the {data_size} bytes that it should have")
+            digest.update(piece)
+            if piece != _ZEROS[: len(piece)]:
+                _write(out, piece, position)
+            position += len(piece)
+            on_bytes(len(piece))
+        os.ftruncate(out, size)
+        os.utime(out, ns=(mtime_ns, mtime_ns))
+        os.fsync(out)
+    finally:
+        os.close(out)
+    return digest.hexdigest()
+
+
+def _write(fd: int, data: bytes, position: int) -> None:
+    done = 0
+    while done < len(data):
+        done += os.pwrite(fd, memoryview(data)[done:], position + done)
+
+
+def digest_of(path: Path, data_size: int, on_bytes: OnBytes) -> str:
+    """The digest of a file's first `data_size` bytes, read from the disk where the kernel lets us, not from memory."""
+    digest = xxhash.xxh3_128()
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        position = 0
+        while position < data_size and (piece := os.pread(fd, min(_PIECE, data_size - position), position)):
+            digest.update(piece)
+            position += len(piece)
+            on_bytes(len(piece))
+    finally:
+        os.close(fd)
+    return digest.hexdigest()
+
+
+def write_durably(path: Path, data: bytes, *, size: int | None = None) -> None:
+    """Put a file in its place in one step: after a crash it is there as a whole or not at all. Raises OSError.
+
+    `size` is its length, where that is more than its data: the rest is a hole.
+    """
+    beside = path.with_name(f"{path.name}.new")
+    with beside.open("wb") as file:
+        file.write(data)
+        if size is not None:
+            file.truncate(size)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.rename(path)
+    sync_directory(path.parent)
+
+
+@frozen
+class SmallFile:
+    """A file's content as it was at one moment."""
+
+    data: bytes
+    mtime_ns: int
+
+
+def read_stable(path: Path) -> SmallFile | None:
+    """A small file that a running broker may be writing, as it is between two writes; None when there is none.
+
+    RocketMQ 4.9 deletes a configuration file before it puts the new one there, 5.x writes into it. Raises OSError when the
+    file never stays as it is.
+    """
+    last = None
+    for _ in range(_TRIES):
+        found = _read_once(path)
+        if found is not None and found == last:
+            return found
+        last = found
+        if found is None and not path.exists() and not path.with_name(f"{path.name}.bak").exists():
+            return None
+        time.sleep(_PAUSE_SECONDS)
+    if path.exists():
+        raise OSError(f"{path} is being written without a pause")
+    return None
+
+
+def _read_once(path: Path) -> SmallFile | None:
+    """The content, None when the file was changed while it was read."""
+    try:
+        before = path.stat()
+        data = path.read_bytes()
+        after = path.stat()
+    except FileNotFoundError:
+        return None
+    same = (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino) and after.st_size == len(data)
+    return SmallFile(data, after.st_mtime_ns) if same else None

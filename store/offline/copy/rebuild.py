@@ -1,0 +1,220 @@
+"""Makes consume queues and index anew from the log alone, beside the old ones, and puts them in their place.
+
+Everything is built in ROOT/twinlog/rebuild/new and synced. Then each old directory moves to .../old and the new one to its place;
+at last what is old is deleted. Ended at any step, another run puts back what had been moved away, and begins again.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from attrs import define, field, frozen
+
+from twinlog.store.config import StoreConfig
+from twinlog.store.errors import StoreError
+from twinlog.store.index.layout import IndexLayout
+from twinlog.store.offline.copy.index_builder import IndexBuilder
+from twinlog.store.offline.copy.queue_builder import KeptQueue, QueueBuilder, queues_to_keep
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.index_view import find_layout
+from twinlog.store.offline.log_view import find_log_end
+from twinlog.store.offline.walk import Gap, walk_log
+from twinlog.store.recovery.side_files import SideFiles
+from twinlog.store.util.lock_file import take_lock
+from twinlog.store.util.sync import sync_directory
+
+Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
+QUEUES, INDEX = "consumequeue", "index"
+
+
+class NothingToRebuildError(StoreError):
+    """The log has no message: what would be made is empty, and what is there may be all that is left."""
+
+
+def _pairs(ranges: Iterable[Iterable[int]]) -> tuple[tuple[int, int], ...]:
+    return tuple((start, end) for start, end in ranges)
+
+
+def _doc(text: str) -> dict[str, str]:
+    return {"doc": text}
+
+
+@frozen(kw_only=True)
+class Rebuilt:
+    """What was made from a log; null: that part was not asked for."""
+
+    min_offset: int
+    end_offset: int
+    records: int
+    damaged_ranges: tuple[tuple[int, int], ...] = field(
+        converter=_pairs, metadata=_doc("bytes of the log that hold no sound message")
+    )
+    last_stored_ms: int | None
+    queues: int | None
+    queue_messages: int | None
+    kept_queues: int | None = field(metadata=_doc("queues without messages in the log, which keep their numbers"))
+    index_files: int | None
+    index_keys: int | None
+    index_end_ms: int | None = field(metadata=_doc("when the newest message in the index was stored"))
+
+
+@frozen(kw_only=True)
+class RebuildReport:
+    """What a rebuild is about, and what came of it."""
+
+    root: str
+    parts: tuple[str, ...] = field(metadata=_doc("what is made anew: consumequeue, index"))
+    log_files: int
+    log_bytes: int = field(metadata=_doc("that are read"))
+    process_id: int | None = field(metadata=_doc("of a broker that has the store open, and must be stopped first"))
+    done: Rebuilt | None = field(metadata=_doc("null: only looked at (--dry-run)"))
+
+
+@frozen(kw_only=True)
+class Shape:
+    """How the files are made."""
+
+    queue_file_size: int
+    index: IndexLayout
+    delays_ms: tuple[int, ...]
+
+    @classmethod
+    def of(cls, directory: StoreDirectory) -> "Shape":
+        """As the files of the store are, RocketMQ's defaults where there are none."""
+        default = StoreConfig()
+        sizes = {series.file_size for series in directory.queues.values() if series.files}
+        options = directory.options
+        return cls(
+            queue_file_size=options.queue_file_size or min(sizes, default=default.consume_queue_file_size),
+            index=find_layout(directory)
+            if directory.index_files
+            else IndexLayout(options.index_slots or default.max_hash_slot_num, default.max_index_num),
+            delays_ms=options.delays_ms,
+        )
+
+
+@define
+class Plan:
+    """What to make, and where."""
+
+    queues: Path | None
+    index: Path | None
+    shape: Shape
+    kept: tuple[KeptQueue, ...] = ()
+    after_crash: bool = False  # Nobody has started the broker since.
+
+
+def build(log: FileSeries, plan: Plan, progress: Progress) -> Rebuilt:
+    """Walk the log once and make what the plan says, durably. Raises OSError."""
+    shape = plan.shape
+    queues = QueueBuilder(plan.queues, shape.queue_file_size, log) if plan.queues is not None else None
+    index = IndexBuilder(plan.index, shape.index) if plan.index is not None else None
+    if queues is not None:
+        queues.keep(plan.kept)
+    records, damaged, newest, end = 0, [], None, log.min_offset
+    total = sum(min(file.size, log.file_size) for file in log.files)
+    for piece in walk_log(log, delays_ms=shape.delays_ms, after_crash=plan.after_crash):
+        end = piece.end
+        if isinstance(piece, Gap):
+            damaged.append((piece.start, piece.end))
+        elif piece.entries:
+            records += len(piece.entries)
+            newest = piece.entries[-1].store_timestamp
+            for builder in (queues, index):
+                if builder is not None:
+                    builder.feed(piece.entries)
+        progress(end - log.min_offset, total)
+    queue_count = queues.finish() if queues is not None else None
+    if index is not None:
+        index.finish()
+    return Rebuilt(
+        min_offset=log.min_offset,
+        end_offset=end,
+        records=records,
+        damaged_ranges=tuple(damaged),
+        last_stored_ms=newest,
+        queues=queue_count,
+        queue_messages=queues.messages if queues is not None else None,
+        kept_queues=len(plan.kept) if queues is not None else None,
+        index_files=index.files if index is not None else None,
+        index_keys=index.keys if index is not None else None,
+        index_end_ms=index.last_header.end_timestamp if index is not None and index.last_header is not None else None,
+    )
+
+
+def plan_rebuild(directory: StoreDirectory, *, queues: bool, index: bool) -> RebuildReport:
+    """What rebuild() would do. Raises OSError."""
+    log = directory.log
+    return RebuildReport(
+        root=str(directory.root.absolute()),
+        parts=tuple(name for name, is_wanted in ((QUEUES, queues), (INDEX, index)) if is_wanted),
+        log_files=len(log.files),
+        log_bytes=find_log_end(log, may_grow=directory.is_running, after_crash=directory.has_crashed).offset
+        - log.min_offset,
+        process_id=directory.lock_holder,
+        done=None,
+    )
+
+
+def rebuild(
+    root: Path,
+    options: DirectoryOptions,
+    *,
+    queues: bool,
+    index: bool,
+    progress: Progress = lambda _done, _total: None,
+) -> Rebuilt:
+    """Rebuild a stopped store's queues, index or both.
+
+    Raises StoreLockedError while a broker has it open, NothingToRebuildError, StoreDirectoryError, OSError; the store is as it
+    was then, or another run makes it so.
+    """
+    lock = take_lock(root / "lock")
+    try:
+        work = root / "twinlog" / "rebuild"
+        put_back(root, work)
+        with StoreDirectory.open(root, options) as directory:
+            if not directory.log.files:
+                raise NothingToRebuildError(f"{root} holds no commit log to rebuild from")
+            after_crash = directory.abort is not None  # Its lock is ours.
+            kept = tuple(queues_to_keep(directory.queues, directory.log.min_offset)) if queues else ()
+            new = work / "new"
+            plan = Plan(
+                new / QUEUES if queues else None, new / INDEX if index else None, Shape.of(directory), kept, after_crash
+            )
+            rebuilt = build(directory.log, plan, progress)
+        if not rebuilt.records:
+            raise NothingToRebuildError(f"{root}: no sound message was found in the commit log")
+        SideFiles(root / "twinlog").drop_point()  # What it says of queues is of the old ones.
+        for name in [name for name, is_wanted in ((QUEUES, queues), (INDEX, index)) if is_wanted]:
+            swap(root, work, name)
+        shutil.rmtree(work)
+        sync_directory(work.parent)
+        return rebuilt
+    finally:
+        os.close(lock)
+
+
+def swap(root: Path, work: Path, name: str) -> None:
+    """Put a new directory in the place of the old one, which stays in `work`. Raises OSError."""
+    old = work / "old"
+    old.mkdir(exist_ok=True)
+    sync_directory(work)
+    if (root / name).exists():
+        (root / name).rename(old / name)
+    (work / "new" / name).rename(root / name)
+    for directory in (old, work / "new", root):
+        sync_directory(directory)
+
+
+def put_back(root: Path, work: Path) -> None:
+    """Undo what a run that was ended had begun. Raises OSError."""
+    for name in (QUEUES, INDEX):
+        old = work / "old" / name
+        if old.exists() and not (root / name).exists():
+            old.rename(root / name)
+            sync_directory(root)
+    if work.exists():
+        shutil.rmtree(work)

@@ -1,0 +1,90 @@
+"""Compares the log with twinlog/digest, where there is one: the only check that covers every byte of it."""
+
+from collections.abc import Callable, Iterator
+
+from attrs import define, field
+
+from twinlog.store.integrity.digest import Block, BlockDigests, decode, digest
+from twinlog.store.offline.directory import StoreDirectory, Writer
+from twinlog.store.offline.finding import Finding, Kind, Severity
+
+
+@define(eq=False)
+class DigestCheck:
+    """What the side file covers, and which blocks of the log differ from it."""
+
+    directory: StoreDirectory
+    digests: BlockDigests | None = None
+    error: str | None = None
+    end_is_sure: bool = False  # A clean stop left the file, and nobody was here since.
+    differing: list[Block] = field(factory=list)
+    checked_bytes: int = 0
+
+    @classmethod
+    def open(cls, directory: StoreDirectory) -> "DigestCheck":
+        """Read the side file, if there is one. Raises OSError."""
+        path = directory.root / "twinlog" / "digest"
+        try:
+            found = decode(path.read_bytes())
+        except FileNotFoundError:
+            return cls(directory)
+        if isinstance(found, str):
+            return cls(directory, error=found)
+        is_sure = bool(found.stopped_ms) and directory.stopped_cleanly and directory.writer is Writer.TWINLOG
+        return cls(directory, found.digests, found.error, is_sure)
+
+    def check(self, start: int, end: int, progress: Callable[[int], None] = lambda _: None) -> None:
+        """Compare the blocks that begin in bytes `start` to `end` of the log. Raises OSError."""
+        log = self.directory.log
+        for block in self.digests.blocks(start, end) if self.digests is not None else ():
+            if block.start < start:
+                continue  # Begins before the log, or in the stretch before.
+            data = log.read_across(block.start, block.end - block.start)
+            if digest(data) != block.digest:
+                self.differing.append(block)
+            self.checked_bytes += len(data)
+            progress(len(data))
+
+    def take(self, differing: list[Block], checked_bytes: int) -> None:
+        """Add what was found in another part of the log."""
+        self.differing += differing
+        self.checked_bytes += checked_bytes
+
+    def findings(self, log_end: int) -> Iterator[Finding]:
+        """What it comes to. Blocks at the end may be of bytes that a crash took away, or that another broker cut."""
+        if self.error is not None:
+            yield Finding(
+                kind=Kind.SIDE_FILE,
+                severity=Severity.WARNING,
+                file="twinlog/digest",
+                message=f"not usable: {self.error}; the bytes that it covered are not checked",
+            )
+        if self.digests is None:
+            return
+        if self.end_is_sure and self.digests.end > log_end:
+            yield Finding(
+                kind=Kind.LOG_TAIL,
+                file="twinlog/digest",
+                phy_offset=log_end,
+                message="the log has lost its end: there are digests of more",
+                expected=f">= {self.digests.end}",
+                actual=log_end,
+            )
+        at_end = self.digests.end
+        doubtful = set()
+        if not self.end_is_sure:
+            for block in reversed(self.differing):
+                if block.end != at_end:
+                    break
+                doubtful.add(block.start)
+                at_end = block.start
+        for block in self.differing:
+            is_doubtful = block.start in doubtful
+            yield Finding(
+                kind=Kind.DIGEST,
+                severity=Severity.WARNING if is_doubtful else Severity.ERROR,
+                phy_offset=block.start,
+                message=f"bytes {block.start} to {block.end} of the log are not those that were digested"
+                + ("; they lie at its end, which may have been cut and written anew" if is_doubtful else ""),
+                expected=block.digest.hex(),
+            )

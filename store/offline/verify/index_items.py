@@ -1,0 +1,203 @@
+"""The items of a store's index files in the order in which they were put, and their comparison with the records of the log.
+
+Brokers index record by record, so items and records lie in one order and can be compared side by side, a window at a time.
+An item that is out of order, for whatever reason, is a stray, to be looked at on its own.
+"""
+
+from typing import NamedTuple
+
+from attrs import define, evolve, field
+
+from twinlog.store.index.layout import ITEM
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.findings import Findings
+from twinlog.store.offline.index_view import IndexView, find_item, open_index
+from twinlog.store.offline.walk import Gap, Window
+from twinlog.store.record.keys import Keyed, keys_of
+
+_ITEMS_AT_ONCE = 4096
+_LOOK_AROUND = 4  # Items beside a boundary that are looked at, in case that one of them is damaged.
+
+
+class Stray(NamedTuple):
+    """Item `number` of index file `file` does not belong to the record that it should, or to none where it stands."""
+
+    file: int
+    number: int
+    key_hash: int
+    phy_offset: int
+    seconds: int
+
+
+@define(eq=False)
+class IndexCursor:
+    """Goes through the items of a stretch of the log beside its records."""
+
+    views: tuple[IndexView, ...]
+    is_running: bool
+    first_phy_offset: int  # Records from here to the last item's should be in the index.
+    last_phy_offset: int
+    _file: int
+    _number: int
+    _stop: tuple[int, int]
+    _wrong_times: dict[int, tuple[Finding, int]] = field(factory=dict, init=False)  # By file: the first one, how many.
+    _missing: list[int] = field(factory=list, init=False)  # Count, first and last offset of records without an item.
+
+    @classmethod
+    def at(cls, directory: StoreDirectory, start: int, end: int) -> "IndexCursor":
+        """The items of the records in bytes `start` to `end` of the log. Raises OSError."""
+        views = open_index(directory)
+        file, number = find_item(views, start)
+        filled = [view for view in views if view.end > 1]
+        first = filled[0].first_phy_offset if filled else 0
+        last = min(filled[-1].header.end_phy_offset, filled[-1].phy_offset(filled[-1].end - 1)) if filled else -1
+        return cls(views, directory.is_running, first, last, file, number, find_item(views, end))
+
+    def check(self, window: Window, strays: list[Stray], findings: Findings) -> None:
+        """Compare the window's records with their items."""
+        if self.last_phy_offset < window.start and (self._file, self._number) >= self._stop:
+            return  # The index does not reach here, or there is none.
+        keyed = keys_of(window.entries)
+        if self._fits(keyed, window.end):
+            self._flush(findings)
+            return
+        items = self._take(window.end)
+        records: dict[int, tuple[int, list[int]]] = {}
+        for key_hash, phy_offset, timestamp in zip(keyed.hashes, keyed.phy_offsets, keyed.timestamps, strict=True):
+            records.setdefault(phy_offset, (timestamp, []))[1].append(key_hash)
+        self._check_each(records, items, strays, findings)
+
+    def _fits(self, keyed: Keyed, end: int) -> bool:
+        """Whether the next items are exactly those of these keys, as nearly always; they count as seen then."""
+        count = len(keyed.hashes)
+        if not count or (self._file, self._number) >= self._stop:
+            return False
+        view = self.views[self._file]
+        raw = view.items_at(self._number, count + 1)
+        begin = view.header.begin_timestamp
+        if len(raw) < count * ITEM.size or self._number == 1 or begin <= 0:
+            return False
+        hashes, phy_offsets, seconds, _ = zip(*ITEM.iter_unpack(raw), strict=True)
+        expected = [(timestamp - begin) // 1000 for timestamp in keyed.timestamps]
+        if (
+            list(phy_offsets[:count]) != keyed.phy_offsets
+            or list(hashes[:count]) != keyed.hashes
+            or list(seconds[:count]) != expected
+            or min(phy_offsets[count:], default=end) < end
+        ):
+            return False
+        self._number += count
+        if self._number >= view.end:
+            self._file, self._number = self._file + 1, 1
+        return True
+
+    def _check_each(
+        self, records: dict[int, tuple[int, list[int]]], items: list[Stray], strays: list[Stray], findings: Findings
+    ) -> None:
+        at, count = 0, len(items)
+        for phy_offset, (timestamp, hashes) in records.items():
+            while at < count and items[at].phy_offset < phy_offset:
+                strays.append(items[at])
+                at += 1
+            missing = set(hashes)
+            while at < count and items[at].phy_offset == phy_offset:
+                missing.discard(items[at].key_hash)
+                if items[at].key_hash in hashes:
+                    self._check_time(items[at], timestamp)
+                else:
+                    strays.append(items[at])
+                at += 1
+            if missing and self.first_phy_offset <= phy_offset <= self.last_phy_offset:
+                self._note_missing(len(missing), phy_offset)
+            else:
+                self._flush(findings)
+        strays += items[at:]
+
+    def _check_time(self, item: Stray, timestamp: int) -> None:
+        expected = self.views[item.file].seconds(item.number, timestamp)
+        if expected and item.seconds not in expected:
+            first, count = self._wrong_times.get(item.file, (self._wrong_time(item, expected), 0))
+            self._wrong_times[item.file] = first, count + 1
+
+    def _note_missing(self, count: int, phy_offset: int) -> None:
+        if self._missing:
+            self._missing[0] += count
+            self._missing[2] = phy_offset
+        else:
+            self._missing = [count, phy_offset, phy_offset]
+
+    def finish(self, findings: Findings) -> None:
+        """Tell of what was counted so far."""
+        self._flush(findings)
+        while self._wrong_times:
+            _, (first, count) = self._wrong_times.popitem()
+            findings.add(evolve(first, count=count))
+
+    def _flush(self, findings: Findings) -> None:
+        """Tell of the records without an item that were seen."""
+        if self._missing:
+            count, first, last = self._missing
+            self._missing = []
+            findings.add(
+                Finding(
+                    kind=Kind.INDEX_GAP,
+                    severity=Severity.WARNING,
+                    phy_offset=first,
+                    message=f"keys of the records up to {last} are not in the index: nobody finds them by key",
+                    count=count,
+                )
+            )
+
+    def _wrong_time(self, item: Stray, expected: tuple[int, ...]) -> Finding:
+        """An item whose time difference is not its record's."""
+        return Finding(
+            kind=Kind.INDEX_ITEM,
+            file=f"index/{self.views[item.file].file.path.name}",
+            position=self.views[item.file].layout.item_position(item.number) + 12,
+            phy_offset=item.phy_offset,
+            message=f"item {item.number} shows another time than its record",
+            expected=" or ".join(map(str, expected)),
+            actual=item.seconds,
+        )
+
+    def skip(self, gap: Gap, strays: list[Stray]) -> None:
+        """Pass over the items of records that are not there to be compared with."""
+        strays += (item for item in self._take(gap.end) if item.phy_offset < gap.start)
+
+    def rest(self) -> list[Stray]:
+        """The items of the stretch that belong to no record in it."""
+        return self._take(1 << 63)
+
+    def _take(self, end: int) -> list[Stray]:
+        """The items up to the first one whose record lies at `end` or behind; one among others that says so is no boundary."""
+        taken: list[Stray] = []
+        items: list[Stray] = []
+        at = 0
+        while True:
+            if len(items) - at < _LOOK_AROUND:
+                items, at = items[at:] + self._read_on(), 0
+            if at == len(items) or (
+                items[at].phy_offset >= end
+                and all(item.phy_offset >= end for item in items[at + 1 : at + _LOOK_AROUND])
+            ):
+                break
+            taken.append(items[at])
+            at += 1
+        if at < len(items):  # Not taken: to be read again.
+            self._file, self._number = items[at][:2]
+        return taken
+
+    def _read_on(self) -> list[Stray]:
+        """The next items, of one file or of more where it has few; none at the end."""
+        items: list[Stray] = []
+        while len(items) < _LOOK_AROUND and (self._file, self._number) < self._stop:
+            view, file, number = self.views[self._file], self._file, self._number
+            stop = min(self._stop[1], view.end) if file == self._stop[0] else view.end
+            raw = view.items_at(number, min(_ITEMS_AT_ONCE, stop - number))
+            for at, (key_hash, phy_offset, seconds, _) in enumerate(ITEM.iter_unpack(raw), number):
+                items.append(Stray(file, at, key_hash, phy_offset, seconds))
+            self._number += len(raw) // ITEM.size
+            if self._number >= stop:
+                self._file, self._number = file + 1, 1
+        return items

@@ -1,0 +1,254 @@
+"""Checks the records of one stretch of the log, and the units of consume queues that belong to them.
+
+Stretches, usually files, are checked apart from one another, perhaps in other processes: each gives segments, runs of sound
+records without a gap, with what is needed to put them together again. What does not fit at once is only noted here (a suspect, a
+jump): the queue may have been numbered anew later in the log, or its unit may be on its way to the disk.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from attrs import define, field
+
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.findings import Findings
+from twinlog.store.offline.units import QueueKey, multi_dispatch, read_units
+from twinlog.store.offline.verify.index_items import IndexCursor, Stray
+from twinlog.store.offline.walk import Gap, Window, walk
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.record.message import FIXED_SIZE, QUEUELESS, TRANSACTION_MASK
+from twinlog.store.record.scan import DispatchEntry
+from twinlog.store.record.stale_records import Head, head_of
+
+_SUSPECT_BYTES_MAX = 16 << 20
+_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"
+_BODY_CRC_AT = 8
+
+
+class Suspect(NamedTuple):
+    """Units from `queue_offset` on of a queue should be `units`, but are not."""
+
+    key: QueueKey
+    queue_offset: int
+    units: bytes
+
+    @property
+    def phy_offset(self) -> int:
+        """Where the record of the first one lies."""
+        phy_offset: int = UNIT.unpack_from(self.units)[0]
+        return phy_offset
+
+
+class Jump(NamedTuple):
+    """A record, whose unit is `unit`, has another queue offset than follows from the one before in its queue."""
+
+    key: QueueKey
+    expected: int
+    found: int
+    unit: bytes
+
+    @property
+    def phy_offset(self) -> int:
+        """Where the record lies."""
+        phy_offset: int = UNIT.unpack_from(self.unit)[0]
+        return phy_offset
+
+
+class Span(NamedTuple):
+    """The first message of a queue in a segment."""
+
+    first: int
+    unit: bytes
+
+
+@define(eq=False)
+class Segment:
+    """Bytes `start` to `end` of the log hold sound records and blanks only. `gap` follows, if it is not the next segment."""
+
+    start: int
+    end: int
+    records: int = 0
+    last_timestamp: int = 0
+    head: Head | None = None  # None: there is no record in it.
+    spans: dict[QueueKey, Span] = field(factory=dict)
+    next_offsets: dict[QueueKey, int] = field(factory=dict)
+    jumps: list[Jump] = field(factory=list)
+    suspects: list[Suspect] = field(factory=list)
+    suspect_bytes: int = 0
+    strays: list[Stray] = field(factory=list)  # Index items that do not belong to the record they should.
+    findings: Findings = field(factory=Findings)
+    times_back: int = 0
+    first_time_back: tuple[int, int, int] | None = None  # Physical offset, time before, time.
+
+
+def check_log(
+    directory: StoreDirectory, start: int, end: int, progress: Callable[[int], None]
+) -> Iterator[Segment | Gap]:
+    """What lies in bytes `start` to `end` of the log, in order. `progress` is told bytes done. Raises OSError.
+
+    The first segment begins at `start`; when the log begins with damage there, it is empty.
+    """
+    segment = Segment(start, start)
+    index = IndexCursor.at(directory, start, end)
+    pieces = walk(
+        directory.log,
+        start,
+        end,
+        delays_ms=directory.options.delays_ms,
+        may_grow=directory.is_running,
+        after_crash=directory.has_crashed,
+    )
+    for piece in pieces:
+        if isinstance(piece, Gap):
+            index.finish(segment.findings)
+            index.skip(piece, segment.strays)
+            yield segment
+            yield piece
+            segment = Segment(piece.end, piece.end)
+        else:
+            if segment.head is None and piece.entries:
+                segment.head = head_of(piece.entries)
+            _Checker(directory, segment).check(piece)
+            index.check(piece, segment.strays, segment.findings)
+            segment.end = piece.end
+        progress(piece.end - piece.start)
+    index.finish(segment.findings)
+    segment.strays += index.rest()
+    yield segment
+
+
+@define(eq=False)
+class _Checker:
+    """Takes a window of records into a segment."""
+
+    directory: StoreDirectory
+    segment: Segment
+    _runs: dict[QueueKey, list[bytes]] = field(factory=dict)
+    _starts: dict[QueueKey, int] = field(factory=dict)
+
+    def check(self, window: Window) -> None:
+        segment, runs, starts, nexts = self.segment, self._runs, self._starts, self.segment.next_offsets
+        pack, batch_topics = UNIT.pack, self.directory.batch_topics
+        last_timestamp = segment.last_timestamp
+        if segment.head is not None and not segment.records:
+            last_timestamp = segment.head.timestamp
+        segment.records += len(window.entries)
+        for entry in window.entries:
+            topic, queue_id, queue_offset, phy_offset, size, code, timestamp, sys_flag, properties = entry
+            if timestamp < last_timestamp:
+                self._note_time(phy_offset, last_timestamp, timestamp)
+            last_timestamp = timestamp
+            if size - len(topic) - len(properties) == FIXED_SIZE:
+                self._check_empty_body(window, phy_offset)
+            if sys_flag & TRANSACTION_MASK in QUEUELESS or topic in batch_topics:
+                continue
+            key = topic, queue_id
+            unit = pack(phy_offset, size, code)
+            if nexts.get(key) != queue_offset:
+                queue_offset = self._jump(key, queue_offset, unit)
+            nexts[key] = queue_offset + 1
+            run = runs.get(key)
+            if run is None:
+                runs[key], starts[key] = [unit], queue_offset
+            else:
+                run.append(unit)
+            if _MULTI_DISPATCH in properties:
+                self._check_multi_dispatch(entry)
+        segment.last_timestamp = last_timestamp
+        for key in runs:
+            self._compare(key, starts[key], b"".join(runs[key]))
+
+    def _note_time(self, phy_offset: int, before: int, timestamp: int) -> None:
+        self.segment.times_back += 1
+        if self.segment.first_time_back is None:
+            self.segment.first_time_back = phy_offset, before, timestamp
+
+    def _check_empty_body(self, window: Window, phy_offset: int) -> None:
+        at = phy_offset - window.start + _BODY_CRC_AT
+        if any(window.data[at : at + 4]):
+            crc = int.from_bytes(window.data[at : at + 4])
+            self.segment.findings.add(
+                Finding(
+                    kind=Kind.DAMAGED_RECORD,
+                    phy_offset=phy_offset,
+                    message="a record without a body has a CRC",
+                    expected=0,
+                    actual=crc,
+                )
+            )
+
+    def _jump(self, key: QueueKey, found: int, unit: bytes) -> int:
+        """A record that does not follow the one before; which queue offset it counts as."""
+        expected = self.segment.next_offsets.get(key)
+        if expected is None:
+            self.segment.spans[key] = Span(found, unit)
+            return found
+        if self._read(key, expected, len(unit)) == unit:  # Its queue knows better.
+            self.segment.findings.add(wrong_number(key, expected, found, UNIT.unpack(unit)[0]))
+            return expected
+        if key in self._runs:
+            self._compare(key, self._starts.pop(key), b"".join(self._runs.pop(key)))
+        self.segment.jumps.append(Jump(key, expected, found, unit))
+        return found
+
+    def _read(self, key: QueueKey, queue_offset: int, size: int) -> bytes:
+        return read_units(self.directory, key, queue_offset, size)
+
+    def _compare(self, key: QueueKey, queue_offset: int, units: bytes) -> None:
+        if self._read(key, queue_offset, len(units)) == units:
+            return
+        segment = self.segment
+        segment.suspect_bytes += len(units)
+        if segment.suspect_bytes <= _SUSPECT_BYTES_MAX:
+            segment.suspects.append(Suspect(key, queue_offset, units))
+            return
+        segment.findings.add(
+            Finding(
+                kind=Kind.UNIT_WRONG,
+                topic=key[0],
+                queue_id=key[1],
+                queue_offset=queue_offset,
+                phy_offset=UNIT.unpack_from(units)[0],
+                message="among these units some are missing or wrong; with so many of them they are not listed singly",
+                count=len(units) // UNIT.size,
+            )
+        )
+
+    def _check_multi_dispatch(self, entry: DispatchEntry) -> None:
+        """A record that is in several queues; a queue that has no directory is one that the broker was not told to feed."""
+        for key, queue_offset in multi_dispatch(entry):
+            if key in self.directory.queues:
+                self._compare(key, queue_offset, UNIT.pack(entry.phy_offset, entry.size, entry.tags_code))
+                self.segment.spans.setdefault(key, Span(queue_offset, b""))
+                self.segment.next_offsets[key] = queue_offset + 1
+
+
+def wrong_number(key: QueueKey, expected: int, found: int, phy_offset: int) -> Finding:
+    """A record names another queue offset than the one where its unit is."""
+    return Finding(
+        kind=Kind.QUEUE_OFFSET,
+        topic=key[0],
+        queue_id=key[1],
+        queue_offset=expected,
+        phy_offset=phy_offset,
+        message="the record's own queue offset is wrong: its unit is elsewhere, where it fits in",
+        expected=expected,
+        actual=found,
+    )
+
+
+def time_finding(segment: Segment) -> Finding | None:
+    """That the clock went back, if it did."""
+    if segment.first_time_back is None:
+        return None
+    phy_offset, before, timestamp = segment.first_time_back
+    return Finding(
+        kind=Kind.STORE_TIME,
+        severity=Severity.WARNING,
+        phy_offset=phy_offset,
+        message="stored before the record in front of it: the broker's clock was set back, or the time is damaged",
+        expected=f">= {before}",
+        actual=timestamp,
+        count=segment.times_back,
+    )

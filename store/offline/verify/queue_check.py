@@ -1,0 +1,377 @@
+"""Puts together what the stretches of the log say of the consume queues, and looks at the units that no record spoke for.
+
+A queue holds, in this order: blanks, for messages that were gone when it was rebuilt; units of messages that are gone by now; one
+unit for each message of the log, a blank for one that is lost; and nothing, or what an earlier cut left there.
+"""
+
+from collections.abc import Iterator
+
+import attrs
+from attrs import define, field
+
+from twinlog.store.offline.directory import StoreDirectory
+from twinlog.store.offline.file_series import FileSeries
+from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.offline.findings import Findings
+from twinlog.store.offline.units import QueueKey, read_units
+from twinlog.store.offline.verify.log_check import Jump, Segment, Suspect, wrong_number
+from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.unit_check import BLANK, BLANK_SIZE
+from twinlog.store.record.damage import DamagedRanges
+from twinlog.store.record.scan import SCHEDULE_TOPIC
+
+_UNITS_AT_ONCE = 16_384
+_ZERO = bytes(UNIT.size)
+
+
+@define
+class _Lost:
+    """Messages of one queue that are lost, for one reason."""
+
+    first: int | None = None
+    count: int = 0
+
+
+@define(eq=False)
+class QueueCheck:
+    """What is known of the queues so far. Feed it the segments of the log in order, then call finish()."""
+
+    directory: StoreDirectory
+    findings: Findings
+    damaged: DamagedRanges
+    topics: frozenset[str] | None  # Those of topics.json; None: there is no such file.
+    units: int = field(default=0, init=False)
+    _firsts: dict[QueueKey, int] = field(factory=dict, init=False)
+    _nexts: dict[QueueKey, int] = field(factory=dict, init=False)
+    _restarts: dict[QueueKey, list[tuple[int, int]]] = field(factory=dict, init=False)  # Queue offset, physical offset.
+    _suspects: list[Suspect] = field(factory=list, init=False)
+    _shifts: dict[QueueKey, int] = field(factory=dict, init=False)
+
+    @property
+    def next_offsets(self) -> dict[QueueKey, int]:
+        """The number of the next message of each queue that has one in the log."""
+        return self._nexts
+
+    def join(self, segment: Segment) -> None:
+        """Take the next segment of the log."""
+        for key, span in segment.spans.items():
+            expected = self._nexts.get(key)
+            if expected is None:
+                self._firsts[key] = span.first
+            elif expected != span.first and span.unit:
+                self._jump(Jump(key, expected, span.first, span.unit))
+        for jump in segment.jumps:
+            self._jump(jump)
+        self._nexts.update(segment.next_offsets)
+        self._suspects += segment.suspects
+
+    def _jump(self, jump: Jump) -> None:
+        key, expected, found, unit = jump
+        if found < expected:
+            self._went_back(jump)
+        elif read_units(self.directory, key, expected, UNIT.size) == unit:
+            self.findings.add(wrong_number(key, expected, found, jump.phy_offset))
+        else:
+            self._check_unclaimed(key, expected, found)
+
+    def _went_back(self, jump: Jump) -> None:
+        """The queue was deleted and began anew, when its units say so, too."""
+        key, expected, found, unit = jump
+        began_anew = read_units(self.directory, key, found, UNIT.size) == unit
+        if began_anew:
+            self._restarts.setdefault(key, []).append((found, jump.phy_offset))
+            self._firsts[key] = min(self._firsts.get(key, found), found)
+        self.findings.add(
+            Finding(
+                kind=Kind.QUEUE_OFFSET,
+                severity=Severity.WARNING if began_anew else Severity.ERROR,
+                topic=key[0],
+                queue_id=key[1],
+                queue_offset=found,
+                phy_offset=jump.phy_offset,
+                message="the numbering of the queue begins anew here, as after its topic was deleted"
+                if began_anew
+                else "the record's queue offset was given before",
+                expected=expected,
+                actual=found,
+            )
+        )
+
+    def _check_unclaimed(self, key: QueueKey, start: int, end: int) -> None:
+        """Messages `start` to `end` of a queue have no record in the log: what its units say."""
+        raw = b""
+        if key in self.directory.queues:
+            size = min(end - start, _UNITS_AT_ONCE) * UNIT.size
+            raw = read_units(self.directory, key, start, size).ljust(size, b"\0")
+        lost, absent, blank = _Lost(), _Lost(), _Lost()
+        absent.count = max(0, end - start - len(raw) // UNIT.size)
+        for number, (phy_offset, size, _) in enumerate(UNIT.iter_unpack(raw), start):
+            if size <= 0 or phy_offset < 0:
+                absent.first = number if absent.first is None else absent.first
+                absent.count += 1
+            elif phy_offset == 0 and size == BLANK_SIZE:
+                blank.first = number if blank.first is None else blank.first
+                blank.count += 1
+            else:
+                self._unit_without_record(key, number, phy_offset, lost)
+        self._add_lost(key, lost)
+        if blank.first is not None:
+            message = "blanks, which keep the numbers of messages that are lost"
+            finding = self._range_finding(Kind.UNIT_DANGLING, key, blank.first, blank.count, message)
+            self.findings.add(attrs.evolve(finding, severity=Severity.WARNING))
+        if absent.count:
+            first = start if absent.first is None else absent.first
+            message = "messages that nothing is left of"
+            self.findings.add(self._range_finding(Kind.QUEUE_OFFSET, key, first, absent.count, message))
+
+    def _range_finding(self, kind: Kind, key: QueueKey, start: int, count: int, message: str) -> Finding:
+        return Finding(
+            kind=kind,
+            topic=key[0],
+            queue_id=key[1],
+            queue_offset=start,
+            count=count,
+            file=self._name(key),
+            message=message,
+        )
+
+    def _dangling(self, key: QueueKey, number: int, phy_offset: int) -> Finding:
+        series = self.directory.queues[key]
+        return Finding(
+            kind=Kind.UNIT_DANGLING,
+            topic=key[0],
+            queue_id=key[1],
+            queue_offset=number,
+            phy_offset=phy_offset,
+            file=self._name(key, number),
+            position=number * UNIT.size % series.file_size,
+            message="a unit of a message that the log does not have there",
+        )
+
+    def _name(self, key: QueueKey, number: int | None = None) -> str | None:
+        """The queue's directory, or the file of a message."""
+        series = self.directory.queues.get(key)
+        if series is None:
+            return None
+        file = series.file_at(number * UNIT.size) if number is not None else None
+        return self.directory.relative(file.path if file is not None else series.directory)
+
+    def finish(self, log_min: int, log_end: int) -> None:
+        """Look at everything that no record spoke for, and again at what did not fit."""
+        for key in {suspect.key for suspect in self._suspects} if self.directory.is_running else ():
+            self.directory.look_again(key)
+        self._check_suspects()
+        for key, series in sorted(self.directory.queues.items()):
+            if series.files:
+                first = series.min_offset // UNIT.size
+                begin, end = self._firsts.get(key), self._nexts.get(key)
+                self._check_rest(key, series, first, begin, end, log_min, log_end)
+
+    # Units of records that are there
+
+    def _check_suspects(self) -> None:
+        missing: dict[QueueKey, list[int]] = {}  # First and last offset, first physical offset, count.
+        for suspect in self._suspects:
+            key, start, units = suspect
+            limit = self._superseded_from(suspect)
+            actual = read_units(self.directory, key, start, len(units)).ljust(len(units), b"\0")
+            for at in range(0, len(units), UNIT.size):
+                number, expected, found = (
+                    start + at // UNIT.size,
+                    units[at : at + UNIT.size],
+                    actual[at : at + UNIT.size],
+                )
+                if expected == found or (limit is not None and number >= limit):
+                    continue
+                phy_offset = UNIT.unpack(expected)[0]
+                if found == _ZERO:
+                    note = missing.setdefault(key, [number, number, phy_offset, 0])
+                    note[1] = number
+                    note[3] += 1
+                else:
+                    self._wrong_unit(key, number, expected, found)
+        for key, (first, last, phy_offset, count) in missing.items():
+            self.findings.add(self._missing(key, first, last, phy_offset, count))
+
+    def _superseded_from(self, suspect: Suspect) -> int | None:
+        """From which queue offset on the queue was numbered anew after this record."""
+        restarts = self._restarts.get(suspect.key, ())
+        return min((offset for offset, phy_offset in restarts if suspect.phy_offset < phy_offset), default=None)
+
+    def _wrong_unit(self, key: QueueKey, number: int, expected: bytes, found: bytes) -> None:
+        phy_offset, size, code = UNIT.unpack(expected)
+        found_phy_offset, found_size, found_code = UNIT.unpack(found)
+        if (phy_offset, size) == (found_phy_offset, found_size) and key[0] == SCHEDULE_TOPIC:
+            shift = self._shifts.setdefault(key, found_code - code if (found_code - code) % 1000 == 0 else 0)
+            if found_code - code == shift:  # A broker with another table of delays.
+                return
+        series = self.directory.queues[key]
+        position = number * UNIT.size % series.file_size
+        details: tuple[str, int, int, int]
+        if found_phy_offset != phy_offset:
+            details = "another place in the log than its message's", 0, phy_offset, found_phy_offset
+        elif found_size != size:
+            details = "another size than its message's", 8, size, found_size
+        else:
+            details = "another tags code than its message's", 12, code, found_code
+        self.findings.add(
+            Finding(
+                kind=Kind.UNIT_WRONG,
+                topic=key[0],
+                queue_id=key[1],
+                queue_offset=number,
+                phy_offset=phy_offset,
+                file=self._name(key, number),
+                position=position + details[1],
+                message=f"the unit shows {details[0]}",
+                expected=details[2],
+                actual=details[3],
+            )
+        )
+
+    def _missing(self, key: QueueKey, first: int, last: int, phy_offset: int, count: int) -> Finding:
+        message, severity = "messages of the log are not in their queue", Severity.ERROR
+        if key not in self.directory.queues:
+            message = "messages of the log have no queue"
+            if self.topics is not None and key[0] not in self.topics and not key[0].startswith("RMQ_SYS_"):
+                message, severity = f"{message}; their topic was deleted", Severity.WARNING
+        elif not self.directory.stopped_cleanly and self._ends_before(key, last):
+            message, severity = f"{message} yet; a broker's start or its dispatch puts them there", Severity.WARNING
+        return Finding(
+            kind=Kind.UNIT_MISSING,
+            severity=severity,
+            topic=key[0],
+            queue_id=key[1],
+            queue_offset=first,
+            phy_offset=phy_offset,
+            file=self._name(key),
+            message=message,
+            count=count,
+        )
+
+    def _ends_before(self, key: QueueKey, number: int) -> bool:
+        """Whether nothing follows in the queue."""
+        return not read_units(self.directory, key, number + 1, _UNITS_AT_ONCE * UNIT.size).strip(b"\0")
+
+    # Units of others
+
+    def _check_rest(
+        self,
+        key: QueueKey,
+        series: FileSeries,
+        first: int,
+        begin: int | None,
+        end: int | None,
+        log_min: int,
+        log_end: int,
+    ) -> None:
+        """What stands before and behind the units of the log's records, `begin` to `end`."""
+        last, lost, blanks_over = -1, _Lost(), False
+        for number, phy_offset, size, is_blank in self._units(key, first, begin):
+            if begin is None and (size <= 0 or phy_offset < 0 or phy_offset >= log_end):
+                end = number
+                break
+            self.units += 1
+            if is_blank and not blanks_over:
+                continue
+            blanks_over = True
+            if size <= 0 or phy_offset < 0 or phy_offset <= last:
+                self.findings.add(self._expired_finding(key, number, phy_offset, size, last))
+            elif phy_offset >= log_min:
+                self._unit_without_record(key, number, phy_offset, lost)
+            last = max(last, phy_offset)
+        if begin is not None and end is not None:
+            self.units += end - begin
+        if end is not None:
+            self._check_tail(key, end, log_end, lost)
+        self._add_lost(key, lost)
+
+    def _unit_without_record(self, key: QueueKey, number: int, phy_offset: int, lost: "_Lost") -> None:
+        if self.damaged.overlaps(phy_offset, phy_offset + 1):
+            lost.first = number if lost.first is None else lost.first
+            lost.count += 1
+        else:
+            self.findings.add(self._dangling(key, number, phy_offset))
+
+    def _add_lost(self, key: QueueKey, lost: "_Lost") -> None:
+        if lost.first is not None:
+            self.findings.add(
+                self._range_finding(
+                    Kind.UNIT_DANGLING, key, lost.first, lost.count, "their records lie in damaged parts"
+                )
+            )
+
+    def _units(self, key: QueueKey, start: int, end: int | None) -> Iterator[tuple[int, int, int, bool]]:
+        """Number, physical offset and size of units, and whether they are blanks; up to the end of the queue's files."""
+        while end is None or start < end:
+            count = _UNITS_AT_ONCE if end is None else min(_UNITS_AT_ONCE, end - start)
+            raw = read_units(self.directory, key, start, count * UNIT.size)
+            if len(raw) < UNIT.size:
+                return
+            for at in range(0, len(raw) - UNIT.size + 1, UNIT.size):
+                unit = raw[at : at + UNIT.size]
+                phy_offset, size, _ = UNIT.unpack(unit)
+                yield start, phy_offset, size, unit == BLANK
+                start += 1
+
+    def _expired_finding(self, key: QueueKey, number: int, phy_offset: int, size: int, last: int) -> Finding:
+        message = "no unit, among units of messages that are gone"
+        if size > 0 and phy_offset >= 0:
+            message = f"does not lie behind the unit before it, which is at {last}"
+        return Finding(
+            kind=Kind.UNIT_WRONG,
+            topic=key[0],
+            queue_id=key[1],
+            queue_offset=number,
+            phy_offset=phy_offset,
+            file=self._name(key, number),
+            message=message,
+        )
+
+    def _check_tail(self, key: QueueKey, start: int, log_end: int, lost: "_Lost") -> None:
+        """Units from `start` on, where none should be: brokers take them for messages up to the first that is none."""
+        behind = 0
+        for number, phy_offset, size, _ in self._units(key, start, None):
+            if size <= 0 or phy_offset < 0:
+                break
+            if phy_offset < log_end:
+                self._unit_without_record(key, number, phy_offset, lost)
+            else:
+                behind += 1
+        if behind and not self.directory.is_running:  # Else they came after the log's end was looked for.
+            self.findings.add(self._behind_the_end(key, start, behind))
+
+    def _behind_the_end(self, key: QueueKey, start: int, count: int) -> Finding:
+        clean = self.directory.stopped_cleanly
+        return Finding(
+            kind=Kind.UNIT_DANGLING,
+            severity=Severity.ERROR if clean else Severity.WARNING,
+            topic=key[0],
+            queue_id=key[1],
+            queue_offset=start,
+            file=self._name(key, start),
+            message="units of messages behind the end of the log"
+            + ("; the log lost its end" if clean else "; a broker's start removes them"),
+            count=count,
+        )
+
+
+def queue_ends(directory: StoreDirectory) -> dict[QueueKey, int]:
+    """The number of the next message of each queue, as its files tell. Raises OSError."""
+    return {key: _end(directory, key, series) for key, series in directory.queues.items()}
+
+
+def _end(directory: StoreDirectory, key: QueueKey, series: FileSeries) -> int:
+    per_file = series.file_size // UNIT.size
+    for file in reversed(series.files):
+        low, high = file.start // UNIT.size, file.start // UNIT.size + per_file
+        while low < high:
+            middle = (low + high) // 2
+            raw = read_units(directory, key, middle, UNIT.size)
+            if len(raw) == UNIT.size and UNIT.unpack(raw)[1] > 0:
+                low = middle + 1
+            else:
+                high = middle
+        if low > file.start // UNIT.size:
+            return low
+    return series.min_offset // UNIT.size

@@ -1,0 +1,235 @@
+"""All consume queues of a store, and the dispatch of records into them.
+
+On disk: consumequeue/<topic>/<queue id>/. Source: DefaultMessageStore.consumeQueueTable, RocketMQ 4.9.8.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+from attrs import define, field
+
+from twinlog.store.config import CONSUME_QUEUE_UNIT
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.log.mapped_file_queue import MappedFileQueue, file_sizes
+from twinlog.store.queue.consume_queue import ConsumeQueue, Unit
+from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.record.multi_dispatch import is_light
+from twinlog.store.record.scan import DispatchEntry, may_be_topic
+
+if TYPE_CHECKING:
+    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
+
+log = structlog.get_logger()
+
+_LIGHT_MAX = 20_000  # RocketMQ's maxLmqConsumeQueueNum. One message can name thousands of queues.
+
+
+@define(eq=False)
+class ConsumeQueueTable:
+    """The queues by topic and queue id."""
+
+    directory: Path
+    file_size: int
+    writes_late: bool = field(default=False, init=False)  # Whether put() leaves a few units to write_late().
+    _queues: dict[tuple[str, int], ConsumeQueue] = field(factory=dict, init=False)
+    _light_count: int = field(default=0, init=False)  # Those that only multi dispatch fills.
+    _is_told: bool = field(default=False, init=False)  # That there are too many of them.
+    _unwritten: dict[ConsumeQueue, list[int]] = field(
+        factory=dict, init=False
+    )  # Queues with staged units, their new codes.
+    _late: set[ConsumeQueue] = field(factory=set, init=False)  # Queues of which the disk may lack units.
+
+    def load(self) -> None:
+        """Open every queue in the directory and find its end. Raises StoreDirectoryError when one of them is damaged."""
+        damaged = self.open(sizes_are_known=False)
+        if damaged:
+            raise StoreDirectoryError(next(iter(damaged.values())))
+        for queue in self:
+            queue.recover()
+
+    def open(self, *, sizes_are_known: bool) -> dict[tuple[str, int], str]:
+        """Open every queue in the directory; those that cannot be, and why: they have to be rebuilt from the log.
+
+        `sizes_are_known`: the store was last used with files of this size. Otherwise it raises StoreDirectoryError when all files
+        have one other size that could be: that says that the configuration is wrong, not the files.
+        """
+        directories = sorted(self._directories())
+        if not sizes_are_known:
+            self._check_sizes(path for _, path in directories)
+        damaged = {}
+        extensions = self.directory.with_name(self.directory.name + "_ext")
+        for key, _ in directories:
+            queue = self.get(*key)
+            queue.ext = ConsumeQueueExt.open(extensions / queue.topic / str(queue.queue_id))
+            try:
+                queue.files.load()
+            except StoreDirectoryError as error:
+                damaged[key] = str(error)
+        return damaged
+
+    def _directories(self) -> Iterator[tuple[tuple[str, int], Path]]:
+        for topic in self.directory.iterdir() if self.directory.is_dir() else ():
+            if not topic.is_dir() or not may_be_topic(topic.name):
+                log.warning("a foreign entry among the consume queues is ignored", path=str(topic))
+                continue
+            for queue in topic.iterdir():
+                if queue.name.isdecimal() and queue.name == str(int(queue.name)) and queue.is_dir():
+                    yield (topic.name, int(queue.name)), queue
+                else:
+                    log.warning("a foreign entry among the consume queues is ignored", path=str(queue))
+
+    def _check_sizes(self, directories: Iterable[Path]) -> None:
+        sizes = {size for directory in directories for size in file_sizes(directory)}
+        if len(sizes) == 1 and self.file_size not in sizes:
+            (size,) = sizes
+            if size and size % CONSUME_QUEUE_UNIT == 0:
+                raise StoreDirectoryError(
+                    f"All files below {self.directory} have {size} bytes, but mappedFileSizeConsumeQueue is {self.file_size}. "
+                    "Set mappedFileSizeConsumeQueue to the size that this store was made with."
+                )
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue; one that does not exist yet has no messages and no file."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            directory = self.directory / topic / str(queue_id)
+            files = MappedFileQueue(directory, self.file_size, "mappedFileSizeConsumeQueue")
+            queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
+            self._light_count += is_light(topic)
+        return queue
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, if anybody wrote to it or asked for it before."""
+        return self._queues.get((topic, queue_id))
+
+    def admits(self, topic: str, queue_id: int) -> bool:
+        """Whether a unit of multi dispatch goes there: into a queue that exists, or a new one of the kind that has no others."""
+        if (topic, queue_id) in self._queues:
+            return True
+        if not is_light(topic):
+            return False
+        if self._light_count >= _LIGHT_MAX:
+            if not self._is_told:
+                log.warning(
+                    "messages do not get into new queues of multi dispatch",
+                    queue=topic,
+                    why=f"there are {self._light_count} such queues",
+                    next="delete the directories below consumequeue/ of those that nobody reads, while the broker is stopped",
+                )
+            self._is_told = True
+            return False
+        self.get(topic, queue_id)
+        return True
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def put(self, entries: Iterable[DispatchEntry]) -> dict[ConsumeQueue, list[int]]:
+        """Append a unit for each record that belongs into a queue; the queues that grew, with the new tags codes.
+
+        Units that are there already are left out. Raises OSError; calling again with the same entries goes on then.
+        Readers find the units at once; see `writes_late` for the disk.
+        """
+        grown, queues = self._unwritten, self._queues
+        for entry in entries:
+            if entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
+                continue
+            queue = queues.get((entry.topic, entry.queue_id)) or self.get(entry.topic, entry.queue_id)
+            if queue.stage(entry):
+                codes = grown.get(queue)
+                if codes is None:
+                    grown[queue] = [entry.tags_code]
+                else:
+                    codes.append(entry.tags_code)
+        return self._write()
+
+    def put_columns(self, columns: "Columns") -> dict[ConsumeQueue, list[int]]:
+        """The same for many records at once."""
+        from twinlog.store.queue.columns import queue_runs
+
+        grown = self._unwritten
+        for run in queue_runs(columns):
+            queue = self.get(run.topic, run.queue_id)
+            if run.is_consecutive and queue.stage_run(run.units, run.queue_offset, run.first_end, run.last_end):
+                grown.setdefault(queue, []).extend(run.tags_codes)
+            else:
+                for entry in run.entries(columns):
+                    if queue.stage(entry):
+                        grown.setdefault(queue, []).append(entry.tags_code)
+        return self._write()
+
+    def _write(self) -> dict[ConsumeQueue, list[int]]:
+        grown, late = self._unwritten, self.writes_late
+        if late:
+            self._late.update(grown)
+        for queue in grown:
+            queue.write(late=late)
+        self._unwritten = {}
+        return grown
+
+    @property
+    def late_count(self) -> int:
+        """How many queues write_late() has to write to."""
+        return len(self._late)
+
+    def write_late(self, count_max: int = sys.maxsize) -> None:
+        """Let the disk have all units of so many queues, at most. Raises OSError; what is left is still late then."""
+        for queue in list(islice(self._late, count_max)):
+            queue.write_late()
+            self._late.discard(queue)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether no unit waits for the disk to take it."""
+        return not self._unwritten and not self._late and all(queue.is_written for queue in self._queues.values())
+
+    def forget(self, key: tuple[str, int]) -> None:
+        """Drop a queue that has neither messages nor files."""
+        queue = self._queues.pop(key)
+        self._light_count -= is_light(queue.topic)
+        assert not queue.files.files
+
+    @property
+    def max_phy_offset(self) -> int:
+        """The end of the last record that any queue knows of; -1 when there is none."""
+        return max((queue.max_phy_offset for queue in self._queues.values()), default=-1)
+
+    @property
+    def last_unit(self) -> Unit | None:
+        """The unit of that last record."""
+        queue = max(self._queues.values(), key=lambda queue: queue.max_phy_offset, default=None)
+        return queue.unit(queue.max_offset - 1) if queue is not None and queue.max_phy_offset >= 0 else None
+
+    def rewind(self, phy_offset: int) -> None:
+        """Let all queues end before the records at or behind `phy_offset`, which are then put anew."""
+        self._unwritten = {}
+        for queue in self:
+            queue.rewind(phy_offset)
+
+    def truncate(self, phy_offset: int) -> None:
+        """Drop the units of records at or behind `phy_offset`."""
+        self._unwritten = {}
+        for queue in self:
+            queue.truncate(phy_offset)
+
+    def correct_min_offsets(self, min_phy_offset: int) -> None:
+        """Let each queue begin at the first record that the log still has."""
+        for queue in self:
+            queue.correct_min_offset(min_phy_offset)
+
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """The next queue offset of each queue, for the commit log."""
+        return {(queue.topic, queue.queue_id): queue.max_offset for queue in self}
+
+    def close(self) -> None:
+        """Close all files."""
+        for queue in self:
+            queue.files.close()
+        self._queues.clear()
+        self._light_count = 0
+        self._late.clear()

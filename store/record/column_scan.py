@@ -1,0 +1,255 @@
+"""Walks the records in a stretch of log, as record_scan does, but all of them at once: for much that arrives together. No I/O.
+
+The verdict is that of scan_records, byte for byte. One plain loop finds where records begin; then each check is made for all
+records together, and the CRC of each body. What is not plain, or not sound, goes to scan_records, record by record.
+"""
+
+from typing import Any
+
+import numpy as np
+from attrs import define, evolve, field, frozen
+from numpy.typing import NDArray
+
+from twinlog.store.record.columns import Columns, Ints, KeyColumns, rows, tail_masks, word_rows
+from twinlog.store.record.head_walk import walk_heads
+from twinlog.store.record.keys import keys_of
+from twinlog.store.record.message import (
+    BORN_HOST_V6,
+    FIXED_SIZE,
+    MAGIC_V1,
+    RECORD_V4,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+)
+from twinlog.store.record.multi_dispatch import MULTI_DISPATCHED
+from twinlog.store.record.property_columns import PropertyReader, prefix_hashes
+from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, topic_name
+from twinlog.store.util.crc import crc32
+
+Bools = NDArray[np.bool_]
+_ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
+_HEAD = np.dtype(
+    [
+        ("size", ">i4"),
+        ("magic", ">i4"),
+        ("crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("phy_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born", "V16"),
+        ("store_timestamp", ">i8"),
+        ("store_host", "V8"),
+        ("reconsume", "V12"),
+        ("body_size", ">i4"),
+    ]
+)
+_HEAD_SIZE = RECORD_V4.size
+assert _HEAD.itemsize == _HEAD_SIZE
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@frozen
+class ColumnScan:
+    """The outcome; see twinlog.store.record.scan.Scan."""
+
+    consumed: int
+    entries: Columns
+    error: str | None = None
+    needed: int = 0
+    has_more_queues: bool = (
+        False  # One of the messages may lie in further queues: its entry is needed then, not columns.
+    )
+
+
+def scan_columns(
+    data: bytes | bytearray | memoryview,
+    phy_offset: int,
+    file_size: int,
+    *,
+    check_crc: bool,
+    delays_ms: tuple[int, ...] = (),
+    hashes: bool = True,
+) -> ColumnScan:
+    """Walk the records in `data`, whose first byte lies at `phy_offset` of a log with files of `file_size` bytes.
+
+    Nothing of the outcome refers to `data`, which is not copied. Without `hashes` it has no keys, and tags codes are void.
+    """
+    view = memoryview(data).toreadonly()
+    starts, end = walk_heads(view, phy_offset, file_size)
+    stretch = _Stretch(view, phy_offset, file_size, check_crc, delays_ms, hashes)
+    columns, bad = stretch.read(starts)
+    at = end if bad is None else bad
+    rest = scan_records(view[at:], phy_offset + at, file_size, check_crc=check_crc, delays_ms=delays_ms)
+    assert not rest.consumed, "what is sound was walked over"
+    return ColumnScan(at, columns, rest.error, rest.needed, stretch.has_more_queues)
+
+
+@define(eq=False)
+class _Stretch:
+    """Records that lie in `data`, taken for whole, and what of them is sound."""
+
+    data: memoryview
+    phy_offset: int
+    file_size: int
+    check_crc: bool
+    delays_ms: tuple[int, ...]
+    hashes: bool
+    topics: list[str] = field(factory=list, init=False)
+    has_more_queues: bool = field(default=False, init=False)
+    _numbers: dict[str, int] = field(factory=dict, init=False)
+
+    def read(self, starts: Ints) -> tuple[Columns, int | None]:
+        """The records before the first that is not sound, and where that begins; None when all are."""
+        heads = rows(self.data, _HEAD_SIZE, starts).view(_HEAD) if len(starts) else np.zeros(0, _HEAD)
+        sizes = heads["size"].astype(np.int64)
+        topic_at, properties_at, is_plain = self._fields_add_up(starts, sizes, heads)
+        topic = np.full(len(starts), -1)
+        self._read_topics(topic, topic_at, properties_at - 2, np.flatnonzero(is_plain))
+        is_plain &= topic >= 0
+        if self.check_crc:
+            self._check_bodies(starts + _HEAD_SIZE, topic_at - 1, heads["crc"], is_plain)
+        odd, bad = self._read_odd(starts, sizes, np.flatnonzero(~is_plain))
+        count = len(starts) if bad is None else bad
+        columns = self._columns(heads[:count], starts[:count] + self.phy_offset, sizes[:count], topic[:count])
+        begins, ends = properties_at[:count], (starts + sizes)[:count]
+        hashed = np.flatnonzero(is_plain[:count]) if self.hashes else np.zeros(0, np.int64)
+        columns = self._with_properties(columns, begins, ends, hashed, odd)
+        return columns, None if bad is None else int(starts[bad])
+
+    def _fields_add_up(self, starts: Ints, sizes: Ints, heads: Any) -> tuple[Ints, Ints, Bools]:
+        """Where topics and properties begin, and which records are plain as far as their fields show; others' places are void."""
+        octets, ends = np.frombuffer(self.data, np.uint8), starts + sizes
+        body_sizes = heads["body_size"].astype(np.int64)
+        is_plain = (
+            (heads["magic"] == MAGIC_V1)
+            & (heads["sys_flag"] & _ANY_V6 == 0)
+            & (body_sizes >= 0)
+            & (body_sizes <= sizes - FIXED_SIZE)
+            & (heads["phy_offset"] == starts + self.phy_offset)
+        )
+        body_ends = starts + _HEAD_SIZE + np.where(is_plain, body_sizes, 0)
+        properties_at = body_ends + 3 + octets[body_ends]
+        is_plain &= properties_at <= ends
+        properties_at = np.where(is_plain, properties_at, starts + 2)
+        properties_sizes = octets[properties_at - 2].astype(np.int64) << 8 | octets[properties_at - 1]
+        is_plain &= properties_at + properties_sizes == ends
+        return body_ends + 1, properties_at, is_plain
+
+    def _read_topics(self, topic: Ints, begins: Ints, ends: Ints, plain: Ints) -> None:
+        """Number the topics that lie from `begins` to `ends`, of the records in `plain`; what is no plain topic stays -1."""
+        is_long = ends[plain] - begins[plain] > _HEAD_SIZE  # More bytes than lie before the first.
+        for at in plain[is_long].tolist():
+            topic[at] = self._topic_number(bytes(self.data[begins[at] : ends[at]]))
+        plain = plain[~is_long]
+        if not len(plain):
+            return
+        sizes = ends[plain] - begins[plain]
+        words = word_rows(self.data, max(1, -(-int(sizes.max()) // 8)), ends[plain])
+        words &= tail_masks(words.shape[1])[sizes]
+        mixed = sizes.astype(np.uint64)
+        for number in range(words.shape[1]):
+            mixed = (mixed ^ words[:, number]) * _MIX
+        _, firsts, groups = np.unique(mixed, return_index=True, return_inverse=True)
+        numbers = [self._topic_number(bytes(self.data[begins[at] : ends[at]])) for at in plain[firsts].tolist()]
+        topic[plain] = np.array(numbers)[groups]
+        first = firsts[groups]
+        alike = (words == words[first]).all(axis=1) & (sizes == sizes[first])
+        for at in plain[~alike].tolist():  # Two topics that are mixed to one number: next to never.
+            topic[at] = self._topic_number(bytes(self.data[begins[at] : ends[at]]))
+
+    def _topic_number(self, raw: bytes) -> int:
+        try:
+            name = topic_name(raw)
+        except ValueError:
+            return -1
+        return self._number(name) if name != SCHEDULE_TOPIC else -1
+
+    def _number(self, topic: str) -> int:
+        number = self._numbers.setdefault(topic, len(self.topics))
+        if number == len(self.topics):
+            self.topics.append(topic)
+        return number
+
+    def _check_bodies(self, begins: Ints, ends: Ints, crcs: Any, is_plain: Bools) -> None:
+        """Take those for plain no longer whose body does not match its CRC."""
+        data = self.data
+        pairs = zip(np.where(is_plain, begins, 0).tolist(), np.where(is_plain, ends, 0).tolist(), strict=True)
+        found = np.array([crc32(data[begin:end]) for begin, end in pairs], np.uint32) & np.uint32(0x7FFFFFFF)
+        is_plain &= (found == crcs) | (begins == ends)
+
+    def _read_odd(self, starts: Ints, sizes: Ints, odd: Ints) -> tuple[dict[int, DispatchEntry], int | None]:
+        """The entries of records that are not plain, by their numbers, and the first that is not sound."""
+        entries: dict[int, DispatchEntry] = {}
+        for number in odd.tolist():
+            start = int(starts[number])
+            record = self.data[start : start + int(sizes[number])]
+            scan = scan_records(
+                record,
+                self.phy_offset + start,
+                self.file_size,
+                check_crc=self.check_crc,
+                delays_ms=self.delays_ms,
+            )
+            if not scan.entries:
+                return entries, number
+            entries[number] = scan.entries[0]
+        return entries, None
+
+    def _columns(self, heads: Any, phy_offset: Ints, sizes: Ints, topic: Ints) -> Columns:
+        """What the heads say."""
+
+        def integers(name: str) -> Ints:
+            column: Ints = heads[name].astype(np.int64)
+            return column
+
+        none = np.zeros(0, np.int64)
+        return Columns(
+            self.topics,
+            topic,
+            integers("queue_id"),
+            integers("queue_offset"),
+            phy_offset,
+            sizes,
+            np.zeros(len(sizes), np.int64),
+            integers("store_timestamp"),
+            integers("sys_flag"),
+            KeyColumns(none, none, none),
+        )
+
+    def _with_properties(
+        self, columns: Columns, begins: Ints, ends: Ints, plain: Ints, odd: dict[int, DispatchEntry]
+    ) -> Columns:
+        """The same with tags codes and keys, and with what of the odd records the heads do not say."""
+        indexed = columns.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+        prefixes = prefix_hashes(self.topics)[columns.topic[plain]] if len(plain) else np.zeros(0, np.uint64)
+        reader = PropertyReader(self.data, begins[plain], ends[plain], prefixes, indexed[plain])
+        reader.read()
+        self.has_more_queues = reader.has_more_queues
+        columns.tags_code[plain] = reader.tags_codes
+        hashes, records = reader.keys()
+        records = plain[records]
+        if odd:
+            hashes, records = self._add_odd(columns, odd, [hashes], [records])
+        keys = KeyColumns(hashes, columns.phy_offset[records], columns.store_timestamp[records])
+        return evolve(columns, keys=keys)
+
+    def _add_odd(
+        self, columns: Columns, odd: dict[int, DispatchEntry], hashes: list[Ints], records: list[Ints]
+    ) -> tuple[Ints, Ints]:
+        for number, entry in odd.items():
+            columns.topic[number] = self._number(entry.topic)
+            columns.queue_id[number] = entry.queue_id
+            columns.queue_offset[number] = entry.queue_offset
+            columns.tags_code[number] = entry.tags_code
+            columns.store_timestamp[number] = entry.store_timestamp
+            columns.sys_flag[number] = entry.sys_flag
+            self.has_more_queues |= MULTI_DISPATCHED in entry.properties
+            found = keys_of([entry]).hashes
+            hashes.append(np.array(found, np.int64))
+            records.append(np.full(len(found), number))
+        numbers = np.concatenate(records)
+        order = np.argsort(numbers, kind="stable")
+        return np.concatenate(hashes)[order], numbers[order]

@@ -1,0 +1,153 @@
+"""Which keys of a message go into the index. No I/O.
+
+UNIQ_KEY first, then each part of KEYS between blanks. Of two properties with one name the last counts; those without a value do
+not count. Sources: IndexService.buildIndex, MessageDecoder; RocketMQ 4.9.8.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from twinlog.store.record.java_hash import (
+    UNIQUE_PART,
+    power_of_31,
+    unique_part_hashes,
+    utf8_hash,
+    utf8_hashes,
+    utf16_length,
+)
+from twinlog.store.record.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from twinlog.store.record.properties import KEYS, UNIQ_KEY, java_hash, parse_properties
+from twinlog.store.record.scan import DispatchEntry
+
+_UNIQ_KEY, _KEYS = b"UNIQ_KEY\x01", b"KEYS\x01"
+_ANY_KEY = b"KEY"  # What both names have in common.
+_USUAL_SIZE = 32  # Characters of a UNIQ_KEY.
+_TOGETHER_MIN = 4  # So few are quicker one by one.
+_ENDS = {b"\x02", b""}  # What follows a value.
+_WORD, _SIGN = 1 << 32, 1 << 31
+_prefixes: dict[str, tuple[int, int]] = {}
+
+
+class Keyed(NamedTuple):
+    """Keys in the order in which they are put: the index's hash of each, where its message lies, when that was stored (ms)."""
+
+    hashes: list[int]
+    phy_offsets: list[int]
+    timestamps: list[int]
+
+
+def message_keys(properties: bytes) -> list[bytes]:
+    """The keys of one message, from the raw string of its properties."""
+    unique, keys = _value(properties, _UNIQ_KEY), _value(properties, _KEYS)
+    if unique == b"" or keys == b"":
+        return _careful_keys(properties)
+    found = [unique] if unique else []
+    return found + [key for key in keys.split(b" ") if key] if keys else found
+
+
+def _value(properties: bytes, name: bytes) -> bytes | None:
+    """The last value of a property, given its name and separator; None when it is not there."""
+    at = properties.rfind(b"\x02" + name) + 1
+    if not at and not properties.startswith(name):
+        return None
+    end = properties.find(b"\x02", at)
+    return properties[at + len(name) :] if end < 0 else properties[at + len(name) : end]
+
+
+def _careful_keys(properties: bytes) -> list[bytes]:
+    """The same, where one of these properties has no value, and an earlier one of the name may count."""
+    parsed = parse_properties(properties.decode("utf-8", "replace"))
+    unique, keys = parsed.get(UNIQ_KEY), parsed.get(KEYS, "")
+    return [key.encode() for key in ([unique] if unique else []) + keys.split(" ") if key]
+
+
+def keys_of(entries: Sequence[DispatchEntry]) -> Keyed:
+    """The keys of all these messages."""
+    together = _keys_of_one_kind(entries) if len(entries) >= _TOGETHER_MIN else None
+    return together or _keys_one_by_one(entries)
+
+
+def _keys_of_one_kind(entries: Sequence[DispatchEntry]) -> Keyed | None:
+    """The same with a few calls for all of them, where all are of one topic and each has one key, a unique one at the same place
+    of its properties. None where that is not so.
+
+    A UNIQ_KEY has 32 characters, or 56 where the client's address is of IPv6; most of them say who made it.
+    """
+    topics, _, _, phy_offsets, _, _, timestamps, sys_flags, properties = zip(*entries, strict=True)
+    count, first = len(entries), properties[0]
+    at = first.find(_UNIQ_KEY)
+    begin = at + len(_UNIQ_KEY)
+    end = first.find(b"\x02", begin) if first.find(b"\x02", begin) >= 0 else len(first)
+    split = end - UNIQUE_PART
+    lead_at = max(at - 1, 0)
+    lead = b"\x02" + _UNIQ_KEY if at else _UNIQ_KEY
+    heads, tails = [raw[lead_at:split] for raw in properties], b"".join([raw[split:end] for raw in properties])
+    makers = set(heads)
+    if (
+        at < 0
+        or split < begin
+        or len(makers) * _TOGETHER_MIN > count
+        or not all(_is_head(head, lead, split - lead_at) for head in makers)
+        or len(tails) != UNIQUE_PART * count
+        or b"\x02" in tails
+        or not tails.isascii()
+        or not {raw[end : end + 1] for raw in properties} <= _ENDS
+        or b"".join(properties).count(_ANY_KEY) != count
+        or topics.count(topics[0]) != count
+        or any(sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK for sys_flag in set(sys_flags))
+    ):
+        return None
+    prefix = (_prefixes.get(topics[0]) or _prefix(topics[0]))[0] * power_of_31(split - begin)
+    shifted = {head: (prefix + utf8_hash(head[len(lead) :])) * power_of_31(UNIQUE_PART) for head in makers}
+    if len(makers) == 1:
+        (before,) = shifted.values()
+        sums = [before + own for own in unique_part_hashes(tails)]
+    else:
+        sums = [shifted[head] + own for head, own in zip(heads, unique_part_hashes(tails), strict=True)]
+    return Keyed(_absolute(sums), list(phy_offsets), list(timestamps))
+
+
+def _is_head(head: bytes, lead: bytes, size: int) -> bool:
+    """Whether a key begins there, and nothing else follows."""
+    return len(head) == size and head.startswith(lead) and b"\x02" not in head[1:] and head.isascii()
+
+
+def _keys_one_by_one(entries: Iterable[DispatchEntry]) -> Keyed:
+    keys: list[bytes] = []
+    shifted: list[int] = []  # The hashes of `topic#`, each shifted by the length of its key.
+    phy_offsets: list[int] = []
+    timestamps: list[int] = []
+    for topic, _, _, phy_offset, _, _, timestamp, sys_flag, properties in entries:
+        if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            continue
+        prefix, usual = _prefixes[topic] if topic in _prefixes else _prefix(topic)
+        # Nearly all messages have one unique key and nothing else; Java's HashMap says where among the properties.
+        if properties.count(_ANY_KEY) == 1:
+            key = _value(properties, _UNIQ_KEY)
+            if key is not None and len(key) == _USUAL_SIZE and key.isascii():
+                keys.append(key)
+                shifted.append(usual)
+                phy_offsets.append(phy_offset)
+                timestamps.append(timestamp)
+                continue
+        for key in message_keys(properties):
+            keys.append(key)
+            shifted.append(prefix * power_of_31(utf16_length(key)))
+            phy_offsets.append(phy_offset)
+            timestamps.append(timestamp)
+    hashes = _absolute([before + own for before, own in zip(shifted, utf8_hashes(keys), strict=True)])
+    return Keyed(hashes, phy_offsets, timestamps)
+
+
+def _absolute(sums: list[int]) -> list[int]:
+    """Without their signs, as Java's abs does it; for the least number, which has no counterpart, RocketMQ takes 0."""
+    return [whole if (whole := each % _WORD) < _SIGN else (_WORD - whole) % _SIGN for each in sums]
+
+
+def _prefix(topic: str) -> tuple[int, int]:
+    """The hash of `topic#`, and the same with room for a key of the usual length behind."""
+    prefix = java_hash(topic + "#") & 0xFFFFFFFF
+    both = prefix, prefix * power_of_31(_USUAL_SIZE)
+    if len(_prefixes) < 100_000:
+        _prefixes[topic] = both
+    return both

@@ -1,0 +1,75 @@
+"""Messages that RocketMQ put into more queues than their own, with `enableMultiDispatch`. No I/O.
+
+Their property INNER_MULTI_DISPATCH lists queues, INNER_MULTI_QUEUE_OFFSET the message's number in each; the broker writes
+the latter, so who has both was dispatched that way. `%LMQ%...` has queue 0 only. twinlog makes no such messages: as RocketMQ
+without `enableMultiDispatch`, a master puts what producers send into one queue, and it takes both properties out. A slave fills
+the `%LMQ%` queues of what its master dispatched, and a start and a rebuild make the same units. Other names are those of topics
+that have messages of their own, and a RocketMQ master without that option passes on whatever a client says of them: a slave
+puts nothing into their queues as it follows, and a start only keeps such queues whole that are there.
+Source: MultiDispatch, CommitLogDispatcherBuildConsumeQueue, ConsumeQueue.multiDispatchLmqQueue; RocketMQ 4.9.8.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from twinlog.store.record.properties import DISPATCH_OFFSETS, DISPATCH_QUEUES, parse_properties
+from twinlog.store.record.scan import DispatchEntry
+
+if TYPE_CHECKING:
+    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
+
+_QUEUES, _OFFSETS, _LMQ = DISPATCH_QUEUES, DISPATCH_OFFSETS, "%LMQ%"
+_NAME, _OFFSET = re.compile(r"[%|a-zA-Z0-9_-]{1,255}"), re.compile(r"[0-9]{1,18}")
+MULTI_DISPATCHED = _OFFSETS.encode() + b"\x01"  # In the properties of these, and next to never anywhere else.
+
+
+@frozen
+class MoreQueues:
+    """The entries of messages of which one at least may lie in further queues; see replicated()."""
+
+    entries: list[DispatchEntry]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def replicated(entries: "list[DispatchEntry] | Columns") -> "list[DispatchEntry] | Columns | MoreQueues":
+    """What a master sent, marked when one of its messages may lie in further queues. Columns have none of these.
+
+    Producers' messages have none either, so that only a slave looks.
+    """
+    return MoreQueues(entries) if isinstance(entries, list) and _is_dispatched_more(entries) else entries
+
+
+def with_more_queues(
+    entries: list[DispatchEntry], takes: Callable[[DispatchEntry], bool] = lambda _: True
+) -> list[DispatchEntry]:
+    """These entries, and behind each those of more_queues(): in the order of the log, which a queue that has both needs."""
+    if not _is_dispatched_more(entries):
+        return entries
+    return [each for entry in entries for each in (entry, *filter(takes, more_queues([entry])))]
+
+
+def _is_dispatched_more(entries: list[DispatchEntry]) -> bool:
+    return any(MULTI_DISPATCHED in entry.properties for entry in entries)
+
+
+def is_light(topic: str) -> bool:
+    """Whether only multi dispatch fills the queue of this name; RocketMQ keeps no topic for it."""
+    return topic.startswith(_LMQ)
+
+
+def more_queues(entries: list[DispatchEntry]) -> Iterator[DispatchEntry]:
+    """For each further queue of these messages its entry, which differs in topic, queue id and queue offset."""
+    for entry in entries:
+        if MULTI_DISPATCHED in entry.properties:
+            properties = parse_properties(entry.properties.decode("utf-8", "replace"))
+            names, offsets = properties.get(_QUEUES, "").split(","), properties.get(_OFFSETS, "").split(",")
+            if len(names) == len(offsets) and all(map(_OFFSET.fullmatch, offsets)):
+                for name, offset in zip(names, offsets, strict=True):
+                    if _NAME.fullmatch(name):
+                        queue_id = 0 if name.startswith(_LMQ) else entry.queue_id
+                        yield entry._replace(topic=name, queue_id=queue_id, queue_offset=int(offset))

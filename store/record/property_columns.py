@@ -1,0 +1,225 @@
+"""Tags codes and index keys of many records at once, from the raw strings of their properties. No I/O.
+
+Records of one producer have properties of one shape: the same names in the same order, values of the same lengths. Records whose
+shape is that of the first one are read together, where its values lie; then those of the next shape. What has a shape of its
+own, or is unusual in any way, is left to the functions for one record.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from attrs import define, field, frozen
+from numpy.typing import NDArray
+
+from twinlog.store.record.columns import Ints, Words, java_hashes, word_rows
+from twinlog.store.record.java_hash import power_of_31, utf8_hash, utf16_length
+from twinlog.store.record.keys import message_keys
+from twinlog.store.record.multi_dispatch import MULTI_DISPATCHED
+from twinlog.store.record.properties import KEYS, TAGS, UNIQ_KEY, java_hash
+from twinlog.store.record.scan import properties_tags_code
+
+_SHAPES_MAX = 24  # That are looked for in one stretch.
+_ROWS_MIN = 24  # Fewer records are read one by one as quickly.
+_SIZE_MAX = 1024  # Bytes of properties.
+_READ = {name.encode(): name for name in (TAGS, UNIQ_KEY, KEYS)}
+_WORD, _SIGN, _LOW_32 = np.uint64(1 << 32), np.uint64(1 << 31), np.uint64((1 << 32) - 1)
+_ONES = np.uint64(0x0101010101010101)
+_THREES, _SPACES, _HIGH_BITS = _ONES * np.uint64(3), _ONES * np.uint64(0x20), _ONES * np.uint64(0x80)
+
+
+class _Span(NamedTuple):
+    """Bytes `begin` to `end` of a properties string."""
+
+    begin: int
+    end: int
+
+
+@frozen(eq=False)
+class _Shape:
+    """Where what counts lies in the properties of some records, as masks over words of 8 bytes, the last of which ends with them.
+
+    `fixed` covers names and separators, which are those of `template`; `values` the rest; `read` the values that are hashed;
+    `single` those of these in which a space would separate two keys.
+    """
+
+    template: Words
+    fixed: Words
+    values: Words
+    read: Words
+    single: Words
+    tags: _Span | None
+    keys: list[_Span]  # In the order in which they are put.
+    has_more_queues: bool
+
+    def misfits(self, words: Words) -> NDArray[np.bool_]:
+        """Which rows have another shape."""
+        values = words & self.values | ~self.values & _SPACES
+        bad = (words ^ self.template) & self.fixed
+        bad |= (values - _THREES) & ~values & _HIGH_BITS  # A separator in a value: a byte less than 3.
+        bad |= words & self.read & _HIGH_BITS  # No ASCII.
+        if self.single.any():
+            others = words ^ _SPACES | ~self.single
+            bad |= (others - _ONES) & ~others & _HIGH_BITS
+        verdict: NDArray[np.bool_] = np.bitwise_or.reduce(bad, axis=1).astype(np.bool_)
+        return verdict
+
+
+def _shape(properties: bytes) -> _Shape | None:
+    """The shape of properties in which nothing is unusual."""
+    spans: dict[str, _Span] = {}
+    fixed, values = bytearray(b"\xff" * len(properties)), bytearray(len(properties))
+    at = 0
+    for segment in properties.split(b"\x02"):
+        name, separator, value = segment.partition(b"\x01")
+        span = _Span(at + len(segment) - len(value), at + len(segment))
+        at = span.end + 1
+        if any(byte < 3 for byte in value):
+            return None
+        _fill(values, span, 0xFF)
+        _fill(fixed, span, 0)
+        if separator and name in _READ:
+            if not value or not value.isascii() or _READ[name] in spans:
+                return None
+            spans[_READ[name]] = span
+    keys = [spans[UNIQ_KEY]] if UNIQ_KEY in spans else []
+    read, single = bytearray(len(properties)), bytearray(len(properties))
+    for part in _parts(properties, spans.get(KEYS, _Span(0, 0))):
+        _fill(single, part, 0xFF)
+        keys.append(part)
+    if KEYS in spans:  # Spaces stay where they are.
+        begin, end = spans[KEYS]
+        fixed[begin:end] = bytes(byte ^ 0xFF for byte in single[begin:end])
+    for span in spans.values():
+        _fill(read, span, 0xFF)
+    return _Shape(
+        _words(properties),
+        _words(fixed),
+        _words(values),
+        _words(read),
+        _words(single),
+        spans.get(TAGS),
+        keys,
+        MULTI_DISPATCHED in properties,
+    )
+
+
+def _parts(properties: bytes, span: _Span) -> list[_Span]:
+    """The keys between spaces."""
+    parts, at = [], span.begin
+    for key in properties[span.begin : span.end].split(b" "):
+        if key:
+            parts.append(_Span(at, at + len(key)))
+        at += len(key) + 1
+    return parts
+
+
+def _fill(mask: bytearray, span: _Span, value: int) -> None:
+    mask[span.begin : span.end] = bytes([value]) * (span.end - span.begin)
+
+
+def _words(raw: bytes | bytearray) -> Words:
+    padded = bytes(raw).rjust(-(-len(raw) // 8) * 8, b"\0")
+    return np.frombuffer(padded, ">u8").astype(np.uint64)
+
+
+@define(eq=False)
+class PropertyReader:
+    """Reads the properties that lie in `data` from `begins` to `ends`, with at least 8 bytes before each.
+
+    `prefixes` are the hashes of `topic#`. Only records that are `indexed` have keys.
+    """
+
+    data: memoryview
+    begins: Ints
+    ends: Ints
+    prefixes: Words
+    indexed: NDArray[np.bool_]
+    tags_codes: Ints = field(init=False)
+    has_more_queues: bool = field(default=False, init=False)  # Whether one of the messages may lie in further queues.
+    _hashes: list[Words] = field(factory=list, init=False)
+    _records: list[Ints] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.tags_codes = np.zeros(len(self.begins), np.int64)
+
+    def read(self) -> None:
+        """Fill tags_codes and keys."""
+        left = np.arange(len(self.begins))
+        for _ in range(_SHAPES_MAX):
+            if len(left):
+                left = self._read_alike(left)
+        self._read_plain(left)
+
+    def keys(self) -> tuple[Ints, Ints]:
+        """What the index keeps of all keys, and the number of the record of each, in the order of the log."""
+        if not self._hashes:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        hashes, records = np.concatenate(self._hashes), np.concatenate(self._records)
+        # As Java's abs does it; for the least number, which has no counterpart, RocketMQ takes 0.
+        absolute = np.where(hashes < _SIGN, hashes, (_WORD - hashes) % _SIGN).astype(np.int64)
+        if len(self._hashes) > 1:
+            order = np.argsort(records, kind="stable")  # Keys of one record were added in their order.
+            absolute, records = absolute[order], records[order]
+        return absolute, records
+
+    def _read_alike(self, left: Ints) -> Ints:
+        """Read all records, of those that are left, whose shape is that of the first; those that are left then."""
+        begin, end = int(self.begins[left[0]]), int(self.ends[left[0]])
+        size = end - begin
+        is_alike = self.ends[left] - self.begins[left] == size
+        alike = left[is_alike]
+        if len(alike) < _ROWS_MIN:
+            self._read_plain(alike)
+            return _others(left, is_alike)
+        shape = _shape(bytes(self.data[begin:end])) if size <= _SIZE_MAX else None
+        if shape is None:
+            self._read_plain(left[:1])
+            is_first = np.arange(len(left)) == 0
+            return _others(left, is_first)
+        if size:
+            misfits = shape.misfits(word_rows(self.data, len(shape.template), self.ends[alike]))
+            if misfits.any():
+                is_alike[is_alike] = ~misfits
+                alike = alike[~misfits]
+        self._read_shape(shape, size, alike)
+        return _others(left, is_alike)
+
+    def _read_shape(self, shape: _Shape, size: int, records: Ints) -> None:
+        self.has_more_queues |= shape.has_more_queues
+        if shape.tags is not None:
+            hashes = self._hashes_of(shape.tags, size, records)
+            self.tags_codes[records] = hashes.astype(np.uint32).view(np.int32)
+        if not shape.keys:
+            return
+        records = records[self.indexed[records]]
+        prefixes = self.prefixes[records]
+        for span in shape.keys:
+            before = prefixes * np.uint64(power_of_31(span.end - span.begin))
+            self._hashes.append(before + self._hashes_of(span, size, records) & _LOW_32)
+            self._records.append(records)
+
+    def _hashes_of(self, span: _Span, size: int, records: Ints) -> Words:
+        return java_hashes(self.data, self.ends[records] - (size - span.end), span.end - span.begin)
+
+    def _read_plain(self, records: Ints) -> None:
+        """Read records one by one."""
+        for number in records.tolist():
+            properties = bytes(self.data[self.begins[number] : self.ends[number]])
+            self.tags_codes[number] = properties_tags_code(properties)
+            self.has_more_queues |= MULTI_DISPATCHED in properties
+            if self.indexed[number]:
+                prefix = int(self.prefixes[number])
+                for key in message_keys(properties):
+                    key_hash = prefix * power_of_31(utf16_length(key)) + utf8_hash(key)
+                    self._hashes.append(np.array([key_hash & 0xFFFFFFFF], np.uint64))
+                    self._records.append(np.array([number]))
+
+
+def _others(records: Ints, are_read: NDArray[np.bool_]) -> Ints:
+    others: Ints = records[~are_read]
+    return others
+
+
+def prefix_hashes(topics: list[str]) -> Words:
+    """The hash of `topic#` for each topic."""
+    return np.array([java_hash(name + "#") & 0xFFFFFFFF for name in topics], np.uint64)

@@ -1,0 +1,80 @@
+"""Finds the next sound record behind bytes that are none: for recovery, offline tools and readers of a part. No I/O.
+
+A record is recognised by its magic, by the physical offset that it names as its own, by fields that add up to its
+size, and by the CRC of its body. The offset makes a hit by chance as good as impossible: the copy of a record inside
+another's body names another place.
+"""
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+
+from twinlog.store.record.message import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN, SIZE_AND_MAGIC
+from twinlog.store.record.scan import scan_records
+
+Read = Callable[[int, int], bytes]  # (log offset, size): these bytes; fewer where the log ends, never beyond one file.
+
+_MAGICS = (MAGIC_V1, MAGIC_V2)
+_MAGIC_PREFIX = b"\xda\xa3\x20"  # What version 1 and 2 have in common.
+_PHY_OFFSET, _PHY_OFFSET_AT = Struct(">q"), 28
+_HEAD_SIZE = _PHY_OFFSET_AT + _PHY_OFFSET.size
+_WINDOW = 4 << 20
+assert all(magic.to_bytes(4, signed=True).startswith(_MAGIC_PREFIX) for magic in _MAGICS)
+
+
+def find_record(data: bytes | bytearray, at: int, phy_offset: int, file_size: int) -> int:
+    """The first position from `at` on where a sound record begins that lies wholly in `data`; -1 when there is none.
+
+    `data` is a stretch of the log whose first byte lies at `phy_offset`; it may span several files of `file_size` bytes.
+    """
+    for position, size in candidates(data, at, phy_offset, file_size):
+        if is_record(data[position : position + size], phy_offset + position, file_size):
+            return position
+    return -1
+
+
+def next_record(
+    read: Read, start: int, end: int, file_size: int, *, heads_end: int | None = None, window: int = _WINDOW
+) -> int | None:
+    """The log offset of the first sound record in bytes `start` to `end` of the log; None when there is none.
+
+    Records that begin behind `heads_end` are not looked for. Reads a window at a time, across file ends; raises what
+    `read` raises.
+    """
+    assert window > _HEAD_SIZE
+    while start < (end if heads_end is None else min(end, heads_end)):
+        file_end = min(end, start - start % file_size + file_size)
+        size = min(window, file_end - start)
+        data = read(start, size)
+        for position, record_size in candidates(data, 0, start, file_size):
+            if start + position + record_size <= end:
+                whole = position + record_size <= len(data)
+                record = data[position:][:record_size] if whole else read(start + position, record_size)
+                if is_record(record, start + position, file_size):
+                    return start + position
+        # A head may lie across the window's end, never across the file's.
+        start += size if start + size == file_end else size - _HEAD_SIZE + 1
+    return None
+
+
+def candidates(data: bytes | bytearray, at: int, phy_offset: int, file_size: int) -> Iterator[tuple[int, int]]:
+    """Position and size of all that looks like a record from its head, which must lie in `data`; the rest of it need not."""
+    found = data.find(_MAGIC_PREFIX, at + 4)
+    while found >= 0:
+        position = found - 4
+        if position + _HEAD_SIZE > len(data):
+            return
+        size, magic = SIZE_AND_MAGIC.unpack_from(data, position)
+        offset = phy_offset + position
+        if (
+            magic in _MAGICS
+            and _PHY_OFFSET.unpack_from(data, position + _PHY_OFFSET_AT) == (offset,)
+            and RECORD_SIZE_MIN <= size <= file_size - offset % file_size
+        ):
+            yield position, size
+        found = data.find(_MAGIC_PREFIX, found + 1)
+
+
+def is_record(record: bytes | bytearray, phy_offset: int, file_size: int) -> bool:
+    """Whether these bytes, which lie at `phy_offset`, are one whole, sound record."""
+    scan = scan_records(record, phy_offset, file_size, check_crc=True)
+    return len(scan.entries) == 1 and scan.consumed == len(record)

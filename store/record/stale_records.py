@@ -1,0 +1,74 @@
+"""Tells damage inside a log from what an earlier cut left behind its end, which is not written anywhere. No I/O.
+
+RocketMQ stops at the first bytes that are no record. But behind a damaged record the log goes on, while behind the end of a log
+that RocketMQ cut after a crash old records may still lie: it clears nothing. What goes on is not older than what was before, and
+no queue numbers its messages anew. Starts, offline tools and the scrub have to agree on this.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from twinlog.store.record.message import MAGIC_V1, MAGIC_V2, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
+from twinlog.store.record.resync import Read, is_record
+from twinlog.store.record.scan import DispatchEntry
+
+_SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
+
+Key = tuple[str, int]
+
+
+class Head(NamedTuple):
+    """How sound records behind a gap begin: place and store time of the first one, and each queue's first: number and place."""
+
+    phy_offset: int
+    timestamp: int
+    firsts: dict[Key, tuple[int, int]]
+
+
+def head_of(entries: list[DispatchEntry]) -> Head:
+    """The head of a stretch of records."""
+    firsts: dict[Key, tuple[int, int]] = {}
+    for entry in entries:
+        if entry.sys_flag & TRANSACTION_MASK not in QUEUELESS:
+            firsts.setdefault((entry.topic, entry.queue_id), (entry.queue_offset, entry.phy_offset))
+    return Head(entries[0].phy_offset, entries[0].store_timestamp, firsts)
+
+
+def goes_on(
+    head: Head,
+    last_timestamp: int,
+    next_offset: Callable[[Key], int],
+    place_of: Callable[[Key, int], int | None] = lambda _key, _number: None,
+) -> bool:
+    """Whether sound records behind a gap in the last file belong to the log, or were left there by an earlier cut.
+
+    `last_timestamp` and `next_offset` of a queue tell of what is before the gap. `place_of` a message is where its queue says
+    that it lies: a number may be there already when the queue says so. In an earlier file they do belong to the log: a cut
+    deletes all later files.
+    """
+    if head.timestamp < last_timestamp:
+        return False
+    return all(
+        number >= next_offset(key) or place_of(key, number) == phy_offset
+        for key, (number, phy_offset) in head.firsts.items()
+    )
+
+
+def begins_with_record(read: Read, offset: int, file_size: int) -> bool:
+    """Whether a sound record lies at `offset`. Raises what `read` raises."""
+    head = read(offset, SIZE_AND_MAGIC.size)
+    if len(head) < SIZE_AND_MAGIC.size:
+        return False
+    size, magic = SIZE_AND_MAGIC.unpack(head)
+    return magic in (MAGIC_V1, MAGIC_V2) and 0 < size <= file_size and is_record(read(offset, size), offset, file_size)
+
+
+def is_torn(entry: DispatchEntry, end: int, file_size: int, read: Read) -> bool:
+    """Whether the last record before `end` has properties that end in a sector which was not written.
+
+    After a crash such a record is none: nothing else in a record lacks a check.
+    """
+    if entry.phy_offset + entry.size != end or not entry.properties.endswith(b"\0"):
+        return False
+    in_last_sector = end % file_size % _SECTOR or _SECTOR
+    return in_last_sector < entry.size and not any(read(end - in_last_sector, in_last_sector))

@@ -1,0 +1,108 @@
+"""The recovery point, as bytes and as an object: up to where everything is known to be on the disk. No I/O.
+
+    8 bytes magic | u32 version | u32 reserved
+    i64 offset | i64 log start | i64 log file size | i64 consume queue file size
+    i64 last record's offset | i64 last record's size | u64 its xxh3 | i64 its store time
+    u32 n, then n times  i64 start | i64 end  of a damaged range
+    the queue manifest (queue_manifest.py)
+    u64 xxh3 of all bytes before
+
+Big endian; offsets in the log and sizes count bytes, times are ms. All records below `offset` are in the log and the
+queues, durably; the queues are as the manifest says once what belongs to records at or behind `offset` is left out. The
+last record ties the point to its log: whoever cut the log below it, or put another log there, made the point worthless.
+"""
+
+from struct import Struct
+from struct import error as StructError
+
+from attrs import field, frozen
+from xxhash import xxh3_64_intdigest
+
+from twinlog.store.errors import SideFileError
+from twinlog.store.queue.manifest import QueueState, decode_queues, encode_queues
+
+MAGIC, VERSION = b"TWLPOINT", 1
+_HEAD, _FIELDS = Struct(">8sII"), Struct(">qqqqqqQq")
+_COUNT, _RANGE, _SUM = Struct(">I"), Struct(">qq"), Struct(">Q")
+assert (_HEAD.size, _FIELDS.size) == (16, 64)
+
+
+@frozen
+class LastRecord:
+    """The newest record below a recovery point: bytes `phy_offset` to `phy_offset + size` of the log. Size 0: there is none."""
+
+    phy_offset: int = -1
+    size: int = 0
+    digest: int = 0
+    store_timestamp: int = 0
+
+
+@frozen(kw_only=True)
+class RecoveryPoint:
+    """Everything below `offset` is durable, in the log and in the queues."""
+
+    offset: int
+    log_start: int
+    log_file_size: int
+    queue_file_size: int
+    last: LastRecord = field(factory=LastRecord)
+    damaged: tuple[tuple[int, int], ...] = ()
+    queues: tuple[QueueState, ...] = ()
+
+
+def encode_point(point: RecoveryPoint) -> bytes:
+    """The reverse of decode_point."""
+    last = point.last
+    data = b"".join(
+        (
+            _HEAD.pack(MAGIC, VERSION, 0),
+            _FIELDS.pack(
+                point.offset,
+                point.log_start,
+                point.log_file_size,
+                point.queue_file_size,
+                last.phy_offset,
+                last.size,
+                last.digest,
+                last.store_timestamp,
+            ),
+            _COUNT.pack(len(point.damaged)),
+            *(_RANGE.pack(*damaged) for damaged in point.damaged),
+            encode_queues(point.queues),
+        )
+    )
+    return data + _SUM.pack(xxh3_64_intdigest(data))
+
+
+def decode_point(data: bytes) -> RecoveryPoint:
+    """Raises SideFileError when the bytes are no recovery point, not whole, or of a version that is not known here."""
+    try:
+        magic, version, _ = _HEAD.unpack_from(data)
+        (digest,) = _SUM.unpack_from(data, len(data) - _SUM.size)
+        if magic != MAGIC or version != VERSION:
+            raise SideFileError(f"{magic!r}, version {version}, is not known here")
+        if digest != xxh3_64_intdigest(data[: -_SUM.size]):
+            raise SideFileError("its checksum is wrong")
+        return _decode(data)
+    except (StructError, ValueError, IndexError) as error:
+        raise SideFileError(f"it is not whole: {error}") from error
+
+
+def _decode(data: bytes) -> RecoveryPoint:
+    offset, log_start, log_file_size, queue_file_size, *last = _FIELDS.unpack_from(data, _HEAD.size)
+    at = _HEAD.size + _FIELDS.size
+    (count,) = _COUNT.unpack_from(data, at)
+    at += _COUNT.size
+    damaged = tuple(_RANGE.unpack_from(data, at + n * _RANGE.size) for n in range(count))
+    queues, at = decode_queues(data, at + count * _RANGE.size)
+    if at != len(data) - _SUM.size:
+        raise SideFileError(f"{len(data) - _SUM.size - at} bytes too many")
+    return RecoveryPoint(
+        offset=offset,
+        log_start=log_start,
+        log_file_size=log_file_size,
+        queue_file_size=queue_file_size,
+        last=LastRecord(*last),
+        damaged=damaged,
+        queues=tuple(queues),
+    )

@@ -1,0 +1,197 @@
+"""Brings the consume queues' ends to where a start walks the log, and makes those anew that are lost or damaged.
+
+See store/recovery/recovery.py.
+"""
+
+import os
+from collections.abc import Collection, Iterable
+
+import structlog
+from attrs import define, field
+
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.log.walk import read_log
+from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.queue.unit_check import BLANK_SIZE, UNIT
+from twinlog.store.record.damage import DamagedRanges
+from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.record.stale_records import Key
+from twinlog.store.recovery.point import RecoveryPoint
+from twinlog.store.recovery.queue_rebuild import rebuild_queues
+from twinlog.store.recovery.side_files import SideFiles
+from twinlog.store.util.sync import sync_data, sync_directory
+
+log_lines = structlog.get_logger()
+
+_MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"  # A message that RocketMQ puts into more queues than its own.
+_DROPPED_MAX = 1000  # Units at the end of a queue.
+_REMEMBERED_MAX = 4096  # Units at the end of a queue that are put anew; without a checkpoint those are all there are.
+
+
+@define(eq=False)
+class QueueRecovery:
+    """Open, then settle() or find_ends(), then rebuild() and, once the log was walked, keep_numbers() and finish()."""
+
+    log: CommitLog
+    queues: ConsumeQueueTable
+    side: SideFiles
+    damaged: DamagedRanges
+    point: RecoveryPoint | None
+    after_crash: bool
+    check_crc: bool
+    delays_ms: tuple[int, ...]
+    faults: dict[Key, str] = field(factory=dict, init=False)  # Queues to make anew, and why.
+    # Units that are put anew: the number of the first, and they.
+    rewound: dict[Key, tuple[int, bytes]] = field(factory=dict, init=False)
+
+    def open(self) -> None:
+        """Open all queues. Raises StoreDirectoryError when the configuration does not fit them; nothing was changed then."""
+        sizes_are_known = self.point is not None and self.point.queue_file_size == self.queues.file_size
+        faults = self.queues.open(sizes_are_known=sizes_are_known)
+        for key in self.side.load_rebuild():
+            self.queues.get(*key)
+            faults.setdefault(key, "making it anew came to no end")
+        for state in self.point.queues if self.point is not None else ():
+            if state.max_offset > 0 and state.key not in faults and not self.queues.get(*state.key).files.files:
+                faults[state.key] = "its files are gone"
+        self.faults = faults
+
+    def settle(self, point: RecoveryPoint) -> None:
+        """Let all queues end where they ended at the point."""
+        noted = {state.key: state for state in point.queues}
+        for queue in self._sound_queues():
+            state = noted.get((queue.topic, queue.queue_id))
+            if state is None:  # Made after the point was noted.
+                fault = queue.recover()
+                self._rewind(queue, point.offset)
+                fault = fault if queue.max_offset else None
+            else:
+                self._remember(queue, state.max_offset)
+                fault = queue.settle(state, may_begin_later=self.log.min_offset > point.log_start)
+            self._note_fault(queue, fault or (self._drop_wrong_end(queue) if state is None else None))
+
+    def find_ends(self) -> None:
+        """Look for the end of each queue in its files."""
+        least = {state.key: state for state in self.point.queues} if self.point is not None else {}
+        for queue in self._sound_queues():
+            fault = queue.recover()
+            state = least.get((queue.topic, queue.queue_id))
+            if state is not None and queue.max_offset < state.max_offset:
+                fault = f"{queue.max_offset} units are there, where {state.max_offset} were"
+            if queue.files.min_offset and not self.log.min_offset:
+                fault = "its first files are gone, though the log has all messages"
+            self._note_fault(queue, fault or self._drop_wrong_end(queue))
+
+    def rewind(self, start: int) -> None:
+        """Let all queues end before the messages at or behind `start`, which are then put anew."""
+        for queue in self._sound_queues():
+            self._rewind(queue, start)
+
+    def _rewind(self, queue: ConsumeQueue, phy_offset: int) -> None:
+        self._remember(queue, max(queue.first_behind(phy_offset), queue.max_offset - _REMEMBERED_MAX))
+        queue.rewind(phy_offset)
+
+    def _remember(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        if self.after_crash and (units := queue.sound_from(queue_offset)):
+            self.rewound[queue.topic, queue.queue_id] = queue_offset, units
+
+    def keep_numbers(self, end_of_log: int) -> None:
+        """Give no number again that a damaged message at a queue's end had: blanks take its place."""
+        for key, (number, units) in self.rewound.items() if self.damaged else ():
+            queue = self.queues.get(*key)
+            max_offset = queue.max_offset
+            for phy_offset, size, _ in UNIT.iter_unpack(units):
+                number += 1
+                blank = size == BLANK_SIZE and phy_offset == 0
+                if number > max_offset and (
+                    blank or (phy_offset < end_of_log and self.damaged.overlaps(phy_offset, phy_offset + size))
+                ):
+                    queue.pad(number)
+
+    def _sound_queues(self) -> Iterable[ConsumeQueue]:
+        return (queue for queue in self.queues if (queue.topic, queue.queue_id) not in self.faults)
+
+    def _note_fault(self, queue: ConsumeQueue, fault: str | None) -> None:
+        if fault is not None:
+            self.faults[queue.topic, queue.queue_id] = fault
+
+    def _drop_wrong_end(self, queue: ConsumeQueue) -> str | None:
+        """Leave out last units that lead to no message, for the walk to find what belongs there; what is wrong with others."""
+        dropped = 0
+        while (unit := queue.unit(queue.max_offset - 1)) is not None:
+            if unit.is_blank or unit.phy_offset < self.log.min_offset:
+                return None
+            raw = read_log(self.log, unit.phy_offset, unit.size)
+            entries = scan_records(raw, unit.phy_offset, self.log.file_size, check_crc=False).entries
+            if entries and entries[0].size == unit.size:
+                return _wrong_owner(queue, entries[0])
+            if self.after_crash:
+                return None  # What the walk finds is put anew in any case.
+            if dropped == _DROPPED_MAX:
+                return f"its last {dropped} units lead to no message"
+            queue.rewind(unit.phy_offset)
+            dropped += 1
+        return None
+
+    def discard(self, keys: Iterable[Key]) -> None:
+        """Empty queues; that they are incomplete from now on is noted first."""
+        keys = list(keys)
+        if keys:
+            self.side.save_rebuild(self.faults)
+            for key in keys:
+                self.queues.get(*key).discard()
+
+    def rebuild(self, keys: Collection[Key], end: int) -> None:
+        """Make these queues anew from the log below `end`."""
+        if not keys or end <= self.log.min_offset:
+            return
+        rebuilt = rebuild_queues(
+            self.log, self.queues, set(keys), end=end, check_crc=self.check_crc, delays_ms=self.delays_ms
+        )
+        for damaged in rebuilt.damaged:
+            self.damaged.add(*damaged)
+
+    def finish(self, end_of_log: int) -> None:
+        """No number is given twice, though the log may no longer have its message. Then all of it goes to the disk."""
+        for state in self.point.queues if self.point is not None else ():
+            # Unless the log was cut below.
+            if state.key in self.faults and state.max_phy_offset <= end_of_log:
+                self.queues.get(*state.key).pad(state.max_offset)
+        if not self.faults:
+            return
+        directories = {self.queues.directory}
+        for key in self.faults:
+            for file in self.queues.get(*key).files.files:
+                self._set_time(file)
+                sync_data(file.fd)
+                directories |= {file.path.parent, file.path.parent.parent}
+        for directory in directories:
+            sync_directory(directory)
+        self.side.save_rebuild(())
+        names = [f"{topic}/{queue_id}: {fault}" for (topic, queue_id), fault in sorted(self.faults.items())]
+        log_lines.warning(
+            "consume queues were made anew from the commit log",
+            queues=len(names),
+            units=sum(self.queues.get(*key).max_offset for key in self.faults),
+            why=names[:10],
+        )
+
+    def _set_time(self, file: MappedFile) -> None:
+        """A file's time becomes that of its last message: RocketMQ 4.9 finds messages by time with it."""
+        raw = file.read(file.wrote - UNIT.size, UNIT.size) if file.wrote else b""
+        phy_offset, size, _ = UNIT.unpack(raw) if raw else (0, 0, 0)
+        record = read_log(self.log, phy_offset, size) if 0 < size < BLANK_SIZE else b""
+        entries = scan_records(record, phy_offset, self.log.file_size, check_crc=False).entries
+        if entries:
+            nanoseconds = entries[0].store_timestamp * 1_000_000
+            os.utime(file.fd, ns=(nanoseconds, nanoseconds))
+
+
+def _wrong_owner(queue: ConsumeQueue, entry: DispatchEntry) -> str | None:
+    """What is wrong when the last unit of a queue leads to this message."""
+    expected = queue.topic, queue.queue_id, queue.max_offset - 1
+    if entry[:3] == expected or (entry.topic != queue.topic and _MULTI_DISPATCH in entry.properties):
+        return None
+    return f"its last unit leads to message {entry.queue_offset} of {entry.topic}/{entry.queue_id}"

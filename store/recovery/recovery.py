@@ -1,0 +1,358 @@
+"""Finds the end of the log after a start, and brings the queues level with it.
+
+Where the walk begins:
+- at our recovery point, when it fits the log: all below it is on the disk, and the queues are as it says. After a clean stop
+  it is the log's end, and nothing is walked;
+- else, when RocketMQ wrote last and stopped cleanly, with the third last file, or where the queues end, if that is earlier;
+- after a crash of RocketMQ with the newest file that its checkpoint vouches for.
+
+Queues that are lost, or of which anything is wrong, are made anew from the whole log.
+
+Behind bytes that are no record the next sound record is looked for. Where it goes on from what lies before the damage,
+the log does, too: only the damaged bytes are lost. Where it is older, or its place in its queue is taken, it is what an
+earlier cut by RocketMQ left behind, which clears nothing: the log ends before the damage. So it does when nothing sound
+follows. What is cut is kept in a side file, and the cut is durable. After a crash a slave's log ends before the damage in
+any case: its master sends the rest again, whole.
+
+Sources: CommitLog.recoverNormally and recoverAbnormally, DefaultMessageStore.recover; RocketMQ 4.9.8. RocketMQ cuts at the
+first bytes that are no record, rebuilds no single queue, and forgets a blank at the very end, which stays here: a replica
+may already hold it.
+"""
+
+from typing import TYPE_CHECKING
+
+import structlog
+from attrs import define, field, frozen
+from xxhash import xxh3_64_intdigest
+
+from twinlog.store.log.checkpoint import Checkpoint
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.walk import read_log, walk_in_bulk
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.record.damage import DamagedRanges
+from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
+from twinlog.store.record.multi_dispatch import more_queues
+from twinlog.store.record.scan import DispatchEntry, scan_records
+from twinlog.store.record.stale_records import Key, begins_with_record, goes_on, head_of, is_torn
+from twinlog.store.recovery.durable_end import KnownEnd, KnownStart
+from twinlog.store.recovery.log_end import Cut, keep_behind_end
+from twinlog.store.recovery.point import LastRecord, RecoveryPoint
+from twinlog.store.recovery.queues import QueueRecovery
+from twinlog.store.recovery.side_files import SideFiles
+from twinlog.store.recovery.start import begins_at, fits, start_after_crash, start_after_stop
+
+if TYPE_CHECKING:
+    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
+
+log_lines = structlog.get_logger()
+
+# Zeros that are read behind the end, where they are no hole, before the rest is taken for zeros, too. What an earlier cut of
+# RocketMQ's left behind begins right at the end; after a crash, bytes in between may be missing.
+_LOOK_AFTER_CLEAN_STOP = 8 << 20
+_LOOK_AFTER_CRASH = 64 << 20
+_SECTOR = 512  # The most that a disk writes as a whole, as far as anybody promises.
+_DISPATCH_BATCH = 32_768
+
+
+@frozen
+class Recovered:
+    """What was done: the log ends at `end_offset`; `damaged` are the ranges found in it that hold no record."""
+
+    start_offset: int
+    end_offset: int
+    records: int
+    dispatched: int
+    cut: Cut
+    last: LastRecord
+    damaged: tuple[tuple[int, int], ...] = ()
+    rebuilt: dict[Key, str] = field(factory=dict)  # Queues that were made anew, and why.
+    from_point: bool = False
+
+
+def recover(
+    log: CommitLog,
+    queues: ConsumeQueueTable,
+    checkpoint: Checkpoint,
+    side: SideFiles,
+    damaged: DamagedRanges,
+    known_end: KnownEnd,
+    known_start: KnownStart,
+    *,
+    after_crash: bool,
+    others_have_it: bool = False,
+    check_crc: bool,
+    delays_ms: tuple[int, ...],
+) -> Recovered:
+    """Open the queues of a log that is open, walk, dispatch what the queues lack, rebuild, cut. `damaged` is filled.
+
+    Raises OSError, and StoreDirectoryError while nothing was changed yet.
+    """
+    point = noted = side.load_point()
+    if point is not None and not fits(point, log, checkpoint.physic_msg_timestamp):
+        point = None
+    of_queues = QueueRecovery(log, queues, side, damaged, point, after_crash, check_crc, delays_ms)
+    return _Recovery(
+        log,
+        queues,
+        checkpoint,
+        side,
+        damaged,
+        of_queues,
+        after_crash,
+        others_have_it,
+        check_crc,
+        delays_ms,
+        known_end,
+        known_start,
+        noted,
+    ).run()
+
+
+@define
+class _Recovery:
+    log: CommitLog
+    queues: ConsumeQueueTable
+    checkpoint: Checkpoint
+    side: SideFiles
+    damaged: DamagedRanges
+    of_queues: QueueRecovery
+    after_crash: bool
+    others_have_it: bool  # What was acknowledged: by a slave, or by a master whose group acknowledges together.
+    check_crc: bool
+    delays_ms: tuple[int, ...]
+    known_end: KnownEnd
+    known_start: KnownStart
+    noted: RecoveryPoint | None  # The recovery point as it lies there, whether it fits or not.
+    start: int = 0
+    end: int = 0
+    records: int = 0
+    dispatched: int = 0
+    error: str | None = None
+    last: DispatchEntry | None = None
+    last_of_point: LastRecord = field(factory=LastRecord)
+    newest_timestamp: int = 0
+    undispatched: list[DispatchEntry] = field(factory=list)
+
+    def run(self) -> Recovered:
+        point = self.of_queues.point
+        for damaged in point.damaged if point is not None else ():
+            if damaged[1] > self.log.min_offset:
+                self.damaged.add(*damaged)
+        self.of_queues.open()
+        from_point = point is not None and begins_at(point, self.log, after_crash=self.after_crash)
+        if point is not None and from_point:
+            self.start, self.last_of_point = point.offset, point.last
+            self.of_queues.settle(point)
+        else:
+            self.of_queues.find_ends()
+            self.start = self._start_without_point(point)
+            if self.after_crash:
+                self.of_queues.rewind(self.start)
+        self.of_queues.discard(self.of_queues.faults)
+        self.of_queues.rebuild(self.of_queues.faults, self.start)
+        self._walk()
+        if self._checkpoint_is_wrong() and not from_point:
+            log_lines.warning("the checkpoint is wrong; the whole log is walked", start=self.start)
+            self.start = self.log.min_offset
+            self.queues.rewind(self.start)
+            self._walk()
+        self.of_queues.keep_numbers(self.end)
+        self._compare_ends()
+        cut = self._cut(point)
+        self.of_queues.finish(self.end)
+        self.queues.correct_min_offsets(self.log.min_offset)
+        self.log.next_queue_offsets = self.queues.next_offsets()
+        return Recovered(
+            self.start,
+            self.end,
+            self.records,
+            self.dispatched,
+            cut,
+            self._last_record(),
+            tuple(self.damaged),
+            self.of_queues.faults,
+            from_point,
+        )
+
+    def _start_without_point(self, point: RecoveryPoint | None) -> int:
+        behind = max(self.queues.max_phy_offset, self.log.min_offset)
+        if self.after_crash:
+            start = start_after_crash(self.log, behind, self.checkpoint.recover_from_ms)
+        else:
+            start = start_after_stop(self.log, behind)
+        return max(start, point.offset) if point is not None and not self.of_queues.faults else start
+
+    def _checkpoint_is_wrong(self) -> bool:
+        """Whether it vouches for messages newer than any that there is."""
+        return (
+            self.after_crash
+            and self.start > self.log.min_offset
+            and self.checkpoint.recover_from_ms > max(self.newest_timestamp, 0)
+        )
+
+    # The walk
+
+    def _walk(self) -> None:
+        """From `start` to the end of the log, which becomes `end`."""
+        self.end, self.error = self.start, None
+        numbers = self.queues.next_offsets()
+        damage: int | None = None  # Where the bytes begin that are no record, until it is known what follows.
+        gaps: dict[Key, str] = {}
+        for offset, scan in walk_in_bulk(
+            self.log, self.start, check_crc=self.check_crc, delays_ms=self.delays_ms, zeros_max=self._zeros_max
+        ):
+            end = offset + scan.consumed
+            if isinstance(scan.entries, list):
+                entries = scan.entries
+            elif damage is None and not gaps and self._take_columns(scan.entries, numbers):
+                self.end, self.error = end, None
+                continue
+            else:
+                entries = scan_records(
+                    self._read(offset, scan.consumed),
+                    offset,
+                    self.log.file_size,
+                    check_crc=False,
+                    delays_ms=self.delays_ms,
+                ).entries
+            if scan.error is not None and self.after_crash and entries and self._is_torn(entries[-1], end):
+                end, entries = entries[-1].phy_offset, entries[:-1]
+            if damage is not None and entries:
+                self._dispatch()
+                if self._is_left_over(entries, offset):
+                    self.error = f"{self.error}, then messages that were cut before"
+                    break
+                if self.after_crash and self.others_have_it:
+                    self.error = f"{self.error}; what follows is for others to send again"
+                    break
+                self._keep_damage(damage, offset)
+                damage = None
+            self._take(entries, numbers, gaps)
+            self.undispatched += (entry for entry in more_queues(entries) if self.queues.admits(*entry[:2]))
+            if damage is None:
+                self.end, self.error = end, scan.error
+                damage = end if scan.error is not None else None
+        self._dispatch()
+        self._fill_gaps(gaps)
+
+    def _take(self, entries: list[DispatchEntry], numbers: dict[Key, int], gaps: dict[Key, str]) -> None:
+        """Stage for dispatch, but leave out the queues in which messages are missing that the log should have."""
+        for entry in entries:
+            if entry.sys_flag & TRANSACTION_MASK in QUEUELESS:
+                continue
+            key = entry[:2]
+            number = numbers.get(key, 0)
+            if entry.queue_offset > number and key not in gaps and not self._is_explained(entry, number):
+                gaps[key] = f"messages {number} to {entry.queue_offset - 1} are missing"
+            numbers[key] = max(number, entry.queue_offset + 1)
+        self.records += len(entries)
+        self.undispatched += [entry for entry in entries if entry[:2] not in gaps] if gaps else entries
+        if len(self.undispatched) >= _DISPATCH_BATCH:
+            self._dispatch()
+        if entries:
+            self.last = entries[-1]
+            self.newest_timestamp = max(self.newest_timestamp, *(entry.store_timestamp for entry in entries))
+
+    def _take_columns(self, columns: "Columns", numbers: dict[Key, int]) -> bool:
+        """Dispatch many records at once; False, and nothing is done, where one may be missing before them."""
+        from twinlog.store.queue.columns import queue_runs
+
+        reached: dict[Key, int] = {}
+        for run in queue_runs(columns):
+            number = numbers.get((run.topic, run.queue_id), 0)
+            if not run.is_consecutive or run.queue_offset > number:
+                return False
+            reached[run.topic, run.queue_id] = max(number, run.queue_offset + len(run.records))
+        numbers.update(reached)
+        self._dispatch()
+        self.dispatched += sum(map(len, self.queues.put_columns(columns).values()))
+        self.records += len(columns)
+        if len(columns):
+            self.last = columns[-1]
+            self.newest_timestamp = max(self.newest_timestamp, int(columns.store_timestamp.max()))
+        return True
+
+    def _dispatch(self) -> None:
+        """Many messages at a time: with a thousand queues there is a system call for each of them."""
+        self.dispatched += sum(map(len, self.queues.put(self.undispatched).values()))
+        self.undispatched = []
+
+    def _is_explained(self, entry: DispatchEntry, number: int) -> bool:
+        """Whether it is known why messages `number` up to this one are not in its queue."""
+        self._dispatch()
+        queue = self.queues.get(entry.topic, entry.queue_id)
+        if (entry.topic, entry.queue_id) in self.of_queues.faults or self.start == self.log.min_offset:
+            return True  # From the start of the log on there is no more to be had.
+        return self.damaged.overlaps(max(queue.max_phy_offset, 0), entry.phy_offset)
+
+    def _fill_gaps(self, gaps: dict[Key, str]) -> None:
+        if gaps:
+            self.of_queues.faults |= gaps
+            self.of_queues.discard(gaps)
+            self.of_queues.rebuild(gaps, self.end)
+
+    def _is_left_over(self, entries: list[DispatchEntry], offset: int) -> bool:
+        """Whether sound records behind damage are from before a cut: older than the last one, or their number is taken."""
+        if any(file.start > offset and self._begins_with_record(file.start) for file in self.log.files.files):
+            return False
+        before = self.last.store_timestamp if self.last is not None else self.last_of_point.store_timestamp
+        return not goes_on(head_of(entries), before, self._next_offset, self._place_of)
+
+    def _begins_with_record(self, offset: int) -> bool:
+        return begins_with_record(self._read, offset, self.log.file_size)
+
+    def _is_torn(self, last: DispatchEntry, end: int) -> bool:
+        return is_torn(last, end, self.log.file_size, self._read)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        return read_log(self.log, offset, size)
+
+    def _next_offset(self, key: Key) -> int:
+        return self.queues.get(*key).max_offset
+
+    def _place_of(self, key: Key, number: int) -> int | None:
+        unit = self.queues.get(*key).unit(number)
+        return unit.phy_offset if unit is not None else None
+
+    def _keep_damage(self, start: int, end: int) -> None:
+        self.damaged.add(start, end)
+        log_lines.error(
+            "damaged bytes in the commit log; the messages behind them are kept",
+            offset=start,
+            bytes=end - start,
+            found=self.error,
+            advice="copy what is lost from another replica, or this store's files from a backup",
+        )
+
+    # The end
+
+    def _compare_ends(self) -> None:
+        """Whether something is missing that was on the disk."""
+        noted, known = self.noted, self.noted.offset if self.noted is not None else 0
+        if not self.log.files.files and self.checkpoint.physic_msg_timestamp > 0:  # It vouches for messages.
+            known = max(known, self.queues.max_phy_offset, 1)
+        self.known_end.compare(self.end, known)
+        begin = self.log.min_offset
+        was_stopped = noted is not None and not self.after_crash and noted.offset == self.end
+        self.known_start.compare(begin, noted.log_start if noted is not None and was_stopped else begin)
+
+    @property
+    def _zeros_max(self) -> int:
+        return _LOOK_AFTER_CRASH if self.after_crash else _LOOK_AFTER_CLEAN_STOP
+
+    def _cut(self, point: RecoveryPoint | None) -> Cut:
+        """Let the log end at `end`: keep what lies behind it elsewhere, then remove it, durably."""
+        cut = keep_behind_end(self.log, self.end, self.side, zeros_max=self._zeros_max, error=self.error)
+        if self.noted is not None and self.noted.offset > self.end:
+            self.side.drop_point()
+        self.log.files.cut(self.end, is_clear=not self.after_crash and cut.size == 0)
+        if self.after_crash or self.queues.max_phy_offset > self.end:
+            self.queues.truncate(self.end)
+        return cut
+
+    def _last_record(self) -> LastRecord:
+        """For the next recovery point."""
+        if self.last is None:
+            return self.last_of_point
+        raw = read_log(self.log, self.last.phy_offset, self.last.size)
+        return LastRecord(self.last.phy_offset, self.last.size, xxh3_64_intdigest(raw), self.last.store_timestamp)

@@ -1,0 +1,100 @@
+"""What recovery keeps in ROOT/twinlog: the recovery point, the list of queues that are being rebuilt, and bytes that were cut."""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import structlog
+from attrs import frozen
+
+from twinlog.store.errors import SideFileError
+from twinlog.store.queue.manifest import QueueState
+from twinlog.store.recovery.point import RecoveryPoint, decode_point, encode_point
+from twinlog.store.util.sync import sync_data, sync_directory, write_durably
+
+log = structlog.get_logger()
+
+CUT_BYTES_MAX = 64 << 20  # Of one cut.
+_CUTS_BYTES_MAX = 256 << 20  # Of all of them: the oldest go first.
+_PIECE = 1 << 20
+
+
+@frozen
+class SideFiles:
+    """The directory; made when something is written."""
+
+    directory: Path
+
+    def load_point(self) -> RecoveryPoint | None:
+        """The recovery point; None, with a line in the log, when it cannot be read."""
+        try:
+            return self._load("recovery-point")
+        except OSError as error:  # A bad sector, say. The next one is another file.
+            log.warning("a side file is not used", path=str(self.directory / "recovery-point"), reason=str(error))
+            return None
+
+    def save_point(self, point: RecoveryPoint) -> None:
+        """Replace the recovery point, durably. Raises OSError."""
+        self._replace("recovery-point", encode_point(point))
+
+    def drop_point(self) -> None:
+        """Remove the recovery point, durably: what it says is about to become wrong. Raises OSError."""
+        self._remove("recovery-point")
+
+    def load_rebuild(self) -> set[tuple[str, int]]:
+        """The queues whose rebuilding did not come to its end. Raises OSError."""
+        point = self._load("queues-to-rebuild")
+        return {queue.key for queue in point.queues} if point is not None else set()
+
+    def save_rebuild(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Note, durably, which queues are about to be rebuilt; none: all is done. Raises OSError."""
+        queues = tuple(QueueState(*key, 0, 0, -1) for key in sorted(keys))
+        if queues:
+            point = RecoveryPoint(offset=0, log_start=0, log_file_size=0, queue_file_size=0, queues=queues)
+            self._replace("queues-to-rebuild", encode_point(point))
+        else:
+            self._remove("queues-to-rebuild")
+
+    def keep_cut(self, offset: int, size: int, read: Callable[[int, int], bytes]) -> tuple[Path, int]:
+        """Copy bytes that are about to be cut, the first CUT_BYTES_MAX of them; where to, and how many. Raises OSError."""
+        directory = self.directory / "cut"
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{offset:020d}-{time.time_ns() // 1_000_000}"
+        end = offset + min(size, CUT_BYTES_MAX)
+        with path.open("wb") as file:
+            at = offset
+            while at < end and (piece := read(at, min(_PIECE, end - at))):
+                file.write(piece)
+                at += len(piece)
+            file.flush()
+            sync_data(file.fileno())
+        sync_directory(directory)
+        self._forget_old_cuts(directory)
+        return path, at - offset
+
+    def _forget_old_cuts(self, directory: Path) -> None:
+        kept = 0
+        for path in sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            kept += path.stat().st_size
+            if kept > _CUTS_BYTES_MAX:
+                path.unlink()
+
+    def _load(self, name: str) -> RecoveryPoint | None:
+        path = self.directory / name
+        try:
+            return decode_point(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except SideFileError as error:
+            log.warning("a side file is not used", path=str(path), reason=str(error))
+            return None
+
+    def _replace(self, name: str, data: bytes) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_durably(self.directory / name, data)
+
+    def _remove(self, name: str) -> None:
+        path = self.directory / name
+        if path.exists():
+            path.unlink()
+            sync_directory(self.directory)

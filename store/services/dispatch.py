@@ -1,0 +1,129 @@
+"""Brings consume queues, index and held pulls level with the log.
+
+A broker's units are read from memory at first and written a little later, all that came to a queue in one system call, not one
+for the one or two units that each turn of the loop brings. What a crash takes of them is made anew from the log, as what was not
+dispatched yet.
+
+Source: DefaultMessageStore.ReputMessageService, RocketMQ 4.9.8. Who appended hands the entries over, so that the log need not be
+read again; after a start recovery dispatches what the queues lack.
+"""
+
+from collections.abc import Callable
+from itertools import takewhile
+from typing import TYPE_CHECKING, cast
+
+import trio
+from attrs import define, field
+
+from twinlog.store.index.service import IndexService
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.record.multi_dispatch import MoreQueues, is_light, with_more_queues
+from twinlog.store.record.scan import DispatchEntry
+from twinlog.store.recovery.points import RecoveryPoints
+from twinlog.store.services.flush import FlushConsumeQueueService
+from twinlog.store.util.wakeup import Wakeup
+
+_BATCH = 4096
+_LATE_SECONDS = 0.02  # Units wait so long for others before they are written.
+_SLICE = 256  # Queues that are written to in one turn of the loop.
+
+if TYPE_CHECKING:
+    from twinlog.store.record.columns import Columns
+
+ArrivalListener = Callable[[str, int, int, list[int]], None]
+
+
+@define(eq=False, kw_only=True)
+class ReputMessageService:
+    """All bytes below `dispatched_offset` are in the queues. `on_arrival`, `on_dispatched`: see MessageStore."""
+
+    log: CommitLog
+    queues: ConsumeQueueTable
+    queue_flusher: FlushConsumeQueueService
+    points: RecoveryPoints
+    index: IndexService
+    refused: Callable[[str, OSError], object]  # Told when the disk does not take a unit.
+    on_arrival: list[ArrivalListener] = field(factory=list, init=False)
+    on_dispatched: list[Callable[[], None]] = field(factory=list, init=False)
+    dispatched_offset: int = field(default=0, init=False)
+    # Written, not yet in the queues. In columns: many records at once, from a slave that catches up.
+    pending: "list[DispatchEntry | Columns | MoreQueues]" = field(factory=list, init=False)
+    _wakeup: Wakeup = field(factory=Wakeup, init=False)
+    _grown: Wakeup = field(factory=Wakeup, init=False)
+
+    def add(self, entries: "list[DispatchEntry] | Columns | MoreQueues") -> None:
+        """Take the entries of records that are in the log now, in its order."""
+        if isinstance(entries, list):
+            self.pending += entries
+        elif len(entries):
+            self.pending.append(entries)
+        self._wakeup.set()
+
+    def dispatch(self) -> None:
+        """Bring the queues level with the log and tell the listeners."""
+        while self.pending:
+            batch, size = self._next_batch()
+            try:
+                grown = self._put(batch)
+            except OSError as error:  # The batch stays: nothing is ever passed over.
+                self.refused("writing a consume queue", error)
+                return
+            del self.pending[:size]
+            batch = batch.entries if isinstance(batch, MoreQueues) else batch
+            last = batch[-1]
+            self.dispatched_offset = last.phy_offset + last.size
+            self.queue_flusher.last_dispatched_timestamp = last.store_timestamp
+            self.points.note(last.phy_offset, last.size, last.store_timestamp)
+            self.index.feed(batch)
+            if self.queues.late_count:
+                self._grown.set()
+            for queue, codes in grown.items():
+                for listener in self.on_arrival:
+                    listener(queue.topic, queue.queue_id, queue.max_offset, codes)
+        self.dispatched_offset = self.log.max_offset
+
+    def _put(self, batch: "list[DispatchEntry] | Columns | MoreQueues") -> dict[ConsumeQueue, list[int]]:
+        if isinstance(batch, list):
+            return self.queues.put(batch)
+        if isinstance(batch, MoreQueues):
+            return self.queues.put(with_more_queues(batch.entries, self._takes))
+        return self.queues.put_columns(batch)
+
+    def _takes(self, entry: DispatchEntry) -> bool:
+        return is_light(entry.topic) and self.queues.admits(entry.topic, entry.queue_id)
+
+    def _next_batch(self) -> "tuple[list[DispatchEntry] | Columns | MoreQueues, int]":
+        """What to dispatch together, and how much of what is pending that is."""
+        first, some = self.pending[0], self.pending[:_BATCH]
+        if not isinstance(first, DispatchEntry):
+            return first, 1
+        if set(map(type, some)) != {DispatchEntry}:  # Rarely.
+            some = list(takewhile(lambda item: isinstance(item, DispatchEntry), some))
+        return cast(list[DispatchEntry], some), len(some)
+
+    async def run(self) -> None:
+        """Dispatch until cancelled."""
+        self.queues.writes_late = True
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write_late)
+                while True:
+                    await self._wakeup.wait()
+                    self.dispatch()
+                    for listener in self.on_dispatched:
+                        listener()
+        finally:
+            self.queues.writes_late = False
+
+    async def _write_late(self) -> None:
+        while True:
+            await self._grown.wait()
+            await trio.sleep(_LATE_SECONDS)
+            try:
+                for _ in range(0, self.queues.late_count, _SLICE):
+                    self.queues.write_late(_SLICE)
+                    await trio.lowlevel.checkpoint()
+            except OSError as error:
+                self.refused("writing a consume queue", error)

@@ -1,0 +1,120 @@
+"""Finishes, when a store is opened, a cut of its log that a crash left unfinished; see store/truncation/truncation.py."""
+
+import os
+import shutil
+from pathlib import Path
+
+import structlog
+from attrs import define
+
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.index.note import lower_note
+from twinlog.store.log.checkpoint import Checkpoint
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.walk import read_log
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.recovery.durable_end import KnownEnd
+from twinlog.store.recovery.side_files import SideFiles
+from twinlog.store.truncation.divergent import DivergentDirectory
+from twinlog.store.truncation.intent import NAME, CutKind, TruncateIntent, load_intent
+from twinlog.store.util.sync import sync_directory
+
+log_lines = structlog.get_logger()
+
+_LOOK_BYTES = 4096
+
+
+@define(eq=False)
+class UnfinishedCut:
+    """`cut_log()` before recovery looks at the log, `finish()` when it has brought the queues level with it."""
+
+    intent: TruncateIntent
+    side: Path  # ROOT/twinlog.
+
+    @classmethod
+    def find(cls, side: Path) -> "UnfinishedCut | None":
+        """Look for one. Raises StoreDirectoryError when the note of it cannot be read, OSError."""
+        intent = load_intent(side)
+        if intent is None:
+            DivergentDirectory(side / "divergent").drop_unfinished()
+        return cls(intent, side) if intent is not None else None
+
+    def cut_log(self, log: CommitLog, checkpoint: Checkpoint, queue_directory: Path) -> None:
+        """Raises StoreDirectoryError when somebody wrote behind what was to be cut, OSError."""
+        intent, files = self.intent, log.files
+        if any(read_log(log, intent.old_end, _LOOK_BYTES)) or log.max_offset > _file_end(intent.old_end, log.file_size):
+            raise StoreDirectoryError(
+                f"the log was to be cut at {intent.offset} ({intent.why}), but somebody wrote behind its old end "
+                f"{intent.old_end} since. Remove {self.side / NAME} to keep all of it, or what lies behind {intent.old_end}"
+            )
+        if (written := self._written_since(log)) is not None:
+            raise StoreDirectoryError(
+                f"the log was to be cut at {intent.offset} ({intent.why}), but somebody wrote other bytes at {written} since. "
+                f"Remove {self.side / NAME} to keep them"
+            )
+        log_lines.warning(
+            "a cut of the log that was begun before the stop is finished",
+            offset=intent.offset,
+            bytes=intent.old_end - intent.offset,
+            why=intent.why,
+            kept_in=str(self.side / "divergent" / intent.kept_in),
+        )
+        DivergentDirectory(self.side / "divergent").settle(intent.kept_in)
+        side = SideFiles(self.side)
+        point = side.load_point()
+        if point is None or point.offset > intent.offset or intent.kind is CutKind.BEGIN_ANEW:
+            side.drop_point()
+        KnownEnd(self.side).forget()
+        lower_note(self.side / "index-behind", intent.offset if intent.kind is CutKind.CUT else 0)
+        if intent.kind is CutKind.CUT:
+            files.cut(intent.offset)
+        else:
+            files.clear()
+            files.sync()
+            for topic in queue_directory.iterdir():
+                shutil.rmtree(topic)
+            sync_directory(queue_directory)
+        lower_checkpoint(checkpoint, intent)
+        checkpoint.save()
+
+    def _written_since(self, log: CommitLog) -> int | None:
+        """Where a file of the log begins with bytes that are neither what was to be cut nor zeros. Raises OSError."""
+        intent, divergent = self.intent, DivergentDirectory(self.side / "divergent")
+        begin = intent.offset if intent.kind is CutKind.CUT else 0
+        for file in log.files.files:
+            at = max(begin, file.start)
+            kept = divergent.read(intent.kept_in, file.start, at - file.start, _LOOK_BYTES)
+            if at >= file.start + log.file_size or kept is None:
+                continue
+            found = os.pread(file.fd, _LOOK_BYTES, at - file.start)
+            if any(byte not in (0, old) for byte, old in zip(found, kept, strict=False)):
+                return at
+        return None
+
+    def finish(self, queues: ConsumeQueueTable) -> None:
+        """Raises OSError."""
+        for queue in queues:
+            if queue.max_phy_offset < 0 < queue.max_offset:
+                queue.discard()  # Nothing but blanks: its messages may come back with other numbers.
+        remove_intent(self.side)
+
+
+def remove_intent(side: Path) -> None:
+    """All is done. Raises OSError."""
+    (side / NAME).unlink(missing_ok=True)
+    sync_directory(side)
+
+
+def lower_checkpoint(checkpoint: Checkpoint, intent: TruncateIntent) -> None:
+    """Let the checkpoint vouch for nothing that was cut."""
+    newest, end = intent.last_timestamp, intent.offset if intent.kind is CutKind.CUT else 0
+    checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, newest)
+    checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, newest)
+    checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, newest)
+    checkpoint.master_flushed_offset = min(checkpoint.master_flushed_offset, end)
+    checkpoint.confirm_phy_offset = min(checkpoint.confirm_phy_offset, end)
+
+
+def _file_end(offset: int, file_size: int) -> int:
+    """Where the file ends that holds the byte before an offset."""
+    return -(-offset // file_size) * file_size

@@ -1,0 +1,247 @@
+"""Cuts the log of a slave while it is in use, so that what was cut never comes back.
+
+    1 copy      what is about to be cut goes to twinlog/divergent/ (store/truncation/divergent.py), under a name that is not final
+    2 intent    twinlog/truncate says what is to be done (store/truncation/intent.py): from here on it is done, whatever happens
+    3 memory    log, queues and all that follows them end at the cut: nobody is served the rest any more
+    4 disk      later files are removed, the rest of the last one is made zero, as in the queues; index note, checkpoint, digests
+    5 done      the intent is removed
+
+A crash before 2 leaves everything as it was; after a later one the next start finishes it (store/truncation/resume.py).
+RocketMQ moves positions only: the bytes stay valid on the disk, and come back after a crash behind shorter new ones (its issue
+10666).
+"""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import structlog
+import trio
+from attrs import define, field
+
+from twinlog.store.errors import StoreError, StoreNotWritableError
+from twinlog.store.index.service import IndexService
+from twinlog.store.integrity.digest_service import DigestService
+from twinlog.store.log.checkpoint import Checkpoint
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.log.range import LogRange
+from twinlog.store.log.running_flags import Condition, RunningFlags
+from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.queue.record_boundary import newest_below, record_before
+from twinlog.store.record.scan import DispatchEntry
+from twinlog.store.recovery.point import LastRecord
+from twinlog.store.recovery.points import RecoveryPoints
+from twinlog.store.services.dispatch import ReputMessageService
+from twinlog.store.services.flush import FlushConsumeQueueService, FlushService
+from twinlog.store.services.retention_service import RetentionService
+from twinlog.store.truncation.cut_disk import CutFiles, cut_on_disk
+from twinlog.store.truncation.divergent import CutFile, Divergent, DivergentDirectory
+from twinlog.store.truncation.intent import NAME, CutKind, TruncateIntent, encode_intent
+from twinlog.store.truncation.resume import lower_checkpoint, remove_intent
+from twinlog.store.util.sync import write_durably
+
+log_lines = structlog.get_logger()
+
+_READERS_SECONDS = 2.0  # For those who send what is cut now. Whoever takes longer sends zeros, which no CRC fits.
+_LOOK_SECONDS = 0.02
+
+
+@define(eq=False, kw_only=True)
+class TruncationService:
+    """`on_truncate` are told where the log ends now, before anything is written there."""
+
+    side: Path  # ROOT/twinlog.
+    log: CommitLog
+    queues: ConsumeQueueTable
+    flags: RunningFlags
+    flusher: FlushService
+    queue_flusher: FlushConsumeQueueService
+    reput: ReputMessageService
+    points: RecoveryPoints
+    digest: DigestService
+    index: IndexService
+    retention: RetentionService
+    checkpoint: Checkpoint
+    is_slave: Callable[[], bool]
+    tail_ended: Callable[[], Awaitable[None]]  # Nobody writes behind the log's end any more.
+    now_ms: Callable[[], int]
+    fail: Callable[[str], None]
+    on_truncate: list[Callable[[int], None]]
+    repairing: (
+        trio.Lock
+    )  # Held while a thread puts damaged bytes right: what it writes late would come back behind the cut.
+    divergent: DivergentDirectory = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.divergent = DivergentDirectory(self.side / "divergent")
+
+    async def truncate(self, phy_offset: int, why: str) -> None:
+        """Let the log end where a record begins, durably. Raises StoreError: nothing was changed, or the store failed."""
+        async with self._alone("the log is being cut"):
+            low, high = self.log.min_offset, self.log.max_offset
+            if not low <= phy_offset <= high:
+                raise StoreError(f"the log cannot be cut at {phy_offset}: it holds bytes {low} to {high}")
+            if phy_offset < high:
+                await self._cut(CutKind.CUT, phy_offset, await self._last_below(phy_offset), why)
+
+    async def reset(self, why: str) -> None:
+        """Let log, queues and index be empty. Raises as truncate() does."""
+        async with self._alone("the log begins anew"):
+            if self.log.files.files:
+                await self._cut(CutKind.BEGIN_ANEW, self.log.min_offset, None, why)
+
+    @asynccontextmanager
+    async def _alone(self, what: str) -> AsyncIterator[None]:
+        """Nobody appends meanwhile, and no file of the log is deleted."""
+        async with self.repairing, self.retention.lock:
+            if not self.is_slave():
+                raise StoreError("only a slave's log is cut: a master's is what its producers were told")
+            await self.tail_ended()
+            self.reput.dispatch()
+            if self.flags.why_not_appendable or self.log.pending is not None:
+                raise StoreNotWritableError(self.flags.why_not_appendable or "write buffers are in use, as on a master")
+            self.flags.set(Condition.CUTTING, what)
+            try:
+                yield
+            finally:
+                self.flags.clear(Condition.CUTTING)
+
+    async def _last_below(self, phy_offset: int) -> DispatchEntry | None:
+        """The last record below a cut. Raises StoreError unless a record, a blank or a file begins there."""
+        known = newest_below(self.queues, phy_offset)
+        with LogRange.open(self.log, 0, self.log.max_offset) as bytes_:
+            found = await trio.to_thread.run_sync(record_before, bytes_, phy_offset, self.log.file_size, known)
+        if isinstance(found, str):
+            raise StoreError(f"the log cannot be cut at {phy_offset}: {found}")
+        return found
+
+    async def _cut(self, kind: CutKind, offset: int, last: DispatchEntry | None, why: str) -> None:
+        end = self.log.max_offset
+        intent = TruncateIntent(
+            kind=kind,
+            offset=offset,
+            old_end=end,
+            last_timestamp=last.store_timestamp if last is not None else 0,
+            when_ms=self.now_ms(),
+            kept_in=self.divergent.free_name(offset, end - offset),
+            why=why,
+        )
+        await self._keep(intent)
+        with trio.CancelScope(shield=True):
+            async with self.queue_flusher.lock, self.flusher.lock:
+                await self._decide(intent)
+                try:
+                    await self._carry_out(intent, last)
+                except OSError as error:
+                    reason = f"the log was cut at {offset}, which the disk does not take ({error}): the next start finishes it"
+                    self.fail(reason)
+                    raise StoreError(reason) from error
+        log_lines.warning(
+            "the log was cut" if kind is CutKind.CUT else "the log begins anew",
+            offset=offset,
+            bytes=end - offset,
+            why=why,
+            kept_in=str(self.divergent.path / intent.kept_in),
+        )
+
+    # 1 and 2
+
+    async def _keep(self, intent: TruncateIntent) -> None:
+        """Raises StoreError; nothing is left of it then."""
+        files, is_cut = self.log.files, intent.kind is CutKind.CUT
+        what = Divergent(self.divergent.path, intent.offset, intent.old_end - intent.offset, intent.when_ms, intent.why)
+        cut_files: list[CutFile] = []
+        try:
+            for number, file in enumerate(files.files):
+                if is_cut and file.end <= intent.offset:
+                    continue
+                if file.path.parent not in files.writable:
+                    raise StoreError(f"the log was not cut: {file.path} is only read")
+                # The first file keeps the numbering, unless it starts at 0.
+                goes = not is_cut or (file.start >= intent.offset and (number > 0 or file.start == 0))
+                cut_files.append(CutFile(file.path, os.dup(file.fd), file.start, file.end, goes))
+            keep = partial(self.divergent.keep, may_copy=is_cut)
+            await trio.to_thread.run_sync(keep, intent.kept_in, what, cut_files, self.log.file_size)
+        except BaseException as error:
+            await self._drop_kept()
+            if isinstance(error, OSError):
+                raise StoreError(
+                    f"the log was not cut: its bytes from {intent.offset} on cannot be kept in {self.divergent.path}: {error}"
+                ) from error
+            raise
+        finally:
+            for each in cut_files:
+                os.close(each.fd)
+
+    async def _drop_kept(self) -> None:
+        with trio.CancelScope(shield=True), suppress(OSError):
+            await trio.to_thread.run_sync(self.divergent.drop_unfinished)
+
+    async def _decide(self, intent: TruncateIntent) -> None:
+        path = self.side / NAME
+        try:
+            await trio.to_thread.run_sync(write_durably, path, encode_intent(intent))
+        except OSError as error:
+            if path.exists():  # Who knows for how long.
+                reason = f"it is not known whether the log is to be cut at {intent.offset} ({error}): the next start finds out"
+                self.fail(reason)
+                raise StoreError(reason) from error
+            await self._drop_kept()
+            raise StoreError(f"the log was not cut: {path} cannot be written: {error}") from error
+
+    # 3 to 5
+
+    async def _carry_out(self, intent: TruncateIntent, last: DispatchEntry | None) -> None:
+        await trio.to_thread.run_sync(self.divergent.settle, intent.kept_in)
+        if self.points.offset > intent.offset or intent.kind is CutKind.BEGIN_ANEW:
+            await trio.to_thread.run_sync(self.points.side.drop_point)
+        offset = intent.offset if intent.kind is CutKind.CUT else 0
+        cut = CutFiles()
+        try:
+            self._cut_in_memory(cut, intent.kind, offset, last)
+            for listener in self.on_truncate:
+                listener(offset)
+            if cut.log_tail is not None:
+                await _readers_left(self.log.files.files[-1])
+            await trio.to_thread.run_sync(cut_on_disk, cut, self.log.files)
+        finally:
+            cut.close()
+            self.retention.close_later(cut.removed)
+        lower_checkpoint(self.checkpoint, intent)
+        await trio.to_thread.run_sync(self.checkpoint.save)
+        await self.index.note_cut(offset)
+        await self.digest.sync()
+        await trio.to_thread.run_sync(remove_intent, self.side)
+
+    def _cut_in_memory(self, cut: CutFiles, kind: CutKind, offset: int, last: DispatchEntry | None) -> None:
+        """Let everything end at the cut, and note what is to be done on the disk. Nobody else has a turn in between."""
+        if kind is CutKind.CUT:
+            cut.cut_log(self.log.files, offset)
+        else:
+            cut.empty_log(self.log.files)
+        for queue in self.queues:
+            if kind is CutKind.BEGIN_ANEW:
+                cut.empty_queue(queue)
+            else:
+                cut.cut_queue(queue, offset)
+        self.log.next_queue_offsets = self.queues.next_offsets()
+        timestamp = last.store_timestamp if last is not None else 0
+        self.reput.dispatched_offset = min(self.reput.dispatched_offset, offset)
+        self.queue_flusher.last_dispatched_timestamp = min(self.queue_flusher.last_dispatched_timestamp, timestamp)
+        self.flusher.last_store_timestamp = timestamp
+        self.points.last = LastRecord(last.phy_offset, last.size, 0, timestamp) if last is not None else LastRecord()
+
+
+async def _readers_left(file: MappedFile) -> None:
+    """Give those who still send bytes of a file some time before these become zeros."""
+    taken = file.take_map()
+    with trio.move_on_after(_READERS_SECONDS):
+        while taken is not None:
+            try:
+                taken.close()
+                return
+            except BufferError:  # Somebody has a view of it.
+                await trio.sleep(_LOOK_SECONDS)

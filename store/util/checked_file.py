@@ -1,0 +1,61 @@
+"""Small side files in words: one line `twinlog-NAME VERSION CRC32HEX`, then one JSON value that the checksum covers.
+
+A lost promise is a lost vote, so what cannot be read is an error here, never taken for an empty file.
+"""
+
+import zlib
+from pathlib import Path
+
+import orjson
+
+from twinlog.store.errors import StoreDirectoryError
+from twinlog.store.util.sync import make_directory, write_durably
+
+
+def encode_checked(name: str, version: int, value: object) -> bytes:
+    """The reverse of decode_checked."""
+    body = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    return b"twinlog-%s %d %08x\n" % (name.encode(), version, _sum(name, version, body)) + body
+
+
+def decode_checked(name: str, version: int, raw: bytes) -> object:
+    """Raises ValueError when the bytes are no such file, not whole, or of another version."""
+    head, _, body = raw.partition(b"\n")
+    words = head.split(b" ")
+    if len(words) != 3 or words[0] != b"twinlog-" + name.encode():
+        raise ValueError(f"it does not begin with twinlog-{name}")
+    if words[1] != b"%d" % version:
+        raise ValueError(f"version {words[1].decode('ascii', 'replace')} is not known here, only {version}")
+    if words[2] != b"%08x" % _sum(name, version, body):
+        raise ValueError("its checksum is wrong")
+    value: object = orjson.loads(body)
+    return value
+
+
+def _sum(name: str, version: int, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(b"twinlog-%s %d" % (name.encode(), version)))
+
+
+def load_checked(path: Path) -> bytes | None:
+    """The bytes of the file; None when there is none. Raises StoreDirectoryError when the disk does not give them."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def save_checked(path: Path, data: bytes) -> None:
+    """Replace the file, durably. Raises OSError: then nobody knows which of the two is there after a power cut."""
+    make_directory(path.parent)
+    write_durably(path, data)
+
+
+def unreadable(path: Path, error: Exception) -> StoreDirectoryError:
+    """What a start says, and that it ends there."""
+    return StoreDirectoryError(
+        f"{path} cannot be read: {error}. It says what this member has promised to the others, and nobody may guess that. "
+        "Next: bring the very file back; or, with another member as master (twinlog failover), empty this store: "
+        "at its start the member follows that one from the beginning"
+    )
