@@ -1,7 +1,7 @@
 """Replication of one member: serves slaves, and follows a master when it has one. Source: HAService (RocketMQ 4.9.8).
 
-Every member listens, a slave too, so slaves of slaves work. Who is served the log is for ha/master/connection_admission.py to say, who
-counts for ha/policy/in_sync.py.
+Every member listens, a slave too, so slaves of slaves work. Who is served the log is for ha/master/connection_admission.py to
+say, who counts for ha/policy/in_sync.py.
 """
 
 import socket

@@ -278,7 +278,8 @@ class MessageStore(StoreParts):
         self._reput.dispatched_offset = self.flusher.flushed_offset = phy_offset
 
     async def truncate(self, phy_offset: int, why: str) -> None:
-        """Cut a slave's log where a record begins, durably; what is cut is kept in twinlog/divergent/. See store/truncation/truncation.py.
+        """Cut a slave's log where a record begins, durably; what is cut is kept in twinlog/divergent/. See
+        store/truncation/truncation.py.
 
         Raises StoreError: nothing was changed, or, where `flags` say so, the store failed and the next start finishes it.
         """

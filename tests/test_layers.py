@@ -2,12 +2,104 @@
 
 import ast
 import re
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+# All packages, and modules that stand lower than the rest of their package: each imports only what stands before it.
+ORDER = [
+    "store.errors",
+    "store.retention",
+    "store.util",
+    "store.config",
+    "store.record",
+    "store.log",
+    "store.queue",
+    "store.index",
+    "store.integrity",
+    "store.recovery",
+    "store.read",
+    "store.services",
+    "store.truncation",
+    "store",
+    "store.offline",
+    "store.offline.verify",
+    "store.offline.copy",
+    "ha.errors",
+    "ha.log",
+    "ha.peer",
+    "ha.election",
+    "ha.compare",
+    "ha.policy",
+    "ha.statistics",
+    "ha.wire",
+    "ha.config",
+    "ha.master",
+    "ha.slave",
+    "ha",
+    "cluster.client.route",
+    "cluster.remoting.codes",
+    "cluster.broker.watchdog",
+    "cluster.broker.machine",
+    "cluster.client.compression",
+    "cluster.remoting.errors",
+    "cluster.broker.role_status",
+    "cluster.http.config",
+    "cluster.remoting.tls",
+    "cluster.broker.config",
+    "cluster.client.subscription",
+    "cluster.client.outgoing",
+    "cluster.client.received",
+    "cluster.pipeline.sources",
+    "cluster.broker.ack_status",
+    "cluster.remoting",
+    "cluster.config",
+    "cluster.remoting.headers",
+    "cluster.broker.consume",
+    "cluster.broker.stats",
+    "cluster.broker.filter",
+    "cluster.client.api",
+    "cluster.broker.config_changes",
+    "cluster.broker.delay",
+    "cluster.namesrv",
+    "cluster.broker.security",
+    "cluster.broker.tables",
+    "cluster.client",
+    "cluster.broker.runtime_info",
+    "cluster.broker.reconfigure",
+    "cluster.broker.transactions",
+    "cluster.broker.group",
+    "cluster.client.consume",
+    "cluster.broker.peers",
+    "cluster.observe",
+    "cluster.broker.roles",
+    "cluster.admin",
+    "cluster.mqadmin",
+    "cluster.broker.wiring",
+    "cluster.broker.send",
+    "cluster.http.server",
+    "cluster.pipeline.tables",
+    "cluster.cli.common",
+    "cluster.dashboard.model",
+    "cluster.broker.processors",
+    "cluster.http",
+    "cluster.pipeline.audit",
+    "cluster.cli.members",
+    "cluster.cli.log",
+    "cluster.broker",
+    "cluster.dashboard.view",
+    "cluster.pipeline.jobs",
+    "cluster.pipeline.report",
+    "cluster.metrics",
+    "cluster.dashboard",
+    "cluster.cli.run",
+    "cluster.cli.demo",
+    "cluster.cli",
+    "cluster.pipeline.submit",
+]
 FOLDERS = ("store", "ha", "cluster")
 PUBLIC = ("client", "spark")  # twinlog.client and twinlog.spark: for applications, so nothing of ours imports them.
 LAYERS = (*FOLDERS, *PUBLIC)  # Each may import itself and what stands before it.
@@ -84,6 +176,39 @@ def test_imports_point_downwards(module):
     assert not upward(module, imports_of(module))
 
 
+def place_of(module: str) -> int:
+    """Where it stands in ORDER: itself, or its package."""
+    name = module.removeprefix("twinlog.")
+    return ORDER.index(name if name in ORDER else name.rpartition(".")[0])
+
+
+def test_packages_have_one_order():
+    """Nobody imports what stands behind it: no package is a part of a cycle, whatever its files."""
+    for module in (each for each in FILES if layer_of(each) in FOLDERS and FILES[each].name != "__init__.py"):
+        used = {
+            name for name in imports_of(module, at_run_time=True) & FILES.keys() if FILES[name].name != "__init__.py"
+        }
+        behind = {name for name in used if place_of(name) > place_of(module)}
+        assert not behind, f"{module} imports {behind}"
+
+
+def test_every_package_of_the_order_is_there_and_says_what_it_is():
+    packages = {module for module, file in FILES.items() if file.name == "__init__.py"}
+    assert {f"twinlog.{name}" for name in ORDER} <= FILES.keys()
+    for package in packages:
+        text = ast.get_docstring(ast.parse(FILES[package].read_text())) or ""
+        assert text, package
+        assert len(text.splitlines()) <= 15, package
+        if any(module.rpartition(".")[0] == package for module in FILES.keys() - packages):
+            assert package.removeprefix("twinlog.") in ORDER, package
+
+
+def test_no_package_is_crowded():
+    """A reader takes in what is there at once."""
+    sizes = Counter(module.rpartition(".")[0] for module in FILES if FILES[module].name != "__init__.py")
+    assert {package: size for package, size in sizes.items() if size > 25} == {}
+
+
 def test_there_are_no_import_cycles():
     graph = {module: imports_of(module, at_run_time=True) & FILES.keys() - {module} for module in FILES}
     # A package's own __init__.py is not a user of the modules in it: names that it passes on are no cycle.
@@ -105,7 +230,7 @@ def test_codecs_do_no_input_or_output(codec):
         waiting |= imported & FILES.keys() - seen
 
 
-SPARK = re.compile(r"twinlog\.cluster\.pipeline\.(session|datasource|stream|job|job_runner|export|daily|submit\.\w+)")
+SPARK = re.compile(r"twinlog\.(spark|cluster\.pipeline\.(jobs\.\w+|tables\.(datasource|stream)|submit\.\w+))")
 
 
 def test_few_modules_know_spark():
@@ -123,27 +248,27 @@ def test_every_layer_has_modules(layer):
 def test_the_reader_sees_every_form_of_import():
     source = """
 import a.b, trio as t
-from ..ha import client
-from . import flush
+from ..ha import config
+from . import errors
 def late():
     from twinlog.cluster.admin.admin import Admin
 if TYPE_CHECKING:
     import typed
 """
-    seen = imports(source, "twinlog.store.record.message")
+    seen = imports(source, "twinlog.store.message_store")
     of_ours = {
         "twinlog.ha",
-        "twinlog.ha.slave.client",
+        "twinlog.ha.config",
         "twinlog.store",
-        "twinlog.store.services.flush",
+        "twinlog.store.errors",
         "twinlog.cluster.admin.admin",
     }
     assert seen >= {"a.b", "trio", "typed", *of_ours}
-    assert "typed" not in imports(source, "twinlog.store.record.message", at_run_time=True)
+    assert "typed" not in imports(source, "twinlog.store.message_store", at_run_time=True)
     above = {
         "twinlog.ha",
-        "twinlog.ha.slave.client",
+        "twinlog.ha.config",
         "twinlog.cluster.admin.admin",
         "twinlog.cluster.admin.admin.Admin",
     }
-    assert upward("twinlog.store.record.message", seen) == above
+    assert upward("twinlog.store.message_store", seen) == above

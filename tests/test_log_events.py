@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 logs = docs_extension("logs")
 PAGE = (ROOT / "docs/operating/logs.md").read_text()
 # Where a function logs the event that it was given; those who give it are read instead.
-GIVEN = {"reception.py", "registration.py", "following.py"}
+GIVEN = {"connection_admission.py", "registration.py", "following.py"}
 
 
 def test_every_module_that_logs_is_on_the_page():

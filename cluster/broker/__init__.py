@@ -1,1 +1,5 @@
-"""One broker: the tables clients work with, the requests they send, and the services that run beside the store."""
+"""One broker.
+
+Begin with broker.py; wiring.py makes the parts and joins them, dispatch.py says which processor has which request.
+Imported by cli, metrics and http.
+"""

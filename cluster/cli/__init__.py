@@ -1,1 +1,5 @@
-"""The command line: one module for each family of commands, which parses, calls `cluster/admin/admin.py` and renders."""
+"""The `twinlog` command, a file for each family of commands.
+
+Begin with main.py.
+Imported by nothing but cluster/pipeline/submit.
+"""

@@ -1,1 +1,5 @@
-"""The sub-commands of RocketMQ's mqadmin that are used most, as functions that give the text that mqadmin prints."""
+"""Texts and requests of RocketMQ's mqadmin, for `twinlog mqadmin`.
+
+Begin with text.py.
+Imported by cli.
+"""

@@ -1,1 +1,5 @@
-"""The name server: which brokers are there, and which of them has which topic."""
+"""The name server: which broker has which topic. Source: RouteInfoManager (RocketMQ 4.9.8).
+
+Begin with route_info.py, which is pure, then service.py.
+Imported by admin and cli.
+"""

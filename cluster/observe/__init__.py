@@ -1,1 +1,5 @@
-"""TODO."""
+"""What is known of a cluster: members, lag, findings, explanations. Reads only.
+
+Begin with gather.py and members.py; health.py judges.
+Imported by admin and the front ends.
+"""

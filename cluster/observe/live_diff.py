@@ -1,7 +1,8 @@
 """Compares the logs of two running brokers, under traffic, up to where the shorter one ends at the start.
 
 Two twinlog members compare by digest, coarse to fine, down to the byte: every byte is compared, nothing but digests is sent.
-What a digest means is said in store/integrity/range_digests.py. RocketMQ has none: there samples of records are compared, by request 33.
+What a digest means is said in store/integrity/range_digests.py. RocketMQ has none: there samples of records are compared,
+by request 33.
 """
 
 from collections.abc import Callable

@@ -1,1 +1,5 @@
-"""Store directories as tables, and an audit that proves replicas equal. Source: PySpark's data source API."""
+"""Spark: store directories as tables, and the audit that proves replicas equal. Applications import twinlog.spark.
+
+Begin with tables/datasource.py and jobs/audit.py; only jobs and the data sources of tables import pyspark.
+Imported by cli.
+"""

@@ -1,1 +1,5 @@
-"""The remoting wire: frames, headers, codes, client and server."""
+"""RocketMQ's remoting protocol: codec, client, server, request codes and headers.
+
+Begin with command.py (without I/O), then server.py and dispatch.py.
+Imported by all packages of cluster.
+"""

@@ -16,7 +16,7 @@ PASS_ON = {"note": (0, "info"), "_log_end": (1, "info"), "_mend": (1, "warning")
 SECTIONS = {
     "store": ("store",),
     "replication": ("ha",),
-    "broker": ("cluster/broker",),
+    "broker": ("cluster/broker", "cluster/config"),
     "network": ("cluster/remoting", "cluster/http", "cluster/dashboard"),
     "name server": ("cluster/namesrv",),
     "process": ("cluster/cli/run/notify.py",),

@@ -1,4 +1,5 @@
-"""The directive `spark-table`: columns and options of a table of cluster/pipeline/tables/schemas.py: page and table cannot differ."""
+"""The directive `spark-table`: columns and options of a table of cluster/pipeline/tables/schemas.py: page and table cannot
+differ."""
 
 from docutils import nodes
 from sphinx.application import Sphinx

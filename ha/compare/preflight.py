@@ -8,7 +8,8 @@ compares the lengths, at most; two logs of one length can hold different message
   Where one of them has no sound record at this place, and both have the same ones at the end, a disk was bad: a slave
   that lost a record follows, one whose master lost it keeps what it has.
 - A RocketMQ master gives single records (request 33): records at growing distances from the end are compared, and where
-  one differs, others between it and the one before. These are samples; ha/compare/tail_overlap.py compares the last bytes one by one.
+  one differs, others between it and the one before. These are samples; ha/compare/tail_overlap.py compares the last bytes
+  one by one.
 
 The master may append, delete its oldest file, restart or be cut meanwhile: the ends are asked for again at the end, and
 what was found while they moved is not believed.

@@ -1,8 +1,8 @@
 """Does the log of a slave fit ours? Asked by the master: a RocketMQ slave takes whatever comes next, behind whatever it has.
 
 The model: a slave that asks for what comes at an offset claims that all bytes below it are there, and are ours. A twinlog slave
-has compared them; of a RocketMQ slave single records are asked for (request 33), the last one first, as in ha/compare/preflight.py,
-with our log up to that offset in the place of the slave's own.
+has compared them; of a RocketMQ slave single records are asked for (request 33), the last one first, as in
+ha/compare/preflight.py, with our log up to that offset in the place of the slave's own.
 """
 
 from collections.abc import Awaitable, Callable, Collection

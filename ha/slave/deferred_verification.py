@@ -1,7 +1,7 @@
 """A slave far behind: bytes go straight into the log file, behind the log's end, and verification follows from there.
 
-What is not verified is no part of the log (store/log/unverified_tail.py): it is neither acknowledged nor read. When to do what is for
-ha/policy/deferred_plan.py to say.
+What is not verified is no part of the log (store/log/unverified_tail.py): it is neither acknowledged nor read. When to do what
+is for ha/policy/deferred_plan.py to say.
 """
 
 import importlib

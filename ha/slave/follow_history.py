@@ -9,7 +9,8 @@
 A master that resigned where the next one begins has nothing to compare, and was told the history: it adopts and connects.
 
 Only then is anything acknowledged, so an acknowledgement in an epoch always comes from a log that says so in elections. A slave
-that has no record of a group has no history that could prove anything, and is repaired by the rules of ha/policy/auto_resync.py only.
+that has no record of a group has no history that could prove anything, and is repaired by the rules of
+ha/policy/auto_resync.py only.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,6 +1,7 @@
 """The files of one directory that make up an endless sequence of bytes, as they lie there: read only, with whatever is wrong.
 
-Unlike twinlog.store.log.mapped_file_queue nothing is configured: the size of a file follows from names and lengths of all of them.
+Unlike twinlog.store.log.mapped_file_queue nothing is configured: the size of a file follows from names and lengths of all
+of them.
 """
 
 import os

@@ -1,1 +1,5 @@
-"""TODO."""
+"""Cutting a log's end for good: an intent first, then a copy of what is cut, then log, queues and index.
+
+Begin with truncation.py; resume.py goes on after a crash.
+Imported by message_store.py and wiring.py.
+"""

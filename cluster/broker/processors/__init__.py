@@ -1,1 +1,5 @@
-"""Request handlers, one module for each family of request codes; each module lists its own in HANDLERS."""
+"""Request processors: for each request code a function that takes its header.
+
+Begin with send.py and pull.py; dispatch.py above lists them all.
+Imported by dispatch.py.
+"""

@@ -1,6 +1,6 @@
-"""34, 35, 38, 46: clients say that they are there, that they leave, and ask who else is there.
+"""34, 35, 38, 46, 328: clients say that they are there, that they leave, and ask who else is there.
 
-Sources: ClientManageProcessor.java, ConsumerManageProcessor.java (RocketMQ 4.9.8).
+Sources: ClientManageProcessor.java, ConsumerManageProcessor.java (RocketMQ 4.9.8), ProducerManager.java (4.9.7).
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.broker_admin import GetAllProducerInfo
 from twinlog.cluster.remoting.headers.clients import (
     CheckClientConfig,
     GetConsumerListByGroup,
@@ -133,4 +134,23 @@ def check_client_config(broker: BrokerParts, header: CheckClientConfig, request:
     return Reply(ext=None)
 
 
-HANDLERS = (heart_beat, unregister_client, get_consumer_list_by_group, check_client_config)
+def get_all_producer_info(broker: BrokerParts, header: GetAllProducerInfo, request: Request) -> Reply:
+    """By group: who is connected, and when they were heard of last, ms."""
+    now, now_ms = broker.producers.now(), broker.now_ms()
+    groups = {
+        group: [
+            {
+                "clientId": client.client_id,
+                "language": client.language,
+                "lastUpdateTimestamp": now_ms - round((now - client.last_seen) * 1000),
+                "remoteIP": f"/{client.connection.remote_address}",  # As Java writes a socket's address.
+                "version": client.version,
+            }
+            for client in clients.values()
+        ]
+        for group, clients in broker.producers.groups.items()
+    }
+    return Reply(ext=None, body=fastjson.dumps({"data": groups}))
+
+
+HANDLERS = (heart_beat, unregister_client, get_consumer_list_by_group, check_client_config, get_all_producer_info)

@@ -1,4 +1,5 @@
-"""One role change, as its candidate carries it out: the steps of ha/election/role_change.py, each of which asks first whether it is done.
+"""One role change, as its candidate carries it out: the steps of ha/election/role_change.py, each of which asks first
+whether it is done.
 
 What has been promised stays promised when this ends in the middle; whoever begins again, here or elsewhere, finds it and goes on.
 """

@@ -1,1 +1,5 @@
-"""Access control as RocketMQ 4.9's: accounts and addresses in plain_acl.yml, a signature in each request."""
+"""Accounts, permissions and signatures of requests. Source: PlainAccessValidator (RocketMQ 4.9.8).
+
+Begin with service.py, then permission.py.
+Imported by wiring.py and the processors.
+"""

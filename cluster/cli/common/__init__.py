@@ -1,1 +1,5 @@
-"""TODO."""
+"""Options, tables, progress, errors and completion: what commands share.
+
+Begin with options.py and render.py.
+Imported by the commands.
+"""

@@ -1,1 +1,5 @@
-"""TODO."""
+"""`twinlog demo`: failovers with nothing lost, shown live.
+
+Begin with play.py.
+Imported by main.py.
+"""

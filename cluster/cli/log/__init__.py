@@ -1,1 +1,5 @@
-"""TODO."""
+"""`twinlog log ...`: commands on store directories.
+
+Begin with group.py.
+Imported by main.py and other commands on directories.
+"""

@@ -1,1 +1,5 @@
-"""TODO."""
+"""HTML of the page, made on the server.
+
+Begin with page.py.
+Imported by the routes.
+"""

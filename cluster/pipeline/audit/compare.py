@@ -1,7 +1,8 @@
 """Which parts of several logs differ, as the digests of their blocks tell, and which logs end early. Pure: values in, values out.
 
-A block is 64 KiB of the endless log, counted from offset 0 (store/integrity/digest.py). Where the logs begin and end may differ, and the
-first and the last block of a log may be partial: what cannot be told from digests is named too, to be looked into.
+A block is 64 KiB of the endless log, counted from offset 0 (store/integrity/digest.py). Where the logs begin and end may
+differ, and the first and the last block of a log may be partial: what cannot be told from digests is named too, to be looked
+into.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,8 @@
 """An audit of running brokers: `twinlog audit --live`. They answer digests themselves; no directory is read, no Spark needed.
 
-The first member that answers is what the others are held against, as `twinlog log diff --live` does (cluster/observe/live_diff.py), but
-past the first difference. A member reads 64 MiB a second at most for all who ask it, and each is asked one thing at a time.
+The first member that answers is what the others are held against, as `twinlog log diff --live` does
+(cluster/observe/live_diff.py), but past the first difference. A member reads 64 MiB a second at most for all who ask it, and
+each is asked one thing at a time.
 """
 
 import time

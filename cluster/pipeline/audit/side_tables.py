@@ -1,7 +1,7 @@
 """What is out of step inside one store directory: consume queues, index and small files against the log beside them.
 
-All checks are those of `twinlog log verify` (store/offline/verify/verify.py). What they find is told here in the words of an audit, but
-for what only follows from damage to the log that the comparison has found already.
+All checks are those of `twinlog log verify` (store/offline/verify/verify.py). What they find is told here in the words of an
+audit, but for what only follows from damage to the log that the comparison has found already.
 """
 
 import os

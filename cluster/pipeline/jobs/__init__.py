@@ -1,1 +1,5 @@
-"""TODO."""
+"""Spark jobs: audit, export, daily report.
+
+Begin with audit.py.
+Imported by cli and submit.
+"""

@@ -1,1 +1,5 @@
-"""TODO."""
+"""The audit's report: HTML, JSON, Parquet.
+
+Begin with page.py.
+Imported by cli.
+"""

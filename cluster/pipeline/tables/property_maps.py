@@ -1,6 +1,7 @@
 """The properties of many records at once as an Arrow map: raw strings are cut at their separators by numpy. No I/O.
 
-The rules are those of store/record/properties.py: a pair without a name or a value does not count, of two with one name the last does.
+The rules are those of store/record/properties.py: a pair without a name or a value does not count, of two with one name
+the last does.
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
 """Reads a split of a log into Arrow batches: its records, or the digests of its blocks. Memory is bounded by the window.
 
-The same split of the same bytes gives the same batches. What is a record is judged by store/record/column_scan.py, body CRC included.
+The same split of the same bytes gives the same batches. What is a record is judged by store/record/column_scan.py, body
+CRC included.
 """
 
 from collections.abc import Callable, Iterator

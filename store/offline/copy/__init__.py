@@ -1,1 +1,5 @@
-"""TODO."""
+"""Backup, restore, and the rebuilding of queues and index.
+
+Begin with backup.py.
+Imported by cluster/cli.
+"""

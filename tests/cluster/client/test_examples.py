@@ -6,7 +6,7 @@ import re
 import textwrap
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import pytest
 import trio
@@ -21,7 +21,7 @@ from twinlog.store.config import StoreConfig
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "client.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-MODULES = [each.name for each in iter_modules(twinlog.cluster.client.__path__)]
+MODULES = [each.name for each in walk_packages(twinlog.cluster.client.__path__, "twinlog.cluster.client.")]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def test_the_examples_of_the_page_run_one_after_the_other(namesrv, capsys)
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_docstrings(module):
-    assert doctest.testmod(import_module(f"twinlog.cluster.client.{module}")).failed == 0
+    assert doctest.testmod(import_module(module)).failed == 0
 
 
 def test_every_public_name_has_a_docstring():
