@@ -21,7 +21,7 @@ def rows(spark, source: str, place: str, **options: str) -> list[str]:
 
 
 def test_tables_are_those_of_the_disk(spark, s3: S3Server, tmp_path: Path):
-    """Of one version: tests/cluster/pipeline/test_object_storage.py has both, without Spark."""
+    """Of one version: tests/cluster/pipeline/sources/test_object_storage.py has both, without Spark."""
     root = golden.unpack("4.9.7", "master", tmp_path)
     place = s3.upload(root, "tables")
     for source, options in (

@@ -8,7 +8,7 @@ import trio
 from structlog.testing import capture_logs
 
 from tests.cluster.broker.helpers import heartbeat, make_broker
-from tests.cluster.broker.test_table_writer import SlowFile
+from tests.cluster.broker.tables.test_writer import SlowFile
 from tests.interop.ports import free_broker_port
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.tables.writer import TableWriter

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.cluster.remoting.test_command import COMMANDS, json_frame
 from tests.cluster.remoting.test_server import ECHO, Owner, echo, fail, fill
-from tests.cluster.remoting.test_tls import shaken
+from tests.cluster.remoting.tls.test_contexts import shaken
 from twinlog.cluster.remoting.command import (
     FRAME_SIZE_MAX,
     JSON,
