@@ -129,8 +129,8 @@ async def test_at_no_moment_could_a_power_loss_leave_a_gap(tmp_path, monkeypatch
         look()
         note(path)
 
-    for module in ("mapped_file_queue", "retention_service"):
-        monkeypatch.setattr(f"store.{module}.sync_directory", sync_directory)
+    for module in ("log.mapped_file_queue", "services.retention_service"):
+        monkeypatch.setattr(f"twinlog.store.{module}.sync_directory", sync_directory)
     store = opened(tmp_path, delete_commit_log_files_interval_ms=0, delete_file_batch_max=4)
     fill(store, 8)
     look()
