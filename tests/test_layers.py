@@ -42,6 +42,7 @@ ORDER = [
     "ha",
     "cluster.client.route",
     "cluster.remoting.codes",
+    "cluster.broker.cpu_wait",
     "cluster.broker.watchdog",
     "cluster.broker.machine",
     "cluster.client.compression",
