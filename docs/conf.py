@@ -22,6 +22,7 @@ extensions = [
     "logs",
     "metrics",
     "endpoints",
+    "packages",
     "reliability",
 ]
 exclude_patterns = ["_build"]
