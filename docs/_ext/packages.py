@@ -1,4 +1,4 @@
-"""The directive `packages`, a table of the packages of one folder with what they say of themselves: page and code cannot differ."""
+"""The directive `packages`: the packages of one folder with what they say of themselves, so page and code cannot differ."""
 
 import ast
 import sys
