@@ -198,6 +198,7 @@ def test_what_is_refused_is_said_in_a_sentence(tmp_path):
         assert words in done.output
     done = CliRunner().invoke(daily_command, ["--export", "x", "--snapshots", str(tmp_path)])
     assert (done.exit_code, "no snapshots" in done.output) == (1, True)
-    trace = "[PYTHON] Failed\nTraceback (most recent call last):\ncluster.pipeline.limits.ReadRefusedError: /a: gone.\n\nat x"
+    raised = "twinlog.cluster.pipeline.sources.limits.ReadRefusedError"
+    trace = f"[PYTHON] Failed\nTraceback (most recent call last):\n{raised}: /a: gone.\n\nat x"
     assert words_of(Exception(trace)) == "/a: gone."
     assert words_of(Exception("no memory\nat y")) == "no memory"

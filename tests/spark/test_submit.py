@@ -17,7 +17,7 @@ from tests.spark.test_export import SCHEMA, now_ms, order, put, snapshot
 from tests.store import golden
 
 ROOT = HERE.parents[1]
-PACKAGES = ("store", "ha", "cluster")
+FOLDERS = [ROOT / "twinlog" / name for name in ("store", "ha", "cluster")]
 # What is not about the jobs, and costs time.
 QUICKLY = {
     "spark.ui.enabled": "false",
@@ -33,7 +33,8 @@ def wheel(tmp_path: Path) -> Path:
     path = tmp_path / "twinlog-0.1.0-py3-none-any.whl"
     words = {"summary.py": ("blocks of up to", "pieces of up to"), "shapes.py": ('Field("body"', 'Field("b-o-d-y"')}
     with ZipFile(path, "w") as archive:
-        for file in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*")):
+        inside = (path for folder in FOLDERS for path in folder.rglob("*"))
+        for file in sorted((*(ROOT / "twinlog").glob("*.py"), *inside)):
             if file.is_file() and "__pycache__" not in file.parts:
                 old, new = words.get(file.name, ("", ""))
                 data = file.read_bytes().replace(old.encode(), new.encode()) if old else file.read_bytes()

@@ -23,7 +23,7 @@ _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 _SAFE_PATH = "PYTHONSAFEPATH"
 # What readers refuse, in the trace of the worker in which they did.
 _REFUSAL = re.compile(
-    r"^twinlog\.cluster\.pipeline\.\w+\.(?:ReadRefusedError|NotAStoreError|UnreadableError): (.+)$", re.MULTILINE
+    r"^twinlog\.cluster\.pipeline\.[\w.]+\.(?:ReadRefusedError|NotAStoreError|UnreadableError): (.+)$", re.MULTILINE
 )
 _ON_THIS_MACHINE = {
     "spark.ui.enabled": "false",
