@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def configuration_classes() -> set[str]:
-    """Name every class in a config.py, or tls_config.py, that declares options."""
+    """Name every class in a config.py, or cluster/remoting/tls/config.py, that declares options."""
     found = set()
     for file in [file for package in ("store", "ha", "cluster") for file in (ROOT / package).rglob("*config.py")]:
         module = ".".join(("twinlog", *file.relative_to(ROOT).with_suffix("").parts))

@@ -4,7 +4,7 @@
     i64 offset | i64 log start | i64 log file size | i64 consume queue file size
     i64 last record's offset | i64 last record's size | u64 its xxh3 | i64 its store time
     u32 n, then n times  i64 start | i64 end  of a damaged range
-    the queue manifest (queue_manifest.py)
+    the queue manifest (store/queue/manifest.py)
     u64 xxh3 of all bytes before
 
 Big endian; offsets in the log and sizes count bytes, times are ms. All records below `offset` are in the log and the

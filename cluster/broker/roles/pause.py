@@ -86,7 +86,7 @@ class MasterHold:
         self.is_level = True
 
     async def _require_equal(self, held: Held) -> None:
-        """The last bytes, after all; see role_tail.py."""
+        """The last bytes, after all; see tail.py."""
         start, end = held.tail_start, held.end_offset
         if not held.tail_digest or not self.member.store.commit_log.min_offset <= start < end:
             return

@@ -1,9 +1,9 @@
 """Roles that change while the process runs: who a member is in its group, and every way to become another.
 
-    promise, lease, hold     what it owes to others                  role_member.py
-    rounds, record           what a master asks of others            role_lease.py
-    start rules              what it does by itself                  role_start.py
-    start                    a role change that somebody asked for   role_run.py
+    promise, lease, hold     what it owes to others                  member.py
+    rounds, record           what a master asks of others            lease.py
+    start rules              what it does by itself                  startup.py
+    start                    a role change that somebody asked for   change.py
 
 Decisions are pure and lie in ha/: votes.py, voter.py, epochs.py, group_record.py, role_change.py.
 Nobody's safety rests on a clock.
