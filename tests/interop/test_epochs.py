@@ -47,5 +47,6 @@ def test_mqadmin_prints_our_epochs(root: Path) -> None:
         wait_grouped(second, 2)
         assert send(second.port, TOPIC, MESSAGES, size=100) == [0] * MESSAGES
         wait_for(lambda: log_end(first) == log_end(second), "the old master is level")
+        wait_for(lambda: len(printed_epochs(tool)) == 2, "the name server knows both under their new ids", timeout_s=5)
         epochs = [(0, 0, before), (1, before, log_end(second))]
         assert printed_epochs(tool) == {second.address: ("0", epochs), first.address: ("1", epochs)}
