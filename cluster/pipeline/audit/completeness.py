@@ -6,7 +6,7 @@ from attrs import frozen
 
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 
-CUT_AT_END = "its last file is cut exactly at the log's end: no record is lost"
+CUT_AT_END = "its last file is cut exactly at the log's end; nothing says that a record is lost"
 
 
 @frozen
@@ -25,7 +25,7 @@ class StoreParts:
 
 
 def incomplete(members: Collection[StoreParts], truncated: Collection[str]) -> Iterator[AuditFinding]:
-    """What each lacks. `truncated`: members that are known to have lost the end of their log."""
+    """What each lacks. `truncated`: members of which anything says that they lost the end of their log."""
     for member in members:
         yield from _without_index(member, members)
         if member.name not in truncated:

@@ -51,8 +51,9 @@ def _lag(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | N
 def _tail_lost(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
     if finding.what == CUT_AT_END and finding.file is not None:
         size = (finding.end or 0) - int(finding.file.rpartition("/")[2])
-        path = shlex.quote(f"{member.place.partition(';')[0]}/{finding.file}")
-        note = "No record is lost. Stop its broker first; zeros behind the last record are what the file had there."
+        root, *logs = member.place.split(";")
+        path = shlex.quote(f"{root}/{finding.file}") if not logs else finding.file.rpartition("/")[2]
+        note = "Stop its broker first; zeros behind the last record are what the file had there."
         return Mending(f"truncate -s {size} {path}", note)
     if member.is_master:
         return _follow_other(member, good, "The master lost its newest messages")

@@ -284,6 +284,9 @@ class _Audit:
         members = [read_tables(self.stores[number].name, files) for number, files in alive.items()]
         if len(members) > 1:
             truncated = {found.member for found in self.findings if found.cls is FindingClass.TRUNCATED}
+            # Queues and index may speak of records that the log does not have any more.
+            beside = (FindingClass.TRUNCATED, FindingClass.QUEUE, FindingClass.INDEX)
+            truncated |= {found.member for own in self.own.values() for found in own if found.cls in beside}
             parts = [self._parts(number, files) for number, files in alive.items()]
             self.between = [*compare_tables(members[0], members[1:]), *incomplete(parts, truncated)]
 
