@@ -10,16 +10,12 @@ from twinlog.cluster.client.consume.batch import Batch
 from twinlog.cluster.client.consume.process_queue import FlowLimits
 from twinlog.cluster.client.consume.pull_consumer import PullConsumer
 from twinlog.cluster.client.consume.push_consumer import PushConsumer
-from twinlog.cluster.client.outgoing import OutgoingMessage, split_batch
-from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage, split_batch
+from twinlog.cluster.client.producer import Producer, SendResult, by_key
 from twinlog.cluster.client.request_reply import Reply, Requester, reply
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.routes import NoRouteError
-from twinlog.cluster.client.selectors import by_key
-from twinlog.cluster.client.sending import SendResult
-from twinlog.cluster.client.start import From, FromTime
-from twinlog.cluster.client.subscription import Sql
+from twinlog.cluster.client.subscription import From, FromTime, Sql
 from twinlog.cluster.client.transaction import Decision, HalfMessageError, Transaction, TransactionProducer
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 

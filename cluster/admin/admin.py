@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from twinlog.cluster.admin.topics import TopicAdmin
     from twinlog.cluster.admin.waiting import Condition
     from twinlog.cluster.client.consume.topic_reader import ReceivedMessage
-    from twinlog.cluster.client.outgoing import OutgoingMessage
-    from twinlog.cluster.client.sending import SendResult
-    from twinlog.cluster.client.start import From, FromTime
-    from twinlog.cluster.client.subscription import Sql
+    from twinlog.cluster.client.messages import OutgoingMessage
+    from twinlog.cluster.client.producer import SendResult
+    from twinlog.cluster.client.subscription import From, FromTime, Sql
     from twinlog.cluster.config.contexts import Context
     from twinlog.cluster.observe.check_result import CheckResult
     from twinlog.cluster.observe.cross_views import Crosscheck

@@ -79,7 +79,7 @@ def sentence(error: BaseException) -> str:
 
 def explain(error: BaseException, namesrv: Sequence[str]) -> Told | None:
     """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
-    from twinlog.cluster.client.producer import NoRouteError
+    from twinlog.cluster.client.routes import NoRouteError
     from twinlog.cluster.config.config_file import ConfigError
     from twinlog.cluster.observe.members import NoMemberError
     from twinlog.cluster.observe.refusals import access_refusal

@@ -23,7 +23,7 @@ from twinlog.cluster.admin.group_views import (
 from twinlog.cluster.admin.steps import Step, carry_out
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
 from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import consumption
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.consumption import BrokerView, LagReport, QueueLag, TopicLag

@@ -6,11 +6,9 @@ import trio
 from attrs import frozen
 
 from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.outgoing import OutgoingMessage, split_batch
-from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.messages import OutgoingMessage, split_batch
+from twinlog.cluster.client.producer import Producer, SendResult, by_key
 from twinlog.cluster.client.route import MessageQueue
-from twinlog.cluster.client.selectors import by_key
-from twinlog.cluster.client.sending import SendResult
 
 
 class NoQueueError(Exception):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.messages import ReceivedMessage
 
 # Properties that clients and brokers keep for themselves. Source: MessageConst (4.9.8).
 SYSTEM_PROPERTIES = frozenset(

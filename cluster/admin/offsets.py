@@ -15,8 +15,8 @@ from attrs import evolve, frozen
 from twinlog.cluster.admin.group_views import GroupOnlineError
 from twinlog.cluster.admin.steps import Step, carry_out
 from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import consumption
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.consumption import QueueLag

@@ -9,10 +9,10 @@ from twinlog.cluster.admin.message_view import PeekedMessage, ReaderOf, view_of
 from twinlog.cluster.admin.topic_views import NoTopicError
 from twinlog.cluster.client.api.answers import PullStatus
 from twinlog.cluster.client.api.api import ClientApi, addresses_of
-from twinlog.cluster.client.parallel import in_parallel
-from twinlog.cluster.client.received import ReceivedMessage, as_received, received
+from twinlog.cluster.client.messages import ReceivedMessage, as_received, received
 from twinlog.cluster.client.route import MessageQueue, TopicRoute
 from twinlog.cluster.client.subscription import Subscription
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.consumption import BROADCAST
 from twinlog.cluster.observe.targets import Target, readers

@@ -7,7 +7,7 @@ from attrs import field, frozen
 from twinlog.cluster.admin.roles import RoleError, RoleGroup, choose_group
 from twinlog.cluster.broker.peers.role_json import read_history
 from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.epoch_file import EpochEntry

@@ -29,8 +29,8 @@ from twinlog.cluster.admin.topic_views import (
 )
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.client.api.api import ClientApi, QueueOffsets
-from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.client.route import MessageQueue, TopicRoute
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.requests import Consumers
 from twinlog.cluster.observe.targets import Target, masters, readers

@@ -25,7 +25,7 @@ from twinlog.cluster.broker.filter.sql import prepare as prepare_sql
 from twinlog.cluster.broker.processors.send import SEND_CODES, SendProcessor
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.config.json_file import JsonFile, is_empty
-from twinlog.cluster.remoting.budget import Budget
+from twinlog.cluster.remoting.limits import Budget
 from twinlog.cluster.remoting.names import RETRY_PREFIX
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.store.errors import StoreDirectoryError

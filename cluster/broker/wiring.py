@@ -40,7 +40,7 @@ from twinlog.cluster.broker.watchdog import Watchdog
 from twinlog.cluster.remoting.client import RemotingClient, tls_connect
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import Connection
-from twinlog.cluster.remoting.data_version import DataVersion
+from twinlog.cluster.remoting.names import DataVersion
 from twinlog.cluster.remoting.signing import make_signer
 from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.cluster.remoting.tls.contexts import ServerTls, client_context

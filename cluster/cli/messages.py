@@ -8,7 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from twinlog.cluster.admin.message_view import MessageView
-    from twinlog.cluster.client.received import ReceivedMessage
+    from twinlog.cluster.client.messages import ReceivedMessage
 
 TSV_TITLES = "topic\tbroker\tqueue\tqueue_offset\tstored_ms\ttags\tkeys\tbody"
 BODY_FORMS = ("auto", "text", "json", "hex", "none")

@@ -11,7 +11,7 @@ from twinlog.cluster.cli.messages import BODY_FORMS
 if TYPE_CHECKING:
     from twinlog.cluster.admin.admin import Admin
     from twinlog.cluster.admin.message_view import PeekedMessage
-    from twinlog.cluster.client.received import ReceivedMessage
+    from twinlog.cluster.client.messages import ReceivedMessage
 
 
 @click.command(

@@ -11,8 +11,8 @@ from twinlog.cluster.cli.common.errors import CliError, sentence
 from twinlog.cluster.cli.common.options import document_option, examples, forget_stdout, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from twinlog.cluster.client.producer import OutgoingMessage
-    from twinlog.cluster.client.sending import SendResult
+    from twinlog.cluster.client.messages import OutgoingMessage
+    from twinlog.cluster.client.producer import SendResult
 
 _EXAMPLES = (
     'twinlog send orders "hello" --tags TagA --keys k1',
@@ -140,7 +140,7 @@ def _bodies(body: str | None, file: Any, lines: bool) -> "Iterable[bytes]":
 def _message_maker(
     topic: str, tags: str, keys: str, properties: tuple[str, ...], delay_level: int
 ) -> "Callable[[bytes], OutgoingMessage]":
-    from twinlog.cluster.client.producer import OutgoingMessage
+    from twinlog.cluster.client.messages import OutgoingMessage
 
     pairs = [text.partition("=") for text in properties]
     if any(not name or not equals for name, equals, _ in pairs):

@@ -18,11 +18,10 @@ from attrs import define, field
 
 from twinlog.cluster.client.api.api import DEFAULT_TOPIC, ClientApi, name_servers
 from twinlog.cluster.client.heartbeat import ConsumerData, heartbeat, instance_name, own_address
-from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.messages import UniqueIds
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.client.routes import REFRESH_SECONDS, Routes
-from twinlog.cluster.client.service import Service
-from twinlog.cluster.client.unique_id import UniqueIds
+from twinlog.cluster.client.tasks import Service, in_parallel
 from twinlog.cluster.remoting.client import RemotingClient, connect_tcp
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from twinlog.cluster.client.subscription import Subscription
 from twinlog.cluster.remoting import fastjson
-from twinlog.cluster.remoting.address import split_address
+from twinlog.cluster.remoting.names import split_address
 
 INNER_PRODUCER = "CLIENT_INNER_PRODUCER"  # Sends what consumers give back.
 

@@ -5,26 +5,99 @@ not exist yet takes its queues from.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import trio
-from attrs import Factory, define, field
+from attrs import Factory, define, field, frozen
 
-from twinlog.cluster.client.api.answers import SendStatus
+from twinlog.cluster.client.api.answers import SendStatus, Sent
 from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.api.messages import SendRequest
-from twinlog.cluster.client.compression import COMPRESS_FROM, compress
-from twinlog.cluster.client.many import send_all
-from twinlog.cluster.client.outgoing import BATCH_SIZE_MAX, OutgoingMessage, encode_batch, split_batch, wire_properties
+from twinlog.cluster.client.api.messages import SendRequest, read_sent
+from twinlog.cluster.client.messages import (
+    BATCH_SIZE_MAX,
+    COMPRESS_FROM,
+    OutgoingMessage,
+    UniqueIds,
+    compress,
+    encode_batch,
+    split_batch,
+    wire_properties,
+)
 from twinlog.cluster.client.route import MessageQueue
-from twinlog.cluster.client.routes import NoRouteError, PublishRoute, Routes
-from twinlog.cluster.client.selectors import Select
-from twinlog.cluster.client.sending import Prepared, SendResult, is_retried, result_of
-from twinlog.cluster.client.unique_id import UniqueIds
-from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError
+from twinlog.cluster.client.routes import PublishRoute, Routes
+from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError, RequestError
+from twinlog.store.record.properties import java_hash
 
-__all__ = ["NoRouteError", "OutgoingMessage", "Producer", "SendResult"]
+RETRY_ELSEWHERE = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+
+
+@frozen
+class SendResult:
+    """Where a message went, and how safe it is there. Of a batch: where its first message went; ids with commas."""
+
+    status: SendStatus
+    queue: MessageQueue
+    queue_offset: int
+    message_id: str
+    offset_message_id: str
+    remark: str | None
+
+
+@frozen(kw_only=True)
+class Prepared:
+    """A request without its queue: every try sends the same, so that consumers can tell that a message came twice."""
+
+    topic: str
+    message_id: str
+    properties: str
+    body: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    code: RequestCode = RequestCode.SEND_MESSAGE_V2
+    reconsume_times: int = 0
+    reconsume_times_max: int | None = None
+
+
+def is_retried(error: RemotingError) -> bool:
+    """Whether another broker may do better; a refusal of the message itself is the same everywhere."""
+    return not isinstance(error, RequestError) or error.code in RETRY_ELSEWHERE
+
+
+def result_of(prepared: Prepared, queue: MessageQueue, sent: Sent) -> SendResult:
+    where = MessageQueue(queue.topic, queue.broker_name, sent.queue_id)
+    return SendResult(sent.status, where, sent.queue_offset, prepared.message_id, sent.offset_message_id, sent.remark)
+
+
+Select = Callable[[Sequence[MessageQueue]], MessageQueue]
+
+
+def by_key(key: str) -> Select:
+    """Messages of one key go to one queue, and so stay in order: the queue that Java's clients choose for the same text.
+
+    The queue is another when the number of queues changes.
+
+    >>> queues = [MessageQueue("T", "broker-a", number) for number in range(4)]
+    >>> by_key("order-17")(queues) == by_key("order-17")(queues)
+    True
+    """
+
+    def select(queues: Sequence[MessageQueue]) -> MessageQueue:
+        return queues[abs(java_hash(key)) % len(queues)]
+
+    return select
 
 
 @define(eq=False)
@@ -183,3 +256,62 @@ class Producer:
             queues = tuple(queue for queue in queues if queue.broker_name not in tried) or queues
         self._turn += 1
         return queues[(self._turn - 1) % len(queues)]
+
+
+IN_FLIGHT_MAX = 256  # Of one call, so that neither side holds more than it can bear.
+Outcome = SendResult | RemotingError
+
+
+async def send_all(producer: Producer, messages: Iterable[OutgoingMessage], select: Select | None) -> list[Outcome]:
+    """What became of each message, in their order."""
+    outcomes: list[Outcome] = []
+    under_way: deque[Callable[[], Awaitable[Outcome]]] = deque()
+    for message in messages:
+        if len(under_way) >= IN_FLIGHT_MAX:  # Half of them, so that what follows leaves together, too.
+            outcomes += [await under_way.popleft()() for _ in range(IN_FLIGHT_MAX // 2)]
+        under_way.append(await _begin(producer, producer.prepare(message), select))
+    while under_way:
+        outcomes.append(await under_way.popleft()())
+    return outcomes
+
+
+async def _begin(producer: Producer, prepared: Prepared, select: Select | None) -> Callable[[], Awaitable[Outcome]]:
+    queue: MessageQueue | None = None
+    timeout_ms = producer.api.timeout_ms
+    try:
+        where = await producer.routes.publish(prepared.topic)
+        queue = producer.choose(where, select)
+        command = producer.request(prepared, queue).command()
+        answer = await producer.api.client.begin(where.master(queue), command, timeout_ms=timeout_ms)
+    except RemotingError as error:
+        return partial(_again, producer, prepared, queue, select, error)
+    return partial(_end, producer, prepared, queue, select, answer, trio.current_time() + timeout_ms / 1000)
+
+
+async def _end(
+    producer: Producer,
+    prepared: Prepared,
+    queue: MessageQueue,
+    select: Select | None,
+    answer: Callable[[], Awaitable[RemotingCommand]],
+    deadline: float,
+) -> Outcome:
+    error: RemotingError = RemotingTimeoutError(queue.broker_name, prepared.code, producer.api.timeout_ms)
+    try:
+        with trio.move_on_at(deadline):
+            return result_of(prepared, queue, read_sent(await answer()))
+    except RemotingError as failure:
+        error = failure
+    return await _again(producer, prepared, queue, select, error)
+
+
+async def _again(
+    producer: Producer, prepared: Prepared, queue: MessageQueue | None, select: Select | None, error: RemotingError
+) -> Outcome:
+    if select is not None or producer.tries_max < 2 or not is_retried(error):
+        return error
+    producer.routes.forget(prepared.topic)
+    try:
+        return await producer.deliver(prepared, tried=frozenset({queue.broker_name} if queue else ()))
+    except RemotingError as last:
+        return last

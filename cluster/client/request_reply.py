@@ -11,15 +11,12 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
-from twinlog.cluster.client.compression import CompressionError, decompress
-from twinlog.cluster.client.outgoing import OutgoingMessage
-from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.received import ReceivedMessage
-from twinlog.cluster.client.selectors import Select
-from twinlog.cluster.client.sending import SendResult
+from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage, decompress
+from twinlog.cluster.client.producer import Producer, Select, SendResult
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError
+from twinlog.store.record.compression import CompressionError
 from twinlog.store.record.properties import parse_properties
 
 log = structlog.get_logger(__name__)

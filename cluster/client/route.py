@@ -4,7 +4,7 @@ Source: TopicRouteData, ClusterInfo, MQClientInstance.topicRouteData2TopicPublis
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -119,3 +119,23 @@ def read_cluster(data: Mapping[str, Any]) -> tuple[BrokerAddresses, ...]:
 def _read_broker(data: Mapping[str, Any]) -> BrokerAddresses:
     addresses = {int(broker_id): str(address) for broker_id, address in data.get("brokerAddrs", {}).items()}
     return BrokerAddresses(data.get("cluster", ""), data["brokerName"], dict(sorted(addresses.items())))
+
+
+def allocate(me: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
+    """The queues of member `me`: a run of neighbours, as many as everybody else's or one more.
+
+    Every member computes the same from the same queues and client ids, in whatever order it got them. Nothing for one
+    who is not (yet) among the members.
+
+    >>> queues = [MessageQueue("T", "broker-a", number) for number in range(5)]
+    >>> [queue.queue_id for queue in allocate("one", queues, ["two", "one"])]
+    [0, 1, 2]
+    """
+    ids = sorted(set(members))
+    if me not in ids:
+        return []
+    ordered = sorted(set(queues))
+    place = ids.index(me)
+    share, rest = divmod(len(ordered), len(ids))
+    start = place * share + min(place, rest)
+    return ordered[start : start + share + (place < rest)]

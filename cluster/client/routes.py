@@ -1,11 +1,12 @@
 """The routes that a client knows, fresh enough to use. Source: MQClientInstance (RocketMQ 4.9.8).
 
 A route that serves is asked for every 30 s. One that does not (no queue can be written, or a broker of it has failed) is in
-doubt: it is asked for with the next message, at the pace of pace.py, so that producers find a new master within a second.
+doubt: it is asked for with the next message, at the pace of Pace, so that producers find a new master within a second.
 """
 
+import random
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 
 import trio
@@ -13,11 +14,31 @@ from attrs import define, field, frozen
 
 from twinlog.cluster.client.api.messages import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
 from twinlog.cluster.client.api.namesrv import NameServerApi
-from twinlog.cluster.client.pace import Pace
 from twinlog.cluster.client.route import MASTER_ID, BrokerAddresses, MessageQueue, TopicRoute
 from twinlog.cluster.remoting.errors import RemotingError
 
 REFRESH_SECONDS = 30.0
+PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 1.0  # Between two questions about a topic that cannot be written.
+CALM_SECONDS = 10.0  # Without a question: what comes then is other trouble, and begins anew.
+
+
+def _jitter() -> float:
+    return random.uniform(0.5, 1.0)  # Clients that lost the same master at the same moment do not ask in step.
+
+
+@define
+class Pace:
+    """At once, then after about 0.1, 0.2, 0.4, 0.8 s, then every second; after 10 quiet seconds at once again."""
+
+    due: float = field(default=-inf, init=False)  # The next question's earliest time.
+    jitter: Callable[[], float] = field(default=_jitter, kw_only=True, repr=False)
+    _pause: float = field(default=0.0, init=False)
+
+    def asked(self, now: float) -> None:
+        """Somebody asks now."""
+        is_new = now >= self.due + CALM_SECONDS
+        self._pause = PAUSE_SECONDS if is_new else min(2 * self._pause, PAUSE_SECONDS_MAX)
+        self.due = now + self._pause * self.jitter()
 
 
 class NoRouteError(RemotingError):

@@ -1,5 +1,6 @@
 """What a consumer wants of a topic. Pure. Sources: SubscriptionData, FilterAPI, PullAPIWrapper (RocketMQ 4.9.8)."""
 
+from enum import Enum
 from typing import Any
 
 from attrs import field, frozen
@@ -64,3 +65,24 @@ class Subscription:
             "tagsSet": list(self.tags),
             "topic": self.topic,
         }
+
+
+class From(Enum):
+    """Where to begin in a queue that says nothing else."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
+@frozen
+class FromTime:
+    """Begin near a store time; ms since 1970."""
+
+    timestamp_ms: int
+
+
+def as_heartbeat(start: From | FromTime) -> str:
+    """RocketMQ's word for it."""
+    if isinstance(start, FromTime):
+        return "CONSUME_FROM_TIMESTAMP"
+    return f"CONSUME_FROM_{start.name}_OFFSET"

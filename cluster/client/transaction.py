@@ -18,11 +18,9 @@ from attrs import define, field
 
 from twinlog.cluster.client.api.answers import SendStatus
 from twinlog.cluster.client.client import Client, OnRequest
-from twinlog.cluster.client.outgoing import OutgoingMessage
-from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.received import ReceivedMessage, as_received
+from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage, as_received
+from twinlog.cluster.client.producer import Producer, SendResult
 from twinlog.cluster.client.route import MessageQueue
-from twinlog.cluster.client.sending import SendResult
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError

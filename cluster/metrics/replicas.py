@@ -15,8 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.metrics.snapshot import ReplicaNumbers
-from twinlog.cluster.remoting.address import ip_of
-from twinlog.cluster.remoting.names import member_name
+from twinlog.cluster.remoting.names import ip_of, member_name
 from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics
 from twinlog.store.role_file import GroupMember
 

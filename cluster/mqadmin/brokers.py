@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.client.route import BrokerAddresses
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import groups_in
 from twinlog.cluster.remoting.errors import RemotingError

@@ -5,8 +5,8 @@ from functools import partial
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
 from twinlog.cluster.client.api.api import ClientApi
 from twinlog.cluster.client.api.calls import understood
-from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import (
     RETRY_PREFIX,

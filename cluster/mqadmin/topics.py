@@ -5,7 +5,7 @@ from typing import Any
 
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import (
     ask_namesrv,

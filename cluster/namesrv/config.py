@@ -1,9 +1,17 @@
 """What a name server can be told. Source: NamesrvConfig.java, NettyServerConfig.java (RocketMQ 4.9.8)."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, get_type_hints
 
-from attrs import frozen, validators
+from attrs import evolve, fields, frozen, validators
 
+from twinlog.cluster.config.config_file import format_value, read_value
+from twinlog.cluster.config.properties_file import parse_properties
+from twinlog.cluster.remoting.codes import ResponseCode
+from twinlog.cluster.remoting.config import ServerConfig
+from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.store.config import option
 
 
@@ -32,3 +40,53 @@ class NamesrvConfig:
         doc="a broker that has not registered for this long is dropped",
         validator=validators.ge(1),
     )
+
+
+# Key -> least and greatest value; None for what is no number. Below a second a scan would be all that the server does. Brokers
+# register each 30 s: less than a minute would drop those that miss one time.
+CHANGEABLE: Mapping[str, tuple[int, int] | None] = {
+    "orderMessageEnable": None,
+    "scanNotActiveBrokerInterval": (1_000, 3_600_000),
+    "brokerNotActiveTimeoutMillis": (60_000, 86_400_000),
+}
+BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+
+_FIELDS = {each.metadata["key"]: each.name for each in fields(NamesrvConfig)}
+_FIXED = {
+    each.metadata["key"] for config in (NamesrvConfig, ServerConfig, TlsConfig) for each in fields(config)
+} - CHANGEABLE.keys()
+
+
+def changed(config: NamesrvConfig, body: bytes | memoryview) -> tuple[NamesrvConfig, dict[str, str]]:
+    """The configuration after the `key=value` lines of `body`, and what changed in it by key, as a file spells it.
+
+    Raises RequestError, and nothing is changed: code 16 for a key that cannot be changed while the server runs, code 1 for a
+    value that cannot be.
+    """
+    try:
+        given = {entry.key: entry.value.strip() for entry in parse_properties(bytes(body).decode())}
+    except UnicodeDecodeError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"the configuration is no UTF-8: {error}") from None
+    if given.keys() & BLACK_LIST:
+        raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    for key in sorted(given.keys() - CHANGEABLE.keys()):
+        remark = (
+            f"{key:.60} cannot be changed while the name server runs: change its configuration file, then restart it"
+        )
+        if key not in _FIXED:  # RocketMQ passes over what it does not know, which nobody notices.
+            remark = f"{key:.60} is no option of a name server"
+        raise RequestError(ResponseCode.NO_PERMISSION, remark)
+    values = {key: _value(key, given[key]) for key in CHANGEABLE.keys() & given.keys()}
+    new = evolve(config, **{_FIELDS[key]: value for key, value in values.items()})
+    return new, {key: format_value(value) for key, value in sorted(values.items())}
+
+
+def _value(key: str, text: str) -> Any:
+    limits = CHANGEABLE[key]
+    try:
+        value = read_value(text, get_type_hints(NamesrvConfig)[_FIELDS[key]])
+        if limits and not limits[0] <= value <= limits[1]:
+            raise ValueError(f"{limits[0]} to {limits[1]}")
+    except ValueError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{key}={text:.60}: allowed is {error}") from None
+    return value

@@ -1,23 +1,49 @@
 """The name server's requests: one handler each. Source: DefaultRequestProcessor.java (RocketMQ 4.9.8)."""
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
 import attrs
 import structlog
+import trio
+from attrs import AttrsInstance, define, field
 
 from twinlog.cluster.config.config_file import format_value
+from twinlog.cluster.config.properties_file import with_values
 from twinlog.cluster.config.redaction import shown
-from twinlog.cluster.namesrv.config_changes import changed
-from twinlog.cluster.namesrv.controller import NamesrvController
-from twinlog.cluster.namesrv.kv_config import ORDER_TOPIC_CONFIG
+from twinlog.cluster.namesrv.config import NamesrvConfig, changed
+from twinlog.cluster.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from twinlog.cluster.namesrv.registration import read_data_version, read_registration, read_route
-from twinlog.cluster.namesrv.route_info import UNIT, UNIT_SUBSCRIPTION
+from twinlog.cluster.namesrv.route_info import UNIT, UNIT_SUBSCRIPTION, RouteInfoManager
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.headers import namesrv as h
 from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.store.util.sync import write_durably
+from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 
 STANDARD_JSON_VERSION = 401  # V4_9_4. Older clients expect broker ids as bare keys, or strip quotes by hand.
+
+
+@define(eq=False)
+class NamesrvController:
+    """The tables, the configuration in force and the clock (seconds, monotonic)."""
+
+    config: NamesrvConfig  # Replaced as a whole when request 318 changes something.
+    kv: KVConfigManager
+    clock: Callable[[], float]
+    other_configurations: Sequence[AttrsInstance] = ()  # What request 319 shows besides `config`.
+    config_file: Path | None = None  # Where changes are kept; None: they last until the end of the process.
+    routes: RouteInfoManager = field(factory=RouteInfoManager)
+    config_lock: trio.Lock = field(factory=trio.Lock, init=False)
+    config_changed: Wakeup = field(factory=Wakeup, init=False)
+
+    async def keep(self, values: dict[str, str]) -> None:
+        """Put these keys into the configuration file, durably; comments and the order of lines stay. Raises OSError."""
+        if self.config_file is not None and values:
+            await trio.to_thread.run_sync(_rewrite, self.config_file.resolve(), values)
 
 
 def register_broker(namesrv: NamesrvController, header: h.RegisterBroker, request: Request) -> Reply:
@@ -170,7 +196,7 @@ def broker_heartbeat(namesrv: NamesrvController, header: h.BrokerHeartbeat, requ
 
 
 async def update_namesrv_config(namesrv: NamesrvController, header: h.UpdateNamesrvConfig, request: Request) -> Reply:
-    """318. What may change is in config_changes.py; it is in the configuration file when the answer leaves."""
+    """318. What may change is in config.py; it is in the configuration file when the answer leaves."""
     async with namesrv.config_lock:
         config, values = changed(namesrv.config, request.body)
         await namesrv.keep(values)
@@ -221,3 +247,9 @@ HANDLERS = (
     update_namesrv_config,
     get_namesrv_config,
 )
+
+
+def _rewrite(path: Path, values: dict[str, str]) -> None:
+    # latin-1 keeps every byte as it is, whatever the file's encoding.
+    text = path.read_bytes().decode("latin-1")
+    write_durably(path, with_values(text, values).encode("latin-1"))

@@ -16,8 +16,8 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.data_version import DataVersion
 from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.names import DataVersion
 
 MASTER_ID = 0
 PERM_WRITE, PERM_READ_WRITE = 2, 6

@@ -11,9 +11,8 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.namesrv.config import NamesrvConfig
-from twinlog.cluster.namesrv.controller import NamesrvController
 from twinlog.cluster.namesrv.kv_config import KVConfigManager
-from twinlog.cluster.namesrv.processors import HANDLERS
+from twinlog.cluster.namesrv.processors import HANDLERS, NamesrvController
 from twinlog.cluster.namesrv.route_info import RouteInfoManager
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import Connection

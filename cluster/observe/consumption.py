@@ -14,8 +14,8 @@ from attrs import evolve, frozen
 
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
 from twinlog.cluster.client.api.api import ClientApi, PullStatus, QueueOffsets
-from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.requests import Consumers
 from twinlog.cluster.observe.targets import Target, readers

@@ -9,15 +9,15 @@ import trio
 from attrs import evolve, frozen
 
 from twinlog.cluster.client.api.api import ClientApi, addresses_of
-from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.client.route import BrokerAddresses
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.config.properties_file import parse_properties
 from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts, Probe
 from twinlog.cluster.observe.members import Member, member_of_runtime_info, member_of_status, with_lag
 from twinlog.cluster.observe.refusals import access_refusal
 from twinlog.cluster.observe.role_views import newest_record
-from twinlog.cluster.remoting.address import split_address
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RequestError
+from twinlog.cluster.remoting.names import split_address
 
 PROBE_SECONDS = 3.0
 

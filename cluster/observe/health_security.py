@@ -6,7 +6,7 @@ from typing import Any
 
 from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
 from twinlog.cluster.observe.finding import Finding, Level
-from twinlog.cluster.remoting.address import ip_of
+from twinlog.cluster.remoting.names import ip_of
 
 _EVERYWHERE = ("0.0.0.0", "::", "")
 

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from twinlog.cluster.client.api.api import ClientApi, StoredRecord
-from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe.log_samples import first_sample
 from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide, in_words
 from twinlog.cluster.observe.refusals import words_of

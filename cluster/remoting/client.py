@@ -16,10 +16,10 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.remoting.address import split_address
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, FrameReader, RemotingCommand, decode, encode
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
+from twinlog.cluster.remoting.names import split_address
 
 CONNECT_TIMEOUT_MS = 3_000
 IDLE_MS = 120_000  # A connection without bytes either way is closed, as RocketMQ's clients and servers do.

@@ -16,9 +16,9 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.remoting.budget import Budget
 from twinlog.cluster.remoting.command import RemotingCommand, encode
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
+from twinlog.cluster.remoting.limits import Budget
 from twinlog.cluster.remoting.tls.channel import TlsChannel
 from twinlog.store.record.message import host_bytes
 

@@ -4,6 +4,10 @@ Sources: TopicValidator.java, Validators.java, MixAll.java, TransactionalMessage
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any, Self
+
+from attrs import frozen
 
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
@@ -116,3 +120,36 @@ def dlq_topic(group: str) -> str:
 def member_name(group: str, broker_id: int, directory: str) -> str:
     """As `twinlog list` calls a member: a store root called GROUP-NUMBER names it for ever."""
     return directory if directory.startswith(f"{group}-") else f"{group}-{broker_id}"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split `host:port`; an IPv6 host stands in brackets. Raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    sound = colon and host and host.isprintable() and " " not in host and (bracketed or ":" not in host)
+    if not (sound and port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) <= 65_535):
+        raise ValueError(f"{address!r:.80} is not host:port")
+    return host, int(port)
+
+
+def ip_of(address: str) -> str:
+    """The IP of IP:PORT, without brackets."""
+    return address.rpartition(":")[0].strip("[]")
+
+
+@frozen
+class DataVersion:
+    timestamp: int  # ms
+    counter: int = 0
+
+    def next(self, now_ms: int) -> "DataVersion":
+        return DataVersion(now_ms, self.counter + 1)
+
+    def plain(self) -> dict[str, int]:
+        return {"counter": self.counter, "timestamp": self.timestamp}
+
+    @classmethod
+    def read(cls, value: Mapping[str, Any]) -> Self:
+        """Raises ValueError, TypeError when the numbers are none."""
+        return cls(timestamp=int(value.get("timestamp", 0)), counter=int(value.get("counter", 0)))

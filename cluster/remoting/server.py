@@ -16,13 +16,12 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.remoting.address import ip_of
-from twinlog.cluster.remoting.budget import Budget
 from twinlog.cluster.remoting.command import FrameReader
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.dispatch import Dispatch
 from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError, TlsFilesError
-from twinlog.cluster.remoting.log_limit import LogLimit
+from twinlog.cluster.remoting.limits import Budget, LogLimit
+from twinlog.cluster.remoting.names import ip_of
 from twinlog.cluster.remoting.request import AnyReply as AnyReply
 from twinlog.cluster.remoting.request import BatchHandler as BatchHandler
 from twinlog.cluster.remoting.request import Check as Check

@@ -1,6 +1,6 @@
 """The directive `compatibility`: tables of request codes and of mqadmin's sub-commands.
 
-Which codes are served comes from the dispatch tables, why others are not from cluster/remoting/not_served.py; what differs,
+Which codes are served comes from the dispatch tables, why others are not from cluster/remoting/dispatch.py; what differs,
 and which test shows it, from docs/reference/compatibility.toml. A code, or a sub-command, that is missing there is an error.
 """
 
@@ -19,7 +19,7 @@ from twinlog.cluster.broker.dispatch import main_port_table
 from twinlog.cluster.broker.processors.send import SEND_CODES
 from twinlog.cluster.namesrv.processors import HANDLERS
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.not_served import NOT_SERVED
+from twinlog.cluster.remoting.dispatch import NOT_SERVED
 
 TABLE = Path(__file__).parents[1] / "reference" / "compatibility.toml"
 MQADMIN_TEST = "tests/mqadmin/test_mqadmin.py::test_it_prints_what_it_prints_for_rocketmq"

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.not_served import NOT_SERVED, refusal
+from twinlog.cluster.remoting.dispatch import NOT_SERVED, refusal
 
 ROOT = Path(__file__).parents[2]
 

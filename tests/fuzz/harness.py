@@ -20,9 +20,8 @@ from twinlog.cluster.broker.tables.groups import read_groups
 from twinlog.cluster.broker.tables.offsets import read_offsets
 from twinlog.cluster.broker.tables.topics import TopicConfig, read_topics
 from twinlog.cluster.namesrv.config import NamesrvConfig
-from twinlog.cluster.namesrv.controller import NamesrvController
 from twinlog.cluster.namesrv.kv_config import KVConfigManager
-from twinlog.cluster.namesrv.processors import HANDLERS
+from twinlog.cluster.namesrv.processors import HANDLERS, NamesrvController
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand, decode, encode

@@ -2,7 +2,8 @@
 
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api.api import SendStatus
-from twinlog.cluster.client.producer import OutgoingMessage, Producer
+from twinlog.cluster.client.messages import OutgoingMessage
+from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.remoting.errors import RemotingError
 
 TOPIC = "promoted"

@@ -96,7 +96,7 @@ def test_every_request_code_of_4_9_7_is_known(clusters: tuple[Cluster, Cluster])
 
 def assert_all_codes_are_known(tool: Tool) -> None:
     from twinlog.cluster.remoting.codes import RequestCode
-    from twinlog.cluster.remoting.not_served import NOT_SERVED
+    from twinlog.cluster.remoting.dispatch import NOT_SERVED
 
     codes = tool.codes()
     assert len(codes) > 80

@@ -7,7 +7,7 @@ import structlog
 from attrs import define
 
 from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.remoting.address import ip_of
+from twinlog.cluster.remoting.names import ip_of
 from twinlog.ha.config import HAConfig
 from twinlog.store.config import StoreConfig
 from twinlog.store.role_file import GroupMember, RoleState, load_role

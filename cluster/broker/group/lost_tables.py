@@ -19,7 +19,6 @@ from twinlog.cluster.broker.group.slave_sync import IS_LOST, ask_object, fast_ad
 from twinlog.cluster.broker.tables.groups import BUILT_IN_GROUPS, SubscriptionGroupConfig, read_groups
 from twinlog.cluster.broker.tables.offsets import read_offsets
 from twinlog.cluster.broker.tables.topics import TopicConfig, read_topics
-from twinlog.cluster.remoting.data_version import DataVersion
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.header_fields import RequestHeader
 from twinlog.cluster.remoting.headers.broker_admin import (
@@ -28,6 +27,7 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     GetAllSubscriptionGroupConfig,
     GetAllTopicConfig,
 )
+from twinlog.cluster.remoting.names import DataVersion
 
 if TYPE_CHECKING:
     from twinlog.cluster.broker.wiring import BrokerParts

@@ -13,13 +13,13 @@ from twinlog.cluster.broker.group.registration import Master
 from twinlog.cluster.broker.peers.role_json import read_history
 from twinlog.cluster.client.api.api import ClientApi
 from twinlog.cluster.config.properties_file import parse_properties
-from twinlog.cluster.remoting.address import split_address
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.members import GetBrokerEpoch
+from twinlog.cluster.remoting.names import split_address
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerHistory, PeerLog, RangeDigests
 from twinlog.store.role_file import GroupMember

@@ -20,7 +20,7 @@ from twinlog.cluster.config.redaction import redact
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.headers.acl import (
+from twinlog.cluster.remoting.headers.broker_admin import (
     CreateAccessConfig,
     DeleteAccessConfig,
     GetBrokerAclConfigVersion,

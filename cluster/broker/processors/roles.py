@@ -15,10 +15,10 @@ from twinlog.cluster.broker.peers.role_messages import STRANGER, Op, RoleRefused
 from twinlog.cluster.broker.roles.book import RoleFileError
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.wiring import BrokerParts
-from twinlog.cluster.remoting.address import ip_of
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
+from twinlog.cluster.remoting.names import ip_of
 from twinlog.cluster.remoting.server import Reply, Request
 from twinlog.ha.election.voter import LeaseAsk, PromiseAsk
 from twinlog.ha.errors import HAError

@@ -20,9 +20,9 @@ import trio
 from attrs import define, field, frozen
 
 from twinlog.cluster.broker.roles.forward import FROM, Forwarder, is_host, refuse
-from twinlog.cluster.remoting.address import ip_of
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.connection import Connection
+from twinlog.cluster.remoting.names import ip_of
 from twinlog.cluster.remoting.server import Reply, Request
 from twinlog.store.role_file import RoleState
 

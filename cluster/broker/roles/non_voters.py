@@ -11,7 +11,7 @@ from attrs import define, field
 from twinlog.cluster.broker.group.registration import MASTER_ID
 from twinlog.cluster.broker.peers.ha_peer import HA_PORT_DISTANCE
 from twinlog.cluster.broker.roles.service import RoleService
-from twinlog.cluster.remoting.address import split_address
+from twinlog.cluster.remoting.names import split_address
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.role_file import GroupMember
 from twinlog.store.util.wakeup import Wakeup

@@ -14,8 +14,7 @@ from twinlog.cluster.broker.security.address import AddressPattern, parse_patter
 from twinlog.cluster.broker.security.errors import AclError
 from twinlog.cluster.broker.security.permission import parse_permission, split_permission
 from twinlog.cluster.config.redaction import HIDDEN
-from twinlog.cluster.remoting.data_version import DataVersion
-from twinlog.cluster.remoting.names import retry_topic
+from twinlog.cluster.remoting.names import DataVersion, retry_topic
 from twinlog.cluster.remoting.signing import Mac, make_mac
 
 KEY_LENGTH_MIN = 7  # Of access keys and secrets: "longer than 6".

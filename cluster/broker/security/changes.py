@@ -11,7 +11,7 @@ from twinlog.cluster.broker.security.accounts import ACCOUNTS, GLOBAL_WHITE, VER
 from twinlog.cluster.broker.security.address import parse_pattern
 from twinlog.cluster.broker.security.files import AclFiles
 from twinlog.cluster.broker.security.permission import check_permissions
-from twinlog.cluster.remoting.data_version import DataVersion
+from twinlog.cluster.remoting.names import DataVersion
 
 _SET_WHEN_GIVEN = ("whiteRemoteAddress", "topicPerms", "groupPerms")  # An empty one, too.
 _SET_WHEN_FILLED = ("secretKey", "defaultTopicPerm", "defaultGroupPerm")

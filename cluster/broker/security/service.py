@@ -32,12 +32,11 @@ from twinlog.cluster.broker.security.permission import (
     needs_admin,
     resource_text,
 )
-from twinlog.cluster.remoting.address import ip_of
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.connection import Connection
-from twinlog.cluster.remoting.log_limit import LogLimit
-from twinlog.cluster.remoting.names import RETRY_PREFIX, TRACE_TOPIC
+from twinlog.cluster.remoting.limits import LogLimit
+from twinlog.cluster.remoting.names import RETRY_PREFIX, TRACE_TOPIC, ip_of
 from twinlog.cluster.remoting.server import Reply
 from twinlog.cluster.remoting.signing import ACCESS_KEY, SIGNATURE, remember_order, signed_fields
 

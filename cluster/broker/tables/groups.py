@@ -10,7 +10,7 @@ import structlog
 from attrs import define, field, fields, frozen
 
 from twinlog.cluster.remoting import names
-from twinlog.cluster.remoting.data_version import DataVersion
+from twinlog.cluster.remoting.names import DataVersion
 
 log = structlog.get_logger(__name__)
 

@@ -184,7 +184,7 @@ def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
     from twinlog.cluster.admin.admin import open_admin
     from twinlog.cluster.cli.common.which_cluster import chosen_context
     from twinlog.cluster.client.api.api import name_servers
-    from twinlog.cluster.remoting.address import split_address
+    from twinlog.cluster.remoting.names import split_address
 
     addresses = name_servers(namesrv)
     if not addresses:

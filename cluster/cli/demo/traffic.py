@@ -7,9 +7,9 @@ from twinlog.cluster.cli.demo.ledger import Ledger
 from twinlog.cluster.client.api.answers import SendStatus
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.pull_consumer import PullConsumer
-from twinlog.cluster.client.outgoing import OutgoingMessage
+from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.start import From
+from twinlog.cluster.client.subscription import From
 from twinlog.cluster.remoting.errors import RemotingError
 
 TOPIC, GROUP = "Orders", "demo-producer"

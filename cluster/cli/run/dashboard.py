@@ -82,7 +82,7 @@ def dashboard(
 
 
 def _address(listen: str) -> tuple[str, int]:
-    from twinlog.cluster.remoting.address import split_address
+    from twinlog.cluster.remoting.names import split_address
 
     try:
         return split_address(listen)

@@ -4,7 +4,7 @@ from attrs import frozen
 
 from twinlog.cluster.client.api.answers import Pulled, PullStatus, SendStatus, Sent
 from twinlog.cluster.client.api.calls import Calls, understood
-from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.messages import ReceivedMessage
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.subscription import TAG
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode

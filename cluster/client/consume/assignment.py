@@ -8,16 +8,14 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.allocation import allocate
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.locks import QueueLocks
 from twinlog.cluster.client.consume.offsets import Offsets, begin
 from twinlog.cluster.client.consume.process_queue import ProcessQueue
 from twinlog.cluster.client.consume.reader import QueueReader, Reading
-from twinlog.cluster.client.parallel import in_parallel
-from twinlog.cluster.client.route import MessageQueue, TopicRoute
-from twinlog.cluster.client.start import From, FromTime
-from twinlog.cluster.client.subscription import Subscription
+from twinlog.cluster.client.route import MessageQueue, TopicRoute, allocate
+from twinlog.cluster.client.subscription import From, FromTime, Subscription
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingError
 
 REBALANCE_SECONDS = 20.0

@@ -11,8 +11,8 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
-from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.client.route import MessageQueue, by_broker
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError
 
 RENEW_SECONDS, GOOD_SECONDS = 20.0, 30.0

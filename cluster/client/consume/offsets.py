@@ -11,11 +11,11 @@ from attrs import define, field
 
 from twinlog.cluster.client.api.offset_store import OffsetTable, dump_offsets, read_offset_file
 from twinlog.cluster.client.client import Client
-from twinlog.cluster.client.consume.retry import retry_topic
-from twinlog.cluster.client.parallel import in_parallel
 from twinlog.cluster.client.route import MASTER_ID, MessageQueue, by_broker
-from twinlog.cluster.client.start import From, FromTime
+from twinlog.cluster.client.subscription import From, FromTime
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
+from twinlog.cluster.remoting.names import retry_topic
 from twinlog.store.util.sync import make_directory, write_durably
 
 TELL_ALL_EVERY = 12  # Commits: once a minute.

@@ -18,23 +18,20 @@ from attrs import define, field, validators
 
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.assignment import Assignment
-from twinlog.cluster.client.consume.batch import Batch, Batches
+from twinlog.cluster.client.consume.batch import LOCAL_RETRY_SECONDS, Batch, Batches
 from twinlog.cluster.client.consume.locks import RENEW_SECONDS, QueueLocks
 from twinlog.cluster.client.consume.offsets import BrokerOffsets, FileOffsets, Offsets
-from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue
+from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue, Turns
 from twinlog.cluster.client.consume.reader import Reading
 from twinlog.cluster.client.consume.requests import answer_request
-from twinlog.cluster.client.consume.retry import LOCAL_RETRY_SECONDS, retry_topic
 from twinlog.cluster.client.consume.settle import failed_messages
-from twinlog.cluster.client.consume.slices import Turns
 from twinlog.cluster.client.heartbeat import ConsumerData, now_ms
-from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.messages import ReceivedMessage
 from twinlog.cluster.client.route import MessageQueue
-from twinlog.cluster.client.service import Service
-from twinlog.cluster.client.start import From, FromTime, as_heartbeat
-from twinlog.cluster.client.subscription import TAG, Sql, Subscription
+from twinlog.cluster.client.subscription import TAG, From, FromTime, Sql, Subscription, as_heartbeat
+from twinlog.cluster.client.tasks import Service
 from twinlog.cluster.remoting.command import RemotingCommand
-from twinlog.cluster.remoting.names import as_component
+from twinlog.cluster.remoting.names import as_component, retry_topic
 
 COMMIT_SECONDS = 5.0
 LEAVE_SECONDS = 1.0  # For each of: offsets, locks, the group.

@@ -11,7 +11,7 @@ from twinlog.cluster.client.api.answers import Pulled, PullStatus
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.offsets import address_of
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue
-from twinlog.cluster.client.received import received
+from twinlog.cluster.client.messages import received
 from twinlog.cluster.client.route import MASTER_ID
 from twinlog.cluster.client.subscription import Subscription
 from twinlog.cluster.remoting.errors import RemotingError, RequestError

@@ -8,7 +8,7 @@ import trio
 
 from twinlog.cluster.client.api.offset_store import dump_offsets, load_offsets, queue_object
 from twinlog.cluster.client.heartbeat import ConsumerData
-from twinlog.cluster.client.received import as_received
+from twinlog.cluster.client.messages import as_received
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from twinlog.cluster.client.consume.batch import Failed, after_failure, retries, retry_properties
 from twinlog.cluster.client.consume.offsets import address_of
-from twinlog.cluster.client.consume.retry import Failed, after_failure, retries, retry_properties, retry_topic
 from twinlog.cluster.client.heartbeat import INNER_PRODUCER
-from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.received import ReceivedMessage
-from twinlog.cluster.client.sending import Prepared
+from twinlog.cluster.client.messages import ReceivedMessage
+from twinlog.cluster.client.producer import Prepared, Producer
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.names import retry_topic
 from twinlog.store.record.properties import format_properties
 
 if TYPE_CHECKING:

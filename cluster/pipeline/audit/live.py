@@ -13,7 +13,7 @@ from typing import NamedTuple
 from attrs import define, field
 
 from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe.live_diff import Run, by_digests, by_samples, common_range, go_on
 from twinlog.cluster.observe.log_side import LogSide
 from twinlog.cluster.observe.refusals import words_of

@@ -12,7 +12,7 @@ from attrs import define, frozen
 
 from twinlog.cluster.admin.role_history import log_history
 from twinlog.cluster.client.api.api import ClientApi, StoredRecord
-from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe.live_diff import LiveDifference
 from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass

@@ -15,8 +15,9 @@ from twinlog.cluster.admin.watching import watch
 from twinlog.cluster.cli.where import moment_ms
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.push_consumer import PushConsumer
-from twinlog.cluster.client.producer import OutgoingMessage, Producer
-from twinlog.cluster.client.start import From
+from twinlog.cluster.client.messages import OutgoingMessage
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.subscription import From
 
 NOW = 1_795_265_730.0
 

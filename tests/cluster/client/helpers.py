@@ -8,8 +8,7 @@ import trio
 from attrs import define, evolve, field
 from trio.testing import memory_stream_pair
 
-from twinlog.cluster.client.outgoing import OutgoingMessage
-from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode

@@ -6,8 +6,9 @@ import pytest
 from attrs import define, field
 
 from twinlog.cluster.client.api.api import ClientApi, SendStatus
-from twinlog.cluster.client.producer import NoRouteError, OutgoingMessage, Producer
-from twinlog.cluster.client.unique_id import UniqueIds
+from twinlog.cluster.client.messages import OutgoingMessage, UniqueIds
+from twinlog.cluster.client.producer import Producer
+from twinlog.cluster.client.routes import NoRouteError
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from tests.cluster.client.helpers import received_message
 from twinlog.cluster.broker.send.batch_body import split_batch as broker_split
-from twinlog.cluster.client import compression
+from twinlog.cluster.client import messages
 from twinlog.cluster.client.api.offset_store import OffsetTable, dump_offsets, load_offsets, read_offset_file
-from twinlog.cluster.client.consume import retry
-from twinlog.cluster.client.consume.retry import Failed
-from twinlog.cluster.client.outgoing import OutgoingMessage, batch_size, encode_batch, split_batch, wire_properties
+from twinlog.cluster.client.consume import batch as retry
+from twinlog.cluster.client.consume.batch import Failed
+from twinlog.cluster.client.messages import OutgoingMessage, batch_size, encode_batch, split_batch, wire_properties
+from twinlog.cluster.client.producer import by_key
 from twinlog.cluster.client.route import MessageQueue
-from twinlog.cluster.client.selectors import by_key
-from twinlog.cluster.client.start import From, FromTime, as_heartbeat
-from twinlog.cluster.client.subscription import SQL92, Sql, Subscription
+from twinlog.cluster.client.subscription import SQL92, From, FromTime, Sql, Subscription, as_heartbeat
+from twinlog.store.record import compression as packing
 from twinlog.store.record.properties import parse_properties
 
 QUEUE, OTHER = MessageQueue("T1", "broker-a", 0), MessageQueue("T1", "broker-a", 1)
@@ -61,36 +61,36 @@ def test_a_filter_without_a_tag_is_refused():
 
 @given(st.binary(max_size=20_000))
 def test_a_packed_body_unpacks_to_itself(body):
-    packed, flag = compression.compress(body)
-    assert compression.decompress(packed, flag) == body
+    packed, flag = messages.compress(body)
+    assert messages.decompress(packed, flag) == body
     assert len(packed) <= len(body)
 
 
 def test_older_clients_do_not_name_zlib():
-    assert compression.decompress(zlib.compress(b"old"), compression.COMPRESSED) == b"old"
+    assert messages.decompress(zlib.compress(b"old"), packing.COMPRESSED) == b"old"
 
 
 @pytest.mark.parametrize("flag", [0x1, 0x301, 0x501])
 def test_what_is_not_packed_as_it_says_is_an_error(flag):
-    with pytest.raises(compression.CompressionError):
-        compression.decompress(b"nonsense", flag)
+    with pytest.raises(packing.CompressionError):
+        messages.decompress(b"nonsense", flag)
 
 
 @pytest.mark.parametrize("flag", [0x101, 0x201])
 def test_a_missing_library_is_named(flag):
-    with pytest.raises(compression.CompressionError):
-        compression.decompress(b"nonsense", flag)
+    with pytest.raises(packing.CompressionError):
+        messages.decompress(b"nonsense", flag)
 
 
 def test_a_bomb_is_not_unpacked(monkeypatch):
-    monkeypatch.setattr(compression, "BODY_SIZE_MAX", 1000)
-    with pytest.raises(compression.CompressionError, match="longer"):
-        compression.decompress(zlib.compress(bytes(5000)), 0x301)
+    monkeypatch.setattr(messages, "BODY_SIZE_MAX", 1000)
+    with pytest.raises(packing.CompressionError, match="longer"):
+        messages.decompress(zlib.compress(bytes(5000)), 0x301)
 
 
 def test_a_body_that_ends_early_is_an_error():
-    with pytest.raises(compression.CompressionError, match="early"):
-        compression.decompress(zlib.compress(bytes(5000))[:-6], 0x301)
+    with pytest.raises(packing.CompressionError, match="early"):
+        messages.decompress(zlib.compress(bytes(5000))[:-6], 0x301)
 
 
 # ---- Batches

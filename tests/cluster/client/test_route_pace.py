@@ -8,10 +8,9 @@ import trio.testing
 from attrs import define, field
 
 from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.client.outgoing import OutgoingMessage
-from twinlog.cluster.client.pace import PAUSE_SECONDS_MAX, Pace
+from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
-from twinlog.cluster.client.routes import NoRouteError
+from twinlog.cluster.client.routes import PAUSE_SECONDS_MAX, NoRouteError, Pace
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand

@@ -10,8 +10,7 @@ import trio
 import trio.testing
 
 from twinlog.cluster.namesrv.config import NamesrvConfig
-from twinlog.cluster.namesrv.controller import NamesrvController
-from twinlog.cluster.namesrv.processors import HANDLERS
+from twinlog.cluster.namesrv.processors import HANDLERS, NamesrvController
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient

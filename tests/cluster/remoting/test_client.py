@@ -7,11 +7,11 @@ import pytest
 import trio
 import trio.testing
 
-from twinlog.cluster.remoting.address import split_address
 from twinlog.cluster.remoting.client import CONNECT_TIMEOUT_MS, IDLE_MS, OUTBOX_SIZE_MAX, RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ROCKETMQ, FrameReader, RemotingCommand, decode, encode
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingProtocolError, RemotingTimeoutError
+from twinlog.cluster.remoting.names import split_address
 
 ADDRESS = "broker:10911"
 

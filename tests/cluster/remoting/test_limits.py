@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 
 from tests.cluster.remoting.test_server import BATCH, BURN, ECHO, FILL, WAIT, serving
 from tests.loop_turns import LoopTurns
-from twinlog.cluster.remoting.budget import Budget
 from twinlog.cluster.remoting.connection import BEHIND_BYTES
 from twinlog.cluster.remoting.dispatch import TURN_SECONDS
+from twinlog.cluster.remoting.limits import Budget, LogLimit
 
 MIB = 1 << 20
 
@@ -258,3 +258,17 @@ def test_the_sum_is_right_and_within_its_bound(changes, bytes_max):
     for peer in peers:
         peer.close()
     assert budget.kept_bytes == 0
+
+
+async def test_a_line_says_how_many_were_left_out(autojump_clock):
+    limit = LogLimit(5.0)
+    assert [limit.due("a") for _ in range(4)] == [0, None, None, None]
+    assert limit.due("b") == 0
+    await trio.sleep(5)
+    assert [limit.due("a"), limit.due("a")] == [3, None]
+
+
+async def test_keys_that_anybody_makes_up_fill_no_memory(autojump_clock):
+    limit = LogLimit()
+    assert [limit.due(str(number)) for number in range(2500)] == [0] * 2500
+    assert len(limit._told) <= 1000

@@ -10,7 +10,7 @@ from tests.faults.matrix.workload import TOPIC, Writer, value_of, writer
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api.answers import PullStatus
 from twinlog.cluster.client.api.api import ClientApi, name_servers
-from twinlog.cluster.client.received import received
+from twinlog.cluster.client.messages import received
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.store.errors import StoreError

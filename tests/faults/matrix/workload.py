@@ -27,8 +27,8 @@ from tests.faults.matrix.history import Event, encode
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api.answers import PullStatus
 from twinlog.cluster.client.api.api import ClientApi, SendStatus
-from twinlog.cluster.client.producer import OutgoingMessage, Producer
-from twinlog.cluster.client.received import received
+from twinlog.cluster.client.messages import OutgoingMessage, received
+from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError

@@ -11,7 +11,8 @@ from tests.cluster.cli.json_schema import violations
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.cli.common.schema import schema_of
-from twinlog.cluster.client.producer import OutgoingMessage, Producer
+from twinlog.cluster.client.messages import OutgoingMessage
+from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.observe.live_diff import LiveDiffReport
 from twinlog.cluster.observe.log_samples import offsets_to_look_at
 from twinlog.cluster.observe.log_side import LogSide

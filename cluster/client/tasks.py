@@ -1,8 +1,9 @@
-"""`async with service:` for things that have a run() of their own."""
+"""Structured concurrency of the client: services that live as long as a block, and several requests at once."""
 
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import trio
 from attrs import define, field
@@ -66,3 +67,30 @@ def sole(group: BaseExceptionGroup[Any]) -> BaseException | None:
         return None
     (inner,) = group.exceptions
     return sole(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+T = TypeVar("T")
+
+
+async def in_parallel(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Run all of them at the same time; their results in the order of the calls.
+
+    The first error cancels the rest and is raised as it is, not in an ExceptionGroup.
+    """
+    calls = list(calls)
+    results: dict[int, T] = {}
+    errors: list[Exception] = []
+
+    async def run(number: int, call: Callable[[], Awaitable[T]]) -> None:
+        try:
+            results[number] = await call()
+        except Exception as error:
+            errors.append(error)
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for number, call in enumerate(calls):
+            nursery.start_soon(run, number, call)
+    if errors:
+        raise errors[0]
+    return [results[number] for number in range(len(calls))]

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from twinlog.cluster.client.parallel import in_parallel
+from twinlog.cluster.client.tasks import in_parallel
 
 
 async def test_results_come_in_the_order_of_the_calls(autojump_clock):

@@ -1,0 +1,245 @@
+"""Messages as a producer fills them in and as a consumer sees them, and their form on the wire. Pure.
+
+A batch's body, repeated: i32 size | i32 0 | i32 0 | i32 flag | i32 n, n bytes body | i16 m, m bytes properties
+Bits of sys_flag: 0: the body is compressed; 8 to 10: the algorithm. Clients before 4.9.4 wrote zlib without naming it (0).
+Sources: Message, MessageConst, MessageDecoder, MessageBatch, MessageExt, PullAPIWrapper, CompressionType,
+MessageClientIDSetter (RocketMQ 4.9.8).
+"""
+
+import itertools
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from struct import Struct
+
+from attrs import evolve, field, frozen
+
+from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.remoting.names import RETRY_PREFIX
+from twinlog.store.record import compression
+from twinlog.store.record.compression import COMPRESSED, ZLIB, CompressionError
+from twinlog.store.record.message import Message, decode_message, host_text
+from twinlog.store.record.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, format_properties
+
+BATCH_SIZE_MAX = 1024 * 1024  # Bytes of one request; brokers take 4 MiB, and a slave's transfer likes less.
+PROPERTIES_SIZE_MAX = 32_767
+COMPRESS_FROM = 4096  # Bytes of a body; RocketMQ's compressMsgBodyOverHowmuch.
+COMPRESSION_LEVEL = 5
+BODY_SIZE_MAX = 64 * 1024 * 1024  # Of an unpacked body: a packed one of 4 MiB may claim gigabytes.
+RESERVED_PROPERTIES = frozenset(
+    {"UNIQ_KEY", "WAIT", "TAGS", "KEYS", "DELAY", "TRAN_MSG", "PGROUP"}
+    | {"CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"}
+)
+_HEAD, _PROPERTIES_SIZE = Struct(">iiiii"), Struct(">h")
+assert (_HEAD.size, _PROPERTIES_SIZE.size) == (20, 2)
+_ITEM_SIZE = _HEAD.size + _PROPERTIES_SIZE.size
+_ID_PREFIX, _ID_SUFFIX = Struct(">4sHi"), Struct(">iH")
+assert _ID_PREFIX.size + _ID_SUFFIX.size == 16
+
+
+@frozen(kw_only=True)
+class OutgoingMessage:
+    """What a producer sends. `keys`: blanks between them; `delay_level`: 1 is 1 s, ... 18 is 2 h, 0 at once.
+
+    Raises ValueError for properties that would not arrive, or that belong to RocketMQ.
+
+    >>> OutgoingMessage(topic="orders", body=b"hello", tags="paid", properties={"city": "Leeds"}).tags
+    'paid'
+    """
+
+    topic: str
+    body: bytes
+    tags: str = ""
+    keys: str = ""
+    delay_level: int = 0
+    flag: int = 0
+    properties: Mapping[str, str] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in self.properties.items():
+            if name in RESERVED_PROPERTIES:
+                raise ValueError(f"the property {name} belongs to RocketMQ")
+            if any(sign in name + value for sign in (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR)):
+                raise ValueError(f"the property {name} contains a separator character (U+0001 or U+0002)")
+            if not name or not value:
+                raise ValueError("a property needs a name and a value")
+
+
+def wire_properties(message: OutgoingMessage, message_id: str, extra: Mapping[str, str] | None = None) -> str:
+    """The properties string of a request; `extra` are those that RocketMQ's clients set themselves."""
+    properties = dict(message.properties)
+    if message.keys:
+        properties["KEYS"] = message.keys
+    properties["UNIQ_KEY"] = message_id
+    properties["WAIT"] = "true"
+    if message.tags:
+        properties["TAGS"] = message.tags
+    if message.delay_level:
+        properties["DELAY"] = str(message.delay_level)
+    properties.update(extra or {})
+    return format_properties(properties)
+
+
+def encode_batch(items: Iterable[tuple[OutgoingMessage, str]]) -> bytes:
+    """The body of request 320, of messages and their property strings."""
+    parts: list[bytes] = []
+    for message, properties in items:
+        raw = properties.encode()
+        size = _ITEM_SIZE + len(message.body) + len(raw)
+        parts += (_HEAD.pack(size, 0, 0, message.flag, len(message.body)), message.body)
+        parts += (_PROPERTIES_SIZE.pack(len(raw)), raw)
+    return b"".join(parts)
+
+
+def batch_size(message: OutgoingMessage) -> int:
+    """At most how many bytes the message takes in a batch, with all that is added to its properties."""
+    texts = (message.tags, message.keys, *message.properties, *message.properties.values())
+    return _ITEM_SIZE + len(message.body) + sum(len(text.encode()) + 2 for text in texts) + 100
+
+
+def split_batch(messages: Sequence[OutgoingMessage], size_max: int = BATCH_SIZE_MAX) -> Iterator[list[OutgoingMessage]]:
+    """The messages in order, cut so that each part fits `size_max` bytes; one that is larger goes alone.
+
+    Raises ValueError for what RocketMQ takes in no batch: more than one topic, delays, retry topics.
+
+    >>> half = OutgoingMessage(topic="T", body=bytes(600))
+    >>> [len(part) for part in split_batch([half] * 5, 2000)]
+    [2, 2, 1]
+    """
+    if len({message.topic for message in messages}) > 1:
+        raise ValueError("the messages of a batch have one topic")
+    if any(message.delay_level or message.topic.startswith(RETRY_PREFIX) for message in messages):
+        raise ValueError("messages of a batch cannot be delayed, nor go to a retry topic")
+    part: list[OutgoingMessage] = []
+    size = 0
+    for message in messages:
+        more = batch_size(message)
+        if part and size + more > size_max:
+            yield part
+            part, size = [], 0
+        part.append(message)
+        size += more
+    if part:
+        yield part
+
+
+@frozen
+class ReceivedMessage:
+    """A message as a consumer sees it. Times in ms since 1970.
+
+    `message_id` is the one that its producer gave it; a message that comes twice has it twice.
+    """
+
+    queue: MessageQueue
+    queue_offset: int
+    message_id: str
+    offset_message_id: str
+    tags: str
+    keys: str
+    properties: dict[str, str]
+    body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
+    born_timestamp: int
+    born_host: str
+    store_timestamp: int
+    reconsume_times: int
+    phy_offset: int  # In the commit log of its broker group.
+    flag: int = 0
+    body_problem: str | None = None  # Why `body` is still packed as it was stored; None: it is as it was sent.
+
+    @property
+    def place_in_time(self) -> tuple[int, int]:
+        """What messages of several queues are ordered by; of one millisecond, by the log."""
+        return self.store_timestamp, self.phy_offset
+
+    @property
+    def topic(self) -> str:
+        """The topic that it was sent to, also where it comes again by the group's retry topic."""
+        if self.queue.topic.startswith(RETRY_PREFIX):
+            return self.properties.get("RETRY_TOPIC", self.queue.topic)
+        return self.queue.topic
+
+    def again(self) -> "ReceivedMessage":
+        """The same, tried once more."""
+        return evolve(self, reconsume_times=self.reconsume_times + 1)
+
+
+def received(
+    records: bytes | memoryview, queue: MessageQueue, wanted: Callable[[str], bool] = lambda _tags: True
+) -> list[ReceivedMessage]:
+    """The messages of a pull whose tags are wanted, oldest first.
+
+    Raises MessageFormatError for what are no records.
+    """
+    at, messages = 0, []
+    while at < len(records):
+        record = decode_message(records, at)
+        at += record.size
+        message = as_received(record, queue)
+        if wanted(message.tags):
+            messages.append(message)
+    return messages
+
+
+def as_received(message: Message, queue: MessageQueue) -> ReceivedMessage:
+    """One record of that queue; records do not name their broker."""
+    properties = message.properties
+    body, problem = _body(message)
+    return ReceivedMessage(
+        queue=queue,
+        queue_offset=message.queue_offset,
+        message_id=properties.get("UNIQ_KEY", message.message_id),
+        offset_message_id=message.message_id,
+        tags=properties.get("TAGS", ""),
+        keys=properties.get("KEYS", ""),
+        properties=properties,
+        body=body,
+        born_timestamp=message.born_timestamp,
+        born_host=host_text(message.born_host),
+        store_timestamp=message.store_timestamp,
+        reconsume_times=message.reconsume_times,
+        phy_offset=message.phy_offset,
+        flag=message.flag,
+        body_problem=problem,
+    )
+
+
+def _body(message: Message) -> tuple[bytes, str | None]:
+    """One body that cannot be unpacked must not hold up its queue."""
+    try:
+        return decompress(message.body, message.sys_flag), None
+    except CompressionError as error:
+        return message.body, str(error)
+
+
+def compress(body: bytes, *, at_least: int | None = COMPRESS_FROM) -> tuple[bytes, int]:
+    """The body to send and the bits for its sys_flag; unchanged, 0 when it is short or does not shrink."""
+    if at_least is None or len(body) < at_least:
+        return body, 0
+    packed = zlib.compress(body, COMPRESSION_LEVEL)
+    return (packed, COMPRESSED | ZLIB) if len(packed) < len(body) else (body, 0)
+
+
+def decompress(body: bytes, sys_flag: int) -> bytes:
+    """The body as its producer gave it. Raises CompressionError, also for one that is longer than 64 MiB."""
+    return compression.decompress(body, sys_flag, size_max=BODY_SIZE_MAX)
+
+
+class UniqueIds:
+    """ip 4 | pid u16 | number of this object i32 | ms since the month began i32 | counter u16, in upper-case hex."""
+
+    def __init__(self, ip: bytes = b"\x7f\x00\x00\x01") -> None:
+        self._prefix = (
+            _ID_PREFIX.pack(ip, os.getpid() & 0xFFFF, int.from_bytes(os.urandom(4), signed=True)).hex().upper()
+        )
+        self._counter = itertools.count(int.from_bytes(os.urandom(2)))
+
+    def __next__(self) -> str:
+        now = time.time()
+        local = time.localtime(now)
+        month = time.mktime((local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1))
+        since_month = int((now - month) * 1000) & 0x7FFFFFFF
+        return self._prefix + _ID_SUFFIX.pack(since_month, next(self._counter) & 0xFFFF).hex().upper()
+
+    def __iter__(self) -> "UniqueIds":
+        return self
