@@ -19,7 +19,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker import runtime_info
+from twinlog.cluster.broker import status
 from twinlog.cluster.broker.dispatch import fast_port_table, main_port_table
 from twinlog.cluster.broker.filter.sql import prepare as prepare_sql
 from twinlog.cluster.broker.processors.send import SEND_CODES, SendProcessor
@@ -330,14 +330,14 @@ class Broker(BrokerParts):
 
     async def _sample(self) -> None:
         while True:
-            counters = runtime_info.counters(self)
+            counters = status.counters(self)
             self.rates.sample(trio.current_time(), *counters)
             self.stats.look(trio.current_time())
             self.store.put_times.look(trio.current_time())
             self.ha.group_transfer.waits.look(trio.current_time())
             day = time.localtime(self.now_ms() / 1000).tm_yday
-            self.puts_by_day.look(day, counters[runtime_info.PUTS])
-            self.gets_by_day.look(day, counters[runtime_info.GET_MESSAGES])
+            self.puts_by_day.look(day, counters[status.PUTS])
+            self.gets_by_day.look(day, counters[status.GET_MESSAGES])
             await trio.sleep(SAMPLE_SECONDS)
 
 

@@ -1,6 +1,5 @@
 """What HTTP asks of a broker and of a name server. Runs in their loop: cheap, no I/O."""
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twinlog.cluster.config.credentials import has_credentials
@@ -15,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 
 def source_of_broker(broker: "Broker") -> Source:
     """Made in the broker's loop."""
-    from twinlog.cluster.broker.runtime_info import member_status
+    from twinlog.cluster.broker.status import member_status
 
     def snapshot() -> Any:
         from twinlog.cluster.metrics import broker_snapshot
@@ -24,7 +23,7 @@ def source_of_broker(broker: "Broker") -> Source:
 
     return Source(
         kind="broker",
-        read_node=partial(member_status, broker),
+        read_node=lambda: member_status(broker).to_json(),
         read_snapshot=snapshot,
         namesrv=lambda: broker.config.name_servers,
         guards_bodies=broker.acl is not None or has_credentials(),

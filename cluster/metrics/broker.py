@@ -2,8 +2,8 @@
 
 import time
 
-from twinlog.cluster.broker import runtime_info
 from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.broker.status import state_word
 from twinlog.cluster.metrics import consumption
 from twinlog.cluster.metrics.first_waiting import stored_ms_at
 from twinlog.cluster.metrics.replicas import replicas
@@ -109,7 +109,7 @@ def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, Counts], ...]
 def _state(broker: Broker) -> str:
     """The word of `twinlog list`."""
     role_state, _ = broker.roles.words()
-    return state_in_words(runtime_info.state_word(broker, broker.ha.client.state), role_state)
+    return state_in_words(state_word(broker, broker.ha.client.state), role_state)
 
 
 def _role(broker: Broker, state: str) -> str:

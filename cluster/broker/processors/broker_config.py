@@ -1,6 +1,6 @@
 """25, 26: what a broker is told to be. Source: AdminBrokerProcessor.java, Configuration.java (RocketMQ 4.9.8)."""
 
-from twinlog.cluster.broker import reconfigure, runtime_info
+from twinlog.cluster.broker import reconfigure, status
 from twinlog.cluster.broker.config_changes import read_changes
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.config.config_file import format_value
@@ -17,7 +17,7 @@ async def update_broker_config(broker: BrokerParts, header: UpdateBrokerConfig, 
     if not request.body:
         return Reply(ext=None)
     async with broker.config_lock:
-        known = runtime_info.options(broker)
+        known = status.options(broker)
         changes = read_changes(request.body, broker.config, broker.store_config, known)
         if broker.config_file is not None and changes.texts:
             try:
@@ -31,7 +31,7 @@ async def update_broker_config(broker: BrokerParts, header: UpdateBrokerConfig, 
 
 def get_broker_config(broker: BrokerParts, header: GetBrokerConfig, request: Request) -> Reply:
     """All options as `key=value` lines, but for secrets."""
-    options = runtime_info.rocketmq_options(broker) | runtime_info.options(broker)
+    options = status.rocketmq_options(broker) | status.options(broker)
     lines = sorted(f"{key}={shown(key, format_value(value))}\n" for key, value in options.items())
     return Reply.success("".join(lines).encode(), version=fastjson.dumps(broker.config_version.plain()).decode())
 

@@ -5,25 +5,25 @@ Sources: AdminBrokerProcessor.java, StoreStatsService.java (RocketMQ 4.9.8), HAR
 
 from typing import Any
 
-from twinlog.cluster.broker import runtime_info
+from twinlog.cluster.broker import status
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.headers.broker_admin import GetBrokerHaStatus, GetBrokerRuntimeInfo
-from twinlog.cluster.remoting.headers.members import MemberStatus
+from twinlog.cluster.remoting.headers.members import GetMemberStatus
 from twinlog.cluster.remoting.server import Reply, Request
 from twinlog.ha.statistics import HAClientStatistics
 
 
 def get_broker_runtime_info(broker: BrokerParts, header: GetBrokerRuntimeInfo, request: Request) -> Reply:
     """A table of texts for mqadmin brokerStatus and clusterList."""
-    return Reply(ext=None, body=fastjson.dumps({"table": runtime_info.runtime_table(broker)}))
+    return Reply(ext=None, body=fastjson.dumps({"table": status.runtime_table(broker)}))
 
 
 def get_broker_ha_status(broker: BrokerParts, header: GetBrokerHaStatus, request: Request) -> Reply:
     """For mqadmin haStatus of 5.x: a master tells of its slaves, a slave of its link. What is not told is there, empty."""
     ha = broker.ha.statistics()
     slaves = () if broker.is_slave else ha.connections
-    status = {
+    ha_status = {
         "haClientRuntimeInfo": _link(ha.client if broker.is_slave else None),
         "haConnectionInfo": [
             {
@@ -40,7 +40,7 @@ def get_broker_ha_status(broker: BrokerParts, header: GetBrokerHaStatus, request
         "master": not broker.is_slave,
         "masterCommitLogMaxOffset": 0 if broker.is_slave else broker.store.max_offset,
     }
-    return Reply(ext=None, body=fastjson.dumps(status))
+    return Reply(ext=None, body=fastjson.dumps(ha_status))
 
 
 def _link(client: HAClientStatistics | None) -> dict[str, Any]:
@@ -57,9 +57,9 @@ def _link(client: HAClientStatistics | None) -> dict[str, Any]:
     return link
 
 
-def member_status(broker: BrokerParts, header: MemberStatus, request: Request) -> Reply:
+def member_status(broker: BrokerParts, header: GetMemberStatus, request: Request) -> Reply:
     """What `twinlog list` shows of a member."""
-    return Reply(ext=None, body=fastjson.dumps(runtime_info.member_status(broker)))
+    return Reply(ext=None, body=fastjson.dumps(status.member_status(broker).to_json()))
 
 
 HANDLERS = (

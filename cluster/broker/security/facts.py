@@ -2,9 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from attrs import evolve
 
 from twinlog.cluster.broker.security.service import AclService
+from twinlog.cluster.remoting.member_status import SecurityStatus
 
 if TYPE_CHECKING:
     from twinlog.cluster.broker.wiring import BrokerParts
@@ -12,15 +15,14 @@ if TYPE_CHECKING:
 _FOR_OTHERS = 0o077
 
 
-def security_facts(broker: "BrokerParts") -> dict[str, Any]:
-    """`aclEnable` is what is in force; what belongs to the rules is told only where there are some."""
-    acl = broker.acl
-    facts = {
-        "aclEnable": acl is not None,
-        "signs": broker.remoting.sign is not None,
-        "readableByOthers": [str(path) for path in secret_files(broker) if readable_by_others(path)],
-    }
-    return facts if acl is None else facts | _rules(acl)
+def security_facts(broker: "BrokerParts") -> SecurityStatus:
+    """`acl_enable` is what is in force; counts of rules only where there are some."""
+    status = SecurityStatus(
+        acl_enable=broker.acl is not None,
+        signs=broker.remoting.sign is not None,
+        readable_by_others=tuple(str(path) for path in secret_files(broker) if readable_by_others(path)),
+    )
+    return status if broker.acl is None else _with_rules(status, broker.acl)
 
 
 def secret_files(broker: "BrokerParts") -> list[Path]:
@@ -35,15 +37,16 @@ def secret_files(broker: "BrokerParts") -> list[Path]:
     return files
 
 
-def _rules(acl: AclService) -> dict[str, Any]:
+def _with_rules(status: SecurityStatus, acl: AclService) -> SecurityStatus:
     accounts = acl.rules.accounts.values()
-    return {
-        "accounts": len(accounts),
-        "admins": sum(account.admin for account in accounts),
-        "adminsWithoutSignature": sum(a.admin and a.white.everybody for a in accounts),
-        "whiteForAll": any(pattern.everybody for pattern in acl.rules.white),
-        "refusedRequests": sum(acl.refused.values()),
-    }
+    return evolve(
+        status,
+        accounts=len(accounts),
+        admins=sum(account.admin for account in accounts),
+        admins_without_signature=sum(a.admin and a.white.everybody for a in accounts),
+        white_for_all=any(pattern.everybody for pattern in acl.rules.white),
+        refused_requests=sum(acl.refused.values()),
+    )
 
 
 def readable_by_others(path: Path) -> bool:

@@ -80,8 +80,8 @@ def run_broker(
     set_up_log(for_good=True)
     from twinlog.cluster.broker.broker import Broker
     from twinlog.cluster.broker.config import BrokerConfig
-    from twinlog.cluster.broker.log_fields import log_fields
     from twinlog.cluster.broker.security.config import AclConfig
+    from twinlog.cluster.broker.status import log_fields
     from twinlog.cluster.http.config import HttpConfig
     from twinlog.cluster.http.sidecar import http_beside
     from twinlog.cluster.http.sources import source_of_broker

@@ -9,7 +9,7 @@ from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, wire
 
 
 @define
-class MemberStatus(RequestHeader):
+class GetMemberStatus(RequestHeader):
     """20001, between twinlog members only: role, offsets and slaves of a broker."""
 
     code: ClassVar[RequestCode] = RequestCode.TWINLOG_MEMBER_STATUS

@@ -11,7 +11,7 @@ from tests.cluster.broker.test_broker import cluster as cluster
 from tests.cluster.broker.test_broker import until
 from twinlog.cluster.broker.group import lost_tables
 from twinlog.cluster.broker.group.lost_tables import DELAYS, GROUPS, OFFSETS, TOPICS
-from twinlog.cluster.broker.runtime_info import member_status
+from twinlog.cluster.broker.status import member_status
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, SubscriptionGroupManager
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
 from twinlog.cluster.config.json_file import JsonFile
@@ -87,7 +87,7 @@ async def test_without_a_slave_it_begins_empty_and_says_so(cluster):
     (told,) = [each for each in logs if each["event"] == "a table that was there begins empty"]
     assert (told["file"].rpartition("/")[2], told["why"]) == (GROUPS, "no slave could be asked")
     assert "Unused" not in again.groups.table
-    assert member_status(again)["missingTables"] == [GROUPS]
+    assert member_status(again).missing_tables == (GROUPS,)
     await running.stop()
 
 

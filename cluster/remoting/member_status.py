@@ -1,0 +1,228 @@
+"""Status of a member: the body of request 20001 and of `/v1/node`, as frozen classes with their JSON. No I/O.
+
+Offsets and sizes are bytes. None: not known, or not said by a member of another version; what a member of ours always says is
+never None in what it sends. A member whose role never changes leaves out ROLE_KEYS.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.role_file import GroupRecord, Scheduled
+from twinlog.store.util.plain import from_plain, to_plain
+
+SCHEMA = 1
+
+
+@frozen(kw_only=True)
+class FindingStatus:
+    """Difference between this slave's log and its master's. `kind`: one of ha/compare/finding.py."""
+
+    kind: str
+    offset: int
+    text: str
+    is_error: bool
+
+
+@frozen(kw_only=True)
+class MasterLinkStatus:
+    """Replication from the master, on a slave. `proven_offset`: every byte below it equals the master's, by digests."""
+
+    address: str | None = None
+    ha_address: str | None = None
+    local_address: str | None = None  # This slave's end of the connection: the master knows the slave by it.
+    state: str = "idle"
+    last_error: str | None = None
+    finding: FindingStatus | None = None
+    master_max_offset: int | None = None
+    proven_offset: int | None = None
+    unverified_bytes: int = 0
+
+
+@frozen(kw_only=True)
+class SlaveStatus:
+    """A slave's connection, as its master sees it. `verified`: the slave is a member of ours and has said how it flushes."""
+
+    address: str = ""
+    state: str = ""
+    ack_offset: int | None = None  # -1 before the slave's first request.
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    admitted: bool = False
+    counted: bool = False
+    in_sync: bool = False
+    suspended: bool = False
+    stalled: bool = False
+    reason: str | None = None
+    sent_offset: int | None = None
+    verified: bool = False
+    rate_bytes_per_second: int | None = None
+
+
+@frozen(kw_only=True)
+class KnownSlaveStatus:
+    """A slave that was connected once. `away_since_ms`: 0 while it is connected; `given_up`: what it lacks is deleted."""
+
+    ip: str
+    ack_offset: int
+    away_since_ms: int = 0
+    given_up: bool = False
+
+
+@frozen(kw_only=True)
+class RefusedStatus:
+    """Replication connections refused to one IP for one cause."""
+
+    ip: str
+    cause: str
+    why: str
+    count: int
+    seconds_ago: int
+
+
+@frozen(kw_only=True)
+class DivergentStatus:
+    """Bytes cut from the log and kept in a directory of their own."""
+
+    path: str
+    first: int
+    size: int
+    why: str
+    when_ms: int
+
+
+@frozen(kw_only=True)
+class PolicyStatus:
+    """When a producer receives SEND_OK, on a master. `words`: one sentence; numbers of members count the master."""
+
+    words: str
+    level: str
+    in_sync_replicas: int
+    min_in_sync_replicas: int
+    needed: int
+    in_sync: int
+    members: int
+    warnings: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class SecurityStatus:
+    """Access control of a member: counts and file names, never a key. The counts are None without access control."""
+
+    acl_enable: bool
+    signs: bool
+    readable_by_others: tuple[str, ...] = ()
+    accounts: int | None = None
+    admins: int | None = None
+    admins_without_signature: int | None = None
+    white_for_all: bool | None = None
+    refused_requests: int | None = None
+
+
+@frozen(kw_only=True)
+class EpochStatus:
+    """Epoch of the last master that this member followed, or was."""
+
+    epoch: int
+    winner: str
+    start_offset: int
+
+
+@frozen(kw_only=True)
+class LeaseStatus:
+    """A master's lease. `remaining_ms` None: it never ends."""
+
+    held: bool
+    remaining_ms: int | None = None
+    why: str | None = None
+
+
+@frozen(kw_only=True)
+class MemberStatus:
+    """One broker at one moment."""
+
+    schema: int = SCHEMA
+    now_ms: int | None = None
+    boot_ms: int | None = None
+    name: str | None = None
+    cluster: str | None = None
+    group: str | None = None
+    broker_id: int | None = None
+    role: str | None = None  # SYNC_MASTER, ASYNC_MASTER, SLAVE.
+    address: str | None = None
+    ha_address: str | None = None
+    state: str | None = None
+    why_not_writable: str | None = None
+    file_size: int | None = None
+    min_offset: int | None = None
+    max_offset: int | None = None
+    flushed_offset: int | None = None
+    confirmed_offset: int | None = None
+    dispatched_offset: int | None = None
+    damaged_bytes: int | None = None
+    lost_bytes: int | None = None
+    lost_start_bytes: int | None = None
+    missing_tables: tuple[str, ...] = ()
+    in_doubt_bytes: int | None = None
+    commit_log_disk_ratio: float | None = None
+    rate_bytes_per_second: int | None = None
+    waiting_messages: int | None = None
+    ack_wait_p50_seconds: float | None = None
+    ack_wait_p99_seconds: float | None = None
+    divergent: tuple[DivergentStatus, ...] = ()
+    ack_policy: str | None = None
+    policy: PolicyStatus | None = None
+    ack_mode: str | None = None
+    slaves: tuple[SlaveStatus, ...] | None = None
+    retention_held_by: KnownSlaveStatus | None = None
+    away: tuple[KnownSlaveStatus, ...] = ()
+    refused: Mapping[str, int] = {}
+    refused_last: tuple[RefusedStatus, ...] = ()
+    master: MasterLinkStatus | None = None
+    security: SecurityStatus | None = None
+    visibility: str | None = None
+    # ROLE_KEYS
+    epoch: EpochStatus | None = None
+    promised: EpochId | None = None
+    role_state: str | None = None
+    role_why: str | None = None
+    lease: LeaseStatus | None = None
+    silent: Mapping[str, float] = {}  # Members of the group by address, with the seconds since they were last heard.
+    group_record: GroupRecord | None = None
+    whole: bool | None = None
+    role_change: Mapping[str, Any] | None = None  # ChangeState of cluster/broker/peers/role_messages.py, as JSON.
+    last_pause_ms: float | None = None
+    scheduled: Scheduled | None = None
+    paused: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The body, for a JSON encoder."""
+        body: dict[str, Any] = to_plain(self)
+        if body["security"] is not None:
+            body["security"] = {key: value for key, value in body["security"].items() if value is not None}
+        return body if self.role_state is not None else {key: body[key] for key in body if key not in ROLE_KEYS}
+
+    @classmethod
+    def from_json(cls, body: object) -> "MemberStatus":
+        """The reverse; keys that this version does not know are skipped. Raises ValueError."""
+        return from_plain(cls, body)
+
+
+ROLE_KEYS = frozenset(
+    {
+        "epoch",
+        "promised",
+        "roleState",
+        "roleWhy",
+        "lease",
+        "silent",
+        "groupRecord",
+        "whole",
+        "roleChange",
+        "lastPauseMs",
+        "scheduled",
+        "paused",
+    }
+)
