@@ -25,6 +25,7 @@ from twinlog.cluster.broker.filter.sql import prepare as prepare_sql
 from twinlog.cluster.broker.processors.send import SEND_CODES, SendProcessor
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.config.json_file import JsonFile, is_empty
+from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.limits import Budget
 from twinlog.cluster.remoting.names import RETRY_PREFIX
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
@@ -278,7 +279,8 @@ class Broker(BrokerParts):
         budget = Budget(self.server_config.bytes_max)
         for table, listener in ((main_port_table(self), main), (fast_port_table(self), fast)):
             check = self.acl.check if self.acl is not None else None
-            server = RemotingServer(table, self.server_config, self.send.process, SEND_CODES, check, self.tls, budget)
+            dispatcher = Dispatcher(table, self.server_config, self.send.process, SEND_CODES, check)
+            server = RemotingServer(dispatcher, self.server_config, self.tls, budget)
             self.servers.append(server)
             await nursery.start(server.serve, listener)
 

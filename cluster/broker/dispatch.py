@@ -30,7 +30,7 @@ from twinlog.cluster.broker.processors import (
     topic_admin,
 )
 from twinlog.cluster.broker.wiring import BrokerParts
-from twinlog.cluster.remoting.server import Handler, dispatch_table
+from twinlog.cluster.remoting.request import Handler, dispatch_table
 
 _BOTH_PORTS = (
     acl.HANDLERS,

@@ -34,7 +34,7 @@ def broker_snapshot(broker: Broker) -> BrokerSnapshot:
         producers=consumption.producers(broker),
         consumers=consumption.consumers(broker),
         held_pulls=len(broker.held_pulls),
-        requests=sum(server.under_way for server in broker.servers),
+        requests=sum(server.dispatcher.under_way for server in broker.servers),
         store=_store(broker),
         ha=_ha(broker, broker.ha.statistics()),
         stalls=watchdog.stalls,

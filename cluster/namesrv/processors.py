@@ -18,7 +18,7 @@ from twinlog.cluster.namesrv.route_info import UNIT, UNIT_SUBSCRIPTION, RouteInf
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.headers import namesrv as h
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.util.sync import write_durably
 from twinlog.store.util.wakeup import Wakeup
 

@@ -5,11 +5,12 @@ is answered with code 2, [OVERLOAD]; here one whose handler takes its time, when
 """
 
 import inspect
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from time import monotonic
 from typing import Any
 
 import structlog
+import trio
 from attrs import define, field, frozen
 
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -26,10 +27,11 @@ TURN_SECONDS = 0.01  # Then other tasks get a chance: a loop that stands still f
 
 
 @define(eq=False)
-class Dispatch:
-    """What one server does with requests. `start_soon` starts a task of it.
+class Dispatcher:
+    """Hands the requests of one port to their handlers. `run` carries the handlers that are asynchronous.
 
-    check: asked before any request is carried out. What it returns is the answer; None lets the request through. It may
+    batch: takes all requests of one read whose code is in `batch_codes`, as one call.
+    check: called before any request is carried out. What it returns is the answer; None lets the request through. It may
     raise RequestError. The command's body is good until it returns, so it must not keep it.
     """
 
@@ -38,9 +40,15 @@ class Dispatch:
     batch: BatchHandler | None = None
     batch_codes: Collection[int] = ()
     check: Check | None = None
-    under_way: int = field(default=0, init=False)  # Requests whose handlers have not come to an end.
+    under_way: int = field(default=0, init=False)  # Requests whose asynchronous handlers have not returned.
     _under_way_bytes: int = field(default=0, init=False)
-    start_soon: Callable[..., None] = field(init=False)
+    _nursery: trio.Nursery = field(init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Carry asynchronous handlers until cancelled, which cancels them."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
 
     def work_off(self, connection: Connection, frames: Iterable[bytes | memoryview]) -> list[bytes]:
         """Carry out these; returns those that have to wait, for their next turn or until the peer has caught up with its answers.
@@ -124,7 +132,7 @@ class Dispatch:
             return
         self.under_way += 1
         self._under_way_bytes += size
-        self.start_soon(self._await_reply, request, pending, size)
+        self._nursery.start_soon(self._await_reply, request, pending, size)
 
     async def _await_reply(self, request: Request, pending: Coroutine[Any, Any, Reply | None], size: int) -> None:
         try:

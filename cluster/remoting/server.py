@@ -17,18 +17,12 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.remoting.command import FrameReader
+from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import Connection
-from twinlog.cluster.remoting.dispatch import Dispatch
+from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.errors import RemotingError, RemotingProtocolError, TlsFilesError
 from twinlog.cluster.remoting.limits import Budget, LogLimit
 from twinlog.cluster.remoting.names import ip_of
-from twinlog.cluster.remoting.request import AnyReply as AnyReply
-from twinlog.cluster.remoting.request import BatchHandler as BatchHandler
-from twinlog.cluster.remoting.request import Check as Check
-from twinlog.cluster.remoting.request import Handler as Handler
-from twinlog.cluster.remoting.request import Reply as Reply
-from twinlog.cluster.remoting.request import Request as Request
-from twinlog.cluster.remoting.request import dispatch_table as dispatch_table
 from twinlog.cluster.remoting.tls.channel import FIRST_BYTE, HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
 from twinlog.cluster.remoting.tls.config import TlsMode
 from twinlog.cluster.remoting.tls.contexts import ServerTls
@@ -61,12 +55,14 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 @define(eq=False)
-class RemotingServer(Dispatch):
-    """One or more listening sockets that serve one dispatch table.
+class RemotingServer:
+    """One or more listening sockets whose requests go to one dispatcher.
 
     tls: None takes no TLS connections. budget: may be shared with the servers of other ports.
     """
 
+    dispatcher: Dispatcher
+    config: ServerConfig = field(factory=ServerConfig)
     tls: ServerTls | None = None
     budget: Budget = field()
     on_connect: list[Callable[[Connection], None]] = field(factory=list)
@@ -96,7 +92,7 @@ class RemotingServer(Dispatch):
         """Accept and serve until cancelled; then all connections and listeners are closed."""
         try:
             async with trio.open_nursery() as self._nursery:
-                self.start_soon = self._nursery.start_soon
+                await self._nursery.start(self.dispatcher.run)
                 self._nursery.start_soon(self._close_idle)
                 async with trio.open_nursery() as self._reading:
                     for listener in listeners:
@@ -126,7 +122,7 @@ class RemotingServer(Dispatch):
         """After stop_reading(): wait until no answer is being made, and none waits for its peer. The caller bounds this."""
         while True:
             unsent = any(connection.unsent_bytes for connection in self.connections)
-            if not (self._is_reading or self.under_way or unsent):
+            if not (self._is_reading or self.dispatcher.under_way or unsent):
                 return
             await trio.sleep(_LOOK_SECONDS)
 
@@ -288,7 +284,7 @@ class RemotingServer(Dispatch):
         frames = reader.feed(data)
         if frames or not before:
             connection.half_since = connection.last_active
-        rest = self.work_off(connection, frames)
+        rest = self.dispatcher.work_off(connection, frames)
         if change := reader.buffered - before:
             connection.keep(change)
         return rest
@@ -299,7 +295,7 @@ class RemotingServer(Dispatch):
             if not self._is_finishing or self._is_parting:  # Between the two what was read is carried out.
                 await trio.lowlevel.checkpoint_if_cancelled()
             await connection.caught_up()
-            rest = self.work_off(connection, rest)
+            rest = self.dispatcher.work_off(connection, rest)
         if connection.is_behind:
             await connection.caught_up()
 

@@ -25,7 +25,7 @@ from twinlog.cluster.namesrv.processors import HANDLERS, NamesrvController
 from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand, decode, encode
-from twinlog.cluster.remoting.dispatch import Dispatch
+from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.errors import RemotingTimeoutError
 from twinlog.cluster.remoting.request import dispatch_table
 
@@ -63,7 +63,7 @@ def is_silent(request: RemotingCommand) -> bool:
 class Server:
     """One dispatch table, and what came of the requests to it."""
 
-    dispatch: Dispatch
+    dispatcher: Dispatcher
     connection: FuzzConnection = field(factory=FuzzConnection)
     _opaque: int = 0
 
@@ -74,12 +74,15 @@ class Server:
         asked = []
         with trio.fail_after(SECONDS_MAX):
             async with trio.open_nursery() as nursery:
-                self.dispatch.start_soon = nursery.start_soon
+                await nursery.start(self.dispatcher.run)
                 for command in requests:
                     self._opaque += 1
                     command.opaque = self._opaque
                     asked.append(command)
-                    self.dispatch.work_off(self.connection, [encode(command)[4:]])
+                    self.dispatcher.work_off(self.connection, [encode(command)[4:]])
+                while self.dispatcher.under_way:
+                    await trio.sleep(0.002)
+                nursery.cancel_scope.cancel()
         with trio.move_on_after(SECONDS_MAX):
             while self._is_waited_for(asked):  # Sends that made a topic, until it is on the disk.
                 await trio.sleep(0.002)
@@ -111,7 +114,7 @@ async def fuzzed_broker(root: Path) -> AsyncIterator[tuple[Broker, Server]]:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.topics_writer.run)
             nursery.start_soon(broker.groups_writer.run)
-            yield broker, Server(Dispatch(main_port_table(broker), batch=broker.send.process, batch_codes=SEND_CODES))
+            yield broker, Server(Dispatcher(main_port_table(broker), batch=broker.send.process, batch_codes=SEND_CODES))
             nursery.cancel_scope.cancel()
     finally:
         await broker.store.close()
@@ -120,7 +123,7 @@ async def fuzzed_broker(root: Path) -> AsyncIterator[tuple[Broker, Server]]:
 def fuzzed_namesrv(root: Path) -> tuple[NamesrvController, Server]:
     config = NamesrvConfig(kv_config_path=root / "kvConfig.json")
     controller = NamesrvController(config, KVConfigManager(config.kv_config_path), trio.current_time)
-    return controller, Server(Dispatch(dispatch_table(controller, HANDLERS)))
+    return controller, Server(Dispatcher(dispatch_table(controller, HANDLERS)))
 
 
 @contextlib.contextmanager

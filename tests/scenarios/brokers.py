@@ -19,7 +19,7 @@ from twinlog.cluster.broker.peers.role_messages import ChangeAsk, ChangeState
 from twinlog.cluster.remoting.command import FrameReader, RemotingCommand, decode, encode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.ha.errors import HAConnectionLostError
 from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole

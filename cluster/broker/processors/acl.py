@@ -27,7 +27,7 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     GetBrokerClusterAclConfig,
     UpdateGlobalWhiteAddrsConfig,
 )
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 
 log = structlog.get_logger(__name__)
 

@@ -5,7 +5,7 @@ from typing import Any
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.server import Request
+from twinlog.cluster.remoting.request import Request
 
 
 def json_object(request: Request) -> dict[str, Any]:

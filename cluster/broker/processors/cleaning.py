@@ -6,7 +6,7 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     CleanUnusedTopic,
     DeleteExpiredCommitLog,
 )
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 
 
 def delete_expired_commit_log(broker: BrokerParts, header: DeleteExpiredCommitLog, request: Request) -> Reply:

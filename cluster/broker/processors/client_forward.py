@@ -23,7 +23,7 @@ from twinlog.cluster.remoting.headers.clients import (
     GetConsumerRunningInfo,
     GetConsumerStatusFromClient,
 )
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.record.message import decode_message
 

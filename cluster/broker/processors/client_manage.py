@@ -24,7 +24,7 @@ from twinlog.cluster.remoting.headers.clients import (
     HeartBeat,
     UnregisterClient,
 )
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 
 CLIENT_ID_LENGTH_MAX = 1024
 

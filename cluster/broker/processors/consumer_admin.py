@@ -20,7 +20,7 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     GetSystemTopicListFromBroker,
     QueryTopicConsumeByWho,
 )
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 
 TOPICS_ASKED_MAX = 1_000  # Ours: named in one 208.
 

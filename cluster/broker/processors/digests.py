@@ -22,7 +22,7 @@ from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.members import BlockDigests, RecordAtOffset
 from twinlog.cluster.remoting.headers.responses import BlockDigestsResponse, RecordAtOffsetResponse
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.integrity.range_digests import LogRangeError
 from twinlog.store.log.range import LogRange
 from twinlog.store.log.record_at import LOOK_MAX, RecordAt, bounds_around, record_at

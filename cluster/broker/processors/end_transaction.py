@@ -13,7 +13,7 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.messages import EndTransaction
 from twinlog.cluster.remoting.names import HALF_TOPIC
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.record.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, Message, decode_message, host_bytes

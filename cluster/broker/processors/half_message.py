@@ -10,7 +10,7 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.broker_admin import ResumeCheckHalfMessage
 from twinlog.cluster.remoting.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.record.message import Message, decode_message

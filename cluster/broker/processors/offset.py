@@ -21,7 +21,7 @@ from twinlog.cluster.remoting.headers.offsets import (
     SearchOffsetByTimestamp,
     UpdateConsumerOffset,
 )
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.read.get_message import memory_bytes_max
 
 OFFSET_MAX = (1 << 63) - 1

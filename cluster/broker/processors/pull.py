@@ -24,8 +24,8 @@ from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.messages import LitePullMessage, PullMessage
 from twinlog.cluster.remoting.headers.offsets import UpdateConsumerOffset
+from twinlog.cluster.remoting.request import AnyReply, Reply, Request
 from twinlog.cluster.remoting.response_template import ResponseTemplate, TemplateReply
-from twinlog.cluster.remoting.server import AnyReply, Reply, Request
 from twinlog.store.read.get_message import GetResult, GetStatus, PropertyFilter
 from twinlog.store.record.message import host_bytes
 

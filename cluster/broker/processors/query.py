@@ -6,7 +6,7 @@ from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.messages import QueryMessage, ViewMessageById
 from twinlog.cluster.remoting.headers.responses import QueryMessageResponse
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 
 
 async def query_message(broker: BrokerParts, header: QueryMessage, request: Request) -> Reply:

@@ -8,7 +8,7 @@ from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.broker_admin import QueryConsumeQueue
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.queue.consume_queue import ConsumeQueue, Unit
 from twinlog.store.queue.consume_queue_ext import is_ext_address
 from twinlog.store.read.get_message import as_i32

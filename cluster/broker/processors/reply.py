@@ -22,7 +22,7 @@ from twinlog.cluster.remoting.headers.messages import (
     SendReplyMessage,
     SendReplyMessageV2,
 )
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.log.commit_log import PutMessage, PutResult
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.record.message import TRANSACTION_MASK, host_bytes, message_id

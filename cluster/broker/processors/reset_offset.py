@@ -22,7 +22,7 @@ from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields
 from twinlog.cluster.remoting.headers.broker_admin import CloneGroupOffset, InvokeBrokerToResetOffset
 from twinlog.cluster.remoting.headers.clients import ResetConsumerClientOffset
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 
 RESETTABLE_SINCE_VERSION = 28  # V3_0_7_SNAPSHOT: older clients know neither 220 nor 221.
 TO_THE_END = -1  # As timestamp.

@@ -19,7 +19,7 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.headers.members import AskLease, AskPromise, AskRoleChange, GetBrokerEpoch
 from twinlog.cluster.remoting.names import ip_of
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.ha.election.voter import LeaseAsk, PromiseAsk
 from twinlog.ha.errors import HAError
 from twinlog.store.errors import StoreError

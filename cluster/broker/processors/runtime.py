@@ -10,7 +10,7 @@ from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.headers.broker_admin import GetBrokerHaStatus, GetBrokerRuntimeInfo
 from twinlog.cluster.remoting.headers.members import GetMemberStatus
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.ha.statistics import HAClientStatistics
 
 

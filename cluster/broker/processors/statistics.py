@@ -15,7 +15,7 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     QueryConsumeTimeSpan,
     ViewBrokerStatsData,
 )
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 
 _SHOWN_MAX = 80  # Characters of a name that we do not know.
 

@@ -17,7 +17,7 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     UpdateAndCreateSubscriptionGroup,
     UpdateAndCreateSubscriptionGroupList,
 )
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 
 GROUPS_MAX = 10_000  # Of one request.
 

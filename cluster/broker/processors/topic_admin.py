@@ -20,7 +20,7 @@ from twinlog.cluster.remoting.headers.broker_admin import (
     UpdateAndCreateTopic,
     UpdateAndCreateTopicList,
 )
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 
 REGISTRATION_SECONDS_MAX = 3.0  # mqadmin waits 5 s.
 TOPICS_MAX = 10_000  # Of one request.

@@ -23,7 +23,7 @@ from twinlog.cluster.broker.roles.forward import FROM, Forwarder, is_host, refus
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.names import ip_of
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.role_file import RoleState
 
 if TYPE_CHECKING:

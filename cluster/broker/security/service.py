@@ -37,7 +37,7 @@ from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.limits import LogLimit
 from twinlog.cluster.remoting.names import RETRY_PREFIX, TRACE_TOPIC, ip_of
-from twinlog.cluster.remoting.server import Reply
+from twinlog.cluster.remoting.request import Reply
 from twinlog.cluster.remoting.signing import ACCESS_KEY, SIGNATURE, remember_order, signed_fields
 
 log = structlog.get_logger(__name__)

@@ -14,7 +14,7 @@ from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.command import RemotingCommand, decode
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.header_fields import decode_header
-from twinlog.cluster.remoting.server import Reply, Request
+from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.record.message import host_bytes

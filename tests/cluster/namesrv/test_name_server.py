@@ -17,7 +17,7 @@ from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import ROCKETMQ, RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError
-from twinlog.cluster.remoting.server import dispatch_table
+from twinlog.cluster.remoting.request import dispatch_table
 
 A, B = "192.0.2.11:10911", "192.0.2.12:10911"
 Ask = Callable[..., Awaitable[RemotingCommand]]

@@ -22,6 +22,7 @@ from twinlog.cluster.remoting.command import (
     decode,
     encode,
 )
+from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.errors import RemotingProtocolError
 from twinlog.cluster.remoting.request import dispatch_table
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
@@ -119,7 +120,9 @@ async def serve(streams):
     """Send each over a connection of its own; the server must end it or keep it, and answer somebody else."""
     listener = open_listener("127.0.0.1", 0)
     table = dispatch_table(Owner(), (echo, fill, fail))
-    server = RemotingServer(table, batch=lambda connection, commands: None, batch_codes=(310,), tls=ServerTls())
+    server = RemotingServer(
+        Dispatcher(table, batch=lambda connection, commands: None, batch_codes=(310,)), tls=ServerTls()
+    )
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, listener)
         address = listener.getsockname()
@@ -143,7 +146,7 @@ async def serve(streams):
             while server.connections:
                 await trio.sleep(0.001)
         assert server.budget.kept_bytes == 0
-        assert server.under_way == 0
+        assert server.dispatcher.under_way == 0
         nursery.cancel_scope.cancel()
 
 

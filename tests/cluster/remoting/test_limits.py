@@ -199,7 +199,7 @@ async def test_too_many_requests_that_take_their_time_are_refused(limits, autoju
         assert (await client.ask(ECHO, text="x")).code == 0
         assert [(await client.receive()).code for _ in range(3)] == [0, 0, 0]
         assert (await client.ask(WAIT, seconds=1, body=bytes(5000))).code == 0  # One alone may be larger.
-        assert here.server.under_way == 0
+        assert here.server.dispatcher.under_way == 0
 
 
 # Memory

@@ -30,9 +30,11 @@ from twinlog.cluster.remoting.command import (
 )
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import BEHIND_BYTES
+from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.header_fields import I32, RequestHeader
-from twinlog.cluster.remoting.server import RemotingServer, Reply, Request, dispatch_table, open_listener
+from twinlog.cluster.remoting.request import Reply, Request, dispatch_table
+from twinlog.cluster.remoting.server import RemotingServer, open_listener
 
 ECHO, FILL, FAIL, WAIT, HOLD, BURN, BATCH, UNKNOWN = 901, 902, 903, 904, 905, 906, 310, 999
 
@@ -174,12 +176,13 @@ async def serving(**config):
     """A server on a free port of loopback, for as long as the block runs."""
     owner = Owner()
     listener = open_listener("127.0.0.1", 0)
-    server = RemotingServer(
+    dispatcher = Dispatcher(
         dispatch_table(owner, (echo, fill), (fail, wait, hold, burn)),
-        config=ServerConfig(**config),
+        ServerConfig(**config),
         batch=lambda connection, commands: take_batch(here, connection, commands),
         batch_codes=(BATCH,),
     )
+    server = RemotingServer(dispatcher, ServerConfig(**config))
     here = Serving(server, owner, listener.getsockname())
     try:
         async with trio.open_nursery() as nursery:
@@ -230,7 +233,7 @@ async def test_a_check_answers_instead_of_the_handler():
         return Reply(16, "not that") if command.body == b"refuse" else None
 
     async with serving() as here:
-        here.server.check = check
+        here.server.dispatcher.check = check
         client = await here.connect()
         for code, ext in ((ECHO, {"text": "x"}), (BATCH, {}), (UNKNOWN, {})):
             assert (await client.ask(code, body=b"refuse", **ext)).remark == "not that"
@@ -244,7 +247,7 @@ async def test_a_check_answers_instead_of_the_handler():
 
 async def test_a_check_that_fails_lets_nobody_in():
     async with serving() as here:
-        here.server.check = lambda _connection, _command: 1 // 0
+        here.server.dispatcher.check = lambda _connection, _command: 1 // 0
         client = await here.connect()
         with capture_logs() as logs:
             answers = [await client.ask(ECHO, text="x"), await client.ask(BATCH, body=b"x")]
@@ -255,7 +258,7 @@ async def test_a_check_that_fails_lets_nobody_in():
 
 async def test_what_is_refused_in_a_read_leaves_the_rest_of_it():
     async with serving() as here:
-        here.server.check = lambda _, command: Reply(16, "no") if command.body == b"refuse" else None
+        here.server.dispatcher.check = lambda _, command: Reply(16, "no") if command.body == b"refuse" else None
         client = await here.connect()
         bodies = [b"one", b"refuse", b"two"]
         await client.send(b"".join(client.request(BATCH, body=body) for body in bodies))
@@ -266,7 +269,7 @@ async def test_what_is_refused_in_a_read_leaves_the_rest_of_it():
 
 async def test_answers_of_the_peer_are_not_checked(nursery, autojump_clock):
     async with serving() as here:
-        here.server.check = lambda _connection, _command: Reply(16, "no")
+        here.server.dispatcher.check = lambda _connection, _command: Reply(16, "no")
         client = await here.connect()
         await client.ask(ECHO, text="x")
         answers = []
@@ -719,7 +722,7 @@ async def test_ten_thousand_connects_leave_nothing_behind(reset):
 async def test_without_descriptors_it_waits(autojump_clock):
     """Accepting goes on once there are some; the loop does not spin meanwhile."""
     listener = FullListener(times=3)
-    server = RemotingServer({})
+    server = RemotingServer(Dispatcher({}))
     with capture_logs() as logs:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server._accept, listener)

@@ -8,7 +8,7 @@ from twinlog.cluster.broker.peers.client_calls import ClientCalls
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
-from twinlog.cluster.remoting.server import Reply
+from twinlog.cluster.remoting.request import Reply
 
 
 def question(body: bytes = b"") -> RemotingCommand:

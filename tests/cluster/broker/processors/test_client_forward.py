@@ -5,7 +5,7 @@ import pytest
 from tests.cluster.broker.helpers import HOST, Client, FakeConnection, heartbeat, make_broker, opened, put
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.server import Reply
+from twinlog.cluster.remoting.request import Reply
 from twinlog.store.record.message import decode_message, message_id
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cluster.broker.helpers import Client, FakeConnection, make_broker, opened
 from twinlog.cluster.remoting.codes import ResponseCode
-from twinlog.cluster.remoting.server import Reply
+from twinlog.cluster.remoting.request import Reply
 from twinlog.store.config import BrokerRole
 from twinlog.store.record.message import decode_message
 from twinlog.store.record.properties import parse_properties

@@ -9,7 +9,7 @@ from tests.store import golden
 from twinlog.cluster.broker.processors.send import SendProcessor
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.remoting.header_fields import decode_header
-from twinlog.cluster.remoting.server import Request
+from twinlog.cluster.remoting.request import Request
 from twinlog.store.record.message import decode_message
 from twinlog.store.record.scan import scan_records
 

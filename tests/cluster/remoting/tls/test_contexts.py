@@ -19,6 +19,7 @@ from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import RemotingCommand, encode
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import BEHIND_BYTES
+from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.errors import RemotingConnectError, TlsFilesError
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
 from twinlog.cluster.remoting.tls.channel import HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
@@ -39,7 +40,9 @@ def double(connection, commands):
 async def serving(tls=None, **config):
     """A server on a free port, and its address."""
     listener = open_listener("127.0.0.1", 0)
-    server = RemotingServer({}, ServerConfig(**config), double, (DOUBLE,), tls=ServerTls(tls or TlsConfig()))
+    server = RemotingServer(
+        Dispatcher({}, ServerConfig(**config), double, (DOUBLE,)), ServerConfig(**config), ServerTls(tls or TlsConfig())
+    )
     host, port = listener.getsockname()
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, listener)
