@@ -50,7 +50,6 @@ ORDER = [
     "cluster.client.messages",
     "cluster.client.api",
     "cluster.client",
-    "cluster.broker.cpu_wait",
     "cluster.broker.watchdog",
     "cluster.broker.machine",
     "cluster.http.config",

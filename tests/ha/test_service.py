@@ -259,7 +259,7 @@ async def test_a_slave_of_an_allowed_network_follows_and_counts_once(tmp_path):
 
 
 async def test_a_slave_that_is_registered_no_longer_has_to_leave(tmp_path):
-    """Name servers that know it no more were asked for 120 s then: see cluster/broker/group/members.py."""
+    """Name servers that know it no more were asked for 120 s then: see cluster/broker/group/registration.py."""
     async with master_at(tmp_path) as master, slave_at(tmp_path) as slave:
         slave.ha.set_master(master.address)
         await until(lambda: len(master.ha.group_transfer.slaves) == 1)

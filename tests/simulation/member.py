@@ -15,7 +15,7 @@ from tests.simulation.parts import make_ha, make_store
 from tests.simulation.peer import SimPeer
 from tests.simulation.plan import Config
 from tests.simulation.producer import Producer
-from twinlog.cluster.broker.group.members import RegisteredSlaves
+from twinlog.cluster.broker.group.registration import RegisteredSlaves
 from twinlog.ha.peer import Peer
 from twinlog.ha.service import HAService
 from twinlog.store.message_store import MessageStore

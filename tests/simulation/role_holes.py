@@ -23,7 +23,7 @@ from tests.simulation.holes import hole
 from twinlog.cluster.broker.roles.lease import LeaseRounds
 from twinlog.cluster.broker.roles.member import RoleMember
 from twinlog.cluster.broker.roles.service import RoleService
-from twinlog.cluster.broker.tables.master_offsets import MasterOffsets
+from twinlog.cluster.broker.tables.offsets import MasterOffsets
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
 from twinlog.ha.slave.follow_history import FollowHistory

@@ -11,8 +11,7 @@ import trio
 from attrs import define, field
 
 from tests.simulation.ledger import Violation
-from twinlog.cluster.broker.tables.master_offsets import MasterOffsets
-from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, read_offsets
+from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, MasterOffsets, read_offsets
 from twinlog.ha.errors import HAError
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from tests.simulation.role_name_server import RoleNameServer
 from tests.simulation.role_offsets import Offsets
 from tests.simulation.role_seams import RolePeer, SimCalls, SimHooks
 from twinlog.cluster.broker.roles.service import RoleService
-from twinlog.cluster.broker.tables.master_offsets import MasterOffsets
-from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager
+from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, MasterOffsets
 from twinlog.ha.election.epochs import key_of
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.epoch_file import FIRST, EpochEntry, decode_epochs

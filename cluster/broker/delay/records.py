@@ -1,13 +1,16 @@
-"""Messages with a delay level as records: into the schedule topic when they are put, out of it when they are due. No I/O.
+"""Messages with a delay level as records, and the progress of their delivery. No I/O.
 
     put:       topic and queue become properties REAL_TOPIC and REAL_QID; topic SCHEDULE_TOPIC_XXXX, queue level - 1
-    delivery:  the same properties, DELAY too, the old store host, and the topic and queue that were meant
+    delivery:  the same properties, DELAY too, the old store host, and the original topic and queue
 
 Source: ScheduleMessageService.messageTimeup, CommitLog.asyncPutMessage (RocketMQ 4.9.8).
 """
 
+from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from attrs import define, field
 
 from twinlog.cluster.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from twinlog.store.log.commit_log import PutMessage
@@ -64,3 +67,35 @@ def delivered(message: Message) -> PutMessage | None:
         reconsume_times=message.reconsume_times,
         tags_code=tags_code(properties.get("TAGS", "")),
     )
+
+
+class _Step(NamedTuple):
+    end_offset: int  # Of the delivered message, bytes.
+    level: int
+    position: int
+
+
+@define
+class Progress:
+    """The next queue offset of each level, moved on only when the log is safe up to the messages that were delivered."""
+
+    table: dict[int, int] = field(factory=dict)
+    steps_max: int = 1024
+    _steps: deque[_Step] = field(factory=deque, init=False)
+
+    def add(self, end_offset: int, level: int, position: int) -> None:
+        """Level has been delivered up to `position`; the last message ends at `end_offset` of the log, 0: there was none."""
+        if self._steps:  # What was delivered before must be safe, too, also where later messages were passed over.
+            end_offset = max(end_offset, self._steps[-1].end_offset)
+        if (
+            len(self._steps) >= self.steps_max
+        ):  # Nothing is confirmed for long: the last step of each level says enough.
+            last = {step.level: step for step in self._steps}
+            self._steps = deque(sorted(last.values()))
+        self._steps.append(_Step(end_offset, level, position))
+
+    def advance(self, safe_offset: int) -> None:
+        """The log is safe up to here."""
+        while self._steps and self._steps[0].end_offset <= safe_offset:
+            _, level, position = self._steps.popleft()
+            self.table[level] = position

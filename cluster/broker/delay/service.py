@@ -14,8 +14,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.broker.delay.progress import Progress
-from twinlog.cluster.broker.delay.records import delivered
+from twinlog.cluster.broker.delay.records import Progress, delivered
 from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting.names import SCHEDULE_TOPIC
 from twinlog.store.errors import MessageFormatError

@@ -14,22 +14,14 @@ BrokerOuterAPI.java, RegisterBrokerBody.java (RocketMQ 4.9.8).
 
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 import structlog
 import trio
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.broker.group.members import RegisteredSlaves
-from twinlog.cluster.broker.group.registration_rules import (
-    MASTER_ID,
-    Master,
-    member_addresses,
-    next_pause,
-    registration_body,
-    slaves_of,
-)
-from twinlog.cluster.broker.tables.topics import TopicConfigManager
+from twinlog.cluster.broker.tables.topics import PERM_READ, PERM_WRITE, TopicConfigManager
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -39,6 +31,79 @@ from twinlog.cluster.remoting.header_fields import RequestHeader, decode_header,
 from twinlog.cluster.remoting.headers.namesrv import GetBrokerClusterInfo, RegisterBroker, UnregisterBroker
 from twinlog.cluster.remoting.headers.responses import RegisterBrokerResponse
 from twinlog.store.util.wakeup import Wakeup
+
+MASTER_ID = 0
+RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.1, 1.0
+EARLY_REPEATS_SECONDS = (1.0, 11.0)  # After the first success.
+
+
+@frozen
+class Master:
+    """What a name server says to a slave. None: it knows no master."""
+
+    address: str | None
+    ha_address: str | None
+
+
+def registration_body(topics: TopicConfigManager, broker_permission: int) -> bytes:
+    """RegisterBrokerBody. A broker that forbids reading or writing says so for all its topics."""
+    wrapper = topics.plain()
+    if broker_permission != PERM_READ | PERM_WRITE:
+        for config in wrapper["topicConfigTable"].values():
+            config["perm"] = broker_permission
+    return fastjson.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper})
+
+
+def slaves_of(broker_name: str, cluster_info: Mapping[str, Any], *, but: int = MASTER_ID) -> set[tuple[int, str]]:
+    """Id and IP of each slave of a group in the body of 106, except for the one that asks."""
+    group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
+    addresses = group.get("brokerAddrs") or {}
+    return {
+        (int(broker_id), address.rpartition(":")[0].strip("[]"))
+        for broker_id, address in addresses.items()
+        if int(broker_id) not in (MASTER_ID, but)
+    }
+
+
+def member_addresses(broker_name: str, cluster_info: Mapping[str, Any]) -> dict[int, str]:
+    """IP:PORT of the remoting port of each member of a group in the body of 106, by its id."""
+    group = (cluster_info.get("brokerAddrTable") or {}).get(broker_name) or {}
+    return {int(broker_id): str(address) for broker_id, address in (group.get("brokerAddrs") or {}).items()}
+
+
+def next_pause(since_first: float, failures: int, period: float) -> float:
+    """Seconds until the next registration: so long after the first success, and after failures since the last one."""
+    if failures:
+        return float(min(RETRY_SECONDS_FIRST * 2 ** (min(failures, 10) - 1), RETRY_SECONDS_MAX))
+    return next((at - since_first for at in EARLY_REPEATS_SECONDS if since_first < at), period)
+
+
+KEPT_SECONDS = 120.0  # RouteInfoManager.BROKER_CHANNEL_EXPIRED_TIME, RocketMQ 4.9.8.
+
+
+@define
+class RegisteredSlaves:
+    """Registered slaves by (brokerId, IP), with the last time that a name server named them. Pure.
+
+    A name server that was restarted knows no brokers until all have registered again, which takes a RocketMQ slave up to 30 s. So
+    a slave is kept as long as a name server itself keeps a silent broker: its connection and acks may be as good as ever.
+    """
+
+    _seen: dict[tuple[int, str], float] = field(factory=dict, init=False)
+
+    def answered(self, slaves: Iterable[tuple[int, str]], now: float) -> list[str]:
+        """Take what all name servers together answered; the IPs of the slaves that count, one for each slave.
+
+        A slave that moved to another IP keeps one entry: the id counts.
+        """
+        named = set(slaves)
+        ids = {broker_id for broker_id, _ in named}
+        self._seen = {
+            slave: seen for slave, seen in self._seen.items() if now - seen < KEPT_SECONDS and slave[0] not in ids
+        }
+        self._seen.update(dict.fromkeys(named, now))
+        return sorted(ip for _, ip in self._seen)
+
 
 log = structlog.get_logger(__name__)
 

@@ -15,8 +15,7 @@ from attrs import define, field
 
 from twinlog.cluster.broker.delay.service import ScheduleMessageService, read_delay_offsets
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupManager, read_groups
-from twinlog.cluster.broker.tables.master_offsets import MasterOffsets
-from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, read_offsets
+from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, MasterOffsets, read_offsets
 from twinlog.cluster.broker.tables.topics import TopicConfigManager, read_topics
 from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.remoting import fastjson

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import structlog
 
 from twinlog.cluster.broker.security.accounts import ACCOUNTS, GLOBAL_WHITE, plain_account
-from twinlog.cluster.broker.security.changes import delete_account, update_account, update_global_white
 from twinlog.cluster.broker.security.errors import AclError
-from twinlog.cluster.broker.security.files import AclFiles
+from twinlog.cluster.broker.security.files import AclFiles, delete_account, update_account, update_global_white
 from twinlog.cluster.broker.security.service import AclService
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.config.redaction import redact

@@ -1,12 +1,20 @@
 """12, 33: messages by key or by place. Source: QueryMessageProcessor.java (RocketMQ 4.9.8)."""
 
+from typing import Any
+
+from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.broker.wiring import BrokerParts
+from twinlog.cluster.remoting import fastjson, names
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
 from twinlog.cluster.remoting.header_fields import encode_header_fields
+from twinlog.cluster.remoting.headers.broker_admin import QueryConsumeQueue
 from twinlog.cluster.remoting.headers.messages import QueryMessage, ViewMessageById
 from twinlog.cluster.remoting.headers.responses import QueryMessageResponse
 from twinlog.cluster.remoting.request import Reply, Request
+from twinlog.store.queue.consume_queue import ConsumeQueue, Unit
+from twinlog.store.queue.consume_queue_ext import is_ext_address
+from twinlog.store.read.get_message import as_i32
 
 
 async def query_message(broker: BrokerParts, header: QueryMessage, request: Request) -> Reply:
@@ -28,4 +36,69 @@ def view_message_by_id(broker: BrokerParts, header: ViewMessageById, request: Re
     return Reply(ext=None, body=[record])
 
 
-HANDLERS = (query_message, view_message_by_id)
+COUNT_MAX = 1024  # Ours: an answer of some 100 KB.
+
+
+def query_consume_queue(broker: BrokerParts, header: QueryConsumeQueue, request: Request) -> Reply:
+    """`count` units from `index` on, with what a group is subscribed to.
+
+    An index outside is told in the remark of a success, which then has no units; RocketMQ leaves out the whole body there,
+    and its mqadmin stumbles over that.
+    """
+    topic = (header.topic or "")[: names.TOPIC_LENGTH_MAX]
+    queue = broker.find_queue(topic, header.queue_id)
+    if queue is None or not queue.files.files:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{topic} is not exist!")
+    end = broker.shown_end(topic, header.queue_id)
+    body: dict[str, Any] = {"maxQueueIndex": end, "minQueueIndex": queue.min_offset}
+    subscription = None
+    if header.consumer_group is not None:
+        subscription = broker.consumers.find_subscription(header.consumer_group, topic)
+        body |= _filter(broker, header.consumer_group, topic, subscription)
+    remark = None
+    if queue.min_offset <= header.index < end:
+        last = min(end, header.index + min(max(header.count, 0), COUNT_MAX))
+        units = ((offset, queue.unit(offset)) for offset in range(header.index, last))
+        body["queueData"] = [_unit(queue, unit, subscription) for _, unit in units if unit is not None]
+    else:
+        remark = f"Index {header.index} of {header.queue_id}@{topic} is not exist!"
+    return Reply(remark=remark, ext=None, body=fastjson.dumps(dict(sorted(body.items()))))
+
+
+def _filter(broker: BrokerParts, group: str, topic: str, subscription: SubscriptionData | None) -> dict[str, Any]:
+    """What a group is subscribed to; filterData is a text for people."""
+    if subscription is None:
+        return {"filterData": f"{group[: names.GROUP_LENGTH_MAX]}@{topic} is not online!"}
+    data = broker.filters.get(topic, group)
+    text = fastjson.pretty(data.plain()) if data is not None else "null"
+    return {"filterData": text, "subscriptionData": subscription.plain()}
+
+
+def _unit(queue: ConsumeQueue, unit: Unit, subscription: SubscriptionData | None) -> dict[str, Any]:
+    """ConsumeQueueData. As in RocketMQ the filter is asked only where the queue has an extension."""
+    data: dict[str, Any] = {
+        "eval": False,
+        "physicOffset": unit.phy_offset,
+        "physicSize": unit.size,
+        "tagsCode": unit.tags_code,
+    }
+    if not is_ext_address(unit.tags_code):
+        return data
+    more = queue.ext.unit(unit.tags_code) if queue.ext is not None else None
+    if more is None:
+        return {**data, "msg": f"Cq extend not exist!addr: {unit.tags_code}"}
+    kept = {"msgStoreTime": more.store_timestamp, "tagsCode": more.tags_code}
+    data["extendDataJson"] = fastjson.dumps(kept).decode()
+    data["eval"] = subscription is not None and _wants(subscription, more.tags_code)
+    return dict(sorted(data.items()))
+
+
+def _wants(subscription: SubscriptionData, tags_code: int) -> bool:
+    return subscription.wanted is None or as_i32(tags_code) in subscription.wanted
+
+
+HANDLERS = (
+    query_message,
+    view_message_by_id,
+    query_consume_queue,
+)

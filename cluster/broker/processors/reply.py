@@ -8,7 +8,7 @@ import random
 
 import structlog
 
-from twinlog.cluster.broker.send.checks import admit, answer_fields, check_broker
+from twinlog.cluster.broker.send.requests import admit, answer_fields, check_broker
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode

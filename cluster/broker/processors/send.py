@@ -19,9 +19,16 @@ from twinlog.cluster.broker.send.acks import (
     wait_until_safe,
     waits,
 )
-from twinlog.cluster.broker.send.batch_body import split_batch
-from twinlog.cluster.broker.send.checks import admit, answer_fields, check_broker
-from twinlog.cluster.broker.send.requests import HEADERS, MULTI_TAG, Send, SendRequests
+from twinlog.cluster.broker.send.requests import (
+    HEADERS,
+    MULTI_TAG,
+    Send,
+    SendRequests,
+    admit,
+    answer_fields,
+    check_broker,
+    split_batch,
+)
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand

@@ -1,17 +1,23 @@
-"""What a request that brings one message asks to be stored: its topic, queue and properties here, or why it is refused.
+"""Producers' requests become messages to store, or are refused: checks, topic, queue, properties, and the body of a batch.
 
-Sources: SendMessageProcessor.asyncSendMessage, handleRetryAndDLQ, AbstractSendMessageProcessor; RocketMQ 4.9.8, where the result
-is called MessageExtBrokerInner. This is on the path that every message takes.
+The body of a batch request is messages one after the other, big endian:
+
+    i32 size of this one | i32 magic, 0 | i32 CRC, 0 | i32 flag | i32 n, n bytes body | i16 n, n bytes properties
+
+This is on the path of every message. Sources: SendMessageProcessor.asyncSendMessage, handleRetryAndDLQ,
+AbstractSendMessageProcessor.msgCheck, MessageDecoder.encodeMessages (RocketMQ 4.9.8).
 """
 
 import random
+from struct import Struct
+from struct import error as StructError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import define, field
 
+from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.delay.records import delayed
 from twinlog.cluster.broker.roles.forward import FROM
-from twinlog.cluster.broker.send.checks import admit, check_broker
 from twinlog.cluster.broker.send.properties import SendProperties
 from twinlog.cluster.broker.tables.topics import PERM_WRITE, TopicConfig
 from twinlog.cluster.broker.transactions.records import HALF_QUEUE_ID, half_properties, is_transaction
@@ -36,6 +42,49 @@ from twinlog.store.record.properties import (
 
 if TYPE_CHECKING:
     from twinlog.cluster.broker.wiring import BrokerParts
+
+
+def answer_fields(config: BrokerConfig) -> dict[str, str]:
+    """In every answer to a producer, refusals too: the Java client reads them without looking."""
+    return {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
+
+
+def check_broker(broker: "BrokerParts", topic: TopicConfig) -> None:
+    """Raises RequestError when this broker takes no messages now."""
+    config = broker.config
+    if config.start_accept_send_request_timestamp and broker.now_ms() < config.start_accept_send_request_timestamp:
+        remark = f"broker unable to service, until {config.start_accept_send_request_timestamp} (ms since 1970)"
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+    if topic.order and not config.broker_permission & PERM_WRITE:
+        remark = f"the broker[{broker.address}] sending message is forbidden"
+        raise RequestError(ResponseCode.NO_PERMISSION, remark)
+
+
+def admit(broker: "BrokerParts", connection: Connection, header: SendMessage | SendMessageV2) -> TopicConfig:
+    """The topic of a request; created when that is allowed. Raises RequestError."""
+    if fault := names.topic_fault(header.topic):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    if header.topic in names.FORBIDDEN_TO_SEND:
+        remark = f"Sending message to topic[{header.topic}] is forbidden."
+        raise RequestError(ResponseCode.NO_PERMISSION, remark)
+    topic = broker.topics.create_in_send(
+        header.topic,
+        header.default_topic,
+        header.default_topic_queue_nums,
+        header.unit_mode,
+        connection.remote_address,
+    )
+    if topic is None:
+        remark = f"topic[{header.topic}] not exist, apply first please! See `twinlog topic` or mqadmin updateTopic."
+        raise RequestError(ResponseCode.TOPIC_NOT_EXIST, remark)
+    if header.queue_id >= max(topic.read_queues, topic.write_queues):
+        remark = (
+            f"request queueId[{header.queue_id}] is illegal, topic {topic.name} has {topic.write_queues} write and "
+            f"{topic.read_queues} read queues on this broker, producer: {connection.remote_address}"
+        )
+        raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+    return topic
+
 
 HEADERS: dict[int, type[SendMessage | SendMessageV2]] = {
     RequestCode.SEND_MESSAGE: SendMessage,
@@ -220,3 +269,36 @@ class SendRequests:
         if late is not None:
             return late.topic, late.queue_id, format_properties(late.properties).encode(), late.tags_code
         return topic, queue_id, format_properties(properties, puts=puts).encode(), code
+
+
+_HEAD, _PROPERTIES_SIZE = Struct(">iiiii"), Struct(">h")
+assert (_HEAD.size, _PROPERTIES_SIZE.size) == (20, 2)
+
+
+class InnerMessage(NamedTuple):
+    """One message of a batch."""
+
+    flag: int
+    body: memoryview
+    properties: bytes
+
+
+def split_batch(body: bytes | memoryview) -> list[InnerMessage]:
+    """The messages in order. Raises ValueError when the body is not made of whole messages."""
+    data = memoryview(body)
+    messages: list[InnerMessage] = []
+    at = 0
+    try:
+        while at < len(data):
+            size, _magic, _crc, flag, body_size = _HEAD.unpack_from(data, at)
+            body_end = at + _HEAD.size + body_size
+            (properties_size,) = _PROPERTIES_SIZE.unpack_from(data, body_end)
+            end = body_end + _PROPERTIES_SIZE.size + properties_size
+            if body_size < 0 or properties_size < 0 or end != at + size or end > len(data):
+                raise ValueError(f"message {len(messages)} of the batch has sizes that do not add up")
+            properties = bytes(data[body_end + _PROPERTIES_SIZE.size : end])
+            messages.append(InnerMessage(flag, data[at + _HEAD.size : body_end], properties))
+            at = end
+    except StructError as error:
+        raise ValueError(f"message {len(messages)} of the batch ends early") from error
+    return messages

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from twinlog.cluster.broker.cpu_wait import CpuWait, ThreadTimes, read_thread
+from twinlog.cluster.broker.watchdog import CpuWait, ThreadTimes, read_thread
 
 
 def waits(*readings: ThreadTimes | None) -> float:

@@ -9,8 +9,7 @@ import trio
 from attrs import evolve
 from structlog.testing import capture_logs
 
-from twinlog.cluster.broker.cpu_wait import ThreadTimes
-from twinlog.cluster.broker.watchdog import Watchdog
+from twinlog.cluster.broker.watchdog import ThreadTimes, Watchdog
 
 
 class Time:

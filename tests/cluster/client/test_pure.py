@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.client.helpers import received_message
-from twinlog.cluster.broker.send.batch_body import split_batch as broker_split
+from twinlog.cluster.broker.send.requests import split_batch as broker_split
 from twinlog.cluster.client import messages
 from twinlog.cluster.client.api.offset_store import OffsetTable, dump_offsets, load_offsets, read_offset_file
 from twinlog.cluster.client.consume import batch as retry

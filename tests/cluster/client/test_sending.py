@@ -10,7 +10,7 @@ from twinlog.client import (
     SendStatus,
     by_key,
 )
-from twinlog.cluster.broker.send.batch_body import split_batch as broker_split
+from twinlog.cluster.broker.send.requests import split_batch as broker_split
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingTimeoutError, RequestError
 from twinlog.store.record.properties import parse_properties

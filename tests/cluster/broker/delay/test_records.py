@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.broker.helpers import make_broker, opened, put
-from twinlog.cluster.broker.delay.progress import Progress
-from twinlog.cluster.broker.delay.records import Delayed, delayed
+from twinlog.cluster.broker.delay.records import Delayed, Progress, delayed
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.remoting import fastjson
 from twinlog.store.log.running_flags import Condition

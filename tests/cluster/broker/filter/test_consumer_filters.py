@@ -5,8 +5,7 @@ import itertools
 import pytest
 from attrs import define
 
-from twinlog.cluster.broker.filter.bloom import BloomShape, murmur3_64
-from twinlog.cluster.broker.filter.consumer_filters import DEAD_MS_MAX, ConsumerFilterManager
+from twinlog.cluster.broker.filter.consumer_filters import DEAD_MS_MAX, BloomShape, ConsumerFilterManager, murmur3_64
 from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.remoting import fastjson
 from twinlog.store.record.properties import format_properties

@@ -1,6 +1,6 @@
 """Which slaves count as registered while name servers come and go."""
 
-from twinlog.cluster.broker.group.members import KEPT_SECONDS, RegisteredSlaves
+from twinlog.cluster.broker.group.registration import KEPT_SECONDS, RegisteredSlaves
 
 
 def test_a_name_server_that_forgot_everybody_takes_no_slave_away():

@@ -14,7 +14,7 @@ from twinlog.cluster.broker.broker import HEAR_SECONDS_MAX
 from twinlog.cluster.broker.group.registration import Master
 from twinlog.cluster.broker.peers.role_messages import Held
 from twinlog.cluster.broker.roles.effects import STARTS
-from twinlog.cluster.broker.tables.master_offsets import MasterOffsets
+from twinlog.cluster.broker.tables.offsets import MasterOffsets
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.broker.send.batch_body import split_batch
+from twinlog.cluster.broker.send.requests import split_batch
 
 
 def encode(flag, body, properties):

@@ -6,8 +6,16 @@ import pytest
 from attrs import define, field
 
 from twinlog.cluster.broker.stats import stats as stats_module
-from twinlog.cluster.broker.stats.stats import BrokerStatsManager
-from twinlog.cluster.broker.stats.stats_item import DAY, HOUR, MINUTE, Counter, Snapshot, Windows, snapshot
+from twinlog.cluster.broker.stats.stats import (
+    DAY,
+    HOUR,
+    MINUTE,
+    BrokerStatsManager,
+    Counter,
+    Snapshot,
+    Windows,
+    snapshot,
+)
 from twinlog.store.log.commit_log import PutResult
 from twinlog.store.log.offset_waiters import PutStatus
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.cluster.broker.tables.master_offsets import MasterOffsets
+from twinlog.cluster.broker.tables.offsets import MasterOffsets
 
 KEY = "T1@CG1"
 

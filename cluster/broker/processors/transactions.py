@@ -1,18 +1,21 @@
-"""37: a producer ends a transaction: the message itself becomes a record, or nothing does; an op message says that it has ended.
+"""Transaction requests: a producer commits or rolls back (37); an administrator has a half message checked again (323).
 
-Source: EndTransactionProcessor.java (RocketMQ 4.9.8). Other than there, what is no half message is refused.
+On commit the message itself becomes a record; in both cases an op message says that the transaction has ended. Other than in
+RocketMQ, what is no half message is refused. Sources: EndTransactionProcessor.java, AdminBrokerProcessor.resumeCheckHalfMessage
+(RocketMQ 4.9.8).
 """
 
 from attrs import frozen
 
 from twinlog.cluster.broker.roles.gate import gated
 from twinlog.cluster.broker.send.acks import CODES, refusal, wait_until_safe, waits
-from twinlog.cluster.broker.transactions.records import PRODUCER_GROUP, committed, op_message
+from twinlog.cluster.broker.transactions.records import PRODUCER_GROUP, committed, op_message, resumed
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
+from twinlog.cluster.remoting.headers.broker_admin import ResumeCheckHalfMessage
 from twinlog.cluster.remoting.headers.messages import EndTransaction
-from twinlog.cluster.remoting.names import HALF_TOPIC
+from twinlog.cluster.remoting.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.log.offset_waiters import PutStatus
@@ -86,4 +89,41 @@ def _commit(broker: BrokerParts, half: Message) -> int:
     return result.end_offset
 
 
-HANDLERS = (end_transaction,)
+_ID_LENGTHS = (32, 56)  # Of IPv4 and IPv6 hosts; the last 16 digits are the place in the log.
+
+
+@gated
+def resume_check_half_message(broker: BrokerParts, header: ResumeCheckHalfMessage, request: Request) -> Reply:
+    """Puts a copy of the half message behind the others, with no check counted yet."""
+    half = _find_resumed(broker, header.msg_id or "")
+    result = broker.store.put([resumed(half)])[0]
+    if result.status is not PutStatus.PUT_OK:
+        raise _failed(f"the store does not take it, {result.status.value}")
+    return Reply(ext=None)
+
+
+def _find_resumed(broker: BrokerParts, message_id: str) -> Message:
+    if len(message_id) not in _ID_LENGTHS or not message_id.isascii() or not message_id.isalnum():
+        raise _failed("msgId is no offset message id: 32 hexadecimal digits, or 56 with IPv6")
+    try:
+        offset = int(message_id[-16:], 16)
+        record = broker.store.message_at(offset) if offset < 1 << 63 else None
+        half = decode_message(record, check_crc=False) if record is not None else None
+    except (ValueError, MessageFormatError):
+        half = None
+    if half is None:
+        raise _failed("there is no message with this id here")
+    if half.topic not in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC):
+        raise _failed(f"it belongs to topic {half.topic}, and is no half message")
+    return half
+
+
+def _failed(why: str) -> RequestError:
+    remark = f"Put message back to {HALF_TOPIC} failed: {why}."
+    return RequestError(ResponseCode.SYSTEM_ERROR, remark)
+
+
+HANDLERS = (
+    end_transaction,
+    resume_check_half_message,
+)

@@ -1,6 +1,7 @@
-"""34, 35, 38, 46, 328: clients say that they are there, that they leave, and ask who else is there.
+"""Requests of clients: heartbeats (34), goodbyes (35), group members (38), filters (46), queue locks (41, 42), producers (328).
 
-Sources: ClientManageProcessor.java, ConsumerManageProcessor.java (RocketMQ 4.9.8), ProducerManager.java (4.9.7).
+Sources: ClientManageProcessor.java, ConsumerManageProcessor.java, AdminBrokerProcessor.java (RocketMQ
+4.9.8), ProducerManager.java (4.9.7).
 """
 
 from typing import Any
@@ -10,7 +11,9 @@ from twinlog.cluster.broker.filter.expression import SelectorError
 from twinlog.cluster.broker.filter.tags import TAG, SubscriptionData
 from twinlog.cluster.broker.processors import body
 from twinlog.cluster.broker.processors.pull import not_supported
+from twinlog.cluster.broker.roles.gate import gated
 from twinlog.cluster.broker.tables.clients import ClientInfo
+from twinlog.cluster.broker.tables.locks import MessageQueue
 from twinlog.cluster.broker.tables.topics import UNIT_SUBSCRIPTION
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting import fastjson, names
@@ -22,6 +25,8 @@ from twinlog.cluster.remoting.headers.clients import (
     CheckClientConfig,
     GetConsumerListByGroup,
     HeartBeat,
+    LockBatchMq,
+    UnlockBatchMq,
     UnregisterClient,
 )
 from twinlog.cluster.remoting.request import Reply, Request
@@ -153,4 +158,44 @@ def get_all_producer_info(broker: BrokerParts, header: GetAllProducerInfo, reque
     return Reply(ext=None, body=fastjson.dumps({"data": groups}))
 
 
-HANDLERS = (heart_beat, unregister_client, get_consumer_list_by_group, check_client_config, get_all_producer_info)
+@gated
+def lock_batch_mq(broker: BrokerParts, header: LockBatchMq, request: Request) -> Reply:
+    """The answer lists those queues that the client now owns."""
+    group, client_id, queues = _read(request)
+    granted = broker.locks.lock(group, client_id, queues)
+    return Reply(ext=None, body=fastjson.dumps({"lockOKMQSet": [queue.plain() for queue in granted]}))
+
+
+@gated
+def unlock_batch_mq(broker: BrokerParts, header: UnlockBatchMq, request: Request) -> Reply:
+    """Gives back what the client owns."""
+    broker.locks.unlock(*_read(request))
+    return Reply(ext=None)
+
+
+def _read(request: Request) -> tuple[str, str, list[MessageQueue]]:
+    value = body.json_object(request)
+    group, client_id = body.text(value, "consumerGroup"), body.text(value, "clientId")
+    if fault := names.group_fault(group):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    return group, client_id, [_queue(item) for item in body.objects(value, "mqSet")]
+
+
+def _queue(item: dict[str, Any]) -> MessageQueue:
+    topic, queue_id = body.text(item, "topic"), item.get("queueId")
+    if fault := names.topic_fault(topic):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, fault)
+    if not isinstance(queue_id, int):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "queueId is no number")
+    return MessageQueue(topic, body.text(item, "brokerName"), queue_id)
+
+
+HANDLERS = (
+    heart_beat,
+    unregister_client,
+    get_consumer_list_by_group,
+    check_client_config,
+    get_all_producer_info,
+    lock_batch_mq,
+    unlock_batch_mq,
+)
