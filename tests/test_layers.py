@@ -226,6 +226,14 @@ def test_codecs_do_no_input_or_output(codec):
         waiting |= imported & FILES.keys() - seen
 
 
+def test_test_modules_share_nothing_directly():
+    """What two of them need is in a module of its own beside them: a test file can be read, moved or deleted alone."""
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        imported = imports(file.read_text(), ".".join(file.relative_to(ROOT).with_suffix("").parts))
+        found = {name for name in imported if re.match(r"tests\.(\w+\.)*test_", name)}
+        assert not found, f"{file.relative_to(ROOT)} imports {found}"
+
+
 SPARK = re.compile(r"twinlog\.(spark|cluster\.pipeline\.(jobs\.\w+|tables\.(datasource|stream)|submit\.\w+))")
 
 

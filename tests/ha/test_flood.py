@@ -13,7 +13,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from tests.ha.test_service import master_at, slave_at, until
+from tests.ha.services import master_at, slave_at, until
 from tests.helpers import RecordingSink, put
 
 KNOCK = Path(__file__).with_name("knock.py")

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from tests.ha.slave.test_replica import FILE_SIZE, Slave
+from tests.ha.replicas import FILE_SIZE, Slave
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.config import AckMode, HAConfig
 from twinlog.ha.errors import HALogError

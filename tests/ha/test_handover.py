@@ -4,8 +4,8 @@ import pytest
 import trio
 from attrs import evolve
 
-from tests.ha.slave.test_follow_history import A, B, Slave, entry, group, history
-from tests.ha.slave.test_following import FILE_SIZE, bodies, master_of, slave_with
+from tests.ha.following import FILE_SIZE, bodies, master_of, slave_with
+from tests.ha.histories import A, B, Slave, entry, group, history
 from tests.helpers import log_bytes, open_store, put
 from twinlog.store.epoch_file import FIRST, EpochId
 

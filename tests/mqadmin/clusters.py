@@ -109,3 +109,13 @@ def fill(cluster: Cluster, client: JavaClient, number: int) -> None:
     wait_for(lambda: "Diff Total: 0" in cluster.mqadmin("consumerProgress", "-g CG")[0], "what was read is committed")
     connections, _ = cluster.mqadmin("consumerConnection", "-g CG")
     cluster.consumer = next(word for word in connections.split() if "@" in word and "instance-" in word)
+
+
+def assert_all_codes_are_known(tool: Tool) -> None:
+    from twinlog.cluster.remoting.codes import RequestCode
+    from twinlog.cluster.remoting.dispatch import NOT_SERVED
+
+    codes = tool.codes()
+    assert len(codes) > 80
+    unknown = {name: code for name, code in codes.items() if code not in {*map(int, RequestCode), *NOT_SERVED}}
+    assert not unknown

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.interop import twinlog
-from tests.interop.java_reader import Tool
 from tests.interop.remoting import request
-from tests.mqadmin.clusters import Cluster
+from tests.mqadmin.clusters import Cluster, assert_all_codes_are_known
 from tests.mqadmin.normalise import names, normalise
 from tests.mqadmin.rows import ROWS, Compare, Row
 from tests.mqadmin.table import differences
@@ -92,13 +91,3 @@ def test_every_sub_command_has_a_row(clusters: tuple[Cluster, Cluster]) -> None:
 
 def test_every_request_code_of_4_9_7_is_known(clusters: tuple[Cluster, Cluster]) -> None:
     assert_all_codes_are_known(clusters[0].tool)
-
-
-def assert_all_codes_are_known(tool: Tool) -> None:
-    from twinlog.cluster.remoting.codes import RequestCode
-    from twinlog.cluster.remoting.dispatch import NOT_SERVED
-
-    codes = tool.codes()
-    assert len(codes) > 80
-    unknown = {name: code for name, code in codes.items() if code not in {*map(int, RequestCode), *NOT_SERVED}}
-    assert not unknown

@@ -9,8 +9,7 @@ from tests.interop import jars
 from tests.interop.java_client import JavaClient
 from tests.interop.java_reader import Tool
 from tests.interop.remoting import request
-from tests.mqadmin.clusters import MESSAGES, Cluster
-from tests.mqadmin.test_mqadmin import assert_all_codes_are_known
+from tests.mqadmin.clusters import MESSAGES, Cluster, assert_all_codes_are_known
 
 NO_CONTROLLER = "not supported: there is no controller; roles change with twinlog switchover"
 

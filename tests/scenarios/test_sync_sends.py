@@ -12,7 +12,7 @@ import trio
 
 from tests.helpers import log_bytes
 from tests.scenarios.group import FILE_SIZE, files_of, same_log
-from tests.scenarios.test_slaves_away import fill, level, started
+from tests.scenarios.levels import fill, level, started
 from twinlog.ha.wire.protocol import ACK
 from twinlog.store.config import BrokerRole
 from twinlog.store.log.offset_waiters import PutStatus

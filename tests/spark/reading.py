@@ -12,6 +12,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from twinlog.cluster.pipeline.tables.datasource import SOURCES, RecordsSource
 from twinlog.cluster.pipeline.tables.stream import Places, RecordStreamReader
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.role_file import RoleState, save_role
 
 Row = dict[str, Any]
 _SOURCES = {source.name(): source for source in SOURCES}
@@ -66,3 +69,10 @@ class Query:
         start, end = self.begun[self.done : self.done + 2]
         take(_rows(reader, reader.partitions(start, end), reader.schema), self.done)
         self.done += 1
+
+
+def noted(root: Path, confirmed: int) -> None:
+    """What a member writes at a change of roles."""
+    role = BrokerRole.SYNC_MASTER
+    state = RoleState(role=role, broker_id=0, promised=EpochId(1, ""), group=None, told_confirmed=confirmed)
+    save_role(root / "twinlog", state)

@@ -15,6 +15,7 @@ from attrs import evolve
 from click.testing import CliRunner
 
 from tests.helpers import open_store
+from tests.spark.exports import SCHEMA, now_ms, order, put, snapshot
 from twinlog.cluster.pipeline.jobs.daily import daily_report
 from twinlog.cluster.pipeline.jobs.daily import main as daily_command
 from twinlog.cluster.pipeline.jobs.export import CHECKPOINT, ExportOptions, export
@@ -23,22 +24,7 @@ from twinlog.cluster.pipeline.jobs.session import words_of
 from twinlog.cluster.pipeline.jobs.snapshots import read_snapshots
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.bodies import Bounds
-from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.message_store import MessageStore
-
-SCHEMA = "id BIGINT, customer STRUCT<name: STRING>, tags ARRAY<STRING>"
-HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
-
-
-def order(number: int) -> dict[str, Any]:
-    return {"id": number, "customer": {"name": f"Zoë {number}"}, "tags": ["a", "b"]}
-
-
-def put(store: MessageStore, *bodies: bytes, keys: str = "k", topic: str = "orders", sys_flag: int = 0, queue: int = 0):
-    """Messages that were made half a second ago."""
-    properties = f"KEYS\1{keys}\2TAGS\1t\2UNIQ_KEY\1u".encode()
-    born = time.time_ns() // 1_000_000 - 500
-    store.put([PutMessage(topic, queue, body, properties, 0, sys_flag, born, HOST, HOST) for body in bodies])
 
 
 def zstd(body: bytes) -> bytes:
@@ -118,20 +104,6 @@ def test_an_output_has_one_checkpoint(spark, plain, tmp_path):
     shutil.copytree(plain.out, tmp_path / "out", ignore=shutil.ignore_patterns(CHECKPOINT))
     with pytest.raises(ReadRefusedError, match="holds an export already"):
         export(spark, evolve(plain, out=str(tmp_path / "out")))
-
-
-def snapshot(directory: Path, at_ms: int, offsets: dict[str, dict[int, int]]) -> None:
-    """As RocketMQ writes it: numbers that are keys have no quotes."""
-    directory.mkdir(exist_ok=True)
-    tables = ",".join(
-        f'"{key}":{{{",".join(f"{queue}:{offset}" for queue, offset in queues.items())}}}'
-        for key, queues in offsets.items()
-    )
-    (directory / f"consumerOffset-{at_ms}.json").write_text(f'{{"offsetTable":{{{tables}}}}}')
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def nearest_rank(values: list[int], share: float) -> int:

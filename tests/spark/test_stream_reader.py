@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.helpers import open_store, put
-from tests.spark.reading import Query, Row, rows
-from tests.spark.test_tables import noted
+from tests.spark.reading import Query, Row, noted, rows
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.datasource import RecordsSource
 

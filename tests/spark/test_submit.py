@@ -12,8 +12,8 @@ import pytest
 
 from tests.helpers import open_store
 from tests.spark.conftest import HERE
+from tests.spark.exports import SCHEMA, now_ms, order, put, snapshot
 from tests.spark.logs import flip
-from tests.spark.test_export import SCHEMA, now_ms, order, put, snapshot
 from tests.store import golden
 
 ROOT = HERE.parents[1]

@@ -3,23 +3,19 @@
 import hashlib
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 
 from tests.helpers import open_store, put
 from tests.spark.logs import flip, log_bytes, log_files
-from tests.spark.reading import Row, rows
+from tests.spark.reading import Row, noted, rows
 from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import NotAStoreError
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables import schemas
-from twinlog.store.config import BrokerRole
-from twinlog.store.epoch_file import EpochId
 from twinlog.store.index.layout import index_hash
 from twinlog.store.integrity.digest import digest
-from twinlog.store.role_file import RoleState, save_role
 
 OTHERS = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC")
 
@@ -140,13 +136,6 @@ def test_items_lead_to_their_records(tmp_path):
         if row["topic"] not in OTHERS:
             for key in [*(row["keys"] or "").split(), row["unique_key"]]:
                 assert (index_hash(row["topic"], key), row["offset"]) in items, row
-
-
-def noted(root: Path, confirmed: int) -> None:
-    """What a member writes at a change of roles."""
-    role = BrokerRole.SYNC_MASTER
-    state = RoleState(role=role, broker_id=0, promised=EpochId(1, ""), group=None, told_confirmed=confirmed)
-    save_role(root / "twinlog", state)
 
 
 def test_a_running_store(tmp_path, capfd):

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.store.message_stores import FILE_SIZE, make, opened
 from tests.store.records import put_message, record_size
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.errors import StoreDirectoryError, StoreLockedError, StoreNotWritableError
@@ -21,18 +22,6 @@ from twinlog.store.record.scan import scan_records
 from twinlog.store.util.wakeup import Wakeup
 
 ROOT = Path(__file__).parents[2]
-FILE_SIZE = 1 << 16
-
-
-def make(root, **options):
-    sizes = {"mapped_file_size_commit_log": FILE_SIZE, "mapped_file_size_consume_queue": 200}
-    return MessageStore(StoreConfig(root=root, **{**sizes, **options}))
-
-
-def opened(root, **options):
-    store = make(root, **options)
-    store.load()
-    return store
 
 
 def statuses(results):

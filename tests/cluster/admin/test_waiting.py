@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from tests.cluster.observe.test_health import MASTER, SLAVE, as_member, cluster
+from tests.cluster.observe.members import MASTER, SLAVE, as_member, cluster
 from twinlog.cluster.admin.waiting import parse_condition, parse_size
 
 BEHIND = as_member(SLAVE, lag_bytes=1000, lag_seconds=2.0, state="catching up")

@@ -1,6 +1,7 @@
 """A broker whose handlers can be called without a network, and clients to call them."""
 
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from attrs import define, field
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
 from twinlog.cluster.broker.dispatch import main_port_table
+from twinlog.cluster.broker.filter.tags import SubscriptionData
+from twinlog.cluster.config.json_file import JsonFile
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.command import RemotingCommand, decode
 from twinlog.cluster.remoting.errors import RemotingTimeoutError, RequestError
@@ -194,3 +197,23 @@ async def settle() -> None:
     """Let every task run that can."""
     for _ in range(5):
         await trio.lowlevel.checkpoint()
+
+
+class SlowFile(JsonFile):
+    """A file whose saves wait until the test lets them, or fail when it says so."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        object.__setattr__(self, "go", threading.Semaphore(0))
+        object.__setattr__(self, "saved", [])
+        object.__setattr__(self, "error", None)
+
+    def save_table(self, table):
+        self.go.acquire()
+        if self.error is not None:
+            raise self.error
+        self.saved.append(dict(table))
+
+
+def sql(text, version, topic="T", kind="SQL92"):
+    return SubscriptionData(topic=topic, sub_string=text, sub_version=version, expression_type=kind)

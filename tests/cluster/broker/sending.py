@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from struct import pack
 
 from attrs import define, field, frozen
 
@@ -145,3 +146,9 @@ class Producer:
                 messages.append(decode_message(log.read(at, size)))
             at += size
         return messages
+
+
+def inner_message(flag, body, properties):
+    """One message in the body of a batch request."""
+    size = 22 + len(body) + len(properties)
+    return pack(">iiiii", size, 0, 0, flag, len(body)) + body + pack(">h", len(properties)) + properties

@@ -6,7 +6,7 @@ from pathlib import Path
 from attrs import evolve
 
 from tests.cluster.cli.json_schema import violations
-from tests.cluster.cli.log.test_live_diff import change, level, send
+from tests.cluster.cli.live_logs import change, level, send
 from tests.cluster.fake_rocketmq import RocketMQ, serve_rocketmq
 from twinlog.cluster.cli.common.schema import schema_of
 from twinlog.cluster.pipeline.audit import live

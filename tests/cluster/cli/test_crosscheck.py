@@ -6,7 +6,7 @@ import socket
 import trio
 
 from tests.cluster.cli.json_schema import violations
-from tests.cluster.cli.log.test_live_diff import change, level, send
+from tests.cluster.cli.live_logs import change, level, send
 from twinlog.cluster.cli.common.schema import schema_of
 from twinlog.cluster.observe.cross_views import Crosscheck
 from twinlog.cluster.remoting.client import RemotingClient

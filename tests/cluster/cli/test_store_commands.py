@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from tests.cluster.cli.json_schema import violations
 from tests.store import golden
-from tests.store.offline.test_directory import times_and_names
+from tests.store.directories import times_and_names
 from twinlog.cluster.cli.main import cli
 from twinlog.store.util.lock_file import take_lock
 

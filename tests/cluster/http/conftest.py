@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.cluster.fake_cluster import FakeCluster
-from tests.cluster.http.test_health import MASTER
+from tests.cluster.http.members import MASTER
 from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.http.events import Feed
 from twinlog.cluster.http.member import member_routes

@@ -7,7 +7,7 @@ import httpx
 import pytest
 import trio
 
-from tests.cluster.http.test_health import MASTER
+from tests.cluster.http.members import MASTER
 from tests.interop.ports import free_port
 from twinlog.cluster.http import sidecar as beside
 from twinlog.cluster.http.config import HttpConfig

@@ -3,7 +3,7 @@
 import pytest
 from attrs import evolve
 
-from tests.cluster.observe.test_health import MASTER, SLAVE, cluster
+from tests.cluster.observe.members import MASTER, SLAVE, cluster
 from twinlog.cluster.observe.finding import Level
 from twinlog.cluster.observe.health_security import access, encryption, is_reachable, replication_port, secret_files
 

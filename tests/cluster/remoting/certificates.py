@@ -1,11 +1,17 @@
 """Certificates for tests: an authority, and what it vouches for."""
 
 import datetime
+import ssl
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from twinlog.cluster.remoting.tls.channel import TlsChannel
+from twinlog.cluster.remoting.tls.config import TlsConfig
+from twinlog.cluster.remoting.tls.contexts import server_context
 
 
 class Authority:
@@ -42,3 +48,19 @@ class Authority:
             .sign(self.key, hashes.SHA256())
         )
         return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def shaken():
+    """Both ends of a connection in memory."""
+    server = TlsChannel(server_context(TlsConfig()))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    peer = context.wrap_bio(incoming, outgoing)
+    while not server.is_open:
+        with suppress(ssl.SSLWantReadError):
+            peer.do_handshake()
+        server.shake_hands(outgoing.read())
+        incoming.write(b"".join(server.encrypt(())))
+    peer.do_handshake()
+    return server, peer, incoming, outgoing

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tests.cluster.remoting.test_command import COMMANDS, json_frame
-from tests.cluster.remoting.test_server import ECHO, Owner, echo, fail, fill
-from tests.cluster.remoting.tls.test_contexts import shaken
+from tests.cluster.remoting.certificates import shaken
+from tests.cluster.remoting.commands import COMMANDS, json_frame
+from tests.cluster.remoting.serving import ECHO, Owner, echo, fail, fill
 from twinlog.cluster.remoting.command import (
     FRAME_SIZE_MAX,
     JSON,

@@ -1,45 +1,14 @@
 """What real brokers, name servers and a Java client of 4.9.7 and 5.3.3 said: understood, and said again alike."""
 
-import base64
 import json
-import lzma
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from attrs import frozen
 
+from tests.cluster.remoting.captures import CAPTURES, frames
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.command import JSON, ROCKETMQ, FrameReader, decode, encode, encode_header
 from twinlog.cluster.remoting.header_fields import decode_header, encode_header_fields
 from twinlog.cluster.remoting.headers.table import REQUESTS
-
-CAPTURES = sorted((Path(__file__).parents[2] / "golden" / "wire").glob("*.jsonl.xz"))
-
-
-@frozen
-class Frame:
-    """One captured frame; `data` is whole, with its length word."""
-
-    data: bytes
-    header: bytes
-    body: bytes
-    is_text: bool
-
-    @property
-    def payload(self) -> bytes:
-        return self.data[4:]
-
-
-def frames(capture: Path) -> Iterator[Frame]:
-    with lzma.open(capture, "rt") as lines:
-        for line in lines:
-            seen = json.loads(line)
-            header = seen["header"].encode() if "header" in seen else base64.b64decode(seen["header_b64"])
-            body = base64.b64decode(seen["body_b64"]) if "body_b64" in seen else seen.get("body", "").encode()
-            head = seen["total"].to_bytes(4) + seen["header_length_word"].to_bytes(4)
-            yield Frame(head + header + body, header, body, "body" in seen)
-
 
 every_capture = pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.split(".jsonl")[0])
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tests.cluster.remoting.test_server import BATCH, BURN, ECHO, FILL, WAIT, serving
+from tests.cluster.remoting.serving import BATCH, BURN, ECHO, FILL, WAIT, serving
 from tests.loop_turns import LoopTurns
 from twinlog.cluster.remoting.connection import BEHIND_BYTES
 from twinlog.cluster.remoting.dispatch import TURN_SECONDS

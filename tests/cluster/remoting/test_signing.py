@@ -5,7 +5,7 @@ from base64 import b64encode
 
 import pytest
 
-from tests.cluster.remoting.test_golden_wire import CAPTURES, frames
+from tests.cluster.remoting.captures import CAPTURES, frames
 from twinlog.cluster.remoting.command import RemotingCommand, decode, encode
 from twinlog.cluster.remoting.signing import Credentials, make_mac, make_signer, signed_fields
 

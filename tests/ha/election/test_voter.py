@@ -5,21 +5,11 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.ha.election.voter import LeaseAsk, PromiseAsk, followed, is_master, lease, promise
+from tests.ha.voters import GROUP, HISTORY, MASTER, OWN, SLAVE, asked
+from twinlog.ha.election.voter import LeaseAsk, PromiseAsk, followed, is_master, lease
 from twinlog.store.config import BrokerRole
-from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
-from twinlog.store.role_file import GroupMember, GroupRecord, RoleState
-
-MEMBERS = tuple(GroupMember(address=name, ha_address=name, broker_id=n, name=name) for n, name in enumerate("abc"))
-GROUP = GroupRecord(version=4, members=MEMBERS, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)
-OWN = EpochEntry(epoch=2, winner="a", start_offset=50)
-HISTORY = (FIRST, OWN)
-MASTER = RoleState(role=BrokerRole.SYNC_MASTER, broker_id=0, promised=OWN.id, group=GROUP)
-SLAVE = evolve(MASTER, role=BrokerRole.SLAVE, broker_id=1)
-
-
-def asked(state: RoleState, ask: PromiseAsk, *, holding_end: int | None = None, address: str = "b"):
-    return promise(state, HISTORY, 10, 90, holding_end, ask, address)
+from twinlog.store.epoch_file import EpochEntry, EpochId
+from twinlog.store.role_file import GroupRecord, RoleState
 
 
 def test_a_newer_epoch_is_promised_once():

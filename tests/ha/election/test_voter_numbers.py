@@ -2,7 +2,7 @@
 
 from attrs import evolve
 
-from tests.ha.election.test_voter import GROUP, HISTORY, SLAVE, asked
+from tests.ha.voters import GROUP, HISTORY, SLAVE, asked
 from twinlog.ha.election.voter import EPOCH_STEP_MAX, LeaseAsk, PromiseAsk, lease
 
 

@@ -8,7 +8,7 @@ import trio
 from attrs import define
 from structlog.testing import capture_logs
 
-from tests.ha.test_service import connect, master_at, until
+from tests.ha.services import connect, master_at, until
 from tests.helpers import open_store, put
 from twinlog.ha.master.disconnected_slaves import AbsenceService
 from twinlog.ha.policy.disconnected import KNOWN_MAX, KnownSlave, KnownSlaves, decode_slaves, encode_slaves

@@ -5,7 +5,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ha.master.test_connection import FILE_SIZE, Master
+from tests.ha.connections import FILE_SIZE, Master
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.config import HAConfig
 from twinlog.ha.policy.flow import BURST_MIN, FlowControl

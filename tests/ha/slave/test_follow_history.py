@@ -2,95 +2,22 @@
 
 import pytest
 import trio
-from attrs import define, evolve, field
+from attrs import evolve
 from structlog.testing import capture_logs
 
-from tests.ha.slave.test_following import Master, bodies, follow, master_of, parted, slave_with
+from tests.ha.following import bodies, master_of, parted, slave_with
+from tests.ha.histories import A, B, C, Slave, entry, group, history, member
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.compare.finding import Finding
 from twinlog.ha.compare.preflight import OwnLog, Verdict
 from twinlog.ha.election.epochs import compare_histories
-from twinlog.ha.errors import HAPeerError
-from twinlog.ha.peer import PeerHistory, PeerLog
+from twinlog.ha.peer import PeerLog
 from twinlog.ha.policy.auto_resync import BeginAnew, Cut
-from twinlog.ha.slave.client import HAClient
-from twinlog.ha.slave.follow_history import OwnHistory, given_up_cut, is_older
+from twinlog.ha.slave.follow_history import given_up_cut, is_older
 from twinlog.store.config import BrokerRole
-from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
+from twinlog.store.epoch_file import FIRST, EpochId
 from twinlog.store.message_store import MessageStore
-from twinlog.store.role_file import GroupMember, GroupRecord, Pause
-
-A, B, C = "a:10911", "b:10911", "c:10911"
-SYNC = BrokerRole.SYNC_MASTER
-
-
-def entry(epoch: int, winner: str, start: int, kind: str = "failover") -> EpochEntry:
-    return EpochEntry(epoch=epoch, winner=winner, start_offset=start, kind=kind, at_ms=1_700_000_000_000)
-
-
-def member(address: str, broker_id: int) -> GroupMember:
-    return GroupMember(
-        address=address, ha_address=address.replace("10911", "10912"), broker_id=broker_id, name=address[0]
-    )
-
-
-def group(*addresses: str, **more: object) -> GroupRecord:
-    members = tuple(member(address, number) for number, address in enumerate(addresses))
-    return GroupRecord(version=1, members=members, acks_needed=2, master_role=SYNC, **more)
-
-
-def history(*entries: EpochEntry, record: GroupRecord | None = None, role: BrokerRole = SYNC) -> PeerHistory:
-    return PeerHistory(
-        id=entries[-1].id,
-        entries=entries,
-        promised=entries[-1].id,
-        role=role,
-        group=record,
-        min_offset=0,
-        max_offset=0,
-        boot_ms=1,
-        address=A,
-        ha_address="a:10912",
-    )
-
-
-@define(eq=False)
-class Slave:
-    """What a slave has written down, and what was done to it, in order."""
-
-    store: MessageStore
-    entries: tuple[EpochEntry, ...] = (FIRST,)
-    promised: EpochId = FIRST.id
-    record: GroupRecord | None = None
-    address: str | None = B
-    master: Master | None = None
-    done: list[str] = field(factory=list)
-    not_yet: str = ""
-
-    async def adopt(self, told: PeerHistory) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.not_yet:
-            raise HAPeerError(self.not_yet)
-        assert self.master is None or not self.master.connections, "adopted first, then connected"
-        self.entries, self.promised, self.record = told.entries, told.id, told.group
-        self.done.append(f"adopted epoch {told.id.epoch} at {self.store.max_offset}")
-
-    async def doubt(self, _why: str) -> None:
-        await trio.lowlevel.checkpoint()
-        self.done.append(f"in doubt at {self.store.max_offset}")
-
-    def follow(self, nursery: trio.Nursery, master: Master, **config: object) -> HAClient:
-        self.master = master
-        client = follow(nursery, self.store, master, **config)
-        client.own = OwnHistory(
-            entries=lambda: self.entries,
-            promised=lambda: self.promised,
-            group=lambda: self.record,
-            me=lambda: member(self.address, 1) if self.address is not None else None,
-            adopt=self.adopt,
-            doubt=self.doubt,
-        )
-        return client
+from twinlog.store.role_file import Pause
 
 
 def kept(store: MessageStore) -> list[str]:

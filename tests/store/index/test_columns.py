@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.store.column_entries import columns_of
-from tests.store.index.test_service import Ledger
-from tests.store.index.test_service import keyed as keys_in
+from tests.store.index_ledger import Ledger
+from tests.store.index_ledger import keyed as keys_in
 from tests.store.indexes import Clock, expected_files, index_files, make_index, open_log, running, until_level
 from twinlog.store.index import service as index_service
 from twinlog.store.index.columns import put_keys

@@ -12,27 +12,12 @@ from hypothesis import strategies as st
 
 from tests.helpers import log_bytes
 from tests.store import golden
+from tests.store.digesting import FILE_SIZE, fill, follow, opened
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
 from twinlog.store.integrity.digest import BLOCK_SIZE, BlockDigests, decode, digests_of, floor_block
 from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore
-
-FILE_SIZE = 100_000  # No multiple of a block: blocks lie across files.
-
-
-def opened(root):
-    store = MessageStore(StoreConfig(root=root, mapped_file_size_commit_log=FILE_SIZE), now_ms=lambda: 1000)
-    store.load()
-    return store
-
-
-def fill(store, size, *, body=b"x" * 3000):
-    """Put messages until the log has grown by `size` bytes."""
-    end = store.max_offset + size
-    while store.max_offset < end:
-        store.put([put_message(body=body)])
-    store.dispatch_pending()
 
 
 def covered(store):
@@ -40,11 +25,6 @@ def covered(store):
     digests = store.digest.digests
     data = log_bytes(store)[digests.start - store.min_offset : digests.end - store.min_offset]
     return bytes(digests.entries[digests.dead * 16 :]), digests_of(data, digests.start)
-
-
-async def follow(store):
-    while await store.digest.advance():
-        pass
 
 
 async def test_what_is_covered(tmp_path, autojump_clock):

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.store.integrity.test_read_check import opened
+from tests.store.read_checks import opened
 from tests.store.records import put_message
 from twinlog.store.integrity.pull_check import BROKEN, CheckAhead, sound_units
 from twinlog.store.log.mapped_file import MappedFile

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from tests.helpers import log_bytes
-from tests.store.integrity.test_digest_service import fill, follow, opened
+from tests.store.digesting import fill, follow, opened
 from twinlog.store.integrity.digest import BLOCK_SIZE, digest, digests_of
 from twinlog.store.integrity.range_digests import READ_MAX, LogRangeError, grouped
 

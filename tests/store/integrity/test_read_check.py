@@ -2,7 +2,6 @@
 
 import errno
 import os
-import random
 import struct
 
 import pytest
@@ -11,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.store import golden
-from tests.store.records import HOST_V4, HOST_V6, put_message
+from tests.store.read_checks import COUNT, FILE_SIZE, QUEUES, TOPICS, fill, opened
+from tests.store.records import HOST_V4, put_message
 from twinlog.store.config import StoreConfig
 from twinlog.store.integrity.known_damage import KnownDamage
 from twinlog.store.integrity.read_check import ReadCheck
@@ -25,30 +25,13 @@ from twinlog.store.record.message import MAGIC_V2, Message, body_crc, decode_mes
 from twinlog.store.record.properties import tags_code
 from twinlog.store.record.scan import DispatchEntry, scan_records
 
-FILE_SIZE = 100_000
-COUNT = 120
-TOPICS, QUEUES = ("T0", "Topic-with-a-long-name"), 2
 
-
-def opened(root, **options):
-    sizes = {"mapped_file_size_commit_log": FILE_SIZE, "mapped_file_size_consume_queue": 2000}
-    store = MessageStore(StoreConfig(root=root, **{**sizes, **options}))
-    store.load()
-    return store
-
-
-def fill(store, count=COUNT):
-    rng = random.Random(4)
-    for number in range(count):
-        message = put_message(
-            TOPICS[number % 2],
-            rng.randbytes(rng.randrange(1, 1500)),
-            queue_id=number // 2 % QUEUES,
-            properties=b"UNIQ_KEY\x01%d\x02TAGS\x01t%d" % (number, number % 5),
-            **({"born_host": HOST_V6} if number % 7 == 3 else {}),
-        )
-        assert store.put([message])[0].phy_offset >= 0
-    store.dispatch_pending()
+@pytest.fixture
+def store(tmp_path):
+    store = opened(tmp_path)
+    fill(store)
+    yield store
+    store._release()
 
 
 def pull_all(store, topic, queue_id, tags_codes=None):
@@ -211,14 +194,6 @@ def test_a_sector_that_cannot_be_read_is_damage(unchecked, monkeypatch):
     assert pull_all(store, "T0", 0) == [one for number, one in enumerate(expected["T0", 0]) if number != 7]
     assert store.message_at(phy_offset) is None
     assert list(store.scrub.known.damaged) == [(phy_offset, phy_offset + len(expected["T0", 0][7]))]
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = opened(tmp_path)
-    fill(store)
-    yield store
-    store._release()
 
 
 def test_what_was_written_since_the_start_is_not_looked_at(store):

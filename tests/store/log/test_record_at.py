@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.store.integrity.test_digest_service import FILE_SIZE, opened
+from tests.store.digesting import FILE_SIZE, opened
 from tests.store.records import put_message
 from twinlog.store.log.range import LogRange
 from twinlog.store.log.record_at import BLANK, RecordAt, bounds_around, record_at

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.store import golden
+from tests.store.directories import times_and_names
 from tests.store.records import put_message
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.message_store import MessageStore
@@ -14,10 +15,6 @@ from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Wr
 from twinlog.store.offline.file_series import StoreFile, guess_file_size
 from twinlog.store.offline.finding import Kind
 from twinlog.store.util.lock_file import take_lock
-
-
-def times_and_names(root: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_mtime_ns for path in (root, *root.rglob("*"))}
 
 
 @pytest.mark.parametrize(("version", "name"), golden.ALL)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.store.read.test_get_message import LOG_FILE, fill, offsets, open_store
+from tests.store.reading import LOG_FILE, fill, offsets, open_store
 from twinlog.store.queue.consume_queue import UNIT
 from twinlog.store.queue.consume_queue_ext import (
     EXT_ADDRESS_MAX,

@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from tests.helpers import log_bytes
 from tests.store import golden
+from tests.store.message_stores import opened
 from tests.store.records import put_message
-from tests.store.test_message_store import opened
 from twinlog.store.config import BrokerRole
 from twinlog.store.queue import consume_queue_table
 from twinlog.store.queue.consume_queue import ConsumeQueue

@@ -3,9 +3,9 @@
 import pytest
 import trio
 
+from tests.store.crashes import FILE_SIZE, crash, put
+from tests.store.message_stores import opened
 from tests.store.records import put_message
-from tests.store.recovery.test_start import FILE_SIZE, crash, put
-from tests.store.test_message_store import opened
 from twinlog.store.recovery.durable_end import NAME, START_NAME
 
 TOLD = "ends before where it is known to have ended"

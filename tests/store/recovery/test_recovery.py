@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from tests.store import golden
+from tests.store.message_stores import make
 from tests.store.records import put_message, record_size
-from tests.store.test_message_store import make
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.message_store import MessageStore
 from twinlog.store.recovery.recovery import recover

@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.store import golden
+from tests.store.message_stores import make, opened
 from tests.store.records import put_message, record_size
-from tests.store.test_message_store import make, opened
 from twinlog.store.config import BrokerRole
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.record.message import MAGIC_V1, decode_message

@@ -9,32 +9,17 @@ import pytest
 import trio
 
 from tests.store import golden
+from tests.store.crashes import BODY, FILE_SIZE, crash, put
+from tests.store.message_stores import make, opened
 from tests.store.records import put_message, record_size
-from tests.store.test_message_store import make, opened
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.queue.consume_queue import UNIT
 from twinlog.store.record.message import decode_message
 from twinlog.store.recovery.point import LastRecord
 from twinlog.store.recovery.side_files import SideFiles
 
-FILE_SIZE = 1 << 16
-BODY = bytes(5_000)
 SIZE = record_size(put_message(body=BODY))  # Twelve of them in a file.
 BLANK = UNIT.pack(0, 0x7FFFFFFF, 0)
-
-
-def put(store, numbers):
-    """Messages to three queues in turn."""
-    for number in numbers:
-        body = b"%08d" % number + BODY[8:]
-        store.put([put_message(body=body, queue_id=number % 3)])
-    store.dispatch_pending()
-
-
-def crash(store):
-    """The process dies; what it wrote stays."""
-    store.dispatch_pending()
-    store._release()
 
 
 def bodies(store):

@@ -3,13 +3,13 @@
 import errno
 import os
 import threading
-import time
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 import trio
 import trio.testing
 
+from tests.store.message_stores import settled
 from tests.store.records import put_message
 from tests.store.sinks import Sink
 from twinlog.store.config import FlushDiskType, StoreConfig
@@ -38,12 +38,6 @@ def put_and_wait(store, sink, frame=b"ok", **message):
     assert result.status is PutStatus.PUT_OK
     store.flusher.wait(result.end_offset, sink, frame)
     return result.end_offset
-
-
-async def settled(condition):
-    """Wait for something that a thread brings about."""
-    while not condition():  # pytest's own time limit ends it. Real time, also where the test moves the clock.
-        await trio.to_thread.run_sync(time.sleep, 0.001)
 
 
 @contextmanager

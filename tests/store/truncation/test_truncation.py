@@ -12,8 +12,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.store import golden
 from tests.store.cutting import FILE_SIZE, NOW, History, check_is, content, feed, history, open_slave, opened
+from tests.store.message_stores import settled
 from tests.store.offline.killing import killed_at
-from tests.store.services.test_flush import settled
 from twinlog.store.config import BrokerRole
 from twinlog.store.errors import StoreDirectoryError, StoreError, StoreNotWritableError
 from twinlog.store.integrity.digest import digest

@@ -5,8 +5,8 @@ import trio
 from attrs import frozen
 
 from tests.cluster.broker.helpers import make_broker, opened, put
-from tests.cluster.broker.processors.test_pull import PULL, SUSPEND, serving
-from tests.cluster.broker.roles.test_effects import state
+from tests.cluster.broker.pulls import PULL, SUSPEND, serving
+from tests.cluster.broker.role_states import state
 from tests.helpers import log_bytes, replicate
 from twinlog.cluster.broker.config import MessageVisibility
 from twinlog.cluster.broker.tables.topics import TopicConfig

@@ -5,6 +5,7 @@ import itertools
 import pytest
 from attrs import define
 
+from tests.cluster.broker.helpers import sql
 from twinlog.cluster.broker.filter.consumer_filters import DEAD_MS_MAX, BloomShape, ConsumerFilterManager, murmur3_64
 from twinlog.cluster.broker.filter.tags import SubscriptionData
 from twinlog.cluster.remoting import fastjson
@@ -17,10 +18,6 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now
-
-
-def sql(text, version, topic="T", kind="SQL92"):
-    return SubscriptionData(topic=topic, sub_string=text, sub_version=version, expression_type=kind)
 
 
 def test_the_newest_version_counts():

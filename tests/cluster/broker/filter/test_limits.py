@@ -3,7 +3,6 @@
 import pytest
 import trio
 
-from tests.cluster.broker.filter.test_consumer_filters import sql
 from tests.cluster.broker.helpers import (
     HOST,
     Client,
@@ -13,6 +12,7 @@ from tests.cluster.broker.helpers import (
     make_broker,
     opened,
     put,
+    sql,
 )
 from twinlog.cluster.broker.filter import consumer_filters
 from twinlog.cluster.broker.filter.tags import SubscriptionData, SubscriptionError, build_subscription

@@ -6,6 +6,7 @@ import trio
 import trio.testing
 
 from tests.cluster.broker.helpers import FakeConnection, append, heartbeat, make_broker, opened, put
+from tests.cluster.broker.pulls import COMMIT, OWN_SUBSCRIPTION, PULL, SUSPEND, serving
 from tests.store.java_map import JavaHashMap
 from twinlog.cluster.broker.consume import long_polling
 from twinlog.cluster.broker.consume.offset_moved import OffsetMoved, OffsetMovedEvents
@@ -16,25 +17,6 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.store.config import BrokerRole
 from twinlog.store.read.get_message import GetResult, GetStatus
 from twinlog.store.record.message import decode_message, host_bytes
-
-PULL = {
-    "consumerGroup": "G",
-    "topic": "T1",
-    "queueId": 0,
-    "queueOffset": 0,
-    "maxMsgNums": 32,
-    "sysFlag": 0,
-    "commitOffset": 0,
-    "suspendTimeoutMillis": 15000,
-    "subVersion": 1,
-}
-OWN_SUBSCRIPTION, SUSPEND, COMMIT = 4, 2, 1
-
-
-def serving(broker, client, **beat):
-    broker.topics.update(TopicConfig("T1", 1, 1))
-    assert client.ask(34, heartbeat("T1", **beat)).code == 0
-    client.connection.sent.clear()  # 40: it is a member now.
 
 
 async def test_messages_come_as_they_are_stored(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from tests.cluster.broker.helpers import heartbeat, make_broker, opened, put
-from tests.cluster.broker.processors.test_pull import OWN_SUBSCRIPTION, PULL, SUSPEND
+from tests.cluster.broker.pulls import OWN_SUBSCRIPTION, PULL, SUSPEND
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.store.config import BrokerRole
 from twinlog.store.record.message import decode_message

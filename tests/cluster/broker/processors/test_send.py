@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cluster.broker.send.test_batch_body import encode as inner
-from tests.cluster.broker.sending import NOW_MS, Producer, make_broker
+from tests.cluster.broker.sending import NOW_MS, Producer, inner_message, make_broker
 from tests.store.java_map import JavaHashMap
 from twinlog.cluster.broker.send import acks
 from twinlog.cluster.broker.send.requests import SendRequests
@@ -362,7 +361,7 @@ def test_retried_too_often_is_a_dead_letter(producer, fields, topic):
 
 
 def batch(*items, flag=0):
-    return b"".join(inner(flag, body, properties) for body, properties in items)
+    return b"".join(inner_message(flag, body, properties) for body, properties in items)
 
 
 def test_a_batch_is_a_record_for_each_message(producer):

@@ -8,6 +8,7 @@ import trio
 from attrs import evolve
 
 from tests.cluster.broker.helpers import Client, heartbeat, make_broker, put
+from tests.cluster.broker.role_states import ASYNC, RECORD, SLAVE, SYNC, B, state
 from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes, replicate
 from twinlog.cluster.broker.broker import HEAR_SECONDS_MAX
@@ -20,28 +21,11 @@ from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingConnectError
 from twinlog.cluster.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from twinlog.ha.peer import PeerHistory
-from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochId
 from twinlog.store.log.offset_waiters import PutStatus
-from twinlog.store.role_file import GroupMember, GroupRecord, RoleState, save_role
+from twinlog.store.role_file import save_role
 from twinlog.store.util.plain import from_plain, to_plain
 from twinlog.store.util.sync import make_directory
-
-ASYNC, SYNC, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
-A, B = "127.0.0.1:10911", "127.0.0.1:10921"
-RECORD = GroupRecord(
-    version=1,
-    members=(
-        GroupMember(address=A, ha_address="127.0.0.1:10912", broker_id=0, name="a"),
-        GroupMember(address=B, ha_address="127.0.0.1:10922", broker_id=1, name="b"),
-    ),
-    acks_needed=1,
-    master_role=ASYNC,
-)
-
-
-def state(role=ASYNC, broker_id=0, epoch=1, winner=A, **more) -> RoleState:
-    return RoleState(role=role, broker_id=broker_id, promised=EpochId(epoch, winner), group=RECORD, **more)
 
 
 def as_master(broker, epoch=1) -> PeerHistory:

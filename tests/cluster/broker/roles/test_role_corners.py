@@ -5,9 +5,8 @@ import shutil
 import pytest
 import trio
 
+from tests.cluster.broker.cuts import cut_log, lose_tail
 from tests.cluster.broker.role_group import ASYNC, SLAVE, Group, NodeCalls
-from tests.cluster.broker.roles.test_startup import _cut_log as cut_log
-from tests.cluster.broker.roles.test_startup import lose_tail
 from tests.ha.conftest import no_threads as no_threads
 from twinlog.cluster.broker.peers.role_messages import PauseAsk, ReinitAsk, RoleRefusedError
 from twinlog.ha.election.voter import PromiseAsk

@@ -5,6 +5,7 @@ import shutil
 import pytest
 import trio
 
+from tests.cluster.broker.cuts import cut_log, lose_tail
 from tests.cluster.broker.role_group import ASYNC, SLAVE, SYNC, Group
 from tests.ha.conftest import no_threads as no_threads
 from twinlog.cluster.broker.peers.role_messages import PauseAsk, ReinitAsk, RewindAsk, RoleRefusedError
@@ -138,7 +139,7 @@ async def test_a_new_epoch_of_its_own_is_begun_without_the_others(autojump_clock
     await asynchronous.settled()
     for node in asynchronous.nodes:
         await node.stop()
-    _cut_log(a, 206)
+    cut_log(a, 206)
     a.boot_id = "boot 2"
     await a.start()
     await trio.sleep(5)
@@ -218,32 +219,6 @@ async def test_a_slave_whose_log_file_is_gone_is_whole_once_it_is_level(autojump
     await trio.sleep(2)
     assert (b.state.whole, b.store.lost_bytes) == (True, 0)
     assert pair.are_equal()
-
-
-async def lose_tail(master, slave):
-    """Three messages are at both, and the first one is at the master when its machine is back. Returns where the log ended."""
-    master.put(3)
-    assert await master.is_acknowledged()
-    end = master.store.max_offset
-    await slave.stop()
-    await master.stop()
-    _cut_log(master, 206)
-    master.boot_id = "boot 2"
-    await slave.start()
-    await master.start()
-    await trio.sleep(10)
-    return end
-
-
-def _cut_log(node, end: int) -> None:
-    """What a power cut does to bytes that no disk has."""
-    (file,) = (node.root / "commitlog").iterdir()
-    data = file.read_bytes()
-    file.write_bytes(data[:end] + bytes(len(data) - end))
-    for name in ("consumequeue", "index"):
-        shutil.rmtree(node.root / name, ignore_errors=True)
-    (node.root / "checkpoint").unlink(missing_ok=True)
-    (node.side / "recovery-point").unlink(missing_ok=True)  # It tells of what is on the disk alone.
 
 
 async def test_an_emptied_member_hears_all_others_first(tmp_path, autojump_clock, no_threads, nursery):

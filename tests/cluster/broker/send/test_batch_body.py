@@ -1,18 +1,11 @@
 """The body of a batch request: whole messages, or an error."""
 
-from struct import pack
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cluster.broker.sending import inner_message
 from twinlog.cluster.broker.send.requests import split_batch
-
-
-def encode(flag, body, properties):
-    size = 22 + len(body) + len(properties)
-    return pack(">iiiii", size, 0, 0, flag, len(body)) + body + pack(">h", len(properties)) + properties
-
 
 inner = st.tuples(st.integers(-(1 << 31), (1 << 31) - 1), st.binary(max_size=60), st.binary(max_size=60))
 batches = st.lists(inner, max_size=5)
@@ -20,14 +13,14 @@ batches = st.lists(inner, max_size=5)
 
 @given(batches, st.booleans())
 def test_messages_come_out_as_they_went_in(messages, as_view):
-    data = b"".join(encode(*message) for message in messages)
+    data = b"".join(inner_message(*message) for message in messages)
     found = split_batch(memoryview(data) if as_view else data)
     assert [(flag, bytes(body), properties) for flag, body, properties in found] == messages
 
 
 @given(batches.filter(bool), st.data())
 def test_a_part_is_an_error_unless_it_ends_between_messages(messages, data):
-    parts = [encode(*message) for message in messages]
+    parts = [inner_message(*message) for message in messages]
     whole = b"".join(parts)
     cut = data.draw(st.integers(0, len(whole)))
     ends = [sum(map(len, parts[:n])) for n in range(len(parts) + 1)]
@@ -40,7 +33,7 @@ def test_a_part_is_an_error_unless_it_ends_between_messages(messages, data):
 
 @given(batches.filter(bool), st.data())
 def test_no_bytes_make_it_fail_otherwise(messages, data):
-    raw = bytearray(b"".join(encode(*message) for message in messages))
+    raw = bytearray(b"".join(inner_message(*message) for message in messages))
     raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
         found = split_batch(bytes(raw))
@@ -52,7 +45,7 @@ def test_no_bytes_make_it_fail_otherwise(messages, data):
 @pytest.mark.parametrize("at", [0, 16, 20 + 5])
 @pytest.mark.parametrize("value", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0"])
 def test_lengths_that_lie(at, value):
-    raw = bytearray(encode(0, b"hello", b"a\x01b"))
+    raw = bytearray(inner_message(0, b"hello", b"a\x01b"))
     raw[at : at + len(value)] = value
     with pytest.raises(ValueError):
         split_batch(bytes(raw))

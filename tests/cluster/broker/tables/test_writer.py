@@ -1,32 +1,14 @@
 """Tables on their way to the disk: in order, several changes at once, and promises that wait for them."""
 
-import threading
 import time
 
 import pytest
 import trio
 
-from tests.cluster.broker.helpers import make_broker
+from tests.cluster.broker.helpers import SlowFile, make_broker
 from tests.cluster.broker.sending import Producer
 from tests.cluster.broker.sending import make_broker as make_sending_broker
 from twinlog.cluster.broker.tables.writer import TableWriter
-from twinlog.cluster.config.json_file import JsonFile
-
-
-class SlowFile(JsonFile):
-    """A file whose saves wait until the test lets them, or fail when it says so."""
-
-    def __init__(self, path):
-        super().__init__(path)
-        object.__setattr__(self, "go", threading.Semaphore(0))
-        object.__setattr__(self, "saved", [])
-        object.__setattr__(self, "error", None)
-
-    def save_table(self, table):
-        self.go.acquire()
-        if self.error is not None:
-            raise self.error
-        self.saved.append(dict(table))
 
 
 @pytest.fixture

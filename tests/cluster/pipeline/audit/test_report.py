@@ -18,48 +18,19 @@ from attrs import evolve
 from click.testing import CliRunner
 
 from tests.cluster.cli.json_schema import violations
+from tests.cluster.pipeline.reports import ALL, MASTER, SLAVE, finding, report_of
 from twinlog.cluster.cli.audit_view import show_audit
 from twinlog.cluster.cli.common.schema import schema_of
 from twinlog.cluster.cli.main import cli
-from twinlog.cluster.pipeline.audit.assembly import assembled, names_of
-from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
+from twinlog.cluster.pipeline.audit.assembly import names_of
+from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.remedies import mending
-from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, to_json, verdict_of
+from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict, to_json, verdict_of
 from twinlog.cluster.pipeline.audit.stores import same_places, without_secrets
 from twinlog.cluster.pipeline.report.files import write_report
 from twinlog.cluster.pipeline.report.page import page
 from twinlog.cluster.pipeline.report.picture import LOOKS, MEANINGS, in_words, letter, picture
 from twinlog.cluster.pipeline.report.summary import headline, sentences
-
-MASTER = AuditedMember(
-    name="broker-a-0",
-    place="/data/broker-a-0",
-    is_master=True,
-    is_live=False,
-    software="twinlog",
-    is_running=False,
-    first_offset=0,
-    last_offset=1_000_000,
-    confirmed_offset=900_000,
-    compared_bytes=1_000_000,
-    equal_bytes=1_000_000,
-    read_bytes=1_000_000,
-)
-SLAVE = evolve(MASTER, name="broker-a-1", place="/data/broker <b>", is_master=False, last_offset=990_000)
-
-
-def finding(cls: FindingClass, member: str = "broker-a-1", **more: object) -> AuditFinding:
-    fields = {"offset": 500, "end": 600, "what": f"something is <{cls}>", "why": "told by the test"}
-    return AuditFinding(cls=cls, member=member, **fields | more)
-
-
-def report_of(*found: AuditFinding, members=(MASTER, SLAVE), **more: object) -> AuditReport:
-    findings = AuditFindings()
-    findings.extend(found)
-    return assembled(members, findings, clock_ms=1_795_300_000_000, blocks=16, differing_blocks=1, **more)
-
-
-ALL = [finding(cls, offset=1000 * n, end=1000 * n + 10) for n, cls in enumerate(FindingClass, start=1)]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +231,7 @@ def test_the_table_in_a_pipe_is_plain_text(capsys):
 def test_on_a_terminal_colour_only_repeats_what_words_say(no_color):
     script = """
 from twinlog.cluster.cli.audit_view import show_audit
-from tests.cluster.pipeline.audit.test_report import ALL, report_of
+from tests.cluster.pipeline.reports import ALL, report_of
 show_audit(report_of(*ALL), "pretty")
 """
     ours, theirs = pty.openpty()

@@ -14,7 +14,7 @@ import trio.testing
 from cryptography import x509
 from structlog.testing import capture_logs
 
-from tests.cluster.remoting.certificates import Authority
+from tests.cluster.remoting.certificates import Authority, shaken
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.command import RemotingCommand, encode
 from twinlog.cluster.remoting.config import ServerConfig
@@ -22,7 +22,7 @@ from twinlog.cluster.remoting.connection import BEHIND_BYTES
 from twinlog.cluster.remoting.dispatch import Dispatcher
 from twinlog.cluster.remoting.errors import RemotingConnectError, TlsFilesError
 from twinlog.cluster.remoting.server import RemotingServer, open_listener
-from twinlog.cluster.remoting.tls.channel import HANDSHAKE_READ_SIZE, READ_SIZE, TlsChannel
+from twinlog.cluster.remoting.tls.channel import HANDSHAKE_READ_SIZE, READ_SIZE
 from twinlog.cluster.remoting.tls.config import ClientAuth, TlsConfig, TlsMode
 from twinlog.cluster.remoting.tls.contexts import ServerTls, client_context, self_signed, server_context
 
@@ -402,22 +402,6 @@ async def test_a_secure_peer_that_does_not_read_is_not_read_from():
 
 
 # The channel alone
-
-
-def shaken():
-    """Both ends of a connection in memory."""
-    server = TlsChannel(server_context(TlsConfig()))
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    peer = context.wrap_bio(incoming, outgoing)
-    while not server.is_open:
-        with suppress(ssl.SSLWantReadError):
-            peer.do_handshake()
-        server.shake_hands(outgoing.read())
-        incoming.write(b"".join(server.encrypt(())))
-    peer.do_handshake()
-    return server, peer, incoming, outgoing
 
 
 @pytest.mark.parametrize("step", [1, 777, 16_384, 20_000, 100_000])

@@ -8,8 +8,8 @@ import pytest
 
 from tests.helpers import log_bytes, open_store, put
 from tests.store import golden
+from tests.store.directories import times_and_names
 from tests.store.offline.killing import Killed
-from tests.store.offline.test_directory import times_and_names
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
 from twinlog.store.message_store import MessageStore

@@ -6,23 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import open_store, put
 from tests.store import golden
+from tests.store.directories import FILE_SIZE, files, stopped
 from tests.store.offline.killing import killed_at
-from tests.store.records import put_message
 from twinlog.store.errors import StoreLockedError
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.copy.rebuild import INDEX, QUEUES, NothingToRebuildError, rebuild
 from twinlog.store.offline.directory import DirectoryOptions
 from twinlog.store.util.lock_file import take_lock
 
-FILE_SIZE = 16_384
 OPTIONS = DirectoryOptions()
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    found = sorted(path for path in directory.rglob("*") if path.is_file())
-    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
 
 
 @pytest.fixture(params=[(v, n) for v in golden.VERSIONS for n in golden.CLEAN], ids="-".join)
@@ -56,19 +49,6 @@ def test_a_queue_files_time_is_that_of_its_last_message(captured):
     times = {path.stat().st_mtime_ns for path in (captured / QUEUES).rglob("*") if path.is_file()}
     assert max(times) <= rebuilt.last_stored_ms * 1_000_000
     assert len(times) > 1
-
-
-def stopped(root: Path) -> Path:
-    """A store of ours after a clean stop, with messages of one queue in files that are gone, and a small index."""
-    store = open_store(root, file_size=FILE_SIZE)
-    store.put([put_message("Old", bytes(100)) for _ in range(3)])
-    put(store, *(bytes([i]) * 500 for i in range(100)))
-    store.dispatch_pending()
-    store._release()
-    (root / "commitlog" / f"{0:020d}").unlink()
-    (root / "abort").unlink()
-    shutil.copytree(golden.unpack("4.9.7", "master", root.parent) / INDEX, root / INDEX)
-    return root
 
 
 def test_numbers_go_on_where_they_stood(tmp_path):

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from tests.helpers import log_bytes, put
 from tests.store import golden
-from tests.store.offline.copy.test_rebuild import FILE_SIZE, files, stopped
+from tests.store.directories import FILE_SIZE, files, stopped
 from tests.store.offline.killing import killed_at
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.message_store import MessageStore

@@ -14,7 +14,7 @@ import trio
 
 from tests.helpers import open_store
 from tests.store import golden
-from tests.store.offline.test_directory import times_and_names
+from tests.store.directories import times_and_names
 from tests.store.records import put_message
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory

@@ -1,0 +1,89 @@
+"""Whole brokers and a name server in one process, over loopback."""
+
+import attrs
+import pytest
+import trio
+
+from tests.cluster.broker.helpers import make_broker
+from tests.interop.ports import free_broker_port
+from twinlog.cluster.broker.broker import Broker
+from twinlog.cluster.namesrv.service import NameServer
+from twinlog.cluster.remoting import fastjson
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.command import RemotingCommand
+from twinlog.store.config import BrokerRole
+
+
+@attrs.define
+class Running:
+    """How to stop a broker, and to wait for its end."""
+
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+    async def stop(self):
+        self.scope.cancel()
+        with trio.fail_after(5):
+            await self.ended.wait()
+
+
+@attrs.define
+class Cluster:
+    nursery: trio.Nursery
+    root: object
+    namesrv: str
+    client: RemotingClient
+    ports: dict[str, int] = attrs.field(factory=dict)
+
+    async def start(self, name, role=BrokerRole.ASYNC_MASTER, **options) -> tuple[Broker, Running]:
+        port = self.ports.setdefault(name, free_broker_port())
+        broker = make_broker(self.root / name, role=role, listen_port=port, namesrv_addr=self.namesrv, **options)
+        running = Running()
+
+        async def run(*, task_status):
+            with running.scope:
+                await broker.run(task_status=task_status)
+            running.ended.set()
+
+        await self.nursery.start(run)
+        with trio.fail_after(5):
+            await broker.registration.registered.wait()
+        return broker, running
+
+    async def ask(self, broker, code, body=b"", **ext):
+        raw = body if isinstance(body, bytes) else fastjson.dumps(body)
+        texts = {name: str(value) for name, value in ext.items()}
+        return await self.client.request(broker.address, RemotingCommand(code, ext=texts, body=raw), timeout_ms=5000)
+
+    async def send(self, broker, body=b"hello", topic="T1", properties="WAIT\x01true"):
+        fields = {"a": "P", "b": topic, "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 1, "h": 0, "i": properties}
+        return await self.ask(broker, 310, body, **fields)
+
+    async def pull(self, broker, offset=0, **more):
+        fields = {
+            "consumerGroup": "G",
+            "topic": "T1",
+            "queueId": 0,
+            "queueOffset": offset,
+            "maxMsgNums": 32,
+            "sysFlag": 4,
+            "commitOffset": 0,
+            "suspendTimeoutMillis": 2000,
+            "subVersion": 1,
+            "subscription": "*",
+        }
+        return await self.ask(broker, 11, **{**fields, **more})
+
+
+@pytest.fixture
+async def cluster(tmp_path, nursery):
+    namesrv_port = await nursery.start(NameServer().run, "127.0.0.1", 0)
+    client = RemotingClient()
+    await nursery.start(client.run)
+    return Cluster(nursery, tmp_path, f"127.0.0.1:{namesrv_port}", client)
+
+
+async def until(condition, seconds=10.0):
+    with trio.fail_after(seconds):
+        while not condition():
+            await trio.sleep(0.02)
