@@ -263,3 +263,17 @@ class StoreConfig:
     def consume_queue_file_size(self) -> int:
         """Bytes of one consume queue file: the configured size rounded up to whole units."""
         return -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT) * CONSUME_QUEUE_UNIT
+
+
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """`1s 5s 2h` -> delays of levels 1, 2, ... in ms. Raises ValueError, which names the part that is wrong."""
+    delays = []
+    for part in text.split():
+        number, unit = part[:-1], part[-1]
+        if not number.isdecimal() or unit not in _UNITS_MS:
+            raise ValueError(f"'{part}' is no delay; write a whole number and s, m, h or d, as in 10s")
+        delays.append(int(number) * _UNITS_MS[unit])
+    return tuple(delays)

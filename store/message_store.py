@@ -21,16 +21,14 @@ from twinlog.store.log.running_flags import Condition
 from twinlog.store.log.unverified_tail import LogTail, remove_left_over
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.read.get_message import GetResult, PropertyFilter, any_accepted, get_message
-from twinlog.store.read.query_message import QueryResult, query_message
-from twinlog.store.read.queue_time import offset_by_time, store_timestamp
+from twinlog.store.read.query import QueryResult, offset_by_time, query_message, store_timestamp
 from twinlog.store.record.multi_dispatch import replicated
 from twinlog.store.record.scan import DispatchEntry
 from twinlog.store.recovery.recovery import recover
 from twinlog.store.services.dispatch import ArrivalListener
 from twinlog.store.statistics import StoreStatistics
 from twinlog.store.truncation.resume import UnfinishedCut
-from twinlog.store.util.lock_file import take_lock
-from twinlog.store.util.sync import make_directory, sync_directory
+from twinlog.store.util.sync import make_directory, sync_directory, take_lock
 from twinlog.store.wiring import StoreParts
 
 if TYPE_CHECKING:
@@ -414,7 +412,7 @@ class MessageStore(StoreParts):
         return self.commit_log.read(unit.phy_offset, sound[0]) if unit is not None and sound is not None else None
 
     async def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> QueryResult:
-        """The newest messages with a key, stored in a span of time; see twinlog.store.read.query_message. Raises OSError."""
+        """The newest messages with a key, stored in a span of time; see twinlog.store.read.query. Raises OSError."""
         index, log = self.index, self.commit_log
         return await query_message(index, log, self.message_at, topic, key, count_max, begin_ms, end_ms)
 

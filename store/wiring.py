@@ -7,27 +7,23 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from twinlog.store.config import BrokerRole, StoreConfig
-from twinlog.store.delay_level import parse_delay_levels
+from twinlog.store.config import BrokerRole, StoreConfig, parse_delay_levels
 from twinlog.store.index.service import IndexService
+from twinlog.store.integrity.damage import DamagedRanges, KnownDamage
 from twinlog.store.integrity.digest_service import DIGEST_BYTES_PER_SECOND, DigestService
-from twinlog.store.integrity.known_damage import KnownDamage
 from twinlog.store.integrity.pull_check import CheckAhead
 from twinlog.store.integrity.range_digests import RangeDigester
 from twinlog.store.integrity.read_check import ReadCheck
 from twinlog.store.integrity.repair import LogRepair
 from twinlog.store.integrity.scrub import ScrubService
-from twinlog.store.log.allocate import AllocateMappedFileService
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.log.disk_refusal import DiskRefusal
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
+from twinlog.store.log.preallocate import AllocateMappedFileService, PageAheadService
 from twinlog.store.log.put_service import PutService
-from twinlog.store.log.read_ahead import PageAheadService
-from twinlog.store.log.running_flags import Condition, RunningFlags
+from twinlog.store.log.running_flags import Condition, DiskRefusal, RunningFlags
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.read.get_message import memory_bytes_max
-from twinlog.store.record.damage import DamagedRanges
 from twinlog.store.record.scan import DispatchEntry
 from twinlog.store.recovery.durable_end import KnownEnd, KnownStart
 from twinlog.store.recovery.points import RecoveryPoints

@@ -10,7 +10,8 @@ import os
 from twinlog.store.config import CONSUME_QUEUE_UNIT
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.message_store import MessageStore
-from twinlog.store.queue.consume_queue import UNIT, ConsumeQueue
+from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import STORED_MS_END, record_stored_ms
 
 

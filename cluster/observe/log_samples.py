@@ -12,7 +12,7 @@ from attrs import frozen
 
 from twinlog.cluster.client.api.api import StoredRecord
 from twinlog.cluster.observe.log_side import LogSide
-from twinlog.store.log.record_at import BLANK
+from twinlog.store.log.range import BLANK
 
 _EVENLY = 48
 _STEP = 64 * 1024  # How far before the end the first of those at growing distances is.

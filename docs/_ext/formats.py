@@ -1,11 +1,10 @@
-"""The directive `format`: a table of a file format, as store/offline/coverage.py has it: page and checker cannot differ."""
+"""The directive `format`: a table of a file format, as format_fields.py beside it has it: page and checker cannot differ."""
 
+import format_fields
 from docutils import nodes
+from format_fields import FORMATS, Field
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-
-from twinlog.store.offline import coverage
-from twinlog.store.offline.coverage import FORMATS, Field
 
 
 def table(fields: tuple[Field, ...]) -> str:
@@ -34,7 +33,7 @@ class FormatDirective(SphinxDirective):
     required_arguments = 1  # A key of FORMATS.
 
     def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(coverage.__file__)
+        self.env.note_dependency(format_fields.__file__)
         return self.parse_text_to_nodes(table(FORMATS[self.arguments[0]]))
 
 

@@ -1,17 +1,24 @@
-"""The files of the index together, oldest first: keys are put into the newest, queries walk from there to the oldest.
+"""All index files, oldest first: keys are put into the newest, queries walk from there to the oldest.
 
-Writing goes through memory: put() is a plain function without system calls, write() brings to the files what they lack. One task
-at a time writes and deletes. Source: IndexService, RocketMQ 4.9.8.
-"""
+put() only changes memory, without system calls; write() writes the changes to the files. One task at a time writes and deletes.
+Source: IndexService, RocketMQ 4.9.8.
+
+ROOT/twinlog/index-behind notes the log offset from which on keys may be missing, when the index ended before the log at a stop.
+Should RocketMQ use the directory meanwhile, it adds its messages behind those of the index and leaves a gap that nothing else
+would show; the note makes the next start rebuild the index from there.
+
+    8 bytes `twlgindx` | i32 version, 1 | i64 log offset | u64 xxh3_64 of all before. Big endian."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from struct import Struct
 from typing import TYPE_CHECKING
 
 import structlog
 import trio
 from attrs import define, field
+from xxhash import xxh3_64_intdigest
 
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.index.image import IndexImage
@@ -19,10 +26,51 @@ from twinlog.store.index.index_file import IndexFile, Look
 from twinlog.store.index.layout import NAME_LENGTH, IndexHeader, IndexLayout, next_name
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.record.keys import Keyed
-from twinlog.store.util.sync import SyncError, sync_directory
+from twinlog.store.util.sync import SyncError, sync_directory, write_durably
 
 if TYPE_CHECKING:
     from twinlog.store.record.columns import KeyColumns  # numpy comes with it: only where there is much to do.
+
+_MAGIC, _VERSION = b"twlgindx", 1
+_LAYOUT, _DIGEST = Struct(">8siq"), Struct(">Q")
+assert (_LAYOUT.size, _DIGEST.size) == (20, 8)
+
+
+def encode_note(phy_offset: int) -> bytes:
+    """The note: messages at or behind an offset may be missing in the index."""
+    data = _LAYOUT.pack(_MAGIC, _VERSION, phy_offset)
+    return data + _DIGEST.pack(xxh3_64_intdigest(data))
+
+
+def decode_note(raw: bytes) -> int | None:
+    """Where messages begin to be missing; None for bytes that are no such note."""
+    data, digest = raw[: _LAYOUT.size], raw[_LAYOUT.size :]
+    if len(data) < _LAYOUT.size or digest != _DIGEST.pack(xxh3_64_intdigest(data)):
+        return None
+    magic, version, phy_offset = _LAYOUT.unpack(data)
+    return phy_offset if (magic, version) == (_MAGIC, _VERSION) else None
+
+
+def save_note(path: Path, phy_offset: int) -> None:
+    """Write the note. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encode_note(phy_offset))
+
+
+def lower_note(path: Path, phy_offset: int) -> None:
+    """Let the note, which is made if there is none, say an offset or an earlier one, durably. Raises OSError."""
+    noted = load_note(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(path, encode_note(phy_offset if noted is None else min(phy_offset, noted)))
+
+
+def load_note(path: Path) -> int | None:
+    """What the note says; 0 when it cannot be read, for then anything may be missing. Raises OSError."""
+    if not path.is_file():
+        return None
+    phy_offset = decode_note(path.read_bytes())
+    return 0 if phy_offset is None else phy_offset
+
 
 log = structlog.get_logger()
 

@@ -1,24 +1,245 @@
-"""Makes the files of the index sound: drops what does not fit the log, makes slots anew, finds where to go on.
+"""Checks the index against the log and repairs it: after a start, after a crash, after a cut of the log.
 
-What is dropped is made anew from the log; each drop is said in one line. All of it can be begun again when the disk refuses.
-"""
+An index is sound when its files follow each other without a gap, when each item names the previous item of its slot, and when
+the message of the last item is in the log and has that key. Whatever follows the last sound item is dropped, with one line in
+the log, and rebuilt from the log. Every step can be repeated when the disk refuses. The work is sliced: other tasks run between
+slices."""
+
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
+from attrs import frozen
 
-from twinlog.store.index.check import (
-    entry_at,
-    first_misfit,
-    last_sound_item,
-    load_image,
-    missing_keys,
-    rebuild_image,
-)
 from twinlog.store.index.image import IndexImage
 from twinlog.store.index.index_file import IndexFile
 from twinlog.store.index.index_files import IndexFiles
+from twinlog.store.index.layout import ITEM, SLOT
 from twinlog.store.log.commit_log import CommitLog
-from twinlog.store.record.keys import Keyed
+from twinlog.store.record.keys import Keyed, keys_of
+from twinlog.store.record.resync import next_record
+from twinlog.store.record.scan import DispatchEntry, scan_records
+
+if TYPE_CHECKING:
+    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
+
+_WINDOW = 256 << 10  # Bytes of log in one slice, which takes 1 ms or so.
+_BULK_WINDOW = 2 << 20  # The same in columns: 2 ms.
+_RECORD_WINDOW = 4 << 10
+_READ_ITEMS, _SLICE_ITEMS = 50_000, 2_000
+_READ_SLOTS = 16 << 10
+_SECTOR_ITEMS = 512 // ITEM.size + 1  # A disk writes 512 bytes as a whole, as far as anybody promises.
+
+
+@frozen
+class Misfit:
+    """The file with number `index`, and all behind it, cannot be right, because of `why`."""
+
+    index: int
+    why: str
+
+
+async def read_log(
+    log: CommitLog, offset: int, end: int, *, window: int = _WINDOW
+) -> tuple[list[DispatchEntry], int, str | None]:
+    """The records of the next stretch of log, where the stretch ends, and what is wrong with the log there.
+
+    `offset` is where a record begins. Raises OSError.
+    """
+    while True:
+        file = log.files.file_at(offset)
+        if file is None and offset < log.min_offset:  # Deleted meanwhile.
+            return [], log.min_offset, None
+        if file is None:
+            return [], end, f"no log file holds offset {offset}"
+        size = min(window, file.start + file.size - offset, end - offset)
+        data = await trio.to_thread.run_sync(file.read, offset - file.start, size)
+        scan = scan_records(data, offset, log.file_size, check_crc=False)
+        if scan.consumed or scan.error is not None or size < window:
+            error = scan.error if scan.consumed else scan.error or "an unfinished record"
+            return scan.entries, offset + scan.consumed, error
+        window = max(window * 2, scan.needed)
+
+
+async def read_columns(log: CommitLog, offset: int, end: int) -> "tuple[Columns, int]":
+    """The same for a long stretch; nothing, and `offset`, where the log is not sound there. Raises OSError."""
+    from twinlog.store.record.column_scan import scan_columns
+
+    file = log.files.file_at(offset)
+    size = min(_BULK_WINDOW, file.start + file.size - offset, end - offset) if file is not None else 0
+    data = await trio.to_thread.run_sync(file.read, offset - file.start, size) if file is not None else b""
+    scan = scan_columns(data, offset, log.file_size, check_crc=False)
+    return scan.entries, offset + scan.consumed
+
+
+async def next_sound(log: CommitLog, offset: int, end: int) -> int:
+    """Where the next sound record begins; `end` when there is none."""
+
+    def read(start: int, size: int) -> bytes:
+        file = log.files.file_at(start)
+        return file.read(start - file.start, size) if file is not None else b""
+
+    found = await trio.to_thread.run_sync(partial(next_record, read, offset + 1, end, log.file_size))
+    return end if found is None else found
+
+
+async def entry_at(log: CommitLog, phy_offset: int) -> DispatchEntry | None:
+    """The record that begins at an offset; None when none does."""
+    if not log.min_offset <= phy_offset < log.max_offset:
+        return None
+    entries, _, _ = await read_log(log, phy_offset, log.max_offset, window=_RECORD_WINDOW)
+    return entries[0] if entries else None
+
+
+async def first_misfit(files: Sequence[IndexFile], log: CommitLog, unsure: Iterable[IndexFile]) -> Misfit | None:
+    """The first file that cannot be right. Of those in `unsure` only the beginning is looked at."""
+    end = -1  # Of the file before: its last message.
+    for index, file in enumerate(files):
+        header = file.header
+        if not (
+            1 <= header.next_item <= file.layout.items
+            and 0 <= header.slots_used <= min(file.layout.slots, header.next_item - 1)
+            and header.begin_phy_offset <= header.end_phy_offset
+        ):
+            return Misfit(index, f"{file.path.name} has a header that cannot be: {header}")
+        if header.is_empty and file is not files[-1]:
+            return Misfit(index, f"{file.path.name} has no items, but another follows")
+        if header.is_empty:
+            continue
+        first = await trio.to_thread.run_sync(file.item, 1)
+        last = await trio.to_thread.run_sync(file.item, header.next_item - 1)
+        if first.phy_offset != header.begin_phy_offset or header.begin_phy_offset < end:
+            return Misfit(index, f"{file.path.name} does not begin with what its header says")
+        if last.phy_offset != header.end_phy_offset and file not in unsure:
+            return Misfit(index, f"{file.path.name} does not end with what its header says")
+        if not await _stored_at(log, header.begin_phy_offset, header.begin_timestamp):
+            return Misfit(index, f"{file.path.name} begins at a time when its first message was not stored")
+        if not await _stored_at(log, header.end_phy_offset, header.end_timestamp):
+            return Misfit(index, f"{file.path.name} ends at a time when its last message was not stored")
+        if await _is_hole(log, end, header.begin_phy_offset):
+            return Misfit(index, f"messages before the first of {file.path.name} are in no index file")
+        end = header.end_phy_offset
+    return None
+
+
+async def _stored_at(log: CommitLog, phy_offset: int, timestamp: int) -> bool:
+    """Whether a message was stored at a time; also where the log does not have it, or no more."""
+    entry = await entry_at(log, phy_offset)
+    return entry is None or entry.store_timestamp == timestamp
+
+
+async def _is_hole(log: CommitLog, end: int, begin: int) -> bool:
+    """Whether the log has messages with keys behind the one at `end`, or from its beginning on, and before `begin`."""
+    offset = end if end >= log.min_offset else log.min_offset
+    begin = min(begin, log.max_offset)
+    while offset < begin:
+        entries, offset, error = await read_log(log, offset, begin)
+        for entry in entries:
+            if entry.phy_offset != end and keys_of([entry]).hashes:
+                return True
+        if error is not None:  # Nobody can tell.
+            return False
+    return False
+
+
+async def last_sound_item(file: IndexFile, log: CommitLog, limit: int) -> int:
+    """The number of the newest item whose message lies below `limit`, in the log, and has its key; 0 for none.
+
+    What lies before the log cannot be told from what is sound.
+    """
+    sound = high = await trio.to_thread.run_sync(_items_below, file, limit) - 1
+    step = 1
+    while sound > 0 and not await _is_sound(file, sound, log):
+        high, sound = sound - 1, max(0, sound - step)
+        step *= 2
+    while sound < high:
+        middle = (sound + high + 1) // 2
+        if await _is_sound(file, middle, log):
+            sound = middle
+        else:
+            high = middle - 1
+    return sound
+
+
+def _items_below(file: IndexFile, limit: int) -> int:
+    """The number of the first item at or behind an offset of the log."""
+    low, high = 1, file.header.next_item
+    while low < high:
+        middle = (low + high) // 2
+        if file.item(middle).phy_offset < limit:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+async def _is_sound(file: IndexFile, number: int, log: CommitLog) -> bool:
+    item = await trio.to_thread.run_sync(file.item, number)
+    if item.phy_offset < log.min_offset:
+        return True
+    entry = await entry_at(log, item.phy_offset)
+    return entry is not None and item.key_hash in keys_of([entry]).hashes
+
+
+async def missing_keys(files: Sequence[IndexFile], entry: DispatchEntry) -> list[int]:
+    """The hashes of a message's keys that the index lacks, where the message is the last that the index knows."""
+    missing = keys_of([entry]).hashes
+    for file in reversed(files):
+        for number in range(file.header.next_item - 1, 0, -1):
+            item = await trio.to_thread.run_sync(file.item, number)
+            if item.phy_offset != entry.phy_offset:
+                return missing
+            if item.key_hash in missing:
+                missing.remove(item.key_hash)
+    return missing
+
+
+async def load_image(file: IndexFile) -> IndexImage | None:
+    """The image of a file that is to be written on; None when its slots name items that are not there."""
+    layout, header = file.layout, file.header
+    slots = bytearray(layout.slots * SLOT.size)
+    for first in range(0, layout.slots, _READ_SLOTS):
+        count = min(_READ_SLOTS, layout.slots - first)
+        raw = await trio.to_thread.run_sync(file.read_slots, first, count)
+        if not raw.strip(b"\0"):
+            continue  # Memory that nobody writes to is not taken.
+        if not _within(raw, header.next_item):
+            return None
+        slots[first * SLOT.size : (first + count) * SLOT.size] = raw
+    return IndexImage(layout, *header, slots)
+
+
+def _within(slots: bytes, next_item: int) -> bool:
+    numbers = array("i", slots)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return min(numbers) >= 0 and max(numbers) < next_item
+
+
+async def rebuild_image(file: IndexFile, next_item: int) -> IndexImage:
+    """An image with slots made from items 1 up to `next_item`, or to some before the first that does not fit.
+
+    Before, because one that lies across the border of what was lost may fit by chance. All of it is to be written.
+    """
+    header = file.header
+    begin = header.begin_phy_offset
+    image = IndexImage(file.layout, header.begin_timestamp, header.end_timestamp, begin, begin)
+    while image.next_item < next_item:
+        count = min(_READ_ITEMS, next_item - image.next_item)
+        items = await trio.to_thread.run_sync(file.read_items, image.next_item, count)
+        if not items:
+            break
+        for start in range(0, len(items), _SLICE_ITEMS * ITEM.size):
+            if not image.adopt(items[start : start + _SLICE_ITEMS * ITEM.size]):
+                return await rebuild_image(file, max(1, image.next_item - _SECTOR_ITEMS))
+            await trio.lowlevel.checkpoint()
+    image.change_all()
+    return image
+
 
 log = structlog.get_logger()
 

@@ -20,11 +20,9 @@ from attrs import define, field, frozen
 
 from twinlog.store.config import StoreConfig
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.index.check import next_sound, read_columns, read_log
-from twinlog.store.index.index_files import IndexFiles
+from twinlog.store.index.index_files import IndexFiles, load_note, lower_note, save_note
 from twinlog.store.index.layout import IndexLayout, index_hash
-from twinlog.store.index.note import load_note, lower_note, save_note
-from twinlog.store.index.repair import make_sound
+from twinlog.store.index.repair import make_sound, next_sound, read_columns, read_log
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.record.keys import keys_of
@@ -68,7 +66,7 @@ class IndexService:
     """
 
     directory: Path
-    note_path: Path  # Of store/index/note.py.
+    note_path: Path  # Of store/index/index_files.py.
     commit_log: CommitLog
     config: StoreConfig
     checkpoint: Checkpoint

@@ -12,7 +12,8 @@ import trio
 from attrs import define, field
 
 from twinlog.store.integrity.read_check import ReadCheck, plain_tags_code
-from twinlog.store.queue.consume_queue import UNIT, ConsumeQueue
+from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import FIXED_SIZE
 from twinlog.store.util.wakeup import Wakeup
 

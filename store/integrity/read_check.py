@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Iterable
 
 from attrs import define, field
+from isal.isal_zlib import crc32
 
-from twinlog.store.integrity.known_damage import KnownDamage
+from twinlog.store.integrity.damage import KnownDamage
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_ext import is_ext_address
@@ -26,7 +27,6 @@ from twinlog.store.record.message import (
 from twinlog.store.record.properties import parse_properties
 from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, stored_tags_code
-from twinlog.store.util.crc import crc32
 
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _BODY_AT = RECORD_V4.size

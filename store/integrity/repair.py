@@ -14,17 +14,15 @@ import trio
 from attrs import define, field, frozen
 
 from twinlog.store.errors import StoreError
+from twinlog.store.integrity.damage import DamagedRanges, KnownDamage
 from twinlog.store.integrity.digest import Block, block_bounds, ceil_block, digest, floor_block
 from twinlog.store.integrity.digest_service import DigestService
-from twinlog.store.integrity.known_damage import KnownDamage
-from twinlog.store.integrity.throttled_reader import PatientReader
+from twinlog.store.integrity.throttled_scan import PatientReader
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.range import LogRange
-from twinlog.store.queue.consume_queue import Unit
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
-from twinlog.store.queue.record_boundary import newest_below
-from twinlog.store.record.damage import DamagedRanges
+from twinlog.store.queue.layout import Unit
 from twinlog.store.record.message import MAGIC_BLANK, QUEUELESS, SIZE_AND_MAGIC, TRANSACTION_MASK
 from twinlog.store.record.scan import DispatchEntry, scan_records
 from twinlog.store.util.sync import sync_data
@@ -99,7 +97,7 @@ class LogRepair:
             if not (bytes_.start <= start and end <= bytes_.end):
                 return None
             damaged = [(low, high) for low, high in self.known.damaged if low < bytes_.end and high > file_start]
-            begin = max(newest_below(self.queues, start + 1) or 0, bytes_.start)
+            begin = max(self.queues.newest_below(start + 1) or 0, bytes_.start)
             return await trio.to_thread.run_sync(_widen, bytes_, damaged, begin, start, end, self.log.file_size)
 
     # Doing it

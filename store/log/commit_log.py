@@ -11,6 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from attrs import define, field
+from isal.isal_zlib import crc32
 
 from twinlog.store.errors import LogFileError
 from twinlog.store.log.mapped_file import MappedFile
@@ -34,7 +35,6 @@ from twinlog.store.record.message import (
     encode_message,
 )
 from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry, delivery_time
-from twinlog.store.util.crc import crc32
 
 _I16 = Struct(">h")
 TOPIC_SIZE_MAX = 127  # In a record of version 1: RocketMQ reads a signed byte.

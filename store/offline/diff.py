@@ -16,7 +16,7 @@ from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.log_view import LogEnd, find_log_end
 from twinlog.store.offline.queue_view import view_queue
 from twinlog.store.offline.walk import Gap, walk
-from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import SIZE_AND_MAGIC, decode_message
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.

@@ -13,8 +13,7 @@ from struct import Struct
 
 from attrs import define, evolve, field, frozen
 
-from twinlog.store.config import CONSUME_QUEUE_UNIT
-from twinlog.store.delay_level import parse_delay_levels
+from twinlog.store.config import CONSUME_QUEUE_UNIT, parse_delay_levels
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.offline.file_series import (

@@ -1,8 +1,12 @@
-"""What a check of a store directory can find. Plain values: the command line prints them and describes them as JSON Schema."""
+"""Findings of a check of a store directory, and their collection.
 
+Plain values: the command line prints them and describes them as JSON Schema. A collection does not grow with the damage: all
+findings are counted, the first of each kind are kept."""
+
+from collections import Counter
 from enum import StrEnum
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 
 class Severity(StrEnum):
@@ -58,3 +62,36 @@ class Finding:
     expected: int | str | None = None
     actual: int | str | None = None
     count: int = 1
+
+
+KEPT_MAX = 200  # Of each kind and severity.
+
+
+@define(eq=False)
+class Findings:
+    """What was found so far. A finding of `count` things counts as so many."""
+
+    kept: list[Finding] = field(factory=list)
+    totals: Counter[tuple[Kind, Severity]] = field(factory=Counter)
+    _counts: Counter[tuple[Kind, Severity]] = field(factory=Counter, init=False)
+
+    def add(self, finding: Finding) -> None:
+        """Take one."""
+        self.totals[finding.kind, finding.severity] += finding.count
+        self._keep(finding)
+
+    def _keep(self, finding: Finding) -> None:
+        key = finding.kind, finding.severity
+        if self._counts[key] < KEPT_MAX:
+            self._counts[key] += 1
+            self.kept.append(finding)
+
+    def merge(self, other: "Findings") -> None:
+        """Take all of another collection."""
+        self.totals += other.totals
+        for finding in other.kept:
+            self._keep(finding)
+
+    def total(self, severity: Severity) -> int:
+        """How many things of this severity there are."""
+        return sum(count for (_, of), count in self.totals.items() if of is severity)

@@ -1,10 +1,10 @@
-"""Index files as they lie: how many slots and items they have, their headers, and items by number or by place in the log."""
+"""Index files on disk: layout, headers, items by number, by place in the log, and by key."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import frozen
 
-from twinlog.store.index.layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout
+from twinlog.store.index.layout import HEADER, ITEM, SLOT, IndexHeader, IndexLayout, index_hash
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileReader, StoreFile
 
@@ -131,3 +131,28 @@ def _lies_before(view: IndexView, number: int, phy_offset: int) -> bool:
     if view.phy_offset(number) < phy_offset:
         return last == number or view.phy_offset(first) < phy_offset or view.phy_offset(last) < phy_offset
     return first != number and view.phy_offset(first) < phy_offset and view.phy_offset(last) < phy_offset
+
+
+def offsets_by_key(directory: StoreDirectory, key: str, topics: Iterable[str] = ()) -> list[int]:
+    """Where records of one of the topics, of all if none is named, may lie that have the key: in the order of the log.
+
+    The index keeps hashes only, so whether a record has the key is for the caller to see. Raises OSError.
+    """
+    names = set(topics) or {topic for topic, _ in directory.queues}
+    hashes = {index_hash(topic, key) for topic in names}
+    found = {offset for view in open_index(directory) for key_hash in hashes for offset in _chain(view, key_hash)}
+    return sorted(found)
+
+
+def _chain(view: IndexView, key_hash: int) -> Iterator[int]:
+    """The items of a slot that have the hash, newest first. Source: IndexFile.selectPhyOffset."""
+    place = HEADER.size + key_hash % view.layout.slots * SLOT.size
+    raw = view.reader.read(view.file.path, place, SLOT.size)
+    number = SLOT.unpack(raw)[0] if len(raw) == SLOT.size else 0
+    while 0 < number < view.end:
+        of, phy_offset, _, previous = ITEM.unpack(view.items_at(number, 1))
+        if of == key_hash:
+            yield phy_offset
+        if previous >= number:  # Of a damaged file.
+            return
+        number = previous

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from twinlog.store.config import CONSUME_QUEUE_UNIT
-from twinlog.store.queue.unit_check import UNIT
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.columns import Columns, Ints
 from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.scan import DispatchEntry

@@ -4,36 +4,19 @@ A unit is 20 bytes: i64 physical offset | i32 size of the record | i64 tags code
 A queue whose early units are gone starts with blanks (0, 0x7FFFFFFF, 0). Source: ConsumeQueue, RocketMQ 4.9.8.
 """
 
-from typing import NamedTuple
-
 from attrs import define, field
 
 from twinlog.store.config import CONSUME_QUEUE_UNIT
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.mapped_file_queue import MappedFileQueue, fingerprint
 from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
-from twinlog.store.queue.manifest import QueueState
-from twinlog.store.queue.unit_check import BLANK, BLANK_SIZE, sound_units
-from twinlog.store.queue.unit_check import UNIT as UNIT
+from twinlog.store.queue.layout import BLANK, BLANK_SIZE, UNIT, QueueState, Unit, sound_units
 from twinlog.store.record.message import RECORD_SIZE_MIN
 from twinlog.store.record.scan import DispatchEntry
 
 _CHUNK = 4096  # Units that are read at a time.
 _LATE_BYTES_MAX = 4096  # Of a queue, that the disk may lack.
 _NO_LIMIT = (1 << 63) - 1
-
-
-class Unit(NamedTuple):
-    """One entry: bytes `phy_offset` to `phy_offset + size` of the log."""
-
-    phy_offset: int
-    size: int
-    tags_code: int
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether it only holds the place of a message that the log does not have."""
-        return self.size == BLANK_SIZE and self.phy_offset == 0
 
 
 @define(eq=False)

@@ -15,8 +15,9 @@ from attrs import define, field
 from twinlog.store.config import CONSUME_QUEUE_UNIT
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.log.mapped_file_queue import MappedFileQueue, file_sizes
-from twinlog.store.queue.consume_queue import ConsumeQueue, Unit
+from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.queue.layout import Unit
 from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.multi_dispatch import is_light
 from twinlog.store.record.scan import DispatchEntry, may_be_topic
@@ -204,6 +205,15 @@ class ConsumeQueueTable:
         """The unit of that last record."""
         queue = max(self._queues.values(), key=lambda queue: queue.max_phy_offset, default=None)
         return queue.unit(queue.max_offset - 1) if queue is not None and queue.max_phy_offset >= 0 else None
+
+    def newest_below(self, phy_offset: int) -> int | None:
+        """The start of the newest message below an offset of the log that any queue has."""
+        found = -1
+        for queue in self:
+            unit = queue.last_message(queue.first_behind(phy_offset))
+            if unit is not None and found < unit.phy_offset < phy_offset:
+                found = unit.phy_offset
+        return found if found >= 0 else None
 
     def rewind(self, phy_offset: int) -> None:
         """Let all queues end before the records at or behind `phy_offset`, which are then put anew."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from attrs import define, evolve, field, frozen
+from isal.isal_zlib import crc32
 from numpy.typing import NDArray
 
 from twinlog.store.record.columns import Columns, Ints, KeyColumns, rows, tail_masks, word_rows
@@ -25,7 +26,6 @@ from twinlog.store.record.message import (
 from twinlog.store.record.multi_dispatch import MULTI_DISPATCHED
 from twinlog.store.record.property_columns import PropertyReader, prefix_hashes
 from twinlog.store.record.scan import SCHEDULE_TOPIC, DispatchEntry, scan_records, topic_name
-from twinlog.store.util.crc import crc32
 
 Bools = NDArray[np.bool_]
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6

@@ -4,7 +4,9 @@ The broker stores a body as it was sent; bit 0 of the record's sys flag says tha
 All who show or hand on a body use decompress(). Sources: MessageSysFlag, CompressionType, Lz4Compressor; RocketMQ 5.3.3.
 """
 
+import sys
 import zlib
+from importlib import import_module
 from typing import Any
 
 COMPRESSED, COMPRESSION_TYPE = 0x1, 0x700
@@ -76,14 +78,13 @@ def _frame(kind: str, body: bytes, size_max: int) -> bytes:
 
 
 def _frame_reader(kind: str) -> Any:
-    """A decompressor with the interface of bz2's and lzma's. Its library is only imported for the first such body."""
-    if kind == "lz4":
-        from lz4.frame import LZ4FrameDecompressor
+    """A decompressor with the interface of those of bz2 and lzma. Its library is imported with the first such body."""
+    return import_module("lz4.frame").LZ4FrameDecompressor() if kind == "lz4" else zstd_library().ZstdDecompressor()
 
-        return LZ4FrameDecompressor()
-    from twinlog.store.record.zstd import ZstdDecompressor
 
-    return ZstdDecompressor()
+def zstd_library() -> Any:
+    """The module of the standard library (Python 3.14 or later), or the package that brings the same to older versions."""
+    return import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
 
 def _too_long(body: bytes, size_max: int) -> TooLongError:

@@ -13,10 +13,10 @@ from struct import Struct
 from struct import error as StructError
 
 from attrs import frozen
+from isal.isal_zlib import crc32
 
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.record.properties import parse_properties
-from twinlog.store.util.crc import crc32
 
 MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7 - (1 << 32), 0xDAA320AB - (1 << 32), 0xCBD43194 - (1 << 32)
 BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20  # sys_flag bits.

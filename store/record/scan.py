@@ -7,6 +7,7 @@ that it lies where it lies.
 from typing import NamedTuple
 
 from attrs import frozen
+from isal.isal_zlib import crc32
 
 from twinlog.store.errors import MessageFormatError
 from twinlog.store.record.message import (
@@ -22,7 +23,6 @@ from twinlog.store.record.message import (
     decode_message,
 )
 from twinlog.store.record.properties import DELAY, parse_properties, tags_code
-from twinlog.store.util.crc import crc32
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _ANY_V6 = BORN_HOST_V6 | STORE_HOST_V6

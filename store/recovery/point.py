@@ -4,7 +4,7 @@
     i64 offset | i64 log start | i64 log file size | i64 consume queue file size
     i64 last record's offset | i64 last record's size | u64 its xxh3 | i64 its store time
     u32 n, then n times  i64 start | i64 end  of a damaged range
-    the queue manifest (store/queue/manifest.py)
+    the queue manifest (store/queue/layout.py)
     u64 xxh3 of all bytes before
 
 Big endian; offsets in the log and sizes count bytes, times are ms. All records below `offset` are in the log and the
@@ -19,7 +19,7 @@ from attrs import field, frozen
 from xxhash import xxh3_64_intdigest
 
 from twinlog.store.errors import SideFileError
-from twinlog.store.queue.manifest import QueueState, decode_queues, encode_queues
+from twinlog.store.queue.layout import QueueState, decode_queues, encode_queues
 
 MAGIC, VERSION = b"TWLPOINT", 1
 _HEAD, _FIELDS = Struct(">8sII"), Struct(">qqqqqqQq")

@@ -7,12 +7,12 @@ import trio
 from attrs import define, evolve, field
 from xxhash import xxh3_64_intdigest
 
+from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file_queue import fingerprint
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
-from twinlog.store.queue.manifest import QueueState
-from twinlog.store.record.damage import DamagedRanges
+from twinlog.store.queue.layout import QueueState
 from twinlog.store.recovery.point import LastRecord, RecoveryPoint
 from twinlog.store.recovery.side_files import SideFiles
 

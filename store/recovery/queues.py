@@ -1,27 +1,83 @@
-"""Brings the consume queues' ends to where a start walks the log, and makes those anew that are lost or damaged.
+"""Recovery of the consume queues: their ends, and the rebuilding of those that are lost or damaged.
 
-See store/recovery/recovery.py.
-"""
+See store/recovery/recovery.py. The caller holds the store's lock."""
 
 import os
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 import structlog
-from attrs import define, field
+from attrs import define, field, frozen
 
+from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file import MappedFile
-from twinlog.store.log.walk import read_log
+from twinlog.store.log.walk import read_log, walk_in_bulk
 from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
-from twinlog.store.queue.unit_check import BLANK_SIZE, UNIT
-from twinlog.store.record.damage import DamagedRanges
+from twinlog.store.queue.layout import BLANK_SIZE, UNIT
+from twinlog.store.record.multi_dispatch import with_more_queues
 from twinlog.store.record.scan import DispatchEntry, scan_records
 from twinlog.store.record.stale_records import Key
 from twinlog.store.recovery.point import RecoveryPoint
-from twinlog.store.recovery.queue_rebuild import rebuild_queues
 from twinlog.store.recovery.side_files import SideFiles
 from twinlog.store.util.sync import sync_data, sync_directory
+
+if TYPE_CHECKING:
+    from twinlog.store.record.columns import Columns  # numpy comes with it: only where there is much to do.
+
+
+@frozen
+class Rebuilt:
+    """What a rebuild did: `records` were looked at, `units` written; `damaged` are the ranges of the log that hold no record."""
+
+    records: int
+    units: int
+    damaged: tuple[tuple[int, int], ...]
+
+
+def rebuild_queues(
+    log: CommitLog,
+    queues: ConsumeQueueTable,
+    keys: Collection[tuple[str, int]] | None = None,
+    *,
+    end: int | None = None,
+    check_crc: bool = True,
+    delays_ms: tuple[int, ...] = (),
+) -> Rebuilt:
+    """Put every record of the log below `end` into its queue, if that is one of `keys` (topic, queue id); None: all of them.
+
+    Units are written byte for byte as they were: a queue whose first messages the log no longer has begins behind blanks,
+    and blanks stand for messages that are damaged. Raises OSError; call again with emptied queues then.
+    """
+    records = units = 0
+    damaged: list[tuple[int, int]] = []
+    damage: int | None = None
+    for offset, scan in walk_in_bulk(log, log.min_offset, end, check_crc=check_crc, delays_ms=delays_ms):
+        if damage is not None:
+            damaged.append((damage, offset))
+        damage = offset + scan.consumed if scan.error is not None else None
+        records += len(scan.entries)
+        if not isinstance(scan.entries, list):
+            units += _put_columns(queues, scan.entries, keys)
+            continue
+        wanted = with_more_queues(scan.entries)
+        if keys is not None:
+            wanted = [entry for entry in wanted if entry[:2] in keys]
+        units += sum(map(len, queues.put(wanted).values()))
+    if damage is not None and end is not None and damage < end:
+        damaged.append((damage, end))
+    return Rebuilt(records, units, tuple(damaged))
+
+
+def _put_columns(queues: ConsumeQueueTable, columns: "Columns", keys: Collection[tuple[str, int]] | None) -> int:
+    """How many units these records made."""
+    if keys is not None:
+        from twinlog.store.queue.columns import of_queues
+
+        columns = of_queues(columns, keys)
+    return sum(map(len, queues.put_columns(columns).values()))
+
 
 log_lines = structlog.get_logger()
 

@@ -1,4 +1,4 @@
-"""What recovery keeps in ROOT/twinlog: the recovery point, the list of queues that are being rebuilt, and bytes that were cut."""
+"""Files of recovery in ROOT/twinlog: the recovery point, the list of queues being rebuilt, and bytes cut from the log's end."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -8,11 +8,13 @@ import structlog
 from attrs import frozen
 
 from twinlog.store.errors import SideFileError
-from twinlog.store.queue.manifest import QueueState
+from twinlog.store.log.commit_log import CommitLog
+from twinlog.store.log.walk import read_log
+from twinlog.store.queue.layout import QueueState
 from twinlog.store.recovery.point import RecoveryPoint, decode_point, encode_point
 from twinlog.store.util.sync import sync_data, sync_directory, write_durably
 
-log = structlog.get_logger()
+log_lines = structlog.get_logger()
 
 CUT_BYTES_MAX = 64 << 20  # Of one cut.
 _CUTS_BYTES_MAX = 256 << 20  # Of all of them: the oldest go first.
@@ -30,7 +32,7 @@ class SideFiles:
         try:
             return self._load("recovery-point")
         except OSError as error:  # A bad sector, say. The next one is another file.
-            log.warning("a side file is not used", path=str(self.directory / "recovery-point"), reason=str(error))
+            log_lines.warning("a side file is not used", path=str(self.directory / "recovery-point"), reason=str(error))
             return None
 
     def save_point(self, point: RecoveryPoint) -> None:
@@ -86,7 +88,7 @@ class SideFiles:
         except FileNotFoundError:
             return None
         except SideFileError as error:
-            log.warning("a side file is not used", path=str(path), reason=str(error))
+            log_lines.warning("a side file is not used", path=str(path), reason=str(error))
             return None
 
     def _replace(self, name: str, data: bytes) -> None:
@@ -98,3 +100,42 @@ class SideFiles:
         if path.exists():
             path.unlink()
             sync_directory(self.directory)
+
+
+@frozen
+class Cut:
+    """Bytes behind the end of the log that were none of it: `size` of them, of which the first `kept` are in `path`, too."""
+
+    size: int = 0
+    found: str = ""
+    path: Path | None = None
+    kept: int = 0
+
+
+def keep_behind_end(log: CommitLog, end: int, side: SideFiles, *, zeros_max: int, error: str | None) -> Cut:
+    """Copy what lies behind the log's end and is not zero, and say so. Raises OSError when the log cannot be read.
+
+    `zeros_max` zeros that are no hole stand for all the rest of a file. `error` says what was found at the end.
+    """
+    size = 0
+    for file in log.files.files:
+        position = max(0, end - file.start)
+        if position < file.size and not file.is_clear_from(position, zeros_max):
+            size = file.start + file.data_end(position) - end
+    if not size:
+        return Cut()
+    found = error or "an unfinished record"
+    path, kept = None, 0
+    try:
+        path, kept = side.keep_cut(end, size, lambda at, count: read_log(log, at, count))
+    except OSError as refusal:  # A full disk must not keep the store from starting.
+        found = f"{found}; not kept: {refusal}"
+    log_lines.warning(
+        "bytes behind the last whole record were cut",
+        offset=end,
+        bytes=size,
+        found=found,
+        kept_in=str(path),
+        bytes_kept=kept,
+    )
+    return Cut(size, found, path, kept)

@@ -8,7 +8,7 @@ import structlog
 from attrs import define
 
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.index.note import lower_note
+from twinlog.store.index.index_files import lower_note
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.walk import read_log

@@ -6,9 +6,12 @@ written again once there is room.
 """
 
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
+
+from twinlog.store.errors import StoreLockedError
 
 # Errors that say: nothing was written, nothing is lost, ask again later.
 _PASSING = frozenset(
@@ -101,3 +104,18 @@ def is_passing(error: OSError) -> bool:
 def is_no_space(error: OSError) -> bool:
     """Whether there is too little room, on the disk or within a quota."""
     return is_passing(error) and error.errno in _NO_SPACE
+
+
+def take_lock(path: Path) -> int:
+    """Lock the file, made if need be; the descriptor holds the lock until it is closed. Raises StoreLockedError."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except OSError as error:
+        os.close(fd)
+        raise StoreLockedError(
+            f"{path.parent} is in use by another broker process ({error.strerror}). Stop that one, or use another directory."
+        ) from error
+    os.pwrite(fd, b"lock", 0)
+    os.fdatasync(fd)
+    return fd

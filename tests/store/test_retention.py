@@ -17,7 +17,7 @@ from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.log.running_flags import Condition
 from twinlog.store.message_store import MessageStore
-from twinlog.store.queue.unit_check import BLANK
+from twinlog.store.queue.layout import BLANK
 from twinlog.store.read.get_message import GetStatus
 from twinlog.store.retention import (
     NO_FLOOR,

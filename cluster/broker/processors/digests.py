@@ -24,8 +24,7 @@ from twinlog.cluster.remoting.headers.members import BlockDigests, RecordAtOffse
 from twinlog.cluster.remoting.headers.responses import BlockDigestsResponse, RecordAtOffsetResponse
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.store.integrity.range_digests import LogRangeError
-from twinlog.store.log.range import LogRange
-from twinlog.store.log.record_at import LOOK_MAX, RecordAt, bounds_around, record_at
+from twinlog.store.log.range import LOOK_MAX, LogRange, RecordAt, bounds_around, record_at
 
 DIGESTS_MAX = 4096  # In an answer: 64 KiB.
 WAITING_MAX = 64

@@ -12,8 +12,9 @@ from twinlog.cluster.remoting.headers.broker_admin import QueryConsumeQueue
 from twinlog.cluster.remoting.headers.messages import QueryMessage, ViewMessageById
 from twinlog.cluster.remoting.headers.responses import QueryMessageResponse
 from twinlog.cluster.remoting.request import Reply, Request
-from twinlog.store.queue.consume_queue import ConsumeQueue, Unit
+from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_ext import is_ext_address
+from twinlog.store.queue.layout import Unit
 from twinlog.store.read.get_message import as_i32
 
 

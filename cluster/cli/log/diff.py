@@ -11,9 +11,9 @@ from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, moment, si
 from twinlog.cluster.cli.log.dump import printable
 from twinlog.store.integrity.digest import decode
 from twinlog.store.offline.copy.pinned import pinned_log
-from twinlog.store.offline.cut_bytes import open_cut
 from twinlog.store.offline.diff import DiffVerdict, Side
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.file_series import open_cut
 
 if TYPE_CHECKING:
     from twinlog.cluster.observe.live_diff import LiveDifference

@@ -60,7 +60,7 @@ def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int 
         from twinlog.store.offline.copy.pinned import pinned_log
         from twinlog.store.offline.dump import DumpedMessage, dump_at
         from twinlog.store.offline.dump import dump as dump_log
-        from twinlog.store.offline.key_lookup import offsets_by_key
+        from twinlog.store.offline.index_view import offsets_by_key
 
         def messages(log: Any) -> "Iterator[DumpedMessage]":
             nonlocal damaged

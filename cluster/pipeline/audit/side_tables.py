@@ -17,10 +17,9 @@ from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader
 from twinlog.cluster.pipeline.sources.places import FileInfo, StoreUri
 from twinlog.store.integrity.digest import BLOCK_SIZE
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.offline.finding import Finding, Kind, Severity
-from twinlog.store.offline.findings import KEPT_MAX
+from twinlog.store.offline.finding import KEPT_MAX, Finding, Kind, Severity
 from twinlog.store.offline.verify.digest_check import DigestCheck
-from twinlog.store.offline.verify.log_parts import Part, check_part
+from twinlog.store.offline.verify.log_check import Part, check_part
 from twinlog.store.offline.verify.verify import VerifyReport, verify
 
 _READ_IN_PLACE = ("commitlog/", "consumequeue/", "consumequeue_ext/", "index/")

@@ -24,7 +24,7 @@ from twinlog.cluster.pipeline.audit.split_digests import (
 from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError
 from twinlog.cluster.pipeline.sources.splits import Split
 from twinlog.store.errors import StoreError
-from twinlog.store.offline.verify.log_parts import Part as LogPart
+from twinlog.store.offline.verify.log_check import Part as LogPart
 from twinlog.store.offline.verify.verify import VerifyReport
 
 

@@ -19,9 +19,9 @@ from twinlog.cluster.pipeline.sources.places import list_tree
 from twinlog.cluster.pipeline.tables.columns import QUEUE_UNITS
 from twinlog.store.config import CONSUME_QUEUE_UNIT
 from twinlog.store.offline.file_series import FileSeries, StoreFile, guess_file_size
-from twinlog.store.offline.units import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, EXT_HEAD
+from twinlog.store.offline.queue_view import EXT_ADDRESS_MAX, EXT_ADDRESS_MIN, EXT_HEAD
 from twinlog.store.queue.consume_queue_ext import is_ext_address
-from twinlog.store.queue.unit_check import BLANK_SIZE
+from twinlog.store.queue.layout import BLANK_SIZE
 
 _UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert _UNIT.itemsize == CONSUME_QUEUE_UNIT
@@ -167,7 +167,7 @@ _WORDS = (None, _NO_UNIT, _WRONG_ORDER, _BEHIND_END)
 
 
 def _ext_code(ext: FileSeries | None, address: int) -> int | None:
-    """Source: ConsumeQueueExt; see store/offline/units.py."""
+    """Source: ConsumeQueueExt; see store/offline/queue_view.py."""
     found = b"" if ext is None else ext.read(address - EXT_ADDRESS_MIN, EXT_HEAD.size)
     if len(found) < EXT_HEAD.size:
         return None

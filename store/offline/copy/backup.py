@@ -23,10 +23,10 @@ from attrs import define, field
 
 from twinlog.store.offline.copy import manifest
 from twinlog.store.offline.copy.backup_target import BackupRefusedError, BackupTarget, open_target
+from twinlog.store.offline.copy.builders import queues_to_keep
 from twinlog.store.offline.copy.copying import copy_file, digest_of, read_stable
 from twinlog.store.offline.copy.manifest import BackedUpDamage, BackedUpFile, BackupError, BackupSource, Manifest
 from twinlog.store.offline.copy.pinned import PinnedReader, log_directories, pin_growth, pin_series
-from twinlog.store.offline.copy.queue_builder import queues_to_keep
 from twinlog.store.offline.copy.rebuild import Shape
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileReader, FileSeries, list_files

@@ -14,16 +14,14 @@ from attrs import define, field, frozen
 from twinlog.store.config import StoreConfig
 from twinlog.store.errors import StoreError
 from twinlog.store.index.layout import IndexLayout
-from twinlog.store.offline.copy.index_builder import IndexBuilder
-from twinlog.store.offline.copy.queue_builder import KeptQueue, QueueBuilder, queues_to_keep
+from twinlog.store.offline.copy.builders import IndexBuilder, KeptQueue, QueueBuilder, queues_to_keep
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.file_series import FileSeries
 from twinlog.store.offline.index_view import find_layout
 from twinlog.store.offline.log_view import find_log_end
 from twinlog.store.offline.walk import Gap, walk_log
 from twinlog.store.recovery.side_files import SideFiles
-from twinlog.store.util.lock_file import take_lock
-from twinlog.store.util.sync import sync_directory
+from twinlog.store.util.sync import sync_directory, take_lock
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 QUEUES, INDEX = "consumequeue", "index"

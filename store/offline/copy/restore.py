@@ -14,18 +14,17 @@ import orjson
 import xxhash
 from attrs import define, frozen
 
-from twinlog.store.delay_level import parse_delay_levels
+from twinlog.store.config import parse_delay_levels
 from twinlog.store.index.layout import IndexLayout
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.offline.copy import manifest
 from twinlog.store.offline.copy.backup_target import BackupRefusedError
+from twinlog.store.offline.copy.builders import KeptQueue
 from twinlog.store.offline.copy.copying import copy_file, write_durably
 from twinlog.store.offline.copy.manifest import BackedUpFile, BackupError, Manifest
-from twinlog.store.offline.copy.queue_builder import KeptQueue
 from twinlog.store.offline.copy.rebuild import INDEX, QUEUES, Plan, Rebuilt, Shape, build
 from twinlog.store.offline.file_series import FileReader, FileSeries, list_files
-from twinlog.store.util.lock_file import take_lock
-from twinlog.store.util.sync import sync_directory
+from twinlog.store.util.sync import sync_directory, take_lock
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 WORK, WHOLE = "restoring", "restoring.json"

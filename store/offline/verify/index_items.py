@@ -10,8 +10,7 @@ from attrs import define, evolve, field
 
 from twinlog.store.index.layout import ITEM
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.finding import Finding, Kind, Severity
-from twinlog.store.offline.findings import Findings
+from twinlog.store.offline.finding import Finding, Findings, Kind, Severity
 from twinlog.store.offline.index_view import IndexView, find_item, open_index
 from twinlog.store.offline.walk import Gap, Window
 from twinlog.store.record.keys import Keyed, keys_of

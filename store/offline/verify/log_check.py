@@ -5,18 +5,24 @@ records without a gap, with what is needed to put them together again. What does
 jump): the queue may have been numbered anew later in the log, or its unit may be on its way to the disk.
 """
 
+import multiprocessing
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import wait as wait_for
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from attrs import define, field
+from attrs import define, evolve, field, frozen
 
-from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.finding import Finding, Kind, Severity
-from twinlog.store.offline.findings import Findings
-from twinlog.store.offline.units import QueueKey, multi_dispatch, read_units
+from twinlog.store.integrity.digest import Block
+from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.finding import Finding, Findings, Kind, Severity
+from twinlog.store.offline.queue_view import QueueKey, multi_dispatch, read_units
+from twinlog.store.offline.verify.digest_check import DigestCheck
 from twinlog.store.offline.verify.index_items import IndexCursor, Stray
 from twinlog.store.offline.walk import Gap, Window, walk
-from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import FIXED_SIZE, QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.scan import DispatchEntry
 from twinlog.store.record.stale_records import Head, head_of
@@ -252,3 +258,71 @@ def time_finding(segment: Segment) -> Finding | None:
         actual=timestamp,
         count=segment.times_back,
     )
+
+
+_PROGRESS_SECONDS = 0.1
+
+
+@frozen
+class Part:
+    """What was found in one file of the log. `is_gone`: a running broker removed it."""
+
+    end: int
+    pieces: list[Segment | Gap]
+    differing: list[Block]
+    digest_bytes: int
+    is_gone: bool = False
+    unreadable: str | None = None  # Why the file cannot be read.
+
+
+def check_part(
+    directory: StoreDirectory, digests: DigestCheck, start: int, end: int, progress: Callable[[int], None]
+) -> Part:
+    part = evolve(digests, differing=[], checked_bytes=0)
+    try:
+        pieces = list(check_log(directory, start, end, progress))
+        part.check(start, end, progress)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and directory.is_running:
+            return Part(end, [], [], 0, is_gone=True)
+        return Part(end, [Gap(start, end, f"it cannot be read: {error}")], [], 0, unreadable=str(error))
+    return Part(end, pieces, part.differing, part.checked_bytes)
+
+
+_worker: Any = None  # In a process of the pool: directory, digests, counter.
+
+
+def _open_worker(root: Path, options: DirectoryOptions, done: "Synchronized[int]") -> None:
+    global _worker
+    directory = StoreDirectory.open(root, options)
+    _worker = directory, DigestCheck.open(directory), done
+
+
+def _check_in_worker(start: int, end: int) -> Part:
+    directory, digests, done = _worker
+
+    def advance(count: int) -> None:
+        with done.get_lock():
+            done.value += count
+
+    return check_part(directory, digests, start, end, advance)
+
+
+def check_in_processes(
+    directory: StoreDirectory, ranges: list[tuple[int, int]], processes: int, progress: Callable[[int], None]
+) -> Iterator[Part]:
+    """The parts in order. New processes, not forks: this one may have threads."""
+    context = multiprocessing.get_context("spawn")
+    done = context.Value("q", 0)
+    arguments = directory.root, directory.options, done
+    with ProcessPoolExecutor(processes, context, _open_worker, arguments) as pool:
+        futures = [pool.submit(_check_in_worker, start, end) for start, end in ranges]
+        try:
+            for future in futures:
+                while wait_for([future], timeout=_PROGRESS_SECONDS).not_done:
+                    progress(done.value)
+                yield future.result()
+                progress(done.value)
+        finally:
+            for future in futures:
+                future.cancel()

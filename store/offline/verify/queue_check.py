@@ -9,15 +9,13 @@ from collections.abc import Iterator
 import attrs
 from attrs import define, field
 
+from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.file_series import FileSeries
-from twinlog.store.offline.finding import Finding, Kind, Severity
-from twinlog.store.offline.findings import Findings
-from twinlog.store.offline.units import QueueKey, read_units
+from twinlog.store.offline.finding import Finding, Findings, Kind, Severity
+from twinlog.store.offline.queue_view import QueueKey, read_units
 from twinlog.store.offline.verify.log_check import Jump, Segment, Suspect, wrong_number
-from twinlog.store.queue.consume_queue import UNIT
-from twinlog.store.queue.unit_check import BLANK, BLANK_SIZE
-from twinlog.store.record.damage import DamagedRanges
+from twinlog.store.queue.layout import BLANK, BLANK_SIZE, UNIT
 from twinlog.store.record.scan import SCHEDULE_TOPIC
 
 _UNITS_AT_ONCE = 16_384

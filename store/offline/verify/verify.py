@@ -1,7 +1,7 @@
 """Checks a whole store directory, and reports everything that does not fit. Nothing is written, no lock is taken.
 
 Most facts of a store are in it twice: a place is in the record and in its queue, the tags in both, the keys in record and
-index; a body has a CRC, a slot's chain follows from the items. Which bytes that covers is in store/offline/coverage.py. The log
+index; a body has a CRC, a slot's chain follows from the items. Which bytes that covers is in docs/_ext/format_fields.py. The log
 is read once, each of its files apart, in several processes when it is large; then the parts are put together.
 """
 
@@ -12,22 +12,20 @@ from enum import StrEnum
 
 from attrs import define, field, frozen
 
+from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.offline.directory import StoreDirectory
-from twinlog.store.offline.finding import Finding, Kind, Severity
-from twinlog.store.offline.findings import Findings
+from twinlog.store.offline.finding import Finding, Findings, Kind, Severity
 from twinlog.store.offline.index_view import IndexView, open_index
-from twinlog.store.offline.role_check import check_role_files
-from twinlog.store.offline.units import QueueKey, read_units
+from twinlog.store.offline.queue_view import QueueKey, read_units
+from twinlog.store.offline.role_info import check_role_files
 from twinlog.store.offline.verify.config_check import check_checkpoint, check_config, check_recovery_point, known_topics
 from twinlog.store.offline.verify.digest_check import DigestCheck
+from twinlog.store.offline.verify.index_check import LogPlaces, check_index, record_at
 from twinlog.store.offline.verify.index_items import Stray
-from twinlog.store.offline.verify.index_records import LogPlaces, check_index, record_at
-from twinlog.store.offline.verify.log_check import Segment, time_finding
-from twinlog.store.offline.verify.log_parts import Part, check_in_processes, check_part
+from twinlog.store.offline.verify.log_check import Part, Segment, check_in_processes, check_part, time_finding
 from twinlog.store.offline.verify.queue_check import QueueCheck, queue_ends
 from twinlog.store.offline.walk import Gap, goes_on_behind
-from twinlog.store.queue.consume_queue import UNIT
-from twinlog.store.record.damage import DamagedRanges
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.stale_records import Head
 
 Progress = Callable[[int, int], None]  # Bytes of log done, in all.

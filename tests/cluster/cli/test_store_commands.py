@@ -17,7 +17,7 @@ from tests.cluster.cli.json_schema import violations
 from tests.store import golden
 from tests.store.directories import times_and_names
 from twinlog.cluster.cli.main import cli
-from twinlog.store.util.lock_file import take_lock
+from twinlog.store.util.sync import take_lock
 
 
 def twinlog(*arguments: object, status: int = 0, stdin: str | None = None) -> Result:

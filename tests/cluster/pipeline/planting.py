@@ -31,7 +31,7 @@ from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.index_view import open_index
 from twinlog.store.offline.verify.config_check import parse_config
 from twinlog.store.offline.walk import Window, walk_log
-from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.scan import DispatchEntry
 
 FILE_SIZE, QUEUE_FILE_SIZE = golden.FILE_SIZE, 400  # Two blocks; 20 units.

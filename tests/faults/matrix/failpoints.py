@@ -151,7 +151,7 @@ POINTS = (
     ),
     *_around("cut", "the cut on the disk", "twinlog.store.truncation.truncation:cut_on_disk"),
     Point(
-        "after the queues' cut, before the log's", "cut", "twinlog.store.truncation.cut_disk:sync_directory", "before"
+        "after the queues' cut, before the log's", "cut", "twinlog.store.truncation.truncation:sync_directory", "before"
     ),
     Point("before the checkpoint is lowered", "cut", "twinlog.store.truncation.truncation:lower_checkpoint", "before"),
     *_around("cut", "the index is cut", "twinlog.store.index.service:IndexService.note_cut"),

@@ -9,12 +9,11 @@ from attrs import define
 from structlog.testing import capture_logs
 
 from tests.ha.services import connect, master_at, until
-from tests.helpers import open_store, put
+from tests.helpers import docs_extension, open_store, put
 from twinlog.ha.master.disconnected_slaves import AbsenceService
 from twinlog.ha.policy.disconnected import KNOWN_MAX, KnownSlave, KnownSlaves, decode_slaves, encode_slaves
 from twinlog.ha.service import HAService
 from twinlog.store.message_store import MessageStore
-from twinlog.store.offline.coverage import FORMATS
 from twinlog.store.retention import NO_FLOOR, encode_clock
 
 FILE_SIZE, FILES = 16_384, 12
@@ -90,7 +89,10 @@ def test_there_is_an_end_to_those_that_are_known():
 
 
 def test_the_reference_has_all_fields():
-    sizes = [sum(each.size for each in FORMATS[name] if isinstance(each.size, int)) for name in ("replicas", "replica")]
+    sizes = [
+        sum(each.size for each in docs_extension("format_fields").FORMATS[name] if isinstance(each.size, int))
+        for name in ("replicas", "replica")
+    ]
     assert len(encode_slaves(KnownSlaves(), 0)) == sizes[0]
     assert len(encode_slaves(KnownSlaves(away=[KnownSlave("ip", 0)]), 0)) == sizes[0] + sizes[1] + len("ip")
 

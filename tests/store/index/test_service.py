@@ -13,8 +13,8 @@ from tests.store.index_ledger import ITEMS, SLOTS, Ledger, keyed
 from tests.store.indexes import entries_of, expected_files, index_files, make_index, running, take_apart, until_level
 from tests.store.records import put_message
 from twinlog.store.index import service as index_service
-from twinlog.store.index.check import read_log
-from twinlog.store.index.note import load_note, save_note
+from twinlog.store.index.index_files import load_note, save_note
+from twinlog.store.index.repair import read_log
 from twinlog.store.index.service import CHECK_SECONDS
 
 

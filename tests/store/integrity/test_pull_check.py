@@ -12,7 +12,7 @@ from tests.store.records import put_message
 from twinlog.store.integrity.pull_check import BROKEN, CheckAhead, sound_units
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.message_store import MessageStore
-from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.layout import UNIT
 
 
 async def filled(root, *, others: int) -> MessageStore:

@@ -13,13 +13,13 @@ from tests.store import golden
 from tests.store.read_checks import COUNT, FILE_SIZE, QUEUES, TOPICS, fill, opened
 from tests.store.records import HOST_V4, put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.integrity.known_damage import KnownDamage
+from twinlog.store.integrity.damage import KnownDamage
 from twinlog.store.integrity.read_check import ReadCheck
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.message_store import MessageStore
-from twinlog.store.queue.consume_queue import UNIT
 from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.read.get_message import GetStatus
 from twinlog.store.record.message import MAGIC_V2, Message, body_crc, decode_message, encode_message
 from twinlog.store.record.properties import tags_code

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 from tests.helpers import put
 from tests.store.records import HOST_V6, put_message
 from twinlog.store.config import StoreConfig
-from twinlog.store.integrity import queue_scrub as unit_scrub
-from twinlog.store.integrity import throttled_reader as patient_reader
+from twinlog.store.integrity import scrub as scrub_module
+from twinlog.store.integrity import throttled_scan
+from twinlog.store.integrity.damage import KnownDamage
 from twinlog.store.integrity.digest import Block, digest, floor_block
-from twinlog.store.integrity.known_damage import KnownDamage
 from twinlog.store.integrity.scrub import ScrubService
-from twinlog.store.integrity.single_bit import find_flipped_bit
-from twinlog.store.integrity.throttled_reader import PatientReader
+from twinlog.store.integrity.throttled_scan import PatientReader, find_flipped_bit
 from twinlog.store.log.range import LogRange
 from twinlog.store.message_store import MessageStore
-from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import TRANSACTION_PREPARED, decode_message
 
 FILE_SIZE = 100_000
@@ -30,7 +29,7 @@ FILE_SIZE = 100_000
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch):
-    monkeypatch.setattr(patient_reader, "SHARE", 1)
+    monkeypatch.setattr(throttled_scan, "SHARE", 1)
 
 
 def opened(root, **options):
@@ -579,7 +578,7 @@ async def test_a_queue_that_cannot_be_read_does_not_end_the_broker(store, autoju
     def units(queue, first, count):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(unit_scrub, "_units", units)
+    monkeypatch.setattr(scrub_module, "_units", units)
     store.scrub.interval_hours = 0
     await store.scrub.run()
     assert store.scrub.rounds == 0

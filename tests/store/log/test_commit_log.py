@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.store.records import HOST_V6, put_message, record_size
-from twinlog.store.integrity.known_damage import KnownDamage
+from twinlog.store.integrity.damage import KnownDamage
 from twinlog.store.integrity.read_check import ReadCheck
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file import MappedFile

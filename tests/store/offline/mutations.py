@@ -5,13 +5,15 @@ from pathlib import Path
 
 from attrs import frozen
 
+from tests.helpers import docs_extension
 from twinlog.store.index.layout import HEADER, ITEM, SLOT
-from twinlog.store.offline.coverage import BLANK, FORMATS, INDEX_ITEM, Cover, covered_bits
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.index_view import open_index
-from twinlog.store.offline.units import QueueKey
+from twinlog.store.offline.queue_view import QueueKey
 from twinlog.store.offline.verify.queue_check import queue_ends
 from twinlog.store.offline.walk import Window, walk_log
+
+formats = docs_extension("format_fields")
 
 
 @frozen
@@ -57,13 +59,15 @@ def _covered_log(directory: StoreDirectory, *, has_digest: bool) -> dict[Path, b
         assert isinstance(window, Window), "the store was damaged before"
         for entry in window.entries:
             record = log.read(entry.phy_offset, entry.size)
-            bits = covered_bits(record, is_indexed=first_indexed <= entry.phy_offset <= end_indexed)
+            bits = formats.covered_bits(record, is_indexed=first_indexed <= entry.phy_offset <= end_indexed)
             start, at = entry.phy_offset - entry.phy_offset % log.file_size, entry.phy_offset % log.file_size
             masks[start][at : at + entry.size] = b"\xff" * entry.size if has_digest else bits
         blank_at, file_start = window.end % log.file_size, window.start - window.start % log.file_size
         if blank_at == 0 and file_start != last_start:
             records_end = window.entries[-1].phy_offset + window.entries[-1].size - file_start
-            masks[file_start][records_end : records_end + 8] = _mask([field for field in BLANK if field.name != "rest"])
+            masks[file_start][records_end : records_end + 8] = _mask(
+                [field for field in formats.BLANK if field.name != "rest"]
+            )
             if has_digest:
                 masks[file_start][records_end:] = b"\xff" * (log.file_size - records_end)
     return {file.path: bytes(masks[file.start]) for file in log.files}
@@ -71,7 +75,7 @@ def _covered_log(directory: StoreDirectory, *, has_digest: bool) -> dict[Path, b
 
 def _covered_queues(directory: StoreDirectory) -> dict[Path, bytes]:
     ends: dict[QueueKey, int] = queue_ends(directory)
-    unit = _mask(FORMATS["unit"])
+    unit = _mask(formats.FORMATS["unit"])
     found = {}
     for key, series in directory.queues.items():
         for file in series.files:
@@ -82,9 +86,9 @@ def _covered_queues(directory: StoreDirectory) -> dict[Path, bytes]:
 
 def _covered_index(directory: StoreDirectory) -> dict[Path, bytes]:
     found = {}
-    first = b"".join(b"\0" * 4 if field.name == "timeDiff" else _mask([field]) for field in INDEX_ITEM)
+    first = b"".join(b"\0" * 4 if field.name == "timeDiff" else _mask([field]) for field in formats.INDEX_ITEM)
     for view in open_index(directory):
-        header, slot, item = (_mask(FORMATS[name]) for name in ("index-header", "index-slot", "index-item"))
+        header, slot, item = (_mask(formats.FORMATS[name]) for name in ("index-header", "index-slot", "index-item"))
         assert (len(header), len(slot), len(item)) == (HEADER.size, SLOT.size, ITEM.size)
         unused = b"\0" * ITEM.size
         mask = header + slot * view.layout.slots + unused + first + item * (view.end - 2)
@@ -95,7 +99,9 @@ def _covered_index(directory: StoreDirectory) -> dict[Path, bytes]:
 def _mask(fields) -> bytes:
     """The covered bits of fields of fixed size, one after the other."""
     return b"".join(
-        (field.bits & ((1 << 8 * field.size) - 1) if field.cover is not Cover.NOTHING else 0).to_bytes(field.size)
+        (field.bits & ((1 << 8 * field.size) - 1) if field.cover is not formats.Cover.NOTHING else 0).to_bytes(
+            field.size
+        )
         for field in fields
     )
 

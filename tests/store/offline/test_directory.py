@@ -14,7 +14,7 @@ from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory, Writer, lock_holder
 from twinlog.store.offline.file_series import StoreFile, guess_file_size
 from twinlog.store.offline.finding import Kind
-from twinlog.store.util.lock_file import take_lock
+from twinlog.store.util.sync import take_lock
 
 
 @pytest.mark.parametrize(("version", "name"), golden.ALL)

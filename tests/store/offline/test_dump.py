@@ -8,8 +8,8 @@ import pytest
 
 from twinlog.cluster.cli.log.dump import show_messages
 from twinlog.store.offline.dump import described
+from twinlog.store.record.compression import zstd_library
 from twinlog.store.record.message import Message, body_crc
-from twinlog.store.record.zstd import compress as zstd_compress
 
 
 def message(body: bytes, sys_flag: int = 0, properties: bytes = b"") -> Message:
@@ -26,7 +26,7 @@ def test_a_zlib_body_is_decompressed(kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "compress"), [(0x100, "lz4", lz4.frame.compress), (0x200, "zstd", zstd_compress)]
+    ("kind", "name", "compress"), [(0x100, "lz4", lz4.frame.compress), (0x200, "zstd", zstd_library().compress)]
 )
 def test_lz4_and_zstd_bodies_are_decompressed(kind, name, compress):
     found = described(message(compress(b"hello " * 100), 0x1 | kind), with_body=True)

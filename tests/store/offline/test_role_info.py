@@ -9,8 +9,7 @@ from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, save_epochs
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.finding import Kind, Severity
 from twinlog.store.offline.info import look
-from twinlog.store.offline.role_check import check_role_files
-from twinlog.store.offline.role_info import EpochInfo
+from twinlog.store.offline.role_info import EpochInfo, check_role_files
 from twinlog.store.offline.verify.verify import Verdict, verify
 from twinlog.store.role_file import RoleState, save_role
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
-from twinlog.store.queue.consume_queue import UNIT, ConsumeQueue, Unit
+from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
+from twinlog.store.queue.layout import UNIT, Unit
 from twinlog.store.record.scan import DispatchEntry
 
 FILE_SIZE = 200  # Ten units.

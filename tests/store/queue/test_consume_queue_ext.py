@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.reading import LOG_FILE, fill, offsets, open_store
-from twinlog.store.queue.consume_queue import UNIT
 from twinlog.store.queue.consume_queue_ext import (
     EXT_ADDRESS_MAX,
     ConsumeQueueExt,
@@ -15,6 +14,7 @@ from twinlog.store.queue.consume_queue_ext import (
     decode_ext_unit,
     is_ext_address,
 )
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.properties import tags_code
 
 FILE_SIZE = 100

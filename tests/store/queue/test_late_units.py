@@ -9,7 +9,8 @@ from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
 from twinlog.store.message_store import MessageStore
-from twinlog.store.queue.consume_queue import UNIT, ConsumeQueue, Unit
+from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.queue.layout import UNIT, Unit
 from twinlog.store.record.scan import DispatchEntry
 
 FILE_UNITS = 7

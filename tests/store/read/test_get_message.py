@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tests.store.reading import Clock, fill, messages, offsets, open_store
 from tests.store.records import HOST_V6, put_message, record_size
 from twinlog.store.config import BrokerRole
-from twinlog.store.queue.consume_queue import UNIT
 from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
-from twinlog.store.queue.unit_check import BLANK
+from twinlog.store.queue.layout import BLANK, UNIT
 from twinlog.store.read.get_message import GetStatus
 from twinlog.store.record.properties import tags_code
 

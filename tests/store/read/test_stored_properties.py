@@ -5,7 +5,7 @@ import pytest
 
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
-from twinlog.store.read.stored_properties import stored_properties
+from twinlog.store.read.get_message import stored_properties
 from twinlog.store.record.message import BORN_HOST_V6, MAGIC_V2, STORE_HOST_V6, Message, encode_message, host_bytes
 
 PROPERTIES = b"a\x015\x02TAGS\x01x"

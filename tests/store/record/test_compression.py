@@ -5,11 +5,10 @@ import zlib
 import lz4.frame
 import pytest
 
-from twinlog.store.record.compression import CompressionError, TooLongError, compression_of, decompress
-from twinlog.store.record.zstd import compress as zstd_compress
+from twinlog.store.record.compression import CompressionError, TooLongError, compression_of, decompress, zstd_library
 
 LZ4, ZSTD, ZLIB, OLD = 0x101, 0x201, 0x301, 0x001
-COMPRESS = {LZ4: lz4.frame.compress, ZSTD: zstd_compress, ZLIB: zlib.compress, OLD: zlib.compress}
+COMPRESS = {LZ4: lz4.frame.compress, ZSTD: zstd_library().compress, ZLIB: zlib.compress, OLD: zlib.compress}
 BODY = b'{"id": 1, "name": "one"}' * 400
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.store.errors import SideFileError
-from twinlog.store.queue.manifest import QueueState, decode_queues, encode_queues
+from twinlog.store.queue.layout import QueueState, decode_queues, encode_queues
 from twinlog.store.recovery.point import LastRecord, RecoveryPoint, decode_point, encode_point
 from twinlog.store.recovery.side_files import SideFiles
 

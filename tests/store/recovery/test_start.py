@@ -13,7 +13,7 @@ from tests.store.crashes import BODY, FILE_SIZE, crash, put
 from tests.store.message_stores import make, opened
 from tests.store.records import put_message, record_size
 from twinlog.store.errors import StoreDirectoryError
-from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import decode_message
 from twinlog.store.recovery.point import LastRecord
 from twinlog.store.recovery.side_files import SideFiles

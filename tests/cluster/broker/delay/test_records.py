@@ -13,8 +13,8 @@ from twinlog.cluster.broker.delay.records import Delayed, Progress, delayed
 from twinlog.cluster.broker.delay.service import ScheduleMessageService
 from twinlog.cluster.remoting import fastjson
 from twinlog.store.log.running_flags import Condition
-from twinlog.store.queue.consume_queue import UNIT
 from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
+from twinlog.store.queue.layout import UNIT
 from twinlog.store.record.message import decode_message
 
 LEVELS = (1000, 5000)

@@ -29,7 +29,7 @@ from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings,
 from twinlog.cluster.pipeline.audit.side_tables import check_tables, own_findings
 from twinlog.cluster.pipeline.sources.files import StoreUri, look
 from twinlog.store.integrity.digest import BLOCK_SIZE, floor_block
-from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.layout import UNIT
 
 
 def faults_in(found: AuditFindings) -> list[AuditFinding]:

@@ -10,7 +10,7 @@ from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import StoreUri, look
 from twinlog.cluster.pipeline.tables.units import pieces_by_size, queue_pieces, unit_batches
 from twinlog.store.queue.consume_queue_ext import _HEAD  # The layout, to write some.
-from twinlog.store.queue.unit_check import BLANK, UNIT
+from twinlog.store.queue.layout import BLANK, UNIT
 from twinlog.store.record.scan import scan_records
 
 _NAME = "0" * 20

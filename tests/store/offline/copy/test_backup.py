@@ -18,7 +18,7 @@ from twinlog.store.offline.copy.backup import back_up
 from twinlog.store.offline.copy.backup_target import UNFINISHED, BackupRefusedError
 from twinlog.store.offline.copy.manifest import BackupError, load
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.queue.consume_queue import UNIT
+from twinlog.store.queue.layout import UNIT
 
 FILE_SIZE = 16_384
 

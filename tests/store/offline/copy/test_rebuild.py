@@ -13,7 +13,7 @@ from twinlog.store.errors import StoreLockedError
 from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.copy.rebuild import INDEX, QUEUES, NothingToRebuildError, rebuild
 from twinlog.store.offline.directory import DirectoryOptions
-from twinlog.store.util.lock_file import take_lock
+from twinlog.store.util.sync import take_lock
 
 OPTIONS = DirectoryOptions()
 

@@ -20,11 +20,10 @@ from twinlog.store.message_store import MessageStore
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.file_series import FileReader
 from twinlog.store.offline.finding import Kind, Severity
-from twinlog.store.offline.units import EXT_ADDRESS_MIN, EXT_HEAD
+from twinlog.store.offline.queue_view import EXT_ADDRESS_MIN, EXT_HEAD
 from twinlog.store.offline.verify.verify import Verdict, VerifyReport, verify
 from twinlog.store.offline.walk import walk_log
-from twinlog.store.queue.consume_queue import UNIT
-from twinlog.store.queue.unit_check import BLANK
+from twinlog.store.queue.layout import BLANK, UNIT
 
 I64 = Struct(">q")
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.store.record.damage import DamagedRanges
+from twinlog.store.integrity.damage import DamagedRanges
 
 ranges = st.tuples(st.integers(0, 40), st.integers(1, 10)).map(lambda item: (item[0], item[0] + item[1]))
 

@@ -6,20 +6,21 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from tests.helpers import docs_extension
 from tests.store.records import messages
 from twinlog.store import retention
 from twinlog.store.config import CONSUME_QUEUE_UNIT
-from twinlog.store.index import note as index_note
+from twinlog.store.index import index_files
 from twinlog.store.index.layout import HEADER, ITEM, SLOT
 from twinlog.store.integrity import digest
 from twinlog.store.log.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
-from twinlog.store.offline.coverage import FORMATS, Cover, covered_bits, record_extents
 from twinlog.store.offline.finding import Kind
-from twinlog.store.offline.units import EXT_HEAD
+from twinlog.store.offline.queue_view import EXT_HEAD
 from twinlog.store.record.message import encode_message
 from twinlog.store.recovery import point as recovery_point
 from twinlog.store.truncation import intent as truncate_intent
 
+formats = docs_extension("format_fields")
 NO_CUT = truncate_intent.TruncateIntent(
     kind=truncate_intent.CutKind.CUT, offset=0, old_end=0, last_timestamp=0, when_ms=0, kept_in="", why=""
 )
@@ -27,7 +28,7 @@ PAGES = Path(__file__).parents[3] / "docs" / "reference" / "formats"
 
 
 def fixed_size(name: str) -> int:
-    return sum(field.size for field in FORMATS[name] if isinstance(field.size, int))
+    return sum(field.size for field in formats.FORMATS[name] if isinstance(field.size, int))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def fixed_size(name: str) -> int:
         ("checkpoint", CHECKPOINT_SIZE),
         ("digest-header", digest.PAGE_SIZE),
         ("digest-page", digest.PAGE_SIZE),
-        ("index-behind", len(index_note.encode_note(0))),
+        ("index-behind", len(index_files.encode_note(0))),
         ("clock", len(retention.encode_clock(0))),
         ("truncate", len(truncate_intent.encode_intent(NO_CUT))),
     ],
@@ -68,13 +69,13 @@ def test_fields_of_the_recovery_point_fill_it():
 def test_fields_lie_where_the_table_says(message):
     """For any record of either version: the fields follow one another, and cover no bit outside of the record."""
     record = encode_message(message)
-    extents = {extent.field.name: extent for extent in record_extents(record)}
+    extents = {extent.field.name: extent for extent in formats.record_extents(record)}
     assert record[extents["topic"].start : extents["topic"].end] == message.topic.encode()
     assert record[extents["body"].start : extents["body"].end] == message.body
     assert record[extents["storeTimestamp"].start : extents["storeTimestamp"].end] == message.store_timestamp.to_bytes(
         8, signed=True
     )
-    bits = covered_bits(record, is_indexed=True)
+    bits = formats.covered_bits(record, is_indexed=True)
     assert len(bits) == len(record)
     assert bits[:12] == b"\xff" * 12
     assert not any(bits[extents["flag"].start : extents["flag"].end])
@@ -83,14 +84,14 @@ def test_fields_lie_where_the_table_says(message):
 def test_every_format_and_every_kind_of_finding_is_in_the_reference():
     """Once."""
     text = "\n".join(page.read_text() for page in sorted(PAGES.glob("*.md")))
-    assert sorted(re.findall(r"^```{format} (\S+)$", text, re.MULTILINE)) == sorted(FORMATS)
+    assert sorted(re.findall(r"^```{format} (\S+)$", text, re.MULTILINE)) == sorted(formats.FORMATS)
     rows = re.findall(r"^\| (`[a-z`, -]+`) \|", (PAGES / "findings.md").read_text(), re.MULTILINE)
     assert sorted(kind for row in rows for kind in re.findall(r"[a-z-]+", row)) == sorted(Kind)
 
 
 def test_what_nothing_covers_is_what_the_specification_says():
     """Of a record: what only its sender and its broker know."""
-    bare = [field.name for field in FORMATS["record-v1"] if field.cover is Cover.NOTHING]
+    bare = [field.name for field in formats.FORMATS["record-v1"] if field.cover is formats.Cover.NOTHING]
     assert bare == [
         "flag",
         "bornTimestamp",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.store.queue.unit_check import BLANK, UNIT, sound_units
+from twinlog.store.queue.layout import BLANK, UNIT, sound_units
 
 SIZES = (1, 15, 16, 17, 255, 256, 300, 4095, 4096, 4097, 9000)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
 from twinlog.store.log.mapped_file import MappedFile
-from twinlog.store.log.read_ahead import AHEAD_BYTES, LOW_BYTES, next_range, read_ahead
+from twinlog.store.log.preallocate import AHEAD_BYTES, LOW_BYTES, next_range, read_ahead
 from twinlog.store.message_store import MessageStore
 
 MIB = 1 << 20
