@@ -15,7 +15,7 @@ GLOSSARY = ROOT / "docs/internals/glossary.md"
 sys.path.insert(0, str(ROOT / "docs/_ext"))
 import logs  # noqa: E402
 
-CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
+CODE = re.compile(r"```.*?```|`[^`]*`|^ {4}[^\n]*", re.DOTALL | re.MULTILINE)
 
 
 def replaced() -> dict[str, str]:
