@@ -13,20 +13,19 @@ from attrs import define, field
 from structlog.contextvars import bound_contextvars
 
 from twinlog.ha.config import HAConfig
-from twinlog.ha.election.lease import ALWAYS, Lease
+from twinlog.ha.election.voter import ALWAYS, Lease
 from twinlog.ha.errors import HAError, HARefusedError
 from twinlog.ha.log import ComparableStore
 from twinlog.ha.master.accept import AcceptSocketService
-from twinlog.ha.master.connection import HAConnection
+from twinlog.ha.master.connection import HAConnection, describe_connection
 from twinlog.ha.master.connection_admission import Reception
-from twinlog.ha.master.connection_view import describe_connection
 from twinlog.ha.master.disconnected_slaves import AbsenceService
 from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.slave_check import FindSlave
 from twinlog.ha.peer import Peer, PeerHistory
-from twinlog.ha.policy.ack_policy_text import configured_warnings
+from twinlog.ha.policy.ack_policy import configured_warnings
 from twinlog.ha.policy.in_sync import Slave
-from twinlog.ha.policy.lag import AppendStamps
+from twinlog.ha.policy.pushing import AppendStamps
 from twinlog.ha.slave.client import HAClient, no_peer
 from twinlog.ha.slave.follow_history import OwnHistory
 from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics

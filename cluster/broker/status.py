@@ -27,7 +27,7 @@ from twinlog.cluster.remoting.member_status import (
 )
 from twinlog.cluster.remoting.names import SCHEDULE_TOPIC, member_name
 from twinlog.ha.compare.finding import NO_ERRORS
-from twinlog.ha.policy.ack_policy_text import AckPolicy, MasterSide, SlaveSide, effective_policy
+from twinlog.ha.policy.ack_policy import AckPolicy, MasterSide, SlaveSide, effective_policy
 from twinlog.ha.policy.admission import Refusal
 from twinlog.ha.policy.disconnected import KnownSlave
 from twinlog.ha.statistics import HAClientStatistics, HAConnectionStatistics, HAStatistics

@@ -10,7 +10,7 @@ from twinlog.cluster.metrics.replicas import replicas
 from twinlog.cluster.metrics.snapshot import BrokerSnapshot, HANumbers, StoreNumbers
 from twinlog.cluster.observe.members import NO_MASTERS, state_in_words
 from twinlog.cluster.remoting.names import member_name
-from twinlog.ha.policy.ack_waits import OUTCOMES
+from twinlog.ha.master.group_transfer import OUTCOMES
 from twinlog.ha.statistics import HAStatistics
 from twinlog.store.config import BrokerRole
 from twinlog.store.util.histogram import Counts

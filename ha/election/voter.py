@@ -4,9 +4,10 @@ The caller saves the new state durably, with all streams of an older epoch ended
 an epoch serves, follows and acknowledges none that is older.
 """
 
+import math
 from collections.abc import Sequence
 
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from twinlog.ha.election.epochs import last_of
 from twinlog.ha.election.group_record import id_as_slave, is_newer
@@ -197,3 +198,34 @@ def followed(state: RoleState, master: EpochId, group: GroupRecord | None, addre
         broker_id=id_as_slave(record, address),
         scheduled=None,  # A master's plan ends with its mastership.
     )
+
+
+ALWAYS = math.inf  # Asked then, it is held for ever: a group that has nobody to ask.
+_NEVER = -math.inf
+
+
+@define(eq=False)
+class Lease:
+    """Held for `seconds` from when enough of the group were asked that said yes."""
+
+    seconds: float
+    why: str = field(default="nobody was asked yet", init=False)  # It is not held, if so.
+    _until: float = field(default=_NEVER, init=False)
+
+    def grant(self, asked_at: float) -> None:
+        """Enough members said yes to what they were asked then, not earlier."""
+        self._until = max(self._until, asked_at + self.seconds)
+        self.why = "too few of the group's members answer"
+
+    def give_up(self, why: str) -> None:
+        """From now on it is not held, until it is granted again."""
+        self.why = why
+        self._until = _NEVER
+
+    def held(self, now: float) -> bool:
+        """Whether it is."""
+        return now < self._until
+
+    def remaining(self, now: float) -> float:
+        """Seconds, 0 when it is not held."""
+        return max(self._until - now, 0.0)

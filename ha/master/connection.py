@@ -18,11 +18,11 @@ from twinlog.ha.log import Chunk, ComparableStore
 from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.slave_check import FindSlave, slave_fits
 from twinlog.ha.peer import Peer
-from twinlog.ha.policy.flow import FlowControl
-from twinlog.ha.policy.push_start import push_start
-from twinlog.ha.wire.peer_nursery import open_peer_nursery
+from twinlog.ha.policy.in_sync import Slave
+from twinlog.ha.policy.pushing import AppendStamps, FlowControl, push_start
+from twinlog.ha.statistics import ConnectionState, HAConnectionStatistics
 from twinlog.ha.wire.protocol import BATCH_HEADER, NO_REQUEST_YET, ReportReader
-from twinlog.ha.wire.transport import Transport
+from twinlog.ha.wire.transport import Transport, open_peer_nursery
 from twinlog.store.config import BrokerRole
 from twinlog.store.util.wakeup import Wakeup
 
@@ -339,3 +339,36 @@ class Drain:
 def _read_ahead(chunk: Chunk) -> None:
     """Let the disk fetch what follows: sendfile would wait for it, and the event loop with it."""
     os.posix_fadvise(chunk.fd, chunk.position + chunk.size, chunk.size, os.POSIX_FADV_WILLNEED)
+
+
+def describe_connection(
+    connection: HAConnection,
+    slave: Slave | None,
+    *,
+    is_admitted: bool,
+    max_offset: int,
+    stamps: AppendStamps,
+    now: float,
+) -> HAConnectionStatistics:
+    """`slave`: what counts of it, None before its request. The log ends at `max_offset`, and grew when `stamps` say."""
+    state: ConnectionState = "streaming" if connection.caught_up else "catchup"
+    if connection.request_offset == NO_REQUEST_YET:
+        state = "connected"
+    held = max(connection.ack_offset, 0)
+    return HAConnectionStatistics(
+        address=connection.address,
+        state=state,
+        request_offset=connection.request_offset,
+        sent_offset=connection.sent_offset,
+        ack_offset=connection.ack_offset,
+        admitted=is_admitted,
+        counted=slave is not None and slave.counted,
+        in_sync=slave is not None and slave.in_sync,
+        suspended=slave is not None and slave.suspended,
+        stalled=slave is not None and slave.stalled,
+        reason=slave.reason if slave is not None else "has made no request yet",
+        transferred_bytes_per_second=connection.bytes_per_second,
+        connected_since=connection.connected_since,
+        lag_bytes=max(max_offset - held, 0),
+        lag_seconds=stamps.age(held, max_offset, now),
+    )

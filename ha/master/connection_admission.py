@@ -5,8 +5,10 @@
 Nobody is waited for here. RocketMQ takes whoever comes, with two threads and a buffer of 1 MiB each.
 """
 
+import select
 import socket
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
 import structlog
 import trio
@@ -17,12 +19,153 @@ from twinlog.ha.errors import Cause
 from twinlog.ha.master.accept import Limits, Seat, must_leave
 from twinlog.ha.master.connection import HAConnection
 from twinlog.ha.master.group_transfer import GroupTransferService
-from twinlog.ha.master.log_limit import LogLimit
-from twinlog.ha.master.pending_connections import Guest, Lobby
 from twinlog.ha.policy.admission import Admission, Refusals, parse_networks
-from twinlog.ha.wire.protocol import NO_REQUEST_YET
+from twinlog.ha.wire.protocol import ACK, NO_REQUEST_YET
+from twinlog.ha.wire.transport import RECEIVE_SIZE
+from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
+
+
+TICK = 0.5  # Seconds: how late a guest may be sent away, and how often the name servers are asked meanwhile.
+
+
+LEFT = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+
+EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET  # On each arrival: it is not read, so it stays readable.
+
+
+@define(eq=False)
+class Guest:
+    """A connection that waits to be let in."""
+
+    sock: socket.socket
+    address: str  # IP:PORT
+    ip: str
+    since: float
+    asked_at: float | None = None  # When its request was there.
+
+
+@define(eq=False)
+class Lobby:
+    """`let_in` gets a guest's socket once `admits` says yes to its IP; `refuse` is told whom it sent away, and why."""
+
+    config: HAConfig
+    admits: Callable[[str], bool]
+    let_in: Callable[[socket.socket, str, str], None]
+    refuse: Callable[[Guest], None]
+    ask_members: Callable[[], None]
+    guests: dict[int, Guest] = field(factory=dict, init=False)  # By descriptor, oldest first.
+    _arrived: Wakeup = field(factory=Wakeup, init=False)
+    _epoll: select.epoll | None = field(default=None, init=False)
+
+    async def run(self) -> None:
+        """Watch the guests until cancelled; then all are sent away."""
+        with select.epoll() as self._epoll:
+            try:
+                while True:
+                    if not self.guests:
+                        await self._arrived.wait()
+                    with trio.move_on_after(TICK):
+                        await trio.lowlevel.wait_readable(self._epoll.fileno())
+                    await trio.lowlevel.checkpoint()
+                    for fd, events in self._epoll.poll(0):
+                        self._look(self.guests[fd], left=bool(events & LEFT))
+                    self._expire()
+            finally:
+                self.send_all_away()
+                self._epoll = None
+
+    def take(self, sock: socket.socket, address: str, ip: str) -> None:
+        """Let a connection wait; it owns the socket now. One that has been closed by its peer already is dropped."""
+        guest = Guest(sock, address, ip, trio.current_time())
+        if self._epoll is None:  # It stops.
+            sock.close()
+            return
+        sock.setblocking(False)
+        self.guests[sock.fileno()] = guest
+        self._epoll.register(sock.fileno(), EVENTS)
+        self._arrived.set()
+        self._look(guest)
+
+    def members_changed(self) -> None:
+        """Let in who may follow now."""
+        for guest in list(self.guests.values()):
+            if self.admits(guest.ip):
+                self._forget(guest)
+                self.let_in(guest.sock, guest.address, guest.ip)
+
+    def send_away(self, guest: Guest) -> None:
+        """Close its connection."""
+        self._forget(guest)
+        guest.sock.close()
+
+    def send_all_away(self) -> None:
+        """Close all: what they ask was meant for a log, or an epoch, that is over. They may come back."""
+        for guest in list(self.guests.values()):
+            self.send_away(guest)
+
+    def _forget(self, guest: Guest) -> None:
+        del self.guests[guest.sock.fileno()]
+        if self._epoll is not None:
+            self._epoll.unregister(guest.sock.fileno())
+
+    def _look(self, guest: Guest, *, left: bool = False) -> None:
+        """See what has arrived, without taking it. A peer that has left is forgotten, whatever it said before."""
+        size = 0
+        if not left:
+            try:
+                size = len(guest.sock.recv(ACK.size, socket.MSG_PEEK))
+            except BlockingIOError:
+                return
+            except OSError:
+                pass
+        if size == 0:
+            self.send_away(guest)
+        elif size == ACK.size and guest.asked_at is None:
+            guest.asked_at = trio.current_time()
+            self.ask_members()
+
+    def _expire(self) -> None:
+        now = trio.current_time()
+        silence, patience = self.config.housekeeping_interval_ms / 1000, self.config.admission_timeout_ms / 1000
+        late = [
+            guest
+            for guest in self.guests.values()
+            if now >= (guest.since + silence if guest.asked_at is None else guest.asked_at + patience)
+        ]
+        for guest in late:
+            with suppress(OSError):
+                guest.sock.recv(RECEIVE_SIZE)  # Or the kernel would say that the connection broke, not that it ends.
+            self.send_away(guest)
+            self.refuse(guest)
+        if any(guest.asked_at is not None for guest in self.guests.values()):
+            self.ask_members()
+
+
+@define
+class LogBudget:
+    """A bucket of `burst` lines that refills at `per_second`."""
+
+    burst: int = 10
+    per_second: float = 0.2
+    suppressed: int = field(default=0, init=False)  # Since the last line that was let through.
+    _left: float = field(init=False)
+    _at: float = field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._left = self.burst
+
+    def allows(self, now: float) -> bool:
+        """Whether a line may be written at `now`, monotonic seconds; reset `suppressed` after having told it."""
+        self._left = min(self._left + (now - self._at) * self.per_second, self.burst)
+        self._at = now
+        if self._left < 1:
+            self.suppressed += 1
+            return False
+        self._left -= 1
+        return True
 
 
 @define(eq=False)
@@ -42,7 +185,7 @@ class Reception:
     lobby: Lobby = field(init=False)
     refusals: Refusals = field(factory=Refusals, init=False)
     _leaving: set[HAConnection] = field(factory=set, init=False)  # Told to go, and not yet gone.
-    _log_limit: LogLimit = field(factory=LogLimit, init=False)
+    _log_budget: LogBudget = field(factory=LogBudget, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.admission = Admission(parse_networks(self.config.allowed_slaves))
@@ -105,10 +248,10 @@ class Reception:
 
     def note(self, event: str, *, always: bool = True, **details: object) -> None:
         """Log a line; without `always` only now and then."""
-        if always or self._log_limit.allows(trio.current_time()):
-            if self._log_limit.suppressed:
-                details["lines_suppressed"] = self._log_limit.suppressed
-                self._log_limit.suppressed = 0
+        if always or self._log_budget.allows(trio.current_time()):
+            if self._log_budget.suppressed:
+                details["lines_suppressed"] = self._log_budget.suppressed
+                self._log_budget.suppressed = 0
             log.info(event, **details)
 
     @property

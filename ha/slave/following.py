@@ -16,7 +16,7 @@ from twinlog.ha.compare.comparison import Comparison, answer_of
 from twinlog.ha.compare.finding import Finding, diverged_in_overlap, not_compared
 from twinlog.ha.compare.own_log import OwnReader
 from twinlog.ha.compare.preflight import Proven, Verdict, equal_by_handover
-from twinlog.ha.compare.tail_overlap import OVERLAP_MAX, SHRINK
+from twinlog.ha.compare.tail_overlap import OVERLAP_MAX, SHRINK, Overlap
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import (
     HABadRecordError,
@@ -26,23 +26,36 @@ from twinlog.ha.errors import (
     HAPeerError,
     HAUnfitError,
 )
-from twinlog.ha.log import ComparableStore
+from twinlog.ha.log import ComparableStore, ReplicatedStore
 from twinlog.ha.peer import Peer, PeerHistory, PeerLog
 from twinlog.ha.policy.auto_resync import BeginAnew, Cut, Refusal, Repair, Resync
 from twinlog.ha.policy.stall import LOOK_SECONDS, Look, StallWatch
-from twinlog.ha.slave.bad_record import BadPlaces, explain
 from twinlog.ha.slave.follow_history import FollowHistory, OwnHistory
 from twinlog.ha.slave.replica import Replica
-from twinlog.ha.slave.start_offset import fetch_first_record, overlap_of
 from twinlog.ha.statistics import ClientState
-from twinlog.ha.wire.peer_nursery import open_peer_nursery
-from twinlog.ha.wire.transport import Transport
+from twinlog.ha.wire.transport import Transport, open_peer_nursery
 from twinlog.store.epoch_file import EpochEntry
 from twinlog.store.errors import StoreError
+from twinlog.store.record.resync import is_record
+from twinlog.store.record.scan import scan_records
 
 log = structlog.get_logger()
 
 REFUSED_WITHIN = 1.0  # Seconds. A master that ends the connection so soon after a report did it because of the report.
+
+
+@define(eq=False)
+class BadPlaces:
+    """How often in a row what a master sent for one place was bad."""
+
+    _offset: int = field(default=-1, init=False)
+    _times: int = field(default=0, init=False)
+
+    def note(self, offset: int) -> int:
+        """One more; how many there were for this very offset."""
+        self._times = self._times + 1 if offset == self._offset else 1
+        self._offset = offset
+        return self._times
 
 
 @define(eq=False)
@@ -330,3 +343,64 @@ class Following:
         closed_after_report = trio.current_time() - replica.reported_at < REFUSED_WITHIN
         got_nothing = not replica.received_bytes and (replica.overlap is None or not replica.overlap.compared)
         return got_nothing and self.store.max_offset > 0 and (closed_after_report or replica.frames == 0)
+
+
+async def explain(error: HABadRecordError, peer: Peer | None, file_size: int) -> Finding:
+    """Ask the master what it has there itself."""
+    offset, why = error.phy_offset, "its remoting port does not answer, so that where it broke is not known"
+    if peer is not None:
+        try:
+            record = await answer_of(peer.record(offset))
+        except HAPeerError:
+            pass
+        else:
+            if record is not None and is_record(record, offset, file_size):
+                why = "asked for this record alone it gives a sound one: the way between, or a machine's memory, spoils it"
+            else:
+                why = (
+                    "asked for this record alone it gives none that is sound, either: its own copy is damaged there. Let it "
+                    "look with: twinlog log verify. A slave that has this record can take its place"
+                )
+    return Finding(
+        "bad record",
+        offset,
+        f"a bad record at offset {offset}, time and again from this master: {error.what}. Nothing behind it is taken, and the "
+        f"master is asked again every few seconds only; {why}",
+    )
+
+
+async def overlap_of(own: OwnReader, peer_min: int, size_max: int) -> Overlap | None:
+    """The last records of a log that is not empty; None when a single record, at 0, is all there is. Raises HALogError."""
+    ends = own.ends()
+    lowest = max(ends.max_offset - min(size_max, ends.file_size), ends.min_offset, peer_min, 1)
+    try:
+        start = await own.first_record(lowest, ends.max_offset)
+        if start is None:  # Larger than all that is asked for otherwise.
+            start = await own.last_record(max(ends.min_offset, peer_min, 1), ends.max_offset)
+        if start is None:
+            return None
+        return Overlap(start, await own.read(start, ends.max_offset))
+    except (OSError, StoreError) as error:
+        raise HALogError(f"the end of this log cannot be read: {error}") from error
+
+
+async def fetch_first_record(peer: Peer, store: ReplicatedStore) -> None:
+    """Put the record at 0 into an empty log, if the master gives a sound one; otherwise the master decides where to begin.
+
+    Raises HALogError.
+    """
+    try:
+        record = await answer_of(peer.record(0))
+    except HAPeerError as error:
+        log.warning("the first record of the master's log is not to be had", why=str(error))
+        return
+    if record is None:
+        return
+    scan = scan_records(record, 0, store.commit_log.file_size, check_crc=True, delays_ms=store.delays_ms)
+    if len(scan.entries) != 1 or scan.consumed != len(record):
+        log.warning("the first record of the master's log is not sound", why=scan.error)
+        return
+    try:
+        store.append_replicated(memoryview(record), scan.entries)
+    except (OSError, StoreError) as error:
+        raise HALogError(f"appending the first record failed: {error}") from error

@@ -21,9 +21,8 @@ from twinlog.ha.errors import HABadRecordError, HAConnectionLostError, HALogErro
 from twinlog.ha.log import ReplicatedStore
 from twinlog.ha.policy.deferred_plan import FAR_BYTES, Onset
 from twinlog.ha.slave.deferred_verification import COLUMNS, Trailing
-from twinlog.ha.wire.peer_nursery import open_peer_nursery
 from twinlog.ha.wire.protocol import ACK, BatchReader
-from twinlog.ha.wire.transport import Transport
+from twinlog.ha.wire.transport import Transport, open_peer_nursery
 from twinlog.store.errors import StoreError
 from twinlog.store.record.scan import Scan, scan_records
 from twinlog.store.util.wakeup import Wakeup

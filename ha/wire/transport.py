@@ -7,21 +7,21 @@ go from file to socket by sendfile.
 import errno
 import fcntl
 import os
+import select
 import socket
 import termios
+import time
 from array import array
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 import trio
 from attrs import define, field
 
-from twinlog.ha.errors import HAConnectionLostError, HALogError
+from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError, first_error
 from twinlog.ha.log import Chunk, ReadableLog
 from twinlog.ha.policy.deferred_plan import Receive, Stream
-from twinlog.ha.wire.bulk_receive import receive_bulk
-from twinlog.ha.wire.cold_data import is_cold, warm
 
 RECEIVE_SIZE = 4096  # Bytes; reports are 8 each.
 COLD_SIZE_MIN = 256 * 1024  # Bytes. What a slave that keeps up is sent was written just now.
@@ -57,7 +57,7 @@ class Transport(Protocol):
         """The same into a buffer; returns how many bytes, 0 when the peer has closed."""
 
     async def receive_bulk(self, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
-        """See twinlog.ha.wire.bulk_receive: `take` may be called in a thread."""
+        """See twinlog.ha.wire.transport: `take` may be called in a thread."""
 
     async def aclose(self) -> None:
         """Close, without waiting for anything."""
@@ -281,3 +281,97 @@ class StreamTransport:
     async def aclose(self) -> None:
         """See Transport."""
         await trio.aclose_forcefully(self.stream)
+
+
+# The thread is not woken for less, as long as more comes: each time costs the master's side as much as this one.
+LOW_WATER_BYTES = 256 * 1024
+
+
+def receive_bulk(sock: socket.socket, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
+    """Give `take` what arrives, in pieces that lie in `buffer`.
+
+    Raises HAConnectionLostError, and what `take` raises.
+    """
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW_WATER_BYTES)
+        try:
+            return _receive(sock, buffer, take, step)
+        finally:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    except _SocketError as error:
+        raise HAConnectionLostError(f"receiving failed: {error.__cause__}") from error
+
+
+class _SocketError(Exception):
+    """Told apart from what the disk says."""
+
+
+def _receive(sock: socket.socket, buffer: memoryview, take: Callable[[memoryview], None], step: Receive) -> Stream:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    left, until = step.size_max, time.monotonic() + step.seconds_max
+    while left > 0 and time.monotonic() < until:
+        is_gap = not poll.poll(step.gap_seconds * 1000)
+        try:
+            size = sock.recv_into(buffer, min(len(buffer), left))
+        except BlockingIOError:
+            if is_gap:
+                return "gap"
+            continue
+        except OSError as error:
+            raise _SocketError from error
+        if size == 0:
+            return "ended"
+        take(buffer[:size])
+        left -= size
+    return "more"
+
+
+LOOK_EVERY = 128 * 1024  # Bytes. The kernel reads so many at once by itself.
+_PIECE = 1024 * 1024
+
+
+def is_cold(fd: int, position: int, size: int) -> bool:
+    """Whether some of these bytes have to be read from the disk, as far as a few looks tell; False where nobody knows."""
+    byte = [bytearray(1)]
+    for at in (*range(position, position + size, LOOK_EVERY), position + size - 1):
+        try:
+            os.preadv(fd, byte, at, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return True
+        except (OSError, AttributeError):  # The file system, or the system, cannot tell; or it is for sendfile to say.
+            return False
+    return False
+
+
+async def warm(fd: int, position: int, size: int) -> None:
+    """Have a thread read these bytes, for the kernel to keep; the descriptor may be closed meanwhile."""
+    own = os.dup(fd)
+    try:
+        await trio.to_thread.run_sync(_read, own, position, size)
+    finally:
+        os.close(own)
+
+
+def _read(fd: int, position: int, size: int) -> None:
+    end = position + size
+    with suppress(OSError):  # Sendfile will meet it, too, and tell.
+        while position < end and (data := os.pread(fd, min(_PIECE, end - position), position)):
+            position += len(data)
+
+
+@asynccontextmanager
+async def open_peer_nursery() -> AsyncGenerator[trio.Nursery, None]:
+    """Like trio.open_nursery, but what a task says about the peer comes out as it is, not in a group.
+
+    The body's end ends the other tasks. Anything that is no HAError comes out as trio would have it.
+    """
+    found: HAError | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+            nursery.cancel_scope.cancel()
+    except* HAError as group:
+        found = first_error(group)
+    if found is not None:
+        raise found

@@ -10,7 +10,7 @@ from trio.testing import memory_stream_pair
 
 from tests.helpers import RecordingSink, StorePeer, log_bytes, open_store, put, replicate
 from twinlog.ha.config import HAConfig
-from twinlog.ha.election.lease import ALWAYS
+from twinlog.ha.election.voter import ALWAYS
 from twinlog.ha.errors import HAConnectionLostError
 from twinlog.ha.master.connection import FIRST_CHECK_SECONDS_MAX
 from twinlog.ha.service import HAService

@@ -34,8 +34,7 @@ from twinlog.ha.election.group_record import (
     with_need,
     without,
 )
-from twinlog.ha.election.lease import ALWAYS
-from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, is_master
+from twinlog.ha.election.voter import ALWAYS, LeaseAnswer, LeaseAsk, is_master
 from twinlog.ha.errors import HAError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId

@@ -13,8 +13,8 @@ from twinlog.ha.compare.own_log import OwnReader
 from twinlog.ha.compare.tail_overlap import Overlap
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HADivergedError, HAError
+from twinlog.ha.slave.following import overlap_of
 from twinlog.ha.slave.replica import Replica
-from twinlog.ha.slave.start_offset import overlap_of
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
 from twinlog.ha.wire.transport import StreamTransport
 from twinlog.store.config import BrokerRole

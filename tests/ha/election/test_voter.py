@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ha.voters import GROUP, HISTORY, MASTER, OWN, SLAVE, asked
-from twinlog.ha.election.voter import LeaseAsk, PromiseAsk, followed, is_master, lease
+from twinlog.ha.election.voter import ALWAYS, EPOCH_STEP_MAX, Lease, LeaseAsk, PromiseAsk, followed, is_master, lease
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochEntry, EpochId
 from twinlog.store.role_file import GroupRecord, RoleState
@@ -169,3 +169,61 @@ def test_a_promise_is_kept(asks, holding_end):
             assert after is None
         assert (after or state).promised.epoch >= state.promised.epoch
         state = after or state
+
+
+def _lease(**changes):
+    ask = LeaseAsk(
+        id=SLAVE.promised,
+        address="a",
+        ha_address="a",
+        entries=HISTORY,
+        max_offset=90,
+        confirmed_offset=90,
+        group=GROUP,
+        boot_ms=1,
+    )
+    return lease(SLAVE, evolve(ask, **changes), HISTORY, 90, 90, "b")
+
+
+def test_numbers_do_not_jump_to_where_nothing_comes_after():
+    for epoch in ((1 << 64) - 1, SLAVE.promised.epoch + EPOCH_STEP_MAX + 1):
+        state, answer = asked(SLAVE, PromiseAsk(epoch=epoch, candidate="c"))
+        assert (state, answer.granted) == (None, False)
+        state, told = _lease(id=SLAVE.promised._replace(epoch=epoch))
+        assert (state, told.accepted) == (None, False)
+    assert asked(SLAVE, PromiseAsk(epoch=SLAVE.promised.epoch + EPOCH_STEP_MAX, candidate="c"))[1].granted
+
+
+def test_only_the_first_epoch_has_no_winner():
+    state, told = _lease(id=SLAVE.promised._replace(epoch=9, winner=""))
+    assert (state, told.accepted) == (None, False)
+
+
+def test_it_runs_from_the_question():
+    lease = Lease(3.0)
+    assert not lease.held(0)
+    assert lease.why == "nobody was asked yet"
+    lease.grant(10)
+    assert (lease.held(12.9), lease.held(13), lease.remaining(12)) == (True, False, 1)
+
+
+def test_an_older_answer_takes_nothing_away():
+    lease = Lease(3.0)
+    lease.grant(10)
+    lease.grant(8)
+    assert lease.held(12)
+
+
+def test_it_can_be_given_up():
+    lease = Lease(3.0)
+    lease.grant(10)
+    lease.give_up("the event loop stalls")
+    assert (lease.held(10), lease.remaining(10), lease.why) == (False, 0, "the event loop stalls")
+    lease.grant(11)
+    assert lease.held(12)
+
+
+def test_nobody_to_ask():
+    lease = Lease(3.0)
+    lease.grant(ALWAYS)
+    assert lease.held(1e12)

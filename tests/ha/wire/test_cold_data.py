@@ -10,9 +10,8 @@ import trio
 from attrs import define, field
 
 from twinlog.ha.errors import HALogError
-from twinlog.ha.wire import cold_data, transport
-from twinlog.ha.wire.cold_data import is_cold, warm
-from twinlog.ha.wire.transport import SocketTransport
+from twinlog.ha.wire import transport
+from twinlog.ha.wire.transport import SocketTransport, is_cold, warm
 from twinlog.store.log.commit_log import Chunk
 
 SIZE = 1 << 20
@@ -124,5 +123,5 @@ async def test_a_bad_disk_is_left_to_sendfile(monkeypatch, fd):
     def refuse(*_: object) -> bytes:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(cold_data.os, "pread", refuse)
+    monkeypatch.setattr(os, "pread", refuse)
     await warm(fd, 0, SIZE)

@@ -1,15 +1,51 @@
-"""How fast a slave is sent bytes: the bucket alone, and a connection in virtual time."""
+"""Where a stream begins."""
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ha.connections import FILE_SIZE, Master
 from tests.helpers import log_bytes, open_store, put
 from twinlog.ha.config import HAConfig
-from twinlog.ha.policy.flow import BURST_MIN, FlowControl
+from twinlog.ha.errors import HARefusedError
+from twinlog.ha.master.connection_admission import LogBudget
+from twinlog.ha.policy.pushing import BURST_MIN, AppendStamps, FlowControl, push_start
 from twinlog.ha.wire.protocol import ACK, BATCH_HEADER
+
+
+@pytest.mark.parametrize(
+    ("requested", "start"),
+    [
+        (0, 2048),  # An empty slave gets the first file that is left; RocketMQ would send the last one only.
+        (2048, 2048),
+        (2049, 2049),  # Inside a record: normal for a RocketMQ slave.
+        (5000, 5000),
+    ],
+)
+def test_requests_that_are_served(requested, start):
+    assert push_start(requested, 2048, 5000, 1024) == start
+
+
+@pytest.mark.parametrize(
+    ("requested", "cause", "complaint"),
+    [
+        (-1, "bad_request", "offset -1"),
+        (-(2**63), "bad_request", "offset -"),
+        (5001, "over_max", "1 bytes that this master lacks"),
+        (2**63 - 1, "over_max", "lacks"),
+        (1, "below_min", "begins at 2048"),
+        (2047, "below_min", "begins at 2048"),
+    ],
+)
+def test_requests_that_cannot_be_served(requested, cause, complaint):
+    with pytest.raises(HARefusedError, match=complaint) as refused:
+        push_start(requested, 2048, 5000, 1024)
+    assert refused.value.cause == cause
+
+
+def test_an_empty_log_serves_an_empty_slave():
+    assert push_start(0, 0, 0, 1024) == 0
 
 
 @given(
@@ -83,3 +119,36 @@ async def test_heartbeats_come_whatever_the_limit(autojump_clock, nursery, tmp_p
         assert BATCH_HEADER.unpack(await master.receive(12)) == (store.max_offset, 0)
         assert trio.current_time() == pytest.approx(5 * beat)
         await master.slave.send_all(ACK.pack(store.max_offset))
+
+
+def test_ages():
+    stamps = AppendStamps()
+    for offset, now in (100, 10.0), (200, 20.0), (200, 25.0), (300, 30.0):
+        stamps.note(offset, now)
+    assert stamps.age(300, 300, 40.0) == 0.0  # Lacks nothing.
+    assert stamps.age(299, 300, 40.0) == 10.0
+    assert stamps.age(200, 300, 40.0) == 10.0
+    assert stamps.age(150, 300, 40.0) == 20.0
+    assert stamps.age(99, 300, 40.0) is None  # From before the first stamp.
+    assert stamps.age(300, 350, 40.0) == 0.0  # Appended just now, not stamped yet.
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 50_000), st.floats(0, 1))
+def test_old_stamps_get_thinner_and_stay_near_the_truth(count, where):
+    """One byte each 0.1 s, up to more than an hour."""
+    stamps = AppendStamps()
+    for number in range(count):
+        stamps.note(number, number * 0.1)
+    ack = int(where * count)
+    age = stamps.age(ack, count + 1, count * 0.1)
+    assert age is not None
+    assert (count - ack - 1) * 0.1 * 0.99 - 0.2 <= age <= (count - ack) * 0.1
+
+
+def test_log_lines_are_limited_and_counted():
+    limit = LogBudget(burst=3, per_second=0.5)
+    assert [limit.allows(1.0) for _ in range(5)] == [True, True, True, False, False]
+    assert limit.suppressed == 2
+    assert not limit.allows(2.9)
+    assert limit.allows(3.1)
