@@ -4,6 +4,7 @@ What is not known is None, never 0. Offsets and sizes in bytes unless the name s
 Each operation imports what it needs when it is asked for: a command waits for its own parts only.
 """
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,18 +14,21 @@ import trio
 from attrs import frozen
 
 from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.remoting.client import RemotingClient
+from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
 
 if TYPE_CHECKING:
+    import ssl
+
     from twinlog.cluster.admin.bundle import Part
     from twinlog.cluster.admin.config import ConfigAdmin
     from twinlog.cluster.admin.groups import GroupAdmin
-    from twinlog.cluster.admin.message_sending import Destination
+    from twinlog.cluster.admin.messages import MessageAdmin
     from twinlog.cluster.admin.offsets import OffsetAdmin
-    from twinlog.cluster.admin.peeking import MessageAdmin
     from twinlog.cluster.admin.repair import PreparedRepair, Progress, RepairResult
-    from twinlog.cluster.admin.role_history import History
-    from twinlog.cluster.admin.roles import ChangeOutcome, Prepared, RoleGroup, RoleOrder, Tell
+    from twinlog.cluster.admin.roles import ChangeOutcome, History, Prepared, RoleGroup, RoleOrder, Tell
+    from twinlog.cluster.admin.sending import Destination
     from twinlog.cluster.admin.topics import TopicAdmin
     from twinlog.cluster.admin.waiting import Condition
     from twinlog.cluster.client.consume.topic_reader import ReceivedMessage
@@ -32,13 +36,12 @@ if TYPE_CHECKING:
     from twinlog.cluster.client.producer import SendResult
     from twinlog.cluster.client.subscription import From, FromTime, Sql
     from twinlog.cluster.config.contexts import Context
-    from twinlog.cluster.observe.check_result import CheckResult
-    from twinlog.cluster.observe.cross_views import Crosscheck
-    from twinlog.cluster.observe.explanation import Explanation
-    from twinlog.cluster.observe.facts import ClusterFacts
-    from twinlog.cluster.observe.health_member import Limits
+    from twinlog.cluster.observe.cross_check import Crosscheck
+    from twinlog.cluster.observe.explain import Explanation
+    from twinlog.cluster.observe.findings import CheckResult
     from twinlog.cluster.observe.live_diff import LiveDiffReport
-    from twinlog.cluster.observe.members import MemberList
+    from twinlog.cluster.observe.members import ClusterFacts, MemberList
+    from twinlog.cluster.observe.rules import Limits
 
 
 @frozen
@@ -67,7 +70,7 @@ class Admin:
 
     @property
     def messages(self) -> "MessageAdmin":
-        from twinlog.cluster.admin.peeking import MessageAdmin
+        from twinlog.cluster.admin.messages import MessageAdmin
 
         return MessageAdmin(self.api)
 
@@ -90,7 +93,7 @@ class Admin:
 
     async def watch_members(self, seconds: float, show: "Callable[[MemberList], None]") -> None:
         """Show the members now and every so many seconds, for ever. Raises RemotingError when the first time fails."""
-        from twinlog.cluster.admin.watching import watch
+        from twinlog.cluster.admin.waiting import watch
         from twinlog.cluster.observe.members import MemberList
 
         def shown(found: MemberList | str) -> None:
@@ -100,7 +103,7 @@ class Admin:
 
     async def explain(self, name: str) -> "Explanation | None":
         """One member by name or address; None when nobody is called so. Raises RemotingError without a name server."""
-        from twinlog.cluster.observe.explanation import explain_member, find_member
+        from twinlog.cluster.observe.explain import explain_member, find_member
         from twinlog.cluster.observe.gather import gather
 
         facts = await gather(self.api, thorough=True)
@@ -109,10 +112,9 @@ class Admin:
 
     async def check(self, limits: "Limits") -> "CheckResult":
         """What a monitoring system should know now. Raises RemotingError without a name server."""
-        from twinlog.cluster.observe.check_result import CheckResult
-        from twinlog.cluster.observe.finding import Level
+        from twinlog.cluster.observe.findings import CheckResult, Level
         from twinlog.cluster.observe.gather import gather
-        from twinlog.cluster.observe.health import examine
+        from twinlog.cluster.observe.rules import examine
 
         facts = await gather(self.api, thorough=False)
         findings = examine(facts, limits)
@@ -147,7 +149,7 @@ class Admin:
 
     async def crosscheck(self, *, last_bytes: int, tell: Callable[[str], None] = lambda _what: None) -> "Crosscheck":
         """What every member sees of every other, and whether it fits together. Raises RemotingError without a name server."""
-        from twinlog.cluster.observe.crosscheck import crosscheck
+        from twinlog.cluster.observe.cross_check import crosscheck
 
         return await crosscheck(self.api, last_bytes=last_bytes, tell=tell)
 
@@ -224,7 +226,7 @@ class Admin:
     async def bundle(self, logs: Path | None) -> "tuple[Part, ...]":
         """What a support case needs, in parts; see cluster/admin/bundle.py."""
         from twinlog.cluster.admin.bundle import collect
-        from twinlog.cluster.observe.health_member import Limits
+        from twinlog.cluster.observe.rules import Limits
 
         asked: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
             "list.json": ("members, roles, offsets, lag: twinlog list", self.list_members),
@@ -237,9 +239,9 @@ class Admin:
 
     async def history(self, group: str | None) -> "History":
         """Who was the master, since when, why, and at what cost."""
-        from twinlog.cluster.admin import role_history
+        from twinlog.cluster.admin import roles as role_admin
 
-        return await role_history.history(self.api, group)
+        return await role_admin.history(self.api, group)
 
     # ---- Data
 
@@ -252,8 +254,8 @@ class Admin:
         rate: float | None = None,
         batch: int = 1,
     ) -> int:
-        """Send them in their order, report each answer and how many messages it is for; see cluster/admin/message_sending.py."""
-        from twinlog.cluster.admin.message_sending import send_messages
+        """Send them in their order, report each answer and how many messages it is for; see cluster/admin/sending.py."""
+        from twinlog.cluster.admin.sending import send_messages
 
         return await send_messages(self.api, messages, on_sent, to=to, rate=rate, batch=batch)
 
@@ -281,10 +283,47 @@ async def open_admin(
 
     Raises ConfigError and OSError for credentials and certificates that cannot be used.
     """
-    from twinlog.cluster.admin.client import client_for
+    from twinlog.cluster.admin.admin import client_for
 
     client = client_for(context)
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
         yield Admin(ClientApi(client, namesrv, timeout_ms))
         nursery.cancel_scope.cancel()
+
+
+def client_for(context: "Context | None") -> RemotingClient:
+    """What a context says comes before what the environment does.
+
+    Raises ConfigError and OSError for credentials and certificates that cannot be used.
+    """
+    return RemotingClient(sign=_signer_of(context), tls=_tls_of(context))
+
+
+def _signer_of(context: "Context | None") -> "Callable[[RemotingCommand], None] | None":
+    from twinlog.cluster.config.config_file import ConfigError
+    from twinlog.cluster.config.credentials import own_signer, read_credentials_file
+    from twinlog.cluster.remoting.signing import make_signer
+
+    if context is None or context.credentials is None:
+        return own_signer()
+    credentials = read_credentials_file(context.credentials)
+    if credentials is None:
+        raise ConfigError(
+            f"{context.credentials} has no accessKey and secretKey, and the context {context.name} names it"
+        )
+    return make_signer(credentials)
+
+
+def _tls_of(context: "Context | None") -> "ssl.SSLContext | None":
+    if context is None or not context.tls:
+        if not os.environ.get("TWINLOG_TLS"):  # Nearly always: then nothing is imported for it.
+            return None
+        from twinlog.cluster.config.tls_file import own_tls
+
+        return own_tls()
+    from twinlog.cluster.remoting.tls.config import TlsConfig
+    from twinlog.cluster.remoting.tls.contexts import client_context
+
+    checked = context.trust is not None
+    return client_context(TlsConfig(auth_server=checked, client_trust=context.trust))

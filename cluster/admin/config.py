@@ -15,7 +15,7 @@ from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.config.properties_file import parse_properties
 from twinlog.cluster.config.redaction import shown
 from twinlog.cluster.observe import requests as admin_requests
-from twinlog.cluster.observe.targets import masters, member_address
+from twinlog.cluster.observe.gather import masters, member_address
 
 
 @frozen(kw_only=True)

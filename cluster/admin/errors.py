@@ -81,8 +81,8 @@ def explain(error: BaseException, namesrv: Sequence[str]) -> Told | None:
     """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
     from twinlog.cluster.client.routes import NoRouteError
     from twinlog.cluster.config.config_file import ConfigError
+    from twinlog.cluster.observe.gather import access_refusal
     from twinlog.cluster.observe.members import NoMemberError
-    from twinlog.cluster.observe.refusals import access_refusal
     from twinlog.cluster.remoting.codes import ResponseCode
     from twinlog.cluster.remoting.errors import (
         RemotingConnectError,
@@ -153,12 +153,12 @@ def _of_operations(error: BaseException) -> Told | None:
 
 
 _NEXT_STEPS = (
-    ("twinlog.cluster.admin.topic_views:NoTopicError", FAILED, "See what there is with: twinlog topic list --all"),
-    ("twinlog.cluster.admin.topic_views:TopicExistsError", REFUSED, "Change it with: twinlog topic update {name}"),
-    ("twinlog.cluster.admin.group_views:NoGroupError", FAILED, "See what there is with: twinlog group list --all"),
-    ("twinlog.cluster.admin.group_views:GroupExistsError", REFUSED, "Change it with: twinlog group update {name}"),
+    ("twinlog.cluster.admin.topics:NoTopicError", FAILED, "See what there is with: twinlog topic list --all"),
+    ("twinlog.cluster.admin.topics:TopicExistsError", REFUSED, "Change it with: twinlog topic update {name}"),
+    ("twinlog.cluster.admin.groups:NoGroupError", FAILED, "See what there is with: twinlog group list --all"),
+    ("twinlog.cluster.admin.groups:GroupExistsError", REFUSED, "Change it with: twinlog group update {name}"),
     (
-        "twinlog.cluster.admin.group_views:GroupOnlineError",
+        "twinlog.cluster.admin.groups:GroupOnlineError",
         REFUSED,
         "Stop them first; see them with: twinlog group show {name}",
     ),
@@ -166,16 +166,16 @@ _NEXT_STEPS = (
     ("twinlog.cluster.admin.offsets:NothingToMoveError", FAILED, "See how far groups are with: twinlog lag"),
     ("twinlog.cluster.admin.offsets:NoQueueResetError", REFUSED, "Stop its consumers first, or reset it to a time"),
     (
-        "twinlog.cluster.admin.peeking:NoMessageError",
+        "twinlog.cluster.admin.messages:NoMessageError",
         FAILED,
         "See the queues of a topic with: twinlog topic show TOPIC",
     ),
     (
-        "twinlog.cluster.admin.message_sending:NoQueueError",
+        "twinlog.cluster.admin.sending:NoQueueError",
         FAILED,
         "See the queues of a topic with: twinlog topic show TOPIC",
     ),
-    ("twinlog.cluster.observe.targets:NoMasterError", FAILED, "See who is there with: twinlog list"),
+    ("twinlog.cluster.observe.gather:NoMasterError", FAILED, "See who is there with: twinlog list"),
 )
 
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import trio
 from attrs import field, frozen
 
-from twinlog.cluster.admin.role_history import log_history
 from twinlog.cluster.admin.roles import (
     POLL_SECONDS,
     SILENT_SECONDS_MAX,
@@ -20,10 +19,11 @@ from twinlog.cluster.admin.roles import (
     call,
     choose_group,
     find_in,
+    log_history,
 )
 from twinlog.cluster.broker.peers.role_messages import ReinitAsk, RewindAsk
 from twinlog.cluster.client.api.api import ClientApi
-from twinlog.cluster.observe.facts import MemberFacts
+from twinlog.cluster.observe.members import MemberFacts
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.ha.election.epochs import compare_histories
 

@@ -1,14 +1,17 @@
 """What `twinlog wait` waits for. Pure: a condition in words, facts in, and what is still missing out."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
 
+import trio
 from attrs import frozen
 
-from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
-from twinlog.cluster.observe.finding import Level
-from twinlog.cluster.observe.health import examine
-from twinlog.cluster.observe.members import is_master
+from twinlog.cluster.observe.findings import Level
+from twinlog.cluster.observe.gather import words_of
+from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, is_master
+from twinlog.cluster.observe.rules import examine
+from twinlog.cluster.remoting.errors import RemotingError
 
 FORMS = "healthy, level, members=N, lag<SIZE (as lag<1MB), behind<SECONDS, MEMBER=STATE (or master, slave)"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?", re.IGNORECASE)
@@ -92,3 +95,20 @@ def _role(facts: ClusterFacts, name: str) -> str:
     """A master that may not serve is none."""
     member = next(each.member for each in facts.members if name in (each.member.name, each.member.address))
     return member.role if member.role != "master" or is_master(member) else ""
+
+
+T = TypeVar("T")
+
+
+async def watch(ask: Callable[[], Awaitable[T]], seconds: float, show: Callable[[T | str], None]) -> None:
+    """Ask now and every so many seconds, for ever, and show each answer; a later failure is shown in words.
+
+    Raises RemotingError when the first time fails.
+    """
+    show(await ask())
+    while True:
+        await trio.sleep(seconds)
+        try:
+            show(await ask())
+        except RemotingError as error:
+            show(words_of(error))

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from twinlog.cluster.observe.check_result import CheckResult
+    from twinlog.cluster.observe.findings import CheckResult
 
 _CODES = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 

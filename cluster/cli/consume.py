@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from twinlog.cluster.client.messages import ReceivedMessage
     from twinlog.cluster.client.subscription import From, FromTime, Sql
 
-_VIEW = "twinlog.cluster.admin.message_view:MessageView"
+_VIEW = "twinlog.cluster.admin.messages:MessageView"
 tags_option = click.option("--tags", default="*", metavar="EXPR", help='Only these, for example "TagA || TagB".')
 sql_option = click.option(
     "--sql", metavar="EXPR", help="Only those whose properties fulfil it, for example \"price > 10 AND city = 'Bonn'\"."

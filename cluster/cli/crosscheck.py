@@ -10,7 +10,7 @@ from twinlog.cluster.cli.common.options import document_option, examples, namesr
 from twinlog.cluster.cli.health import parse_size_option, show_findings
 
 if TYPE_CHECKING:
-    from twinlog.cluster.observe.cross_views import Crosscheck
+    from twinlog.cluster.observe.cross_check import Crosscheck
 
 EXIT_STATUS = {"agree": 0, "contradictions": FAILED, "incomplete": PARTIAL}
 
@@ -29,7 +29,7 @@ EXIT_STATUS = {"agree": 0, "contradictions": FAILED, "incomplete": PARTIAL}
     help="How much of the end of the logs is compared.",
 )
 @namesrv_option
-@document_option("twinlog.cluster.observe.cross_views:Crosscheck")
+@document_option("twinlog.cluster.observe.cross_check:Crosscheck")
 def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
     """Ask name servers and members what each of them sees of the others, and name what does not fit together.
 

@@ -19,9 +19,9 @@ from twinlog.cluster.cli.group_offsets import clone, reset, seek
 from twinlog.cluster.cli.topic import arrow, broker_option, cluster_option, messages_word
 
 if TYPE_CHECKING:
-    from twinlog.cluster.admin.group_views import GroupChange, GroupDetail, GroupList
+    from twinlog.cluster.admin.groups import GroupChange, GroupDetail, GroupList
 
-_CHANGE = "twinlog.cluster.admin.group_views:GroupChange"
+_CHANGE = "twinlog.cluster.admin.groups:GroupChange"
 group_argument = click.argument("group", shell_complete=complete.groups)
 
 
@@ -46,7 +46,7 @@ def group_group() -> None:
 )
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.admin.group_views:GroupList")
+@document_option("twinlog.cluster.admin.groups:GroupList")
 @click.option("--all", "all_groups", is_flag=True, help="Also the groups that brokers make for themselves.")
 def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups: bool) -> None:
     """Show each consumer group: its connected clients, and how many messages it has not read yet, over all of its topics.
@@ -85,7 +85,7 @@ def _list_page(found: "GroupList") -> Page:
 @group_argument
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.admin.group_views:GroupDetail")
+@document_option("twinlog.cluster.admin.groups:GroupDetail")
 def show_group(group: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
     """Show GROUP: its connected clients, what they subscribe to, how far they are, and what the group may do."""
     answer(namesrv, fmt, lambda admin: admin.groups.show(group), _show_page, watch_seconds=watch_seconds)

@@ -9,8 +9,8 @@ from twinlog.cluster.cli.common.options import document_option, examples, namesr
 
 if TYPE_CHECKING:
     from twinlog.cluster.cli.common.render import Column
-    from twinlog.cluster.observe.facts import ClusterFacts
-    from twinlog.cluster.observe.finding import Finding
+    from twinlog.cluster.observe.findings import Finding
+    from twinlog.cluster.observe.members import ClusterFacts
 
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "red")}  # Colour is never alone.
@@ -33,7 +33,7 @@ def show_findings(findings: "tuple[Finding, ...]") -> None:
 )
 @click.argument("member")
 @namesrv_option
-@document_option("twinlog.cluster.observe.explanation:Explanation")
+@document_option("twinlog.cluster.observe.explain:Explanation")
 def explain(member: str, namesrv: str, fmt: str) -> None:
     """Say what MEMBER is, what it does, what it promises producers, what it waits for and what is wrong with it.
 
@@ -73,7 +73,7 @@ def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str)
     if fmt == "schema":
         from twinlog.cluster.cli.common.schema import print_schema
 
-        print_schema("twinlog.cluster.observe.check_result:CheckResult")
+        print_schema("twinlog.cluster.observe.findings:CheckResult")
         context.exit()
     return fmt
 
@@ -130,7 +130,7 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
 
 
 def _limits(values: dict[str, Any]) -> Any:
-    from twinlog.cluster.observe.health_member import Limits
+    from twinlog.cluster.observe.rules import Limits
 
     return Limits(**values)
 
@@ -190,7 +190,7 @@ def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> N
 )
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...")
 @namesrv_option
-@document_option("twinlog.cluster.observe.health:Diagnosis")
+@document_option("twinlog.cluster.observe.rules:Diagnosis")
 @click.pass_context
 def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt: str) -> None:
     """Ask every name server and member all there is, try the HA ports, and name each cause with what to do about it.
@@ -200,7 +200,7 @@ def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt
     facts: ClusterFacts = run_admin(namesrv, lambda admin: admin.diagnose(addresses))
 
     from twinlog.cluster.cli.common.render import json_answer, style, table
-    from twinlog.cluster.observe.health import diagnosis
+    from twinlog.cluster.observe.rules import diagnosis
 
     found = diagnosis(facts)
     if fmt == "json":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from twinlog.cluster.admin.message_view import MessageView
+    from twinlog.cluster.admin.messages import MessageView
     from twinlog.cluster.client.messages import ReceivedMessage
 
 TSV_TITLES = "topic\tbroker\tqueue\tqueue_offset\tstored_ms\ttags\tkeys\tbody"
@@ -17,7 +17,7 @@ _HEX_LINE = 16
 
 def printer(fmt: str) -> "Callable[[ReceivedMessage], None]":
     """A function that prints one message as `fmt` says; with TSV the titles are printed first."""
-    from twinlog.cluster.admin.message_view import view_of
+    from twinlog.cluster.admin.messages import view_of
 
     if fmt == "tsv":
         click.echo(TSV_TITLES)

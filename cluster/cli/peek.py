@@ -10,7 +10,7 @@ from twinlog.cluster.cli.messages import BODY_FORMS
 
 if TYPE_CHECKING:
     from twinlog.cluster.admin.admin import Admin
-    from twinlog.cluster.admin.message_view import PeekedMessage
+    from twinlog.cluster.admin.messages import PeekedMessage
     from twinlog.cluster.client.messages import ReceivedMessage
 
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.argument("what", metavar="TOPIC|ID", shell_complete=complete.topics)
 @namesrv_option
-@document_option("twinlog.cluster.admin.message_view:PeekedMessage")
+@document_option("twinlog.cluster.admin.messages:PeekedMessage")
 @click.option("--topic", metavar="T", shell_complete=complete.topics, help="Look for ID in this topic only.")
 @click.option("--key", metavar="KEY", help="Messages with this among their keys.")
 @click.option("--queue", type=click.IntRange(0), metavar="Q", help="With --offset: messages of this queue.")
@@ -60,7 +60,7 @@ def peek(
         raise click.UsageError("--key and --queue: one of the two.")
 
     async def find(admin: "Admin") -> "tuple[ReceivedMessage, ...]":
-        from twinlog.cluster.admin.peeking import is_message_id
+        from twinlog.cluster.admin.messages import is_message_id
 
         messages = admin.messages
         if key is not None:

@@ -241,7 +241,7 @@ def resume(namesrv: str, group: str | None) -> None:
 )
 @namesrv_option
 @group_option
-@document_option("twinlog.cluster.admin.role_history:History")
+@document_option("twinlog.cluster.admin.roles:History")
 def history(namesrv: str, group: str | None, fmt: str) -> None:
     """Show each epoch: from which byte on, who was the master before and who then, why, and what it cost."""
     from twinlog.cluster.cli.common.render import Column, count, json_answer, moment, table

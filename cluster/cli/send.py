@@ -48,7 +48,7 @@ DELAYS = [
 @click.argument("topic", shell_complete=complete.topics)
 @click.argument("body", required=False)
 @namesrv_option
-@document_option("twinlog.cluster.admin.message_sending:SentMessage")
+@document_option("twinlog.cluster.admin.sending:SentMessage")
 @click.option("--tags", default="", metavar="TAG", help="The message's tag.")
 @click.option("--keys", default="", metavar="KEYS", help="Keys to find it by, blanks between them.")
 @click.option("--property", "properties", multiple=True, metavar="K=V", help="A property of your own; repeatable.")
@@ -101,7 +101,7 @@ def send(
                 yield make(body)
 
     async def work(admin: Any) -> int:
-        from twinlog.cluster.admin.message_sending import Destination
+        from twinlog.cluster.admin.sending import Destination
 
         to = Destination(queue_id=queue, broker=broker, shard=shard)
         sent: int = await admin.send(
@@ -192,7 +192,7 @@ class _Report:
             self._print(sent, messages)
 
     def _print(self, sent: "SendResult", messages: int) -> None:
-        from twinlog.cluster.admin.message_sending import sent_view
+        from twinlog.cluster.admin.sending import sent_view
         from twinlog.cluster.cli.common.render import json_line, style
 
         status = sent.status.name

@@ -18,10 +18,10 @@ from twinlog.cluster.cli.common.options import (
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show
 
 if TYPE_CHECKING:
-    from twinlog.cluster.admin.topic_views import TopicChange, TopicDetail, TopicList
+    from twinlog.cluster.admin.topics import TopicChange, TopicDetail, TopicList
 
 QUEUES = click.IntRange(1, 65536)
-_CHANGE = "twinlog.cluster.admin.topic_views:TopicChange"
+_CHANGE = "twinlog.cluster.admin.topics:TopicChange"
 PERMS = {"RW": 6, "R": 4, "W": 2}
 
 topic_argument = click.argument("topic", shell_complete=complete.topics)
@@ -53,7 +53,7 @@ def topic_group() -> None:
 )
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.admin.topic_views:TopicList")
+@document_option("twinlog.cluster.admin.topics:TopicList")
 @click.option("--all", "all_topics", is_flag=True, help="Also the topics that brokers make for themselves.")
 def list_topics(namesrv: str, fmt: str, watch_seconds: float | None, all_topics: bool) -> None:
     """Show each topic: its queues, what may be done with it, and how many messages it holds.
@@ -62,7 +62,7 @@ def list_topics(namesrv: str, fmt: str, watch_seconds: float | None, all_topics:
     """
 
     async def ask(admin: Any) -> "TopicList":
-        from twinlog.cluster.admin.topic_views import TopicList
+        from twinlog.cluster.admin.topics import TopicList
 
         return TopicList(await admin.topics.summaries(all_topics=all_topics))
 
@@ -94,7 +94,7 @@ def _list_page(found: "TopicList") -> Page:
 @topic_argument
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.admin.topic_views:TopicDetail")
+@document_option("twinlog.cluster.admin.topics:TopicDetail")
 def show_topic(topic: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
     """Show TOPIC: each queue with its offsets, how it is set up on each broker, and who reads it.
 

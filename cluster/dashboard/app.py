@@ -1,11 +1,13 @@
 """The dashboard's process: pages and their stream, and the same /v1 and /events as on every member."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import orjson
 import trio
 from attrs import evolve, frozen
 from starlette.requests import Request
@@ -15,25 +17,25 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
 from twinlog.cluster.admin.admin import Admin, open_admin
-from twinlog.cluster.admin.peeking import NoMessageError
-from twinlog.cluster.admin.topic_views import NoTopicError
+from twinlog.cluster.admin.messages import NoMessageError
+from twinlog.cluster.admin.roles import RoleOrder
+from twinlog.cluster.admin.topics import NoTopicError
 from twinlog.cluster.config.contexts import Context
 from twinlog.cluster.config.credentials import has_credentials
-from twinlog.cluster.dashboard.live import live_route
 from twinlog.cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form, problem
-from twinlog.cluster.dashboard.role_routes import role_routes
+from twinlog.cluster.dashboard.model.series import SECONDS_KEPT
+from twinlog.cluster.dashboard.model.verdict import verdict_of
 from twinlog.cluster.dashboard.view.html import Markup
-from twinlog.cluster.dashboard.view.page import document
-from twinlog.cluster.dashboard.watcher import Watcher
-from twinlog.cluster.http.asking import asking
+from twinlog.cluster.dashboard.view.page import PageState, document, sections
+from twinlog.cluster.dashboard.view.roles import operation_section, plan_section, refusal_section
+from twinlog.cluster.dashboard.watcher import Watcher, sample_now
+from twinlog.cluster.http.admin import OpenAdmin, asking
 from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.http.events import Feed, events_route
-from twinlog.cluster.http.kept_admin import OpenAdmin
 from twinlog.cluster.http.operations import Operations
-from twinlog.cluster.http.server.app import guarded_app
-from twinlog.cluster.http.server.errors import HttpError, json_response
+from twinlog.cluster.http.server.app import Endpoint, guarded_app
 from twinlog.cluster.http.server.guard import HEADERS
-from twinlog.cluster.http.server.routes import Endpoint
+from twinlog.cluster.http.server.responses import EventStream, HttpError, Write, json_response
 from twinlog.cluster.http.server.serve import Limits, serve
 from twinlog.cluster.http.server.tokens import Tokens
 from twinlog.cluster.http.v1 import v1_routes
@@ -215,3 +217,131 @@ class Files(StaticFiles):
         response = await super().get_response(path, scope)
         response.headers["cache-control"] = "no-cache"
         return response
+
+
+HEARTBEAT_SECONDS = 10.0
+RETRY_MS = 2000
+VIEWERS_MAX = 64
+MARKS_MAX = 40
+
+
+def live_route(watcher: Watcher) -> Endpoint:
+    """GET /live."""
+    viewers = 0
+
+    async def show(write: Write) -> None:
+        nonlocal viewers
+        viewers += 1
+        try:
+            with watcher.viewing():
+                await write_changes(watcher, write)
+        finally:
+            viewers -= 1
+
+    async def live(request: Request) -> Response:
+        """The page's parts as they change, as server-sent events."""
+        if viewers >= VIEWERS_MAX:
+            raise HttpError(
+                status=503,
+                what="Too many look already.",
+                why=f"{VIEWERS_MAX} may.",
+                next_step="Close other tabs, or reload now and then.",
+                headers={"retry-after": "10"},
+            )
+        return EventStream(show)
+
+    return Endpoint("/live", live)
+
+
+async def write_changes(watcher: Watcher, write: Write) -> None:
+    """The stream of one viewer, until cancelled."""
+    await write(b"retry: %d\n\n" % RETRY_MS)
+    await write(_event("series", watcher.memory.series.columns()))
+    sent: dict[str, str] = {}
+    while True:
+        news, state = watcher.news, watcher.state
+        parts = sections(state)
+        changed = {name: text for name, text in parts.items() if sent.get(name) != text}
+        sent = dict(parts)
+        await write(_event("page", _told(state, changed)))
+        with trio.move_on_after(HEARTBEAT_SECONDS):
+            await news.wait()
+            continue
+        await write(b": still here\n\n")
+
+
+def _told(state: PageState, changed: Mapping[str, str]) -> dict[str, Any]:
+    verdict = verdict_of(state.look)
+    recent = [each for each in state.events if state.look.at - each.at < SECONDS_KEPT][:MARKS_MAX]
+    return {
+        "at": state.look.at,
+        "title": verdict.headline,
+        "mark": verdict.mark,
+        "sections": changed,
+        "sample": sample_now(state.look) if state.look.problem is None else None,
+        "marks": [[each.at, each.mark, f"{each.subject} {each.text}"] for each in recent],
+        "candidates": {
+            group.name: [[each.member.name, each.member.role, each.member.state] for each in group.members]
+            for group in state.look.groups
+        },
+    }
+
+
+def _event(name: str, value: Any) -> bytes:
+    """One event; JSON has no line breaks of its own."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), orjson.dumps(value))
+
+
+PLAN_SECONDS_MAX = 60.0
+PLANS_MAX = 4  # At a time: members are asked more than once for each.
+TEXT_LENGTH_MAX = 255
+
+
+def role_routes(watcher: Watcher, open_it: OpenAdmin, operations: Operations) -> Sequence[Endpoint]:
+    """POST /plan and GET /changes/ID."""
+    plans = trio.CapacityLimiter(PLANS_MAX)
+
+    async def plan(request: Request) -> Response:
+        """What a role change would do, as `--dry-run` shows it; it changes nothing, so it needs no token."""
+        order = await _order(request)
+        try:
+            async with plans, asking(open_it, PLAN_SECONDS_MAX) as admin:
+                prepared = await admin.prepare_role_change(order)
+        except HttpError as error:
+            return HTMLResponse(refusal_section(error), status_code=409)
+        return HTMLResponse(plan_section(prepared))
+
+    async def change(request: Request) -> Response:
+        """How far a change is that was begun here: its state, and that as HTML."""
+        found = operations.find(request.path_params["id"])
+        if found is None:
+            raise HttpError(status=404, what="There is no such change.", why="It was begun elsewhere, or long ago.")
+        names = {each.member.address: each.member.name for each in watcher.state.look.members}
+        return json_response({"state": found.state, "html": operation_section(found, names)})
+
+    return [Endpoint("/plan", plan, method="POST"), Endpoint("/changes/{id}", change)]
+
+
+async def _order(request: Request) -> RoleOrder:
+    """Raises HttpError. JSON only: a form of a stranger's page cannot send that."""
+    bad = HttpError(
+        status=400, what="That is no question for a plan.", why="It is JSON: verb, group, candidate, reason."
+    )
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise bad
+    try:
+        told = orjson.loads(await request.body())
+        texts = {name: told.get(name) or "" for name in ("verb", "group", "candidate", "reason")}
+    except (ValueError, AttributeError):
+        raise bad from None
+    if not all(isinstance(each, str) and len(each) <= TEXT_LENGTH_MAX for each in texts.values()):
+        raise bad
+    verb = texts["verb"]
+    if verb not in ("switchover", "failover"):
+        raise bad
+    return RoleOrder(
+        verb="switchover" if verb == "switchover" else "failover",
+        group=texts["group"] or None,
+        member=texts["candidate"] or None,
+        reason=texts["reason"],
+    )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from twinlog.cluster.admin.message_view import MessageView, PeekedMessage
+from twinlog.cluster.admin.messages import MessageView, PeekedMessage
 from twinlog.cluster.dashboard.model.text import count, day_and_clock, size
 from twinlog.cluster.dashboard.view.html import Markup, join, tag
 

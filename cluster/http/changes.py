@@ -13,12 +13,11 @@ from twinlog.cluster.admin.documents import document
 from twinlog.cluster.admin.repair import PreparedRepair, RepairPlan
 from twinlog.cluster.admin.roles import ChangeOutcome, Prepared, RoleOrder
 from twinlog.cluster.broker.peers.role_messages import ChangeState
-from twinlog.cluster.http.asking import asking
-from twinlog.cluster.http.kept_admin import OpenAdmin
+from twinlog.cluster.http.admin import OpenAdmin, asking
 from twinlog.cluster.http.operations import Operation, OperationList, Operations, Update
 from twinlog.cluster.http.query import Field, read_body
-from twinlog.cluster.http.server.errors import HttpError, json_response
-from twinlog.cluster.http.server.routes import Endpoint
+from twinlog.cluster.http.server.app import Endpoint
+from twinlog.cluster.http.server.responses import HttpError, json_response
 from twinlog.cluster.http.server.tokens import Tokens
 
 SECONDS_MAX = 86_400.0

@@ -18,10 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from twinlog.cluster.admin.documents import document, dumps
-from twinlog.cluster.http.kept_admin import OpenAdmin
-from twinlog.cluster.http.server.errors import HttpError
-from twinlog.cluster.http.server.routes import Endpoint
-from twinlog.cluster.http.server.stream import EventStream, Write
+from twinlog.cluster.http.admin import OpenAdmin
+from twinlog.cluster.http.server.app import Endpoint
+from twinlog.cluster.http.server.responses import EventStream, HttpError, Write
 from twinlog.cluster.observe.members import MemberList
 from twinlog.cluster.remoting.errors import RemotingError
 

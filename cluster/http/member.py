@@ -10,14 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from twinlog.cluster.admin.documents import document
+from twinlog.cluster.http.admin import KeptAdmin, OpenAdmin
 from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.http.events import Feed, events_route
-from twinlog.cluster.http.kept_admin import KeptAdmin, OpenAdmin
 from twinlog.cluster.http.operations import Operations
 from twinlog.cluster.http.probes import Probes
-from twinlog.cluster.http.server.app import guarded_app
-from twinlog.cluster.http.server.errors import HttpError, json_response
-from twinlog.cluster.http.server.routes import Endpoint, endpoints
+from twinlog.cluster.http.server.app import Endpoint, endpoints, guarded_app
+from twinlog.cluster.http.server.responses import HttpError, json_response
 from twinlog.cluster.http.server.serve import Limits, serve
 from twinlog.cluster.http.server.tokens import TokenFileError, Tokens
 from twinlog.cluster.http.source import Source

@@ -18,8 +18,8 @@ from twinlog.cluster.admin.documents import document, dumps
 from twinlog.cluster.admin.repair import RepairResult
 from twinlog.cluster.admin.roles import ChangeOutcome
 from twinlog.cluster.broker.peers.role_messages import ChangeState
-from twinlog.cluster.http.asking import http_error
-from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.admin import http_error
+from twinlog.cluster.http.server.responses import HttpError
 
 log = structlog.get_logger(__name__)
 

@@ -1,7 +1,7 @@
-"""/livez, /readyz and the role checks of load balancers: 200 or 503, and one word for why in the body."""
+"""Whether a member is what a load balancer looks for. Pure: what it and its master say of it in, yes or why not out."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, cast
 
 import trio
 from attrs import define, evolve, field, frozen
@@ -9,14 +9,117 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from twinlog.cluster.admin.documents import document
-from twinlog.cluster.http import health
-from twinlog.cluster.http.health import Mode, Node
-from twinlog.cluster.http.kept_admin import OpenAdmin
+from twinlog.cluster.http.admin import OpenAdmin
 from twinlog.cluster.http.query import Query
-from twinlog.cluster.http.server.errors import HttpError, json_response
-from twinlog.cluster.http.server.routes import Endpoint, Parameter
+from twinlog.cluster.http.server.app import Endpoint, Parameter
+from twinlog.cluster.http.server.responses import HttpError, json_response
 from twinlog.cluster.http.source import Source
+from twinlog.cluster.observe.members import Member, is_master, member_of_status, slave_connection
 from twinlog.cluster.remoting.errors import RemotingError
+
+Mode = Literal["written", "flushed"]
+STREAMING = ("streaming", "catching up")
+
+
+@frozen(kw_only=True)
+class Node:
+    """One process as a probe sees it. `ok`: what was asked holds; else `why` says in words why not.
+
+    `lag_bytes`: what its master has and it has not; null where nobody was asked or could tell.
+    """
+
+    kind: Literal["broker", "namesrv"]
+    ok: bool
+    why: str | None
+    name: str
+    role: str
+    state: str
+    cluster: str | None = None
+    group: str | None = None
+    broker_id: int | None = None
+    address: str | None = None
+    epoch: int | None = None
+    written_offset: int | None = None
+    flushed_offset: int | None = None
+    confirmed_offset: int | None = None
+    lag_bytes: int | None = None
+
+
+def node_of(kind: Literal["broker", "namesrv"], said: Mapping[str, Any]) -> Node:
+    """By its own words, in those of `twinlog list`."""
+    if kind == "namesrv":
+        return Node(kind=kind, ok=True, why=None, name=said["name"], role="namesrv", state=said["state"])
+    member = member_of(said)
+    return Node(
+        kind=kind,
+        ok=True,
+        why=None,
+        name=member.name,
+        role=member.role,
+        state=member.state,
+        cluster=member.cluster,
+        group=member.group,
+        broker_id=member.broker_id,
+        address=member.address,
+        epoch=member.epoch,
+        written_offset=member.written_offset,
+        flushed_offset=member.flushed_offset,
+        confirmed_offset=member.confirmed_offset,
+    )
+
+
+def member_of(said: Mapping[str, Any]) -> Member:
+    """A broker by its own status."""
+    plain = Member(
+        name=f"{said['group']}-{said['brokerId']}",
+        cluster=said["cluster"],
+        group=said["group"],
+        broker_id=said["brokerId"],
+        address=said["address"],
+        role="",
+        state="",
+    )
+    return member_of_status(plain, said)
+
+
+def not_serving(node: Node, said: Mapping[str, Any]) -> str | None:
+    """Why it is no serving master (or name server); None: it is one."""
+    if node.kind == "namesrv":
+        return None
+    member = member_of(said)
+    if not is_master(member):
+        return f"its role is {node.role}, and it is {node.state}"
+    return None if member.state in ("serving", "holding") else f"it is {member.state}{_because(member)}"
+
+
+def not_following(node: Node, said: Mapping[str, Any]) -> str | None:
+    """Why it is no slave that follows its master; None: it is one."""
+    if node.role != "slave":
+        return f"its role is {node.role}"
+    member = member_of(said)
+    return None if node.state in STREAMING else f"it is {node.state}{_because(member)}"
+
+
+def lag_of(said: Mapping[str, Any], master_end: int, mode: Mode) -> int:
+    """Bytes that its master's log has and its own has not, or not on its disk."""
+    own = said["flushedOffset"] if mode == "flushed" else said["maxOffset"]
+    return max(0, master_end - int(own or 0))
+
+
+def is_counted(said: Mapping[str, Any], master: Mapping[str, Any]) -> bool:
+    """Whether its acknowledgements count for producers, by its master's word."""
+    found = slave_connection(member_of(said), said, master.get("slaves") or ())
+    return bool(found and found.get("counted") and found.get("inSync"))
+
+
+def refused(node: Node, why: str | None) -> Node:
+    """The node with the answer to what was asked."""
+    return evolve(node, ok=why is None, why=why)
+
+
+def _because(member: Member) -> str:
+    return f" ({member.reason})" if member.reason else ""
+
 
 READY_LAG_BYTES = 16_000_000
 MASTER_SECONDS_MAX, MASTER_SECONDS_KEPT = 2.0, 0.5
@@ -76,9 +179,9 @@ class Probes:
                     why="Its event loop stands still." if not self.source.is_alive else "It is starting.",
                     next_step="Ask again; /livez tells whether it lives.",
                 )
-            node = health.node_of(self.source.kind, answer.value)
+            node = node_of(self.source.kind, answer.value)
             if (why := self._why_nothing_holds()) is not None:
-                node = health.refused(node, why)
+                node = refused(node, why)
             else:
                 node = await check(node, answer.value, query)
             return json_response(document(node), 200 if node.ok else 503)
@@ -98,17 +201,17 @@ class Probes:
         """200 for a master or name server that serves, and a slave that follows and is at most 16MB behind."""
         limit, mode = query.size("lag"), _mode(query)
         if node.role != "slave":
-            return health.refused(node, health.not_serving(node, said))
+            return refused(node, not_serving(node, said))
         if limit is not None:
             return await self._following(node, said, limit, mode)
         found = await self._following(node, said, None, mode)  # A master that cannot be asked is no reason against it.
         too_far = found.lag_bytes is not None and found.lag_bytes > READY_LAG_BYTES
-        return health.refused(found, _too_far(found.lag_bytes, READY_LAG_BYTES)) if too_far else found
+        return refused(found, _too_far(found.lag_bytes, READY_LAG_BYTES)) if too_far else found
 
     async def why_no_master(self, node: Node, said: dict[str, Any], _query: Query) -> Node:
         """200 for a master that serves."""
-        why = health.not_serving(node, said) if node.kind == "broker" else "its role is namesrv"
-        return health.refused(node, why)
+        why = not_serving(node, said) if node.kind == "broker" else "its role is namesrv"
+        return refused(node, why)
 
     async def why_no_slave(self, node: Node, said: dict[str, Any], query: Query) -> Node:
         """200 for a slave that follows its master, no further behind than `lag`."""
@@ -125,25 +228,25 @@ class Probes:
         return found if not found.ok or limit is None else await self._following(found, said, limit, mode)
 
     async def _synchronous(self, node: Node, said: dict[str, Any], *, wanted: bool) -> Node:
-        if (why := health.not_following(node, said)) is not None:
-            return health.refused(node, why)
+        if (why := not_following(node, said)) is not None:
+            return refused(node, why)
         master = await self._ask_master(said)
         if master is None:
-            return health.refused(node, "its master does not tell whose acknowledgements count")
-        if health.is_counted(said, master) is wanted:
-            return health.refused(node, None)
-        return health.refused(node, f"its acknowledgements {'do not count' if wanted else 'count'} for producers")
+            return refused(node, "its master does not tell whose acknowledgements count")
+        if is_counted(said, master) is wanted:
+            return refused(node, None)
+        return refused(node, f"its acknowledgements {'do not count' if wanted else 'count'} for producers")
 
     async def _following(self, node: Node, said: dict[str, Any], limit: int | None, mode: Mode) -> Node:
-        if (why := health.not_following(node, said)) is not None:
-            return health.refused(node, why)
+        if (why := not_following(node, said)) is not None:
+            return refused(node, why)
         master = await self._ask_master(said)
         if master is None:
-            return health.refused(node, None if limit is None else "its master does not tell how far its log goes")
-        lag = health.lag_of(said, int(master["maxOffset"]), mode)
+            return refused(node, None if limit is None else "its master does not tell how far its log goes")
+        lag = lag_of(said, int(master["maxOffset"]), mode)
         node = evolve(node, lag_bytes=lag)
         too_far = limit is not None and lag > limit
-        return health.refused(node, _too_far(lag, limit) if too_far else None)
+        return refused(node, _too_far(lag, limit) if too_far else None)
 
     async def _ask_master(self, said: dict[str, Any]) -> dict[str, Any] | None:
         """The master's status, at most half a second old; None: it does not answer. RocketMQ's tells the end of its log only."""

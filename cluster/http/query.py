@@ -10,8 +10,8 @@ from attrs import frozen
 from starlette.requests import Request
 
 from twinlog.cluster.admin.waiting import parse_size
-from twinlog.cluster.http.server.errors import HttpError
-from twinlog.cluster.http.server.routes import Parameter
+from twinlog.cluster.http.server.app import Parameter
+from twinlog.cluster.http.server.responses import HttpError
 
 TEXT_LENGTH_MAX = 1000
 

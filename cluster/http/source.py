@@ -6,10 +6,17 @@ A service whose loop stands still answers nothing; then its last answer is given
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import trio
 from attrs import define, field, frozen
+
+from twinlog.cluster.config.credentials import has_credentials
+
+if TYPE_CHECKING:
+    from twinlog.cluster.broker.broker import Broker
+    from twinlog.cluster.namesrv.service import NameServer
+
 
 T = TypeVar("T")
 TICK_SECONDS, STALL_SECONDS = 1.0, 5.0
@@ -139,3 +146,53 @@ class Source:
     async def snapshot(self) -> Answer[Any]:
         """What metrics are made of, or the last that is known."""
         return await self._snapshot.ask(self._token)
+
+
+LOOPBACK = "127.0.0.1"
+
+
+def source_of_broker(broker: "Broker") -> Source:
+    """Made in the broker's loop."""
+    from twinlog.cluster.broker.status import member_status
+
+    def snapshot() -> Any:
+        from twinlog.cluster.metrics import broker_snapshot
+
+        return broker_snapshot(broker)
+
+    return Source(
+        kind="broker",
+        read_node=lambda: member_status(broker).to_json(),
+        read_snapshot=snapshot,
+        namesrv=lambda: broker.config.name_servers,
+        guards_bodies=broker.acl is not None or has_credentials(),
+    )
+
+
+def source_of_namesrv(namesrv: "NameServer") -> Source:
+    """Made in the name server's loop."""
+
+    def node() -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "name": "namesrv",
+            "role": "namesrv",
+            "state": "serving",
+            "brokers": len(namesrv.routes.brokers),
+        }
+
+    def snapshot() -> Any:
+        from twinlog.cluster.metrics import namesrv_snapshot
+
+        return namesrv_snapshot(namesrv)
+
+    source = Source(
+        kind="namesrv",
+        read_node=node,
+        read_snapshot=snapshot,
+        namesrv=lambda: (f"{host}:{source.port}",),
+        guards_bodies=has_credentials(),
+    )
+    bound = namesrv.server_config.bind_address
+    host = LOOPBACK if bound in ("", "0.0.0.0", "::") else bound
+    return source

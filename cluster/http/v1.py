@@ -10,20 +10,18 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from twinlog.cluster.admin.admin import Admin
-from twinlog.cluster.admin.document_schema import schema_of
-from twinlog.cluster.admin.documents import document
-from twinlog.cluster.admin.message_view import PeekedMessage
-from twinlog.cluster.admin.role_history import History
-from twinlog.cluster.http.asking import asking
+from twinlog.cluster.admin.documents import document, schema_of
+from twinlog.cluster.admin.messages import PeekedMessage
+from twinlog.cluster.admin.roles import History
+from twinlog.cluster.http.admin import OpenAdmin, asking
 from twinlog.cluster.http.changes import change_routes
-from twinlog.cluster.http.kept_admin import OpenAdmin
 from twinlog.cluster.http.operations import Operations
 from twinlog.cluster.http.query import Query
-from twinlog.cluster.http.server.errors import HttpError, json_response
-from twinlog.cluster.http.server.routes import Endpoint, Parameter, endpoints
+from twinlog.cluster.http.server.app import Endpoint, Parameter, endpoints
+from twinlog.cluster.http.server.responses import HttpError, json_response
 from twinlog.cluster.http.server.tokens import Tokens
-from twinlog.cluster.observe.check_result import CheckResult
-from twinlog.cluster.observe.explanation import Explanation
+from twinlog.cluster.observe.explain import Explanation
+from twinlog.cluster.observe.findings import CheckResult
 from twinlog.cluster.observe.members import MemberList, NoMemberError
 
 MESSAGES_MAX = 32
@@ -75,8 +73,8 @@ def v1_routes(open_admin: OpenAdmin, tokens: Tokens, operations: Operations | No
 
 
 def _of_data(read: Callable[..., Endpoint]) -> list[Endpoint]:
-    from twinlog.cluster.admin.group_views import GroupDetail, GroupList
-    from twinlog.cluster.admin.topic_views import TopicDetail, TopicList
+    from twinlog.cluster.admin.groups import GroupDetail, GroupList
+    from twinlog.cluster.admin.topics import TopicDetail, TopicList
     from twinlog.cluster.observe.consumption import LagReport
 
     return [
@@ -98,7 +96,7 @@ async def cluster(admin: Admin, _request: Request, _query: Query) -> Any:
 
 async def check(admin: Admin, _request: Request, query: Query) -> Any:
     """What a monitoring system should know, judged by these limits. As `twinlog check`."""
-    from twinlog.cluster.observe.health_member import Limits
+    from twinlog.cluster.observe.rules import Limits
 
     return await admin.check(
         Limits(
@@ -134,7 +132,7 @@ async def explain(admin: Admin, request: Request, _query: Query) -> Any:
 
 async def topics(admin: Admin, _request: Request, query: Query) -> Any:
     """Each topic: queues and messages. As `twinlog topic list`."""
-    from twinlog.cluster.admin.topic_views import TopicList
+    from twinlog.cluster.admin.topics import TopicList
 
     return TopicList(await admin.topics.summaries(all_topics=query.flag("all")))
 

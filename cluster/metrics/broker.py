@@ -1,18 +1,37 @@
 """One broker's snapshot, put together in its own loop: sums over tables, no I/O, no walk over messages."""
 
+import errno
+import os
 import time
+from collections import Counter
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.status import state_word
-from twinlog.cluster.metrics import consumption
-from twinlog.cluster.metrics.first_waiting import stored_ms_at
 from twinlog.cluster.metrics.replicas import replicas
-from twinlog.cluster.metrics.snapshot import BrokerSnapshot, HANumbers, StoreNumbers
+from twinlog.cluster.metrics.snapshot import (
+    BrokerSnapshot,
+    GroupLag,
+    HANumbers,
+    NamesrvSnapshot,
+    RegisteredGroup,
+    StoreNumbers,
+)
+from twinlog.cluster.mqadmin.text import version_name
+from twinlog.cluster.namesrv.route_info import MASTER_ID
+from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.observe.members import NO_MASTERS, state_in_words
+from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.names import member_name
 from twinlog.ha.master.group_transfer import OUTCOMES
 from twinlog.ha.statistics import HAStatistics
-from twinlog.store.config import BrokerRole
+from twinlog.store.config import CONSUME_QUEUE_UNIT, BrokerRole
+from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.message_store import MessageStore
+from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.queue.layout import UNIT
+from twinlog.store.record.message import STORED_MS_END, record_stored_ms
 from twinlog.store.util.histogram import Counts
 
 
@@ -27,12 +46,12 @@ def broker_snapshot(broker: Broker) -> BrokerSnapshot:
         permission=config.broker_permission,
         topics=len(broker.topics.table),
         groups=len(broker.groups.table),
-        puts=consumption.puts(broker),
-        gets=consumption.gets(broker),
-        dead=consumption.dead(broker),
-        lags=tuple(consumption.lags(broker)),
-        producers=consumption.producers(broker),
-        consumers=consumption.consumers(broker),
+        puts=puts(broker),
+        gets=gets(broker),
+        dead=dead(broker),
+        lags=tuple(lags(broker)),
+        producers=producers(broker),
+        consumers=consumers(broker),
         held_pulls=len(broker.held_pulls),
         requests=sum(server.dispatcher.under_way for server in broker.servers),
         store=_store(broker),
@@ -116,3 +135,158 @@ def _role(broker: Broker, state: str) -> str:
     if broker.is_slave:
         return "slave"
     return "none" if state in NO_MASTERS else "master"
+
+
+LOOKS_MAX = 500  # Messages whose age is looked up for one snapshot; whoever waits longer is looked up in the next.
+
+Place = tuple[str, int, int]  # Key of the offset table, queue, offset.
+_ages: "WeakKeyDictionary[Broker, dict[Place, int]]" = WeakKeyDictionary()  # When the message there was stored, ms.
+
+
+def puts(broker: Broker) -> tuple[tuple[str, bool, int, int], ...]:
+    """Topic, whether it is the system's, messages and bytes that came since the start."""
+    broker.stats.take_puts()
+    found: dict[str, list[int]] = {}
+    for (topic, _), counter in broker.stats.puts.items():
+        sums = found.setdefault(topic, [0, 0])
+        sums[0] += counter.nums
+        sums[1] += counter.size
+    return tuple((topic, broker.topics.is_system(topic), nums, size) for topic, (nums, size) in found.items())
+
+
+def gets(broker: Broker) -> tuple[tuple[str, str, bool, int, int], ...]:
+    """Topic, group, whether one is the system's, messages and bytes that were delivered since the start."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for (topic, _, group), counter in broker.stats.gets.items():
+        sums = found.setdefault((topic, group), [0, 0])
+        sums[0] += counter.nums
+        sums[1] += counter.size
+    return tuple((*key, _is_system(broker, *key), nums, size) for key, (nums, size) in found.items())
+
+
+def dead(broker: Broker) -> tuple[tuple[str, str, bool, int], ...]:
+    """Topic, group, whether one is the system's, messages that became dead letters since the start."""
+    return tuple((*key, _is_system(broker, *key), counter.nums) for key, counter in broker.stats.dead.items())
+
+
+def _is_system(broker: Broker, topic: str, group: str) -> bool:
+    return broker.topics.is_system(topic) or group.startswith(names.SYSTEM_GROUP_PREFIX)
+
+
+def lags(broker: Broker) -> Iterator[GroupLag]:
+    """Each group in each topic for which it has offsets here."""
+    ages = _ages.setdefault(broker, {})
+    now_ms, looks, kept = broker.now_ms(), 0, {}
+    for key, queues in broker.offsets.table.items():
+        topic, _, group = key.rpartition("@")
+        lag = inflight = 0
+        oldest: int | None = now_ms  # None: somebody waits, and it is not known for how long.
+        for queue_id, offset in queues.items():
+            queue = broker.store.find_queue(topic, queue_id)
+            behind = broker.shown_end(topic, queue_id) - max(offset, queue.min_offset) if queue is not None else 0
+            if queue is None or behind <= 0:
+                continue
+            lag += behind
+            inflight += min(max(broker.stats.pulled_to(group, topic, queue_id) - offset, 0), behind)
+            place = key, queue_id, offset
+            stored = ages.get(place)
+            if stored is None and looks < LOOKS_MAX:
+                looks += 1
+                stored = stored_ms(broker.store, queue, max(offset, queue.min_offset))
+            if stored is not None:
+                kept[place] = stored
+                oldest = min(oldest, stored) if oldest is not None else None
+            else:
+                oldest = None
+        latency = None if oldest is None else max(now_ms - oldest, 0)
+        yield GroupLag(
+            topic=topic,
+            group=group,
+            is_system=_is_system(broker, topic, group),
+            lag=lag,
+            inflight=inflight,
+            latency_ms=latency,
+        )
+    _ages[broker] = kept
+
+
+def producers(broker: Broker) -> tuple[tuple[str, str, int], ...]:
+    """Language, version, connections."""
+    clients = (client for group in broker.producers.groups.values() for client in group.values())
+    counted = Counter((client.language, client.version) for client in clients)
+    return tuple((language.lower(), _version(version), count) for (language, version), count in counted.items())
+
+
+def consumers(broker: Broker) -> tuple[tuple[str, str, str, str, int], ...]:
+    """Group, language, version, push or pull, connections."""
+    counted = Counter(
+        (info.group, client.language, client.version, "pull" if info.consume_type == "CONSUME_ACTIVELY" else "push")
+        for info in broker.consumers.groups.values()
+        for client in info.clients.values()
+    )
+    return tuple(
+        (group, language.lower(), _version(version), mode, count)
+        for (group, language, version, mode), count in counted.items()
+    )
+
+
+def _version(number: int) -> str:
+    return version_name(number).lower()
+
+
+def stored_ms(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> int | None:
+    """ms since 1970; None: it is not in memory, or not there."""
+    at = queue_offset * CONSUME_QUEUE_UNIT
+    unit = _in_memory(queue.files.file_at(at), at, CONSUME_QUEUE_UNIT)
+    if unit is None:
+        return None
+    phy_offset, size, _ = UNIT.unpack(unit)
+    return stored_ms_at(store, phy_offset) if size >= STORED_MS_END else None
+
+
+def stored_ms_at(store: MessageStore, phy_offset: int) -> int | None:
+    """The same of the record at an offset of the log."""
+    record = _in_memory(store.commit_log.files.file_at(phy_offset), phy_offset, STORED_MS_END)
+    return record_stored_ms(record, phy_offset) if record is not None else None
+
+
+def _in_memory(file: MappedFile | None, offset: int, size: int) -> bytes | None:
+    if file is None or offset + size > file.end:
+        return None
+    if (late := file.read_late(offset - file.start, size)) is not None:
+        return late
+    found = bytearray(size)
+    try:
+        read = os.preadv(file.fd, [found], offset - file.start, os.RWF_NOWAIT)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            return None
+        try:
+            read = os.preadv(file.fd, [found], offset - file.start)
+        except OSError:
+            return None
+    return bytes(found) if read == size else None
+
+
+def namesrv_snapshot(namesrv: NameServer) -> NamesrvSnapshot:
+    """Everything as it is now."""
+    began, now, routes = time.perf_counter(), namesrv.controller.clock(), namesrv.routes
+    groups = []
+    for name, group in routes.brokers.items():
+        silent = [now - live.registered_at for each in group.addresses.values() if (live := routes.live.get(each))]
+        masters = int(MASTER_ID in group.addresses)
+        groups.append(
+            RegisteredGroup(
+                cluster=group.cluster,
+                group=name,
+                masters=masters,
+                slaves=len(group.addresses) - masters,
+                silent_seconds=max(silent, default=0.0),
+            )
+        )
+    return NamesrvSnapshot(
+        groups=tuple(groups),
+        topics=len(routes.queues),
+        now_ms=time.time_ns() // 1_000_000,
+        seconds=time.perf_counter() - began,
+    )

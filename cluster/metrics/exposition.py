@@ -10,9 +10,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from twinlog.cluster.metrics.ha_rows import HA
+from twinlog.cluster.metrics.process_rows import AUDIT, NAMESRV, OWN_PROCESS, STORE
 from twinlog.cluster.metrics.row import Metric
 from twinlog.cluster.metrics.snapshot import Snapshot
-from twinlog.cluster.metrics.table import METRICS
+from twinlog.cluster.metrics.traffic_rows import TRAFFIC
 from twinlog.store.util.histogram import BOUNDS, Counts
 
 _PROCESS = ProcessCollector(registry=None)
@@ -78,3 +80,14 @@ def _sums(counts: Counts) -> Iterator[float]:
     for count in counts.counts:
         total += count
         yield float(total)
+
+
+FAMILIES: dict[str, tuple[Metric, ...]] = {
+    "Messages and clients": TRAFFIC,
+    "The store": STORE,
+    "Replication": HA,
+    "Audits": AUDIT,
+    "Name servers": NAMESRV,
+    "The process": OWN_PROCESS,
+}
+METRICS: tuple[Metric, ...] = tuple(metric for family in FAMILIES.values() for metric in family)

@@ -1,5 +1,5 @@
 """What is known of a cluster: members, lag, findings, explanations. Reads only.
 
-Begin with gather.py and members.py; health.py judges.
+Begin with gather.py and members.py; rules.py judges.
 Imported by admin and the front ends.
 """

@@ -17,8 +17,8 @@ from twinlog.cluster.client.api.api import ClientApi, PullStatus, QueueOffsets
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests
+from twinlog.cluster.observe.gather import Target, readers
 from twinlog.cluster.observe.requests import Consumers
-from twinlog.cluster.observe.targets import Target, readers
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.store.errors import StoreError

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from twinlog.cluster.broker.peers.role_messages import ChangeState
-from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
-from twinlog.cluster.observe.finding import Finding, Level
+from twinlog.cluster.observe.findings import Finding, Level
+from twinlog.cluster.observe.members import ClusterFacts, MemberFacts
 from twinlog.ha.election.group_record import newest
 from twinlog.ha.election.votes import needed
 from twinlog.store.role_file import GroupRecord

@@ -12,7 +12,7 @@ from twinlog.cluster.http import member as member_module
 from twinlog.cluster.http.changes import FIELDS
 from twinlog.cluster.http.events import Feed
 from twinlog.cluster.http.operations import Operations
-from twinlog.cluster.http.server.routes import Endpoint
+from twinlog.cluster.http.server.app import Endpoint
 from twinlog.cluster.http.server.tokens import Tokens
 from twinlog.cluster.http.source import Source
 

@@ -1,12 +1,12 @@
-"""The directive `metrics`, a table of one family of the metrics in cluster/metrics/table.py: page and /metrics cannot differ."""
+"""The directive `metrics`, one family of the metrics in cluster/metrics/exposition.py as a table."""
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from twinlog.cluster.metrics import ha_table, process_table, row, store_table, traffic_table
+from twinlog.cluster.metrics import ha_rows, process_rows, row, traffic_rows
+from twinlog.cluster.metrics.exposition import FAMILIES
 from twinlog.cluster.metrics.row import Metric
-from twinlog.cluster.metrics.table import FAMILIES
 
 
 def table(metrics: tuple[Metric, ...]) -> str:
@@ -23,7 +23,7 @@ class MetricsDirective(SphinxDirective):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        for module in (ha_table, process_table, row, store_table, traffic_table):
+        for module in (ha_rows, process_rows, row, traffic_rows):
             self.env.note_dependency(module.__file__)
         return self.parse_text_to_nodes(table(FAMILIES[self.arguments[0]]))
 

@@ -8,7 +8,7 @@ import yaml
 
 from tests.monitoring.prometheus import ROOT
 from tests.processes.harness import until
-from twinlog.cluster.metrics.table import METRICS
+from twinlog.cluster.metrics.exposition import METRICS
 
 GRAFANA = ROOT / "deploy/grafana"
 BOARD = json.loads((GRAFANA / "dashboards/twinlog.json").read_text())

@@ -8,7 +8,7 @@ import yaml
 
 from tests.monitoring.prometheus import DEPLOY, ROOT, promtool
 from twinlog.cluster.cli.run.up_plan import plan_up
-from twinlog.cluster.metrics.table import METRICS
+from twinlog.cluster.metrics.exposition import METRICS
 
 RULES = [rule for group in yaml.safe_load((DEPLOY / "rules.yml").read_text())["groups"] for rule in group["rules"]]
 ALERTS = [rule["alert"] for rule in RULES]

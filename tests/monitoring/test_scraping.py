@@ -8,7 +8,7 @@ import yaml
 from tests.monitoring.conftest import SLAVES, TOPIC
 from tests.monitoring.prometheus import DEPLOY
 from tests.processes.harness import until
-from twinlog.cluster.metrics.table import METRICS
+from twinlog.cluster.metrics.exposition import METRICS
 
 
 def test_all_members_are_scraped_without_error(watched):

@@ -39,7 +39,7 @@ def topics(context: click.Context, _parameter: click.Parameter, incomplete: str)
     """Topics; those of RocketMQ itself once they are begun to be typed."""
 
     async def ask(admin: "Admin") -> Iterable[str]:
-        from twinlog.cluster.admin.topic_views import is_system_topic
+        from twinlog.cluster.admin.topics import is_system_topic
 
         found = await admin.api.topics()
         return [each for each in found if incomplete or not is_system_topic(each, set())]
@@ -51,9 +51,9 @@ def groups(context: click.Context, _parameter: click.Parameter, incomplete: str)
     """Consumer groups."""
 
     async def ask(admin: "Admin") -> Iterable[str]:
-        from twinlog.cluster.admin.group_views import is_system_group
+        from twinlog.cluster.admin.groups import is_system_group
+        from twinlog.cluster.observe.gather import readers
         from twinlog.cluster.observe.requests import group_configs
-        from twinlog.cluster.observe.targets import readers
 
         found: set[str] = set()
         for target in readers(await admin.api.cluster()):

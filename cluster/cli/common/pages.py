@@ -71,7 +71,7 @@ def answer(
     with _screen(fmt, page) as put:
 
         async def keep(admin: "Admin") -> None:
-            from twinlog.cluster.admin.watching import watch
+            from twinlog.cluster.admin.waiting import watch
 
             async def again() -> T:
                 return await ask(admin)

@@ -5,7 +5,7 @@ from importlib import import_module
 import click
 import orjson
 
-from twinlog.cluster.admin.document_schema import schema_of
+from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.admin.errors import Failure
 
 __all__ = ["print_schema", "schema_of"]

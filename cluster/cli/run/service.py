@@ -48,7 +48,7 @@ def run_namesrv(
     set_up_log(for_good=True)
     from twinlog.cluster.http.config import HttpConfig
     from twinlog.cluster.http.sidecar import http_beside
-    from twinlog.cluster.http.sources import source_of_namesrv
+    from twinlog.cluster.http.source import source_of_namesrv
     from twinlog.cluster.namesrv.config import NamesrvConfig
     from twinlog.cluster.namesrv.service import NameServer
     from twinlog.cluster.remoting.config import ServerConfig
@@ -84,7 +84,7 @@ def run_broker(
     from twinlog.cluster.broker.status import log_fields
     from twinlog.cluster.http.config import HttpConfig
     from twinlog.cluster.http.sidecar import http_beside
-    from twinlog.cluster.http.sources import source_of_broker
+    from twinlog.cluster.http.source import source_of_broker
     from twinlog.cluster.remoting.config import ServerConfig
     from twinlog.cluster.remoting.tls.config import TlsConfig
     from twinlog.ha.config import HAConfig

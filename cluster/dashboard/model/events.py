@@ -5,7 +5,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from twinlog.cluster.admin.role_history import History
+from twinlog.cluster.admin.roles import History
 from twinlog.cluster.dashboard.model.snapshot import PARTED, SILENT, Look, Mark, MemberLook
 
 EVENTS_MAX = 200

@@ -13,9 +13,8 @@ from attrs import define, evolve, field, frozen
 from twinlog.cluster.dashboard.model.events import Event, changes, merged
 from twinlog.cluster.dashboard.model.series import SECONDS_KEPT, Sample, Series, catch_up_seconds, is_growing
 from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, PARTED, SILENT, GroupLook, Look, MemberLook, Range
-from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
-from twinlog.cluster.observe.finding import Finding
-from twinlog.cluster.observe.members import Member
+from twinlog.cluster.observe.findings import Finding
+from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.role_views import change_of, newest_record, notes_of
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from twinlog.cluster.observe.finding import Finding
+from twinlog.cluster.observe.findings import Finding
 from twinlog.cluster.observe.members import Member, is_master
 
 PARTED = ("diverged", "ahead", "below min")  # Its log does not fit its master's.

@@ -1,11 +1,275 @@
-"""The first line of the page: is the data safe, who is behind, by how much, until when. Pure.
+"""What is to say of one group: rules, the worst first, each a Verdict or None where it has nothing to say. Pure."""
 
-Safe means: every message that was acknowledged is held by as many members as producers were promised, and by two at least, and
-a master takes new ones. The worst group speaks; what else is to say follows in `details`.
-"""
+from attrs import frozen
 
-from twinlog.cluster.dashboard.model.snapshot import Look, Mark
-from twinlog.cluster.dashboard.model.verdict_rules import Verdict, of_group, within
+from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, PARTED, SILENT, GroupLook, Look, Mark, MemberLook
+from twinlog.cluster.dashboard.model.text import about, count, seconds, several, size
+from twinlog.cluster.observe.findings import Level
+
+BEHIND_SECONDS, BEHIND_BYTES = 2.0, 16_000_000  # From here on a slave is behind; below it is under way.
+
+
+@frozen(kw_only=True)
+class Verdict:
+    """One line, how bad it is, since when it holds (seconds since 1970), and further lines."""
+
+    mark: Mark
+    headline: str
+    since: float | None = None
+    was_so: bool = False
+    details: tuple[str, ...] = ()
+
+
+def of_group(group: GroupLook, look: Look) -> Verdict:
+    """The first thing that is to say."""
+    return next(filter(None, (rule(group, look) for rule in RULES)), None) or _fine(group)
+
+
+def _two_masters(group: GroupLook, _look: Look) -> Verdict | None:
+    if len(group.masters) < 2:
+        return None
+    names = " and ".join(each.member.name for each in group.masters)
+    return Verdict(
+        mark="bad",
+        headline=f"NOT SAFE: {group.name} has {len(group.masters)} masters, {names}",
+        since=max(each.since for each in group.masters),
+        details=("What is sent to one of them the other does not have. See: twinlog doctor",),
+    )
+
+
+def _changing(group: GroupLook, _look: Look) -> Verdict | None:
+    if group.changing is None:
+        return None
+    return Verdict(mark="warn", headline=f"The master is being changed: {group.changing}")
+
+
+def _no_master(group: GroupLook, _look: Look) -> Verdict | None:
+    if group.masters:
+        return None
+    gone = next((each for each in group.members if each.member.role == "master"), None)
+    why = f": {gone.member.name} {_state(gone)}" if gone else ""
+    kept = [each for each in group.slaves if each.member.state not in (*SILENT, *PARTED, "failed")]
+    if (group.acks_needed or 1) >= 2 and kept:
+        headline = f"NO MASTER: {group.name} takes no messages{why}"
+        on = "" if len(group.slaves) < (group.acks_needed or 1) else "at least one of "
+        held = f"Every acknowledged message is on {on}{_names(kept)}: nothing is lost so far."
+        if len(kept) < len(group.slaves):
+            held = "Every acknowledged message was on two members or more; not all of them answer now."
+    else:
+        headline = f"NOT SAFE: {group.name} has no master{why}"
+        held = "Its newest messages may be on no other member."
+    return Verdict(
+        mark="bad",
+        headline=headline,
+        since=gone.since if gone else None,
+        was_so=gone.was_so if gone else False,
+        details=(held,),
+    )
+
+
+def _parted(group: GroupLook, look: Look) -> Verdict | None:
+    parted = [each for each in group.slaves if each.member.state in PARTED]
+    if not parted:
+        return None
+    first, good = parted[0], _good(group)
+    what = f"{first.member.name} {_how_parted(first)}"
+    more = f", and {several(len(parted) - 1, 'more', 'more')}" if len(parted) > 1 else ""
+    held = _held(good, group)
+    return Verdict(
+        mark="bad",
+        headline=f"{'NOT SAFE' if not good else 'One slave is no copy'}: {what}{more}",
+        since=first.since,
+        was_so=first.was_so,
+        details=(held,),
+    )
+
+
+def _critical(group: GroupLook, look: Look) -> Verdict | None:
+    """What else `twinlog check` calls critical: no lease, a full disk, damage."""
+    names = {group.name, *(each.member.name for each in group.members)}
+    silent = {each.member.name for each in group.members if each.member.state in SILENT}
+    found = [
+        each
+        for each in look.findings
+        if each.level is Level.CRITICAL and each.subject in names - silent and each.cause not in OF_SLAVES_GONE
+    ]
+    if not found:
+        return None
+    text = found[0].what
+    details = (f"Do: {found[0].fix}",) if found[0].fix else ()
+    return Verdict(mark="bad", headline=f"NOT SAFE: {text}", details=details)
+
+
+def _master_not_serving(group: GroupLook, _look: Look) -> Verdict | None:
+    """It is there, and takes nothing: its disk is nearly full, or a role is not settled."""
+    master = group.masters[0]
+    if master.member.state == "serving":
+        return None
+    return Verdict(
+        mark="warn",
+        headline=f"{group.name} takes no messages for now: {master.member.name} {_state(master)}",
+        since=master.since,
+        was_so=master.was_so,
+        details=(master.member.reason,) if master.member.reason else (),
+    )
+
+
+OF_SLAVES_GONE = ("lag", "no slave registered")  # Told by rules below, with their numbers.
+
+
+def _too_few_copies(group: GroupLook, look: Look) -> Verdict | None:
+    if not group.slaves:
+        return Verdict(
+            mark="warn",
+            headline=f"One copy only: {group.name} has no slave",
+            details=("A slave makes it two: twinlog up --slaves 1, or twinlog broker with brokerRole=SLAVE",),
+        )
+    if _good(group):
+        return None
+    worst = group.slaves[0]
+    behind = f"; it lacks at most {size(worst.lag_bytes)}" if worst.lag_bytes is not None else ""
+    return Verdict(
+        mark="bad",
+        headline=f"NOT SAFE: new messages are on one member only: {worst.member.name} {_state(worst)}{behind}",
+        since=worst.since,
+        was_so=worst.was_so,
+    )
+
+
+def _someone_away(group: GroupLook, look: Look) -> Verdict | None:
+    away = [each for each in group.slaves if each.member.state not in FOLLOWING and each.member.state != "answering"]
+    if not away:
+        return None
+    first, good = away[0], _good(group)
+    held = _held(good, group)
+    lacks = f", {'at most ' * first.is_last_word}{size(first.lag_bytes)} behind" if first.lag_bytes else ""
+    behind = _behind(group, look)
+    who = "One slave is away" if len(away) == 1 else f"{len(away)} slaves are away"
+    return Verdict(
+        mark="warn",
+        headline=f"{who}: {first.member.name} {_state(first)}{lacks}",
+        since=first.since,
+        was_so=first.was_so,
+        details=(held, behind.headline) if behind is not None else (held,),
+    )
+
+
+def _behind(group: GroupLook, _look: Look) -> Verdict | None:
+    behind = sorted((each for each in group.slaves if is_behind(each)), key=lambda each: -(each.lag_bytes or 0))
+    if not behind:
+        return None
+    first = behind[0]
+    parts = [size(first.lag_bytes)] if first.lag_bytes is not None else []
+    parts += [seconds(first.lag_seconds)] if first.lag_seconds is not None else []
+    who = "One slave is behind" if len(behind) == 1 else f"{len(behind)} slaves are behind, most"
+    level = len(group.slaves) - len(behind)
+    held = f"{_of(level, group)} {'is' if level == 1 else 'are'} level with the master."
+    since = max(0.0, _look.at - first.lag_seconds) if first.lag_seconds is not None else None
+    headline = f"{who}: {first.member.name} by {', '.join(parts)}; {end_of(first)}"
+    return Verdict(mark="warn", headline=headline, since=since, details=(held,))
+
+
+RULES = (
+    _two_masters,
+    _changing,
+    _no_master,
+    _parted,
+    _critical,
+    _master_not_serving,
+    _too_few_copies,
+    _someone_away,
+    _behind,
+)
+
+
+def _fine(group: GroupLook) -> Verdict:
+    slaves, total = group.slaves, len(group.slaves)
+    if any(each.member.state == "answering" for each in slaves):
+        headline = (
+            f"{several(total, 'slave answers', 'slaves answer')}; RocketMQ does not tell what they have confirmed"
+        )
+        return Verdict(mark="none", headline=f"As far as it is told: {headline}")
+    if any(each.lag_bytes is None for each in slaves):
+        headline = f"{several(total, 'slave follows', 'slaves follow')}; how far behind is not known"
+        return Verdict(mark="none", headline=f"As far as it is told: {headline}", details=_promise(group))
+    if all(each.lag_bytes == 0 for each in slaves):
+        hold = "slave holds" if total == 1 else "slaves hold"
+        headline = f"{total} of {total} {hold} every acknowledged message"
+    elif (group.acks_needed or 1) < 2 and (alone := min((each.lag_bytes or 0) for each in slaves)):
+        why = "SEND_OK waits for no slave" if group.acks_needed else "whether SEND_OK waits for slaves is not told"
+        headline = f"the newest {size(alone)} are on the master only: {why}"
+        return Verdict(mark="none", headline=f"Copied within {within(slaves)}; {headline}", details=_promise(group))
+    else:
+        follow = "slave follows" if total == 1 else "slaves follow"
+        headline = f"{total} of {total} {follow} within {within(slaves)}"
+    return Verdict(mark="ok", headline=f"All data is safe: {headline}", details=_promise(group))
+
+
+def _promise(group: GroupLook) -> tuple[str, ...]:
+    """What an acknowledgement says here."""
+    policy = next((each.member.ack_policy for each in group.masters if each.member.ack_policy), None)
+    return (f"A producer hears SEND_OK when its message is {policy}.",) if policy else ()
+
+
+def _good(group: GroupLook) -> list[MemberLook]:
+    """Slaves that hold what is acknowledged, or are about to: they follow, and are not far behind."""
+    return [each for each in group.slaves if each.member.state in (*FOLLOWING, "answering")]
+
+
+def is_behind(each: MemberLook) -> bool:
+    """Whether a slave that follows is behind by more than what is always under way."""
+    if each.member.state not in FOLLOWING:
+        return False
+    return (each.lag_seconds or 0) >= BEHIND_SECONDS or (each.lag_bytes or 0) >= BEHIND_BYTES
+
+
+def end_of(each: MemberLook) -> str:
+    """When a slave will have caught up, in words."""
+    if each.catch_up_seconds is not None:
+        return f"caught up in about {about(each.catch_up_seconds)}"
+    return "and it falls further behind" if each.is_growing else "it does not catch up yet"
+
+
+def within(slaves: "tuple[MemberLook, ...] | list[MemberLook]") -> str:
+    known = [each.lag_seconds for each in slaves if each.lag_seconds is not None]
+    if known:
+        return seconds(max(0.1, *known)) if len(known) > 1 else seconds(max(0.1, known[0]))
+    return size(max((each.lag_bytes or 0 for each in slaves), default=0))
+
+
+def _of(number: int, group: GroupLook) -> str:
+    return f"{number} of {several(len(group.slaves), 'slave', 'slaves')}"
+
+
+def _state(each: MemberLook) -> str:
+    return "does not answer" if each.member.state == "unreachable" else f"is {each.member.state}"
+
+
+def _how_parted(each: MemberLook) -> str:
+    start = next((part.start for part in each.parted if not part.is_cut), None)
+    if each.member.state == "below min":
+        return "was away for too long, and has to begin anew"
+    where = f" from byte {count(start)} on" if start is not None else ""
+    what = "holds other bytes than its master" if each.member.state == "diverged" else "holds bytes its master lacks"
+    return what + where
+
+
+def _held(good: list[MemberLook], group: GroupLook) -> str:
+    """What those who follow are worth: one that is behind may lack what another one has confirmed."""
+    level = [each for each in good if each.lag_bytes == 0]
+    if len(level) == len(good):
+        return f"{_of(len(good), group)} {'holds' if len(good) == 1 else 'hold'} every acknowledged message."
+    return f"{_of(len(good), group)} {'follows' if len(good) == 1 else 'follow'}, the last within {_span(good)}."
+
+
+def _span(slaves: list[MemberLook]) -> str:
+    known = [each for each in slaves if each.lag_bytes is not None]
+    return within(known) if len(known) == len(slaves) else "a time that is not known"
+
+
+def _names(members: list[MemberLook]) -> str:
+    return " and ".join(each.member.name for each in members) if len(members) < 3 else f"{len(members)} slaves"
+
 
 ORDER: tuple[Mark, ...] = ("bad", "warn", "none", "ok")
 

@@ -8,13 +8,10 @@ from attrs import field, frozen
 from twinlog.cluster.dashboard.model.events import Event
 from twinlog.cluster.dashboard.model.snapshot import GroupLook, Look
 from twinlog.cluster.dashboard.model.text import clock, day_and_clock, seconds, several
-from twinlog.cluster.dashboard.model.verdict import verdict_of
-from twinlog.cluster.dashboard.model.verdict_rules import Verdict
-from twinlog.cluster.dashboard.view.bars import legend, offset_bars
-from twinlog.cluster.dashboard.view.html import Markup, join, tag
-from twinlog.cluster.dashboard.view.marks import definitions, mark
-from twinlog.cluster.dashboard.view.picture import picture
-from twinlog.cluster.dashboard.view.role_dialog import role_dialog
+from twinlog.cluster.dashboard.model.verdict import Verdict, verdict_of
+from twinlog.cluster.dashboard.view.drawings import legend, offset_bars, picture
+from twinlog.cluster.dashboard.view.html import Markup, definitions, join, mark, tag
+from twinlog.cluster.dashboard.view.roles import role_dialog
 from twinlog.cluster.dashboard.view.tables import events_list, groups_table, issues_list, members_table
 from twinlog.cluster.observe.consumption import LagReport
 

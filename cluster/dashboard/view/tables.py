@@ -1,16 +1,37 @@
-"""The tables and lists of the page: members, issues, events, consumer groups, topics' last audit. Pure."""
+"""Commands inside of sentences: findings name them as `twinlog verb ...`; the page shows them apart, to copy. Pure."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from twinlog.cluster.dashboard.model.events import Event
 from twinlog.cluster.dashboard.model.snapshot import FOLLOWING, Look, Mark, MemberLook
 from twinlog.cluster.dashboard.model.text import UNKNOWN, clock, count, day_and_clock, rate, seconds, several, size
-from twinlog.cluster.dashboard.model.verdict_rules import end_of, is_behind
-from twinlog.cluster.dashboard.view.commands import command_of
-from twinlog.cluster.dashboard.view.html import Markup, join, tag
-from twinlog.cluster.dashboard.view.marks import mark
+from twinlog.cluster.dashboard.model.verdict import end_of, is_behind
+from twinlog.cluster.dashboard.view.html import Markup, join, mark, tag
 from twinlog.cluster.observe.consumption import LagReport, TopicLag
-from twinlog.cluster.observe.finding import Finding, Level
+from twinlog.cluster.observe.findings import Finding, Level
+
+# A command ends where the sentence goes on: at a comma, a semicolon, a full stop, or at "which".
+_COMMAND = re.compile(r"twinlog [a-z]+(?: (?!which\b|which,|or\b|and\b|says\b)[^\s,;]+)*")
+# What helps where a finding names no command: by its cause.
+BY_CAUSE = {
+    "diverged": "twinlog rewind {subject} --dry-run",
+    "ahead": "twinlog rewind {subject} --dry-run",
+    "below min": "twinlog reinit {subject}",
+}
+
+
+def command_of(finding: Finding, look: Look) -> str:
+    """The command that mends it, or tells more about it."""
+    if finding.cause in BY_CAUSE:
+        return BY_CAUSE[finding.cause].format(subject=finding.subject)
+    for text in (finding.fix, finding.what):
+        if found := _COMMAND.search(text):
+            return found.group().rstrip(".:")
+    if finding.subject in {each.member.name for each in look.members}:
+        return f"twinlog explain {finding.subject}"
+    return "twinlog doctor"
+
 
 LEVEL_MARKS: dict[Level, Mark] = {Level.CRITICAL: "bad", Level.WARNING: "warn", Level.NOTE: "none"}
 EVENTS_SHOWN = 40

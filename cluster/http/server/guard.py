@@ -11,7 +11,7 @@ import trio
 from attrs import define, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.responses import HttpError
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attrs import define, field
 
-from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.responses import HttpError
 
 LENGTH_MIN = 16
 FILE_BYTES_MAX = 64 * 1024

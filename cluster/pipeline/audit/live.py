@@ -14,10 +14,9 @@ from attrs import define, field
 
 from twinlog.cluster.client.api.api import ClientApi
 from twinlog.cluster.client.tasks import in_parallel
+from twinlog.cluster.observe.gather import member_address, words_of
 from twinlog.cluster.observe.live_diff import Run, by_digests, by_samples, common_range, go_on
 from twinlog.cluster.observe.log_side import LogSide
-from twinlog.cluster.observe.refusals import words_of
-from twinlog.cluster.observe.targets import member_address
 from twinlog.cluster.pipeline.audit.assembly import assembled
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
 from twinlog.cluster.pipeline.audit.live_judge import Asked, Judged, Pair, judge

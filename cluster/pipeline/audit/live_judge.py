@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from attrs import define, frozen
 
-from twinlog.cluster.admin.role_history import log_history
+from twinlog.cluster.admin.roles import log_history
 from twinlog.cluster.client.api.api import ClientApi, StoredRecord
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe.live_diff import LiveDifference

@@ -9,7 +9,7 @@ from twinlog.cluster.admin.offsets import First, OffsetAdmin
 from twinlog.cluster.admin.steps import PartlyDoneError
 from twinlog.cluster.admin.topics import TopicAdmin
 from twinlog.cluster.observe.consumption import SilentBrokersError
-from twinlog.cluster.observe.targets import NoMasterError
+from twinlog.cluster.observe.gather import NoMasterError
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingConnectError
 

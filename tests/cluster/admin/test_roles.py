@@ -10,7 +10,6 @@ from attrs import asdict, define, evolve, field
 
 from twinlog.cluster.admin.admin import Admin
 from twinlog.cluster.admin.repair import prepare_reinit, prepare_rewind, repair
-from twinlog.cluster.admin.role_history import history
 from twinlog.cluster.admin.roles import (
     ChangeOutcome,
     RoleChoiceError,
@@ -19,6 +18,7 @@ from twinlog.cluster.admin.roles import (
     RoleRefusedError,
     RoleTimeoutError,
     carry_out,
+    history,
     pause,
     prepare,
     resume,

@@ -9,8 +9,7 @@ import trio
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.cli.terminal import Terminal
 from twinlog.cluster.admin.repair import RepairPlan, RepairResult
-from twinlog.cluster.admin.role_history import History
-from twinlog.cluster.admin.roles import ChangeOutcome, PlannedSwitchover
+from twinlog.cluster.admin.roles import ChangeOutcome, History, PlannedSwitchover
 from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.cli.common.schema import schema_of
 from twinlog.cluster.cli.role_values import AT, DURATION, LOSS, moment_of

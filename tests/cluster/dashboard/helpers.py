@@ -3,9 +3,8 @@
 from attrs import evolve
 
 from twinlog.cluster.dashboard.model.snapshot import GroupLook, Look, MemberLook, Range
-from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
-from twinlog.cluster.observe.health import examine
-from twinlog.cluster.observe.members import Member
+from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
+from twinlog.cluster.observe.rules import examine
 
 MB = 1_000_000
 END = 40 * MB

@@ -8,10 +8,17 @@ import trio
 
 from tests.cluster.fake_cluster import NAMESRV, A, FakeCluster
 from twinlog.cluster.admin.admin import Admin
-from twinlog.cluster.dashboard.app import POLICY, DashboardConfig, _tokens, application, opened
-from twinlog.cluster.dashboard.live import live_route, write_changes
+from twinlog.cluster.dashboard.app import (
+    POLICY,
+    DashboardConfig,
+    _tokens,
+    application,
+    live_route,
+    opened,
+    write_changes,
+)
 from twinlog.cluster.dashboard.watcher import IDLE_SECONDS, Watcher
-from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.responses import HttpError
 from twinlog.cluster.http.server.tokens import Tokens
 from twinlog.cluster.remoting.command import RemotingCommand
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.cluster.fake_cluster import FakeCluster
 from tests.cluster.http.conftest import TOKEN, Member
 from twinlog.cluster.http.query import Query
-from twinlog.cluster.http.server.errors import HttpError
-from twinlog.cluster.http.server.routes import endpoints
+from twinlog.cluster.http.server.app import endpoints
+from twinlog.cluster.http.server.responses import HttpError
 
 PATHS = [
     "/",

@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cluster.fake_cluster import NAMESRV
 from tests.cluster.http.conftest import AUTHORIZED, TOKEN
 from tests.cluster.http.members import MASTER, SLAVE
-from twinlog.cluster.admin.document_schema import schema_of
-from twinlog.cluster.http.server.routes import endpoints
+from twinlog.cluster.admin.documents import schema_of
+from twinlog.cluster.http.server.app import endpoints
 from twinlog.cluster.metrics import NamesrvSnapshot
-from twinlog.cluster.metrics.table import METRICS
+from twinlog.cluster.metrics.exposition import METRICS
 from twinlog.cluster.remoting.command import RemotingCommand
 
 READS = [

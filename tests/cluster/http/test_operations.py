@@ -5,10 +5,10 @@ import pytest
 import trio
 
 from twinlog.cluster.admin.roles import ChangeOutcome, RoleRefusedError
-from twinlog.cluster.dashboard.view.role_plan import operation_section
+from twinlog.cluster.dashboard.view.roles import operation_section
 from twinlog.cluster.http import operations as module
 from twinlog.cluster.http.operations import Operations
-from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.responses import HttpError
 
 
 def begin(operations: Operations, work, key=(None, b"")):

@@ -3,7 +3,7 @@
 import trio
 
 from tests.store.records import put_message
-from twinlog.cluster.metrics.first_waiting import stored_ms
+from twinlog.cluster.metrics.broker import stored_ms
 from twinlog.store.config import StoreConfig
 from twinlog.store.message_store import MessageStore
 

@@ -3,8 +3,7 @@
 from attrs import evolve
 
 from twinlog.cluster.client.route import BrokerAddresses
-from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts, Probe
-from twinlog.cluster.observe.members import Member
+from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts, Probe
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 FILE_SIZE = {"mappedFileSizeCommitLog": "1048576"}

@@ -16,8 +16,8 @@ from twinlog.cluster.observe.consumption import (
     topics_of,
     with_change,
 )
+from twinlog.cluster.observe.gather import Target
 from twinlog.cluster.observe.requests import Client, Consumers
-from twinlog.cluster.observe.targets import Target
 
 
 def view(committed: dict[int, int] | None = None, *, first: int = 0, end: int = 10, consumers=None) -> BrokerView:

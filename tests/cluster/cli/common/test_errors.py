@@ -2,14 +2,14 @@
 
 import pytest
 
-from twinlog.cluster.admin.group_views import GroupExistsError, GroupOnlineError, NoGroupError
-from twinlog.cluster.admin.message_sending import NoQueueError
+from twinlog.cluster.admin.groups import GroupExistsError, GroupOnlineError, NoGroupError
+from twinlog.cluster.admin.messages import NoMessageError
 from twinlog.cluster.admin.offsets import NoQueueResetError, NothingToMoveError
-from twinlog.cluster.admin.peeking import NoMessageError
-from twinlog.cluster.admin.topic_views import NoTopicError, TopicExistsError
+from twinlog.cluster.admin.sending import NoQueueError
+from twinlog.cluster.admin.topics import NoTopicError, TopicExistsError
 from twinlog.cluster.cli.common.errors import FAILED, REFUSED, UNREACHABLE, USAGE, explain
 from twinlog.cluster.observe.consumption import SilentBrokersError
-from twinlog.cluster.observe.targets import NoMasterError
+from twinlog.cluster.observe.gather import NoMasterError
 from twinlog.cluster.remoting.errors import RemotingConnectError, RequestError, TlsFilesError
 
 ACL = "org.apache.rocketmq.acl.common.AclException: No accessKey is configured, org.apache.rocketmq.acl.Plain.validate(A.java)"

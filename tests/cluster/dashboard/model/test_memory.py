@@ -1,7 +1,7 @@
 """What is remembered from one look to the next."""
 
 from tests.cluster.dashboard.helpers import END, MB, facts, member, silent
-from twinlog.cluster.admin.role_history import History, Reign
+from twinlog.cluster.admin.roles import History, Reign
 from twinlog.cluster.dashboard.model.events import merged, of_history
 from twinlog.cluster.dashboard.model.memory import Memory
 from twinlog.cluster.dashboard.model.snapshot import Range

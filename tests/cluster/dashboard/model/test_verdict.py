@@ -6,8 +6,8 @@ from attrs import evolve
 from tests.cluster.dashboard.helpers import END, MB, facts, look_of, member, parted, silent, with_member
 from twinlog.cluster.dashboard.model.snapshot import PARTED, SILENT, Look
 from twinlog.cluster.dashboard.model.verdict import verdict_of
-from twinlog.cluster.observe.health import examine
 from twinlog.cluster.observe.members import STATES_TO_LOOK_AT
+from twinlog.cluster.observe.rules import examine
 
 
 def test_all_is_well():

@@ -8,16 +8,16 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.dashboard.helpers import END, MB, look_of, member, parted, silent, with_member
-from twinlog.cluster.admin.message_view import MessageView, PeekedMessage
-from twinlog.cluster.dashboard.last_audit import audit_section, read_report
+from twinlog.cluster.admin.messages import MessageView, PeekedMessage
 from twinlog.cluster.dashboard.messages import Question, QuestionError, found_messages, peek_form
 from twinlog.cluster.dashboard.model.events import Event
 from twinlog.cluster.dashboard.model.snapshot import GroupLook, Range
 from twinlog.cluster.dashboard.model.text import about, count, latency, seconds, size
-from twinlog.cluster.dashboard.view.bars import Scale, offset_bars, scales
-from twinlog.cluster.dashboard.view.commands import command_of
+from twinlog.cluster.dashboard.view.drawings import Scale, offset_bars, scales
 from twinlog.cluster.dashboard.view.html import Markup, join, tag
 from twinlog.cluster.dashboard.view.page import PageState, document, sections
+from twinlog.cluster.dashboard.view.tables import command_of
+from twinlog.cluster.dashboard.watcher import audit_section, read_report
 
 EVIL = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>"
 

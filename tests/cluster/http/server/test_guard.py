@@ -7,10 +7,9 @@ import trio.testing
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from twinlog.cluster.http.server.app import guarded_app
-from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.app import Endpoint, guarded_app
 from twinlog.cluster.http.server.guard import BODY_BYTES_MAX, Guard, host_allowed
-from twinlog.cluster.http.server.routes import Endpoint
+from twinlog.cluster.http.server.responses import HttpError
 
 
 async def echo(request: Request) -> Response:

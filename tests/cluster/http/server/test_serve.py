@@ -9,11 +9,10 @@ import trio
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from twinlog.cluster.http.server.app import guarded_app
+from twinlog.cluster.http.server.app import Endpoint, guarded_app
 from twinlog.cluster.http.server.guard import HEADER_BYTES_MAX
-from twinlog.cluster.http.server.routes import Endpoint
+from twinlog.cluster.http.server.responses import EventStream
 from twinlog.cluster.http.server.serve import Limits, serve
-from twinlog.cluster.http.server.stream import EventStream
 
 QUICK = Limits(connections_max=20, idle_seconds_max=0.5, send_seconds_max=0.5)
 

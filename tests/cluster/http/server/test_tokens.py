@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from twinlog.cluster.http.server.errors import HttpError
+from twinlog.cluster.http.server.responses import HttpError
 from twinlog.cluster.http.server.tokens import Tokens
 
 TOKEN = "0123456789abcdef"

@@ -4,6 +4,8 @@ from enum import Enum
 
 from attrs import frozen
 
+from twinlog.cluster.observe.members import Member
+
 
 class Level(Enum):
     """How bad. Nagios has the same, in the same order, but for notes."""
@@ -22,3 +24,12 @@ class Finding:
     subject: str
     what: str
     fix: str = ""
+
+
+@frozen(kw_only=True)
+class CheckResult:
+    """The state of a whole cluster for a monitoring system. `level` is that of the worst finding, "ok" without any."""
+
+    level: str
+    findings: tuple[Finding, ...]
+    members: tuple[Member, ...]

@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from tests.cluster.broker.helpers import make_broker, opened, put
 from twinlog.cluster.metrics import broker_snapshot, expose, namesrv_snapshot
-from twinlog.cluster.metrics.ha_table import ROLES, STATES
+from twinlog.cluster.metrics.exposition import FAMILIES, METRICS
+from twinlog.cluster.metrics.ha_rows import ROLES, STATES
 from twinlog.cluster.metrics.snapshot import NamesrvSnapshot
-from twinlog.cluster.metrics.table import FAMILIES, METRICS
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.store.util.histogram import SECONDS
 

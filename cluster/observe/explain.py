@@ -5,11 +5,10 @@ from typing import Any
 
 from attrs import frozen
 
-from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
-from twinlog.cluster.observe.finding import Finding
-from twinlog.cluster.observe.health import examine
-from twinlog.cluster.observe.members import Member
+from twinlog.cluster.observe.findings import Finding
+from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts
 from twinlog.cluster.observe.role_views import name_of, record_of
+from twinlog.cluster.observe.rules import examine
 from twinlog.ha.election.votes import needed
 
 

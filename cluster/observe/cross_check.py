@@ -4,18 +4,21 @@ Members are asked twice, a moment apart: nobody answers at the very time that an
 two answers is no contradiction; what is said in both, or cannot become true by waiting, is one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import trio
 from attrs import field, frozen
 
-from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
-from twinlog.cluster.observe.finding import Finding, Level
-from twinlog.cluster.observe.health import examine
-from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict
-from twinlog.cluster.observe.members import slave_connection
+from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.observe.findings import Finding, Level
+from twinlog.cluster.observe.gather import gather
+from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict, live_diff
+from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, slave_connection
+from twinlog.cluster.observe.rules import examine
+from twinlog.cluster.remoting.errors import RemotingError
 
-# Causes of twinlog.cluster.observe.health that are contradictions: somebody says one thing, and somebody another.
+# Causes of twinlog.cluster.observe.rules that are contradictions: somebody says one thing, and somebody another.
 _OF_HEALTH = frozenset(
     {
         "name servers disagree",
@@ -309,3 +312,47 @@ def _not_asked(facts: ClusterFacts) -> Iterator[str]:
     for each in facts.members:
         if each.member.state in _SILENT:
             yield f"{each.member.name} at {each.member.address} does not answer: {each.member.reason}"
+
+
+LAST_BYTES = 256 << 20
+SECONDS_BETWEEN = 1.0
+
+Tell = Callable[[str], None]
+
+
+async def crosscheck(api: ClientApi, *, last_bytes: int = LAST_BYTES, tell: Tell = lambda _what: None) -> Crosscheck:
+    """`last_bytes`: so much of the logs' common end is compared. `tell` hears what is done. Raises RemotingError without a name
+    server.
+    """
+    tell("asking members")
+    before = await gather(api, thorough=True)
+    logs = []
+    began = trio.current_time()
+    for master, slave in _pairs(before):
+        tell(f"comparing the logs of {master.member.name} and {slave.member.name}")
+        report = await _compare(api, master, slave, last_bytes)
+        logs += [report] if report is not None else []
+    await trio.sleep_until(began + SECONDS_BETWEEN)
+    tell("asking members once more")
+    return result(before, await gather(api, thorough=True), tuple(logs))
+
+
+def _pairs(facts: ClusterFacts) -> Iterator[tuple[MemberFacts, MemberFacts]]:
+    for name in facts.group_names:
+        for slave in slaves_of(facts, name):
+            master = master_of(facts, slave)
+            if master is not None and not {master.member.state, slave.member.state} & {
+                "unreachable",
+                "failing",
+                "refusing",
+            }:
+                yield master, slave
+
+
+async def _compare(api: ClientApi, master: MemberFacts, slave: MemberFacts, last_bytes: int) -> LiveDiffReport | None:
+    """None when one of them is gone: the second look at everybody tells."""
+    left, right = ((each.member.name, each.member.address) for each in (master, slave))
+    try:
+        return await live_diff(api, left, right, last_bytes=last_bytes)
+    except RemotingError:
+        return None

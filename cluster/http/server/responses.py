@@ -1,13 +1,38 @@
-"""An answer that goes on until its reader leaves, such as server-sent events.
+"""An answer that is no success: JSON with what, why and what next, as the command line has them."""
 
-No async generator: one that is cancelled between two pieces is closed when the garbage collector finds it, with what it holds.
-"""
-
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import trio
+from attrs import field, frozen
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from twinlog.cluster.admin.documents import dumps
+
+JSON = "application/json"
+
+
+@frozen(kw_only=True)
+class HttpError(Exception):
+    """Ends a request with this answer."""
+
+    status: int
+    what: str
+    why: str = ""
+    next_step: str = ""
+    headers: Mapping[str, str] = field(factory=dict)
+
+    def response(self) -> Response:
+        """Its JSON."""
+        body = {"error": self.what, "why": self.why, "next": self.next_step}
+        return json_response(body, self.status, self.headers)
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A value that may hold attrs objects."""
+    return Response(dumps(value) + b"\n", status, headers, media_type=JSON)
+
 
 Write = Callable[[bytes], Awaitable[None]]
 

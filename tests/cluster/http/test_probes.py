@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.http.members import MASTER, SLAVE
-from twinlog.cluster.http.health import is_counted, lag_of, node_of, not_following, not_serving
+from twinlog.cluster.http.probes import is_counted, lag_of, node_of, not_following, not_serving
 
 
 @pytest.mark.parametrize(

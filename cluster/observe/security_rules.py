@@ -1,11 +1,11 @@
-"""Rules about safety. RocketMQ's defaults trust whoever can connect, and hold: these rules say where. Pure; see health.py."""
+"""Rules about safety. RocketMQ's defaults trust whoever can connect, and hold: these rules say where. Pure; see rules.py."""
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from twinlog.cluster.observe.facts import ClusterFacts, MemberFacts
-from twinlog.cluster.observe.finding import Finding, Level
+from twinlog.cluster.observe.findings import Finding, Level
+from twinlog.cluster.observe.members import ClusterFacts, MemberFacts
 from twinlog.cluster.remoting.names import ip_of
 
 _EVERYWHERE = ("0.0.0.0", "::", "")

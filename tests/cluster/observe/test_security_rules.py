@@ -4,8 +4,8 @@ import pytest
 from attrs import evolve
 
 from tests.cluster.observe.members import MASTER, SLAVE, cluster
-from twinlog.cluster.observe.finding import Level
-from twinlog.cluster.observe.health_security import access, encryption, is_reachable, replication_port, secret_files
+from twinlog.cluster.observe.findings import Level
+from twinlog.cluster.observe.security_rules import access, encryption, is_reachable, replication_port, secret_files
 
 SAFE_CONFIG = {
     "aclEnable": "true",

@@ -1,0 +1,408 @@
+"""Rules for the health of a cluster: what is wrong, why, and what to do about it. Pure: facts in, findings out.
+
+A rule is a function with a title; `examine` applies all of them. Rules for security are in security_rules.py, rules for roles in
+role_views.py. `twinlog check`, `explain` and `doctor` show the findings.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from attrs import frozen
+
+from twinlog.cluster.observe.findings import Finding, Level
+from twinlog.cluster.observe.members import ClusterFacts, MemberFacts, issue_of, successor_hint
+from twinlog.cluster.observe.role_views import roles
+from twinlog.cluster.observe.security_rules import access, encryption, replication_port, secret_files
+
+
+def name_servers(facts: ClusterFacts) -> Iterator[Finding]:
+    silent = {address: said for address, said in facts.name_servers.items() if isinstance(said, str)}
+    for address, why in silent.items():
+        yield Finding(
+            level=Level.WARNING if len(silent) < len(facts.name_servers) else Level.CRITICAL,
+            cause="name server does not answer",
+            subject=address,
+            what=f"the name server {address} does not answer ({why})",
+            fix="start it, or take it out of namesrvAddr",
+        )
+    views = {address: _view(said) for address, said in facts.name_servers.items() if not isinstance(said, str)}
+    if len(set(views.values())) > 1:
+        lacking = {address: set().union(*views.values()) - view for address, view in views.items()}
+        for address, names in lacking.items():
+            if names:
+                yield Finding(
+                    level=Level.WARNING,
+                    cause="name servers disagree",
+                    subject=address,
+                    what=f"the name server {address} does not know {', '.join(sorted(names))}, another one does",
+                    fix="give every broker all name servers in namesrvAddr; a restarted one learns them again within 30 s",
+                )
+    if not facts.members and not silent:
+        yield Finding(
+            level=Level.CRITICAL,
+            cause="no broker",
+            subject=", ".join(facts.name_servers),
+            what="no broker is registered",
+            fix="start one with: twinlog broker -n HOST:PORT",
+        )
+
+
+def _view(groups: object) -> frozenset[str]:
+    assert isinstance(groups, tuple)
+    return frozenset(f"{each.broker_name}-{number} ({at})" for each in groups for number, at in each.addresses.items())
+
+
+def masters(facts: ClusterFacts) -> Iterator[Finding]:
+    for name in facts.group_names:
+        masters = facts.masters(name)
+        if not masters:
+            yield Finding(
+                level=Level.CRITICAL,
+                cause="no master",
+                subject=name,
+                what=f"{name} has no master: nothing can be written to it",
+                fix="start its master, or look at its log",
+            )
+        if len(masters) > 1:
+            which = " and ".join(each.member.address for each in masters)
+            yield Finding(
+                level=Level.CRITICAL,
+                cause="two masters",
+                subject=name,
+                what=f"{name} has {len(masters)} masters, {which}: their logs part with every message",
+                fix="stop one of them. If it was meant to be a slave, set brokerRole=SLAVE and a brokerId above 0 there",
+            )
+        numbers = [each.member.broker_id for each in facts.group(name) if each.member.is_registered]
+        for number in sorted({number for number in numbers if number and numbers.count(number) > 1}):
+            yield Finding(
+                level=Level.CRITICAL,
+                cause="one brokerId twice",
+                subject=name,
+                what=f"two members of {name} have the brokerId {number}: the name server shows the one that registered last",
+                fix="give each slave a brokerId of its own",
+            )
+
+
+def alone(facts: ClusterFacts) -> Iterator[Finding]:
+    """A SYNC_MASTER whose slave is somewhere else, or was started as something else."""
+    for name in facts.group_names:
+        for master in facts.masters(name):
+            if len(facts.group(name)) > 1 or not is_sync(master):
+                continue
+            others = [
+                each.member.name
+                for other in facts.group_names
+                if other != name and len(facts.group(other)) == 1
+                for each in facts.masters(other)
+            ]
+            hint = f" {', '.join(others)} stands alone, too: was it meant to be the slave of {name}?" if others else ""
+            yield Finding(
+                level=Level.CRITICAL,
+                cause="no slave registered",
+                subject=master.member.name,
+                what=f"{master.member.name} is a SYNC_MASTER, and no slave of {name} is registered: "
+                f"producers hear SLAVE_NOT_AVAILABLE.{hint}",
+                fix=f"start a slave with brokerName={name}, brokerRole=SLAVE and a brokerId above 0, at the same name server",
+            )
+
+
+def is_sync(facts: MemberFacts) -> bool:
+    role = str(facts.status.get("role") or facts.config.get("brokerRole") or "")
+    return role == "SYNC_MASTER"
+
+
+def followed(facts: ClusterFacts) -> Iterator[Finding]:
+    """A slave that was told by hand whom to follow."""
+    for name in facts.group_names:
+        expected = {str(each.status["haAddress"]) for each in facts.masters(name) if each.status.get("haAddress")}
+        for each in facts.group(name):
+            followed = (each.status.get("master") or {}).get("haAddress")
+            if each.member.role == "slave" and followed and expected and followed not in expected:
+                yield Finding(
+                    level=Level.WARNING,
+                    cause="follows another address",
+                    subject=each.member.name,
+                    what=f"{each.member.name} follows {followed}; its master tells slaves to use {', '.join(sorted(expected))}",
+                    fix="see its haMasterAddress and the master's brokerIP2 and haListenPort",
+                )
+
+
+def file_sizes(facts: ClusterFacts) -> Iterator[Finding]:
+    for name in facts.group_names:
+        sizes = {each.member.name: _file_size(each) for each in facts.group(name)}
+        known = {member: size for member, size in sizes.items() if size is not None}
+        if len(set(known.values())) > 1:
+            yield Finding(
+                level=Level.CRITICAL,
+                cause="other file size",
+                subject=name,
+                what=f"the members of {name} have commit log files of different size: "
+                + ", ".join(f"{member} {size}" for member, size in known.items()),
+                fix="set mappedFileSizeCommitLog to the master's on the slave, and let it begin anew with an empty store",
+            )
+
+
+def _file_size(facts: MemberFacts) -> int | None:
+    told = facts.status.get("fileSize")
+    return told if isinstance(told, int) else facts.number("mappedFileSizeCommitLog")
+
+
+def versions(facts: ClusterFacts) -> Iterator[Finding]:
+    for name in facts.group_names:
+        kinds = {each.member.name: each.is_twinlog for each in facts.group(name) if each.runtime}
+        foreign = sorted(member for member, ours in kinds.items() if not ours)
+        if foreign and len(foreign) < len(kinds):
+            yield Finding(
+                level=Level.NOTE,
+                cause="mixed group",
+                subject=name,
+                what=f"{', '.join(foreign)} in {name} is RocketMQ's: what it acknowledges it has not verified",
+            )
+
+
+CLOCK_SECONDS_MAX = 2.0
+DISK_RATIO_WARNING, DISK_RATIO_CRITICAL = 0.80, 0.90
+PRODUCER_TIMEOUT_MS = 3000  # DefaultMQProducer.sendMsgTimeout, RocketMQ 4.9.8.
+CRITICAL_STATES = {"unreachable", "failed", "ahead", "diverged", "below min", "failing", "refusing"}
+OF_A_ROLE_CHANGE = ("fenced",)  # Refusals that say nothing of the slave: it comes back by itself.
+
+
+@frozen(kw_only=True)
+class Limits:
+    """From where on a slave's lag is bad; None: never."""
+
+    warning_bytes: int | None = None
+    critical_bytes: int | None = None
+    warning_seconds: float | None = None
+    critical_seconds: float | None = None
+
+
+def states(facts: ClusterFacts) -> Iterator[Finding]:
+    for each in facts.members:
+        member = each.member
+        if issue := issue_of(member):
+            yield Finding(
+                level=Level.CRITICAL if member.state in CRITICAL_STATES else Level.WARNING,
+                cause=member.state,
+                subject=member.name,
+                what=issue,
+                fix=successor_hint(member, [other.member for other in facts.group(member.group)]),
+            )
+
+
+def ha_ports(facts: ClusterFacts) -> Iterator[Finding]:
+    for name in facts.group_names:
+        slaves = [each for each in facts.group(name) if each.member.role == "slave"]
+        for each in facts.group(name):
+            probe = each.ha_port
+            if probe is None or probe.error is None:
+                continue
+            host, own_host = probe.address.rpartition(":")[0], each.member.address.rpartition(":")[0]
+            needed = each.member.role == "master" and bool(slaves)
+            if host != own_host:
+                cause, fix = (
+                    "wrong brokerIP2",
+                    f"set brokerIP2 to an address that slaves reach; clients reach it at {own_host}",
+                )
+            else:
+                cause, fix = (
+                    "HA port closed",
+                    "let the port through the firewall, and see that haListenPort is the same there",
+                )
+            yield Finding(
+                level=Level.CRITICAL if needed else Level.WARNING,
+                cause=cause,
+                subject=each.member.name,
+                what=f"{each.member.name} tells slaves to connect to {probe.address}, which takes no connection from here "
+                f"({probe.error})",
+                fix=fix,
+            )
+
+
+def clocks(facts: ClusterFacts) -> Iterator[Finding]:
+    ahead = {
+        each.member.name: each.clock_ahead_seconds for each in facts.members if each.clock_ahead_seconds is not None
+    }
+    if ahead and max(ahead.values()) - min(ahead.values()) > CLOCK_SECONDS_MAX:
+        last, first = max(ahead, key=lambda name: ahead[name]), min(ahead, key=lambda name: ahead[name])
+        yield Finding(
+            level=Level.WARNING,
+            cause="clocks differ",
+            subject=last,
+            what=f"the clock of {last} is {ahead[last] - ahead[first]:.1f} s ahead of {first}'s",
+            fix="keep them with NTP: delayed messages, searches by time and retention go by them",
+        )
+
+
+def promises(facts: ClusterFacts) -> Iterator[Finding]:
+    for each in facts.members:
+        name = each.member.name
+        for warning in (each.status.get("policy") or {}).get("warnings") or ():
+            yield Finding(level=Level.WARNING, cause="acknowledgements", subject=name, what=f"{name}: {warning}")
+        timeout_ms = each.number("slaveTimeout")
+        if is_sync(each) and timeout_ms is not None and timeout_ms > PRODUCER_TIMEOUT_MS:
+            yield Finding(
+                level=Level.NOTE,
+                cause="slaveTimeout",
+                subject=name,
+                what=f"{name} waits {timeout_ms} ms for its slaves, producers wait {PRODUCER_TIMEOUT_MS} ms unless they were "
+                "told otherwise: they see a time-out, not FLUSH_SLAVE_TIMEOUT",
+                fix="set slaveTimeout below the producers' sendMsgTimeout",
+            )
+
+
+def disks(facts: ClusterFacts) -> Iterator[Finding]:
+    for each in facts.members:
+        ratio = _ratio(str(each.runtime.get("commitLogDiskRatio") or each.status.get("commitLogDiskRatio") or ""))
+        if ratio is not None and ratio >= DISK_RATIO_WARNING:
+            yield Finding(
+                level=Level.CRITICAL if ratio >= DISK_RATIO_CRITICAL else Level.WARNING,
+                cause="disk full",
+                subject=each.member.name,
+                what=f"the disk of {each.member.name}'s commit log is {ratio:.0%} full",
+                fix="make room, or shorten fileReservedTime",
+            )
+        for key, what in (("damagedBytes", "damaged bytes"), ("inDoubtBytes", "bytes in doubt")):
+            if count := each.number(key):
+                yield Finding(
+                    level=Level.CRITICAL,
+                    cause="damage",
+                    subject=each.member.name,
+                    what=f"the commit log of {each.member.name} has {count} {what}",
+                    fix="its log names them; twinlog log verify tells more",
+                )
+        if lost := each.number("lostBytes"):
+            yield Finding(
+                level=Level.CRITICAL,
+                cause="lost end",
+                subject=each.member.name,
+                what=f"the commit log of {each.member.name} ends {lost} bytes before where it is known to have ended",
+                fix="files of it are gone: put them back while it is stopped, or let a member that has them be master",
+            )
+        if lost := each.number("lostStartBytes"):
+            yield Finding(
+                level=Level.WARNING,
+                cause="lost start",
+                subject=each.member.name,
+                what=f"the commit log of {each.member.name} lacks its first {lost} bytes: it did not delete their files",
+                fix="put them back while it is stopped, from another member or a backup; a slave: twinlog reinit",
+            )
+        if tables := each.status.get("missingTables"):
+            yield Finding(
+                level=Level.WARNING,
+                cause="missing table",
+                subject=each.member.name,
+                what=f"{each.member.name} has lost tables that it had: {', '.join(map(str, tables))}",
+                fix="a slave that has them is asked for them; without one, copy them from a backup while it is stopped",
+            )
+        if (stalls := each.number("eventLoopLongestStallMills")) and stalls >= 1000:
+            yield Finding(
+                level=Level.NOTE,
+                cause="stalls",
+                subject=each.member.name,
+                what=f"{each.member.name} stood still for up to {stalls / 1000:.1f} s since it started",
+                fix="its log says when and where: a slow disk, or a machine with too much to do",
+            )
+
+
+def _ratio(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def refused(facts: ClusterFacts) -> Iterator[Finding]:
+    for each in facts.members:
+        told: Mapping[str, int] = each.status.get("refused") or {}
+        counts = [
+            f"{count} x {cause.replace('_', ' ')}"
+            for cause, count in told.items()
+            if count and cause not in OF_A_ROLE_CHANGE
+        ]
+        if counts:
+            yield Finding(
+                level=Level.NOTE,
+                cause="refused connections",
+                subject=each.member.name,
+                what=f"{each.member.name} refused connections to its HA port: {', '.join(counts)}",
+                fix="its log names the addresses; a slave that belongs here has to be registered, or listed in haAllowedSlaves",
+            )
+
+
+def lag(facts: ClusterFacts, limits: Limits) -> Iterator[Finding]:
+    for each in facts.members:
+        member = each.member
+        for value, warning, critical, unit in (
+            (member.lag_bytes, limits.warning_bytes, limits.critical_bytes, "bytes"),
+            (member.lag_seconds, limits.warning_seconds, limits.critical_seconds, "s"),
+        ):
+            if value is None:
+                continue
+            level = None
+            if warning is not None and value >= warning:
+                level = Level.WARNING
+            if critical is not None and value >= critical:
+                level = Level.CRITICAL
+            if level is not None:
+                amount = f"{value:.1f}" if unit == "s" else str(value)
+                yield Finding(
+                    level=level,
+                    cause="lag",
+                    subject=member.name,
+                    what=f"{member.name} is {amount} {unit} behind its master",
+                )
+
+
+@frozen(kw_only=True)
+class RuleResult:
+    """One rule and what it found."""
+
+    title: str
+    findings: tuple[Finding, ...]
+
+
+@frozen(kw_only=True)
+class Diagnosis:
+    """What `twinlog doctor` prints. `verdict`: "findings" when there is something worse than a note, else "healthy"."""
+
+    verdict: str
+    rules: tuple[RuleResult, ...]
+    findings: tuple[Finding, ...]
+
+
+def diagnosis(facts: ClusterFacts) -> Diagnosis:
+    """Ask every rule."""
+    rules = tuple(RuleResult(title=title, findings=tuple(rule(facts))) for title, rule in RULES)
+    findings = examine(facts)
+    bad = any(finding.level is not Level.NOTE for finding in findings)
+    return Diagnosis(verdict="findings" if bad else "healthy", rules=rules, findings=findings)
+
+
+def examine(facts: ClusterFacts, limits: Limits | None = None) -> tuple[Finding, ...]:
+    """Everything that the rules find, worst first."""
+    found = [finding for _, rule in RULES for finding in rule(facts)]
+    found += lag(facts, limits or Limits())
+    order = [Level.CRITICAL, Level.WARNING, Level.NOTE]
+    return tuple(sorted(found, key=lambda finding: order.index(finding.level)))
+
+
+Rule = Callable[[ClusterFacts], Iterator[Finding]]
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("name servers answer and agree", name_servers),
+    ("each group has one master, each member its own brokerId", masters),
+    ("a SYNC_MASTER has slaves", alone),
+    ("members answer, take messages and follow", states),
+    ("roles are settled, and could be changed", roles),
+    ("HA ports take connections", ha_ports),
+    ("slaves follow the address that their master tells", followed),
+    ("commit log files have one size in a group", file_sizes),
+    ("clocks agree", clocks),
+    ("what an acknowledgement promises", promises),
+    ("disks have room, logs are sound, nobody stands still", disks),
+    ("nobody is refused", refused),
+    ("one kind of broker in a group", versions),
+    ("requests are checked where strangers can connect", access),
+    ("connections are private where strangers can listen", encryption),
+    ("only slaves get the log", replication_port),
+    ("secrets are readable to their owner only", secret_files),
+)
