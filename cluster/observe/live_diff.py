@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from twinlog.cluster.client.api.api import ClientApi, StoredRecord
 from twinlog.cluster.client.tasks import in_parallel
@@ -24,6 +24,7 @@ from twinlog.store.log.range import BLANK
 from twinlog.store.offline.diff import DiffRecord, fields_that_differ
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
+_NEIGHBOURS_MAX = 100  # Damaged records in a row that are counted one by one.
 _ATTEMPTS = 5  # With logs that lose files or are cut meanwhile.
 
 
@@ -88,6 +89,7 @@ class Run:
     equal_to: int
     samples: int = 0
     difference: LiveDifference | None = None
+    damaged_records: int = 1  # So many in a row, where the difference is damage on one side.
     reason: str | None = None  # Why it is not complete.
 
     def narrow(self, start: int, end: int) -> None:
@@ -170,8 +172,35 @@ async def by_digests(left: LogSide, right: LogSide, run: Run, progress: Progress
         offset = await answered(first_byte(compared.equal_to, compared.differs_to), ask)
         if offset is None:  # Other bytes were written, but what is on the disks now is equal: one of them is damaged.
             offset = compared.equal_to
-        records = await in_parallel(partial(side.record_at, offset) for side in (left, right))
-        run.equal_to, run.difference = offset, difference_of(offset, *records)
+        ours, theirs = await in_parallel(partial(side.record_at, offset) for side in (left, right))
+        if (ours.problem is None) != (theirs.problem is None):
+            if ours.problem is None:
+                run.damaged_records = await _records_within(left, ours, theirs.end)
+                theirs = _with_neighbours(theirs, run.damaged_records)
+            else:
+                run.damaged_records = await _records_within(right, theirs, ours.end)
+                ours = _with_neighbours(ours, run.damaged_records)
+        run.equal_to, run.difference = offset, difference_of(offset, ours, theirs)
+
+
+async def _records_within(side: LogSide, first: StoredRecord, end: int) -> int:
+    """How many records a sound log has from `first` on up to `end`, where the damage of the other one ends."""
+    count, at = 1, first.end
+    while at < end and count < _NEIGHBOURS_MAX:
+        record = await side.record_at(at)
+        if record.end <= at:
+            break
+        count += record.problem is None
+        at = record.end
+    return count
+
+
+def _with_neighbours(record: StoredRecord, count: int) -> StoredRecord:
+    """Damaged neighbours are one finding, as in an audit."""
+    if count == 1:
+        return record
+    number = f"at least {count}" if count == _NEIGHBOURS_MAX else str(count)
+    return evolve(record, problem=f"{number} records in a row are damaged; the first one: {record.problem}")
 
 
 def difference_of(offset: int, left: StoredRecord, right: StoredRecord) -> LiveDifference:

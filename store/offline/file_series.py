@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.offline.finding import Finding, Kind, Severity
+from twinlog.store.util.text import agreeing, counted
 
 _NAME_LENGTH = 20
 _OPEN_FILES = 128
@@ -180,10 +181,11 @@ def check_series(series: FileSeries, strays: Iterable[Path], size_key: str) -> I
             )
             continue
         if file.start > expected:
+            missing = (file.start - expected) // series.file_size
             yield Finding(
                 kind=Kind.MISSING_FILE,
                 file=str(series.directory / f"{expected:020d}"),
-                message=f"{(file.start - expected) // series.file_size} files are missing before {file.path.name}",
+                message=f"{counted(missing, 'file')} {agreeing(missing, 'is', 'are')} missing before {file.path.name}",
                 expected=expected,
                 actual=file.start,
             )

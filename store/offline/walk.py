@@ -17,6 +17,7 @@ from twinlog.store.record.resync import next_record
 from twinlog.store.record.scan import DispatchEntry, scan_records
 from twinlog.store.record.stale_records import Head, Key, begins_with_record, goes_on, head_of, is_torn
 
+FILE_ENDS = "the file ends here"
 _WINDOW = 4 << 20
 _LOOKS_MAX = 20  # At an end that goes on moving.
 _LOOK_AGAIN_SECONDS = 0.05
@@ -88,7 +89,7 @@ def _walk_file(
             continue
         if done == end:
             return
-        reason = scan.error or ("the file ends here" if len(data) < wanted else "an unfinished record")
+        reason = scan.error or (FILE_ENDS if len(data) < wanted else "an unfinished record")
         found = None if log.is_clear_from(done) else next_record(log.read, done + 1, end, log.file_size)
         if may_grow and _has_changed(log, done, data[scan.consumed :]):
             at, looks = done, looks + 1

@@ -1,67 +1,90 @@
-"""Parts of a store that one member lacks though no byte of its log does: the index, the rest of its last file. Pure."""
+"""Parts of a store that a member lacks though its log has every byte: the index, and the rest of a file. Pure."""
 
 from collections.abc import Collection, Iterator
 
 from attrs import frozen
 
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
+from twinlog.store.util.text import counted
 
 CUT_AT_END = "its last file is cut exactly at the log's end; nothing says that a record is lost"
+CUT_BEHIND_END = "its last file is cut behind the log's end; nothing says that a record is lost"
+CUT_BEHIND_RECORDS = "a file is cut behind its last record; nothing says that a record is lost"
+CUT_WITH_RECORDS = "its last file is cut, and records with it: queues or index speak of more"
+CUTS = frozenset({CUT_AT_END, CUT_BEHIND_END, CUT_BEHIND_RECORDS, CUT_WITH_RECORDS})
 
 
 @frozen
-class StoreParts:
-    """Of one member. `file_size`: what its files say that each has; `last_file` starts and ends there; None: it has no log.
+class StoreExtent:
+    """How far the parts of one member's store go.
 
-    `index_files`: None for a store that has no queues either, an archive of the log alone.
+    `file_size`: of a log file, as names and lengths of all of them suggest. `last_file`: the bytes of the log that it holds;
+    None: no log. `index_files`: None for an archive of the log alone, which has no queues either. `indexed`: bytes of the log
+    from the first to the last record that has a key in the index; None: there is none.
     """
 
     name: str
     file_size: int
+    log_start: int
     log_end: int
     files: int
     last_file: tuple[int, int] | None
     index_files: int | None
+    indexed: tuple[int, int] | None = None
 
 
-def incomplete(members: Collection[StoreParts], truncated: Collection[str]) -> Iterator[AuditFinding]:
-    """What each lacks. `truncated`: members of which anything says that they lost the end of their log."""
+def incomplete(members: Collection[StoreExtent], truncated: Collection[str]) -> Iterator[AuditFinding]:
+    """What each member lacks. `truncated`: members that are already known to have lost the end of their log, or of a file."""
     for member in members:
         yield from _without_index(member, members)
         if member.name not in truncated:
-            yield from _cut_file(member, members)
+            yield from _cut_single_file(member, members)
 
 
-def _without_index(member: StoreParts, members: Collection[StoreParts]) -> Iterator[AuditFinding]:
-    with_index = next((each for each in members if each.index_files), None)
-    if member.index_files == 0 and with_index is not None:
-        yield AuditFinding(
-            cls=FindingClass.INDEX,
-            member=member.name,
-            what="it has no index: queries by key find nothing there",
-            why=f"{with_index.name} has one, in {_files(with_index.index_files or 0)}",
-            good=with_index.name,
-            file="index",
-        )
+def _without_index(member: StoreExtent, members: Collection[StoreExtent]) -> Iterator[AuditFinding]:
+    """An index that another member has of records which this one has, too: one that is behind lacks nothing."""
+    if member.index_files != 0:
+        return
+    for other in members:
+        first, last = other.indexed or (0, -1)
+        if other.index_files and first < member.log_end and member.log_start <= last:
+            yield AuditFinding(
+                cls=FindingClass.INDEX,
+                member=member.name,
+                what="it has no index: queries by key find nothing there",
+                why=f"{other.name} has one, in {counted(other.index_files, 'file')}",
+                good=other.name,
+                file="index",
+            )
+            return
 
 
-def _cut_file(member: StoreParts, members: Collection[StoreParts]) -> Iterator[AuditFinding]:
+def _cut_single_file(member: StoreExtent, members: Collection[StoreExtent]) -> Iterator[AuditFinding]:
+    """A single file does not tell what size it should have; those of the other members do."""
     if member.last_file is None:
         return
     start, end = member.last_file
-    # A single file does not tell what size it should have: those of the others do.
     size = member.file_size if member.files > 1 else max(each.file_size for each in members)
-    if end == member.log_end and end - start < size and start % size == 0:
-        yield AuditFinding(
-            cls=FindingClass.TRUNCATED,
-            member=member.name,
-            offset=end,
-            end=start + size,
-            what=CUT_AT_END,
-            why=f"it has {end - start} bytes, and files of this log have {size}; RocketMQ does not open it so",
-            file=f"commitlog/{start:020d}",
-        )
+    if member.log_end <= end < start + size and start % size == 0:
+        yield cut_file(member.name, start, end, size, is_last=True, log_end=member.log_end)
 
 
-def _files(number: int) -> str:
-    return "1 file" if number == 1 else f"{number} files"
+def cut_file(
+    name: str, start: int, end: int, size: int, *, is_last: bool, log_end: int, lost_records: bool = False
+) -> AuditFinding:
+    """A log file that has bytes `start` to `end`, where every file of the log has `size` bytes."""
+    if not is_last:
+        what = CUT_BEHIND_RECORDS
+    elif lost_records:
+        what = CUT_WITH_RECORDS
+    else:
+        what = CUT_AT_END if end == log_end else CUT_BEHIND_END
+    return AuditFinding(
+        cls=FindingClass.TRUNCATED,
+        member=name,
+        offset=end,
+        end=start + size,
+        what=what,
+        why=f"it has {counted(end - start, 'byte')}, and files of this log have {size}; RocketMQ does not open it so",
+        file=f"commitlog/{start:020d}",
+    )

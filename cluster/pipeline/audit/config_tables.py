@@ -14,6 +14,7 @@ from attrs import frozen
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError, read_all
 from twinlog.store.offline.verify.config_check import parse_config
+from twinlog.store.util.text import counted
 
 CHANGED_LATELY_MS = 60_000  # Six times what a slave waits.
 OFFSETS_BEHIND_MAX = 1000  # Messages of one queue and group.
@@ -215,7 +216,7 @@ def _compare_offsets(master: MemberTables, slave: MemberTables, file: str, behin
             cls=FindingClass.LAG,
             member=name,
             what=f"has older offsets in {file}",
-            why=f"those of {ahead} are higher, by {behind_max} messages at most",
+            why=f"those of {ahead} are higher, by {counted(behind_max, 'message')} at most",
             good=ahead,
             file=f"config/{file}",
             count=count,
@@ -227,7 +228,7 @@ def _offset_finding(
 ) -> AuditFinding:
     is_ahead = other > mine
     what = f"group {key.group}" if key.group is not None else "delivery of delayed messages"
-    what += f" is {abs(other - mine)} messages {'further' if is_ahead else 'behind'}"
+    what += f" is {counted(abs(other - mine), 'message')} {'further' if is_ahead else 'behind'}"
     return AuditFinding(
         cls=FindingClass.OFFSETS,
         member=slave.name,

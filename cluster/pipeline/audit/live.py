@@ -23,6 +23,7 @@ from twinlog.cluster.pipeline.audit.live_judge import Asked, Judged, Pair, judge
 from twinlog.cluster.pipeline.audit.report import AuditReport
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.store.integrity.digest import BLOCK_SIZE
+from twinlog.store.util.text import agreeing, counted
 
 Progress = Callable[[int, int], None]  # Bytes done, bytes in all.
 PLACES_MAX = 100  # Of one pair, that are looked at one by one.
@@ -146,14 +147,14 @@ class _Comparison:
                 break
             places += 1
             last = is_sampled or places == PLACES_MAX
-            judged = await judge(self.api, self.pair, run.difference, run.end, to_the_end=is_sampled)
+            judged = await judge(self.api, self.pair, run, to_the_end=is_sampled)
             self._take(judged)
             at = judged.behind
             if last and at < end:
                 why = (
                     "samples tell the first difference only"
                     if is_sampled
-                    else f"{PLACES_MAX} places that differ are listed"
+                    else f"{counted(PLACES_MAX, 'place')} that {agreeing(PLACES_MAX, 'differs is', 'differ are')} listed"
                 )
                 self.findings.add(self._not_compared(at, end, f"{why}; the rest was not looked at"))
                 break
@@ -241,7 +242,7 @@ def _of_member(asked: Asked, there: Sequence[Asked]) -> list[AuditFinding]:
             AuditFinding(
                 cls=FindingClass.BIT_ROT,
                 member=asked.name,
-                what=f"{asked.look.damaged_bytes} bytes changed on its disk since they were written",
+                what=f"{counted(asked.look.damaged_bytes, 'byte')} changed on its disk since they were written",
                 why="its own scrub found them; digests are of what was written",
                 good=others[0].name if others else None,
             )

@@ -13,7 +13,7 @@ from attrs import define, frozen
 from twinlog.cluster.admin.roles import log_history
 from twinlog.cluster.client.api.api import ClientApi, StoredRecord
 from twinlog.cluster.client.tasks import in_parallel
-from twinlog.cluster.observe.live_diff import LiveDifference
+from twinlog.cluster.observe.live_diff import LiveDifference, Run
 from twinlog.cluster.observe.log_side import LiveSide, LogMovedError, LogSide
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditedMember
@@ -82,8 +82,10 @@ class Judged(NamedTuple):
     behind: int
 
 
-async def judge(api: ClientApi, pair: Pair, difference: LiveDifference, end: int, *, to_the_end: bool) -> Judged:
-    """Say what a difference is. `end` is where what both have ends; `to_the_end`: take all up to there for one difference."""
+async def judge(api: ClientApi, pair: Pair, run: Run, *, to_the_end: bool) -> Judged:
+    """Say what the difference is that a comparison found. `to_the_end`: take all that both have behind it for one difference."""
+    difference, end = run.difference, run.end
+    assert difference is not None
     offset, ours, theirs = difference.first_offset, difference.left, difference.right
     behind = min(end, max(offset + 1, ours.end_offset, theirs.end_offset))
     both_sound = ours.problem is None and theirs.problem is None
@@ -102,7 +104,7 @@ async def judge(api: ClientApi, pair: Pair, difference: LiveDifference, end: int
         member=wrong.name,
         offset=record.start_offset if both_sound else offset,
         end=behind,
-        what=_what(both_sound=both_sound, parted=behind == end, problem=record.problem),
+        what=_what(run, both_sound=both_sound, parted=behind == end, problem=record.problem),
         why=why,
         good=good.name if good is not None else None,
         epoch=epoch,
@@ -110,7 +112,9 @@ async def judge(api: ClientApi, pair: Pair, difference: LiveDifference, end: int
         topic=message.topic if message is not None else None,
         queue_id=message.queue_id if message is not None else None,
         queue_offset=message.queue_offset if message is not None else None,
-        record=record.start_offset if record.problem is None else None,
+        record=next((each.start_offset for each in (record, ours, theirs) if each.problem is None), None),
+        record_end=behind,
+        count=run.damaged_records,
     )
     return Judged(finding, wrong, behind)
 
@@ -121,9 +125,11 @@ def _class_of(*, both_sound: bool, good: Asked | None) -> FindingClass:
     return FindingClass.BIT_ROT if good is not None else FindingClass.DIFFERS
 
 
-def _what(*, both_sound: bool, parted: bool, problem: str | None) -> str:
+def _what(run: Run, *, both_sound: bool, parted: bool, problem: str | None) -> str:
     if both_sound:
         return "other messages were written from here on" if parted else "another message was written here"
+    if run.damaged_records > 1:
+        return f"{run.damaged_records} records in a row are damaged"
     return problem or "not what the others have"
 
 

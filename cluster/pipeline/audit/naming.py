@@ -9,7 +9,9 @@ from twinlog.cluster.pipeline.audit.cells import Copy
 from twinlog.cluster.pipeline.audit.evidence import believed, epoch_of, newest_line
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.groups import Group, Parted
+from twinlog.store.offline.walk import FILE_ENDS
 from twinlog.store.record.scan import DispatchEntry
+from twinlog.store.util.text import agreeing, counted
 
 
 def why_broken(bad: Group, good: Group) -> str:
@@ -21,6 +23,8 @@ def damaged(bad: Group, good: Group, start: int, why: str) -> Iterator[AuditFind
     """Bytes of some members that another one has as they should be."""
     where = shapes.difference(bad.data, good.data)
     gap = shapes.hole(bad.data, where)
+    if gap is None and any(piece.broken == FILE_ENDS for piece in bad.pieces) and not any(bad.data[where.first :]):
+        gap = shapes.Span(where.first, len(bad.data))
     for copy in bad.copies:
         side = copy.side
         common = _about(copy, good, start, where)
@@ -37,7 +41,7 @@ def damaged(bad: Group, good: Group, start: int, why: str) -> Iterator[AuditFind
         shift = elsewhere[0].claimed - elsewhere[0].offset
         common = evolve(common, offset=start, end=start + len(bad.data))
         if shapes.is_shift(elsewhere):
-            what = f"records of {abs(shift)} bytes {'behind' if shift > 0 else 'before'}"
+            what = f"records of {counted(abs(shift), 'byte')} {'behind' if shift > 0 else 'before'}"
             yield evolve(
                 common, cls=FindingClass.SHIFTED, what=what, why=f"their own offsets say so; sound on {good.name}"
             )
@@ -77,17 +81,20 @@ def _brief(why: str) -> str:
     return why.rpartition("; ")[2]
 
 
-def _what_changed(bad: Group, good: Group, where: shapes.Span) -> str:
+def _what_changed(bad: Group, good: Group, where: shapes.Span, verbs: tuple[str, str] = ("changed", "changed")) -> str:
+    """Such as "3 bits changed in the body"; `verbs`: for one thing, and for several."""
     bits = shapes.changed_bits(bad.data, good.data, where)
-    many = f"{bits} bits" if bits > 1 else "1 bit"
-    many = many if where.size <= shapes.FIELD_MAX else f"up to {where.size} bytes"
+    if where.size <= shapes.FIELD_MAX:
+        many = f"{counted(bits, 'bit')} {agreeing(bits, *verbs)}"
+    else:
+        many = f"up to {counted(where.size, 'byte')} {verbs[1]}"
     start = good.pieces[0].start
     for piece in good.pieces:
         low, high = piece.start - start, piece.end - start
         if piece.entry is not None and low <= where.first and where.end <= high:
             inside = shapes.Span(where.first - low, where.end - low)
-            return f"{many} changed in the {shapes.fields_of(good.data[low:high], inside)}"
-    return f"{many} changed"
+            return f"{many} in the {shapes.fields_of(good.data[low:high], inside)}"
+    return many
 
 
 def changed(parted: Parted) -> Iterator[AuditFinding]:
@@ -109,7 +116,7 @@ def untold(groups: Sequence[Group], start: int, why: str) -> Iterator[AuditFindi
         where = shapes.difference(group.data, reference.data)
         for copy in group.copies:
             common = evolve(_about(copy, reference, start, where), cls=FindingClass.DIFFERS, good=None)
-            what = _what_changed(group, reference, where).replace("changed", "differ")
+            what = _what_changed(group, reference, where, verbs=("differs", "differ"))
             yield evolve(common, what=what, why=f"{why}; compared with {reference.name}")
 
 

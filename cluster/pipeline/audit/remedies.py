@@ -6,11 +6,12 @@ list` calls it, NEW-DIR and BACKUP-DIR are directories that are to be made.
 
 import shlex
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from attrs import asdict
 
-from twinlog.cluster.pipeline.audit.completeness import CUT_AT_END
+from twinlog.cluster.pipeline.audit.completeness import CUT_WITH_RECORDS, CUTS
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.cluster.pipeline.audit.report import AuditedMember, ReportedFinding
 
@@ -49,11 +50,17 @@ def _lag(_finding: AuditFinding, member: AuditedMember, _good: AuditedMember | N
 
 
 def _tail_lost(finding: AuditFinding, member: AuditedMember, good: AuditedMember | None) -> Mending:
-    if finding.what == CUT_AT_END and finding.file is not None:
+    if finding.what in CUTS and finding.file is not None:
         size = (finding.end or 0) - int(finding.file.rpartition("/")[2])
         root, *logs = member.place.split(";")
-        path = shlex.quote(f"{root}/{finding.file}") if not logs else finding.file.rpartition("/")[2]
+        path = (
+            finding.file.rpartition("/")[2]
+            if logs and finding.file.startswith("commitlog/")
+            else shlex.quote(str(Path(root, finding.file)))
+        )
         note = "Stop its broker first; zeros behind the last record are what the file had there."
+        if finding.what == CUT_WITH_RECORDS:
+            note = "Stop its broker first. The records are lost on every member; rebuild queues and index afterwards."
         return Mending(f"truncate -s {size} {path}", note)
     if member.is_master:
         return _follow_other(member, good, "The master lost its newest messages")

@@ -5,16 +5,21 @@ audit, but for what only follows from damage to the log that the comparison has 
 """
 
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from attrs import evolve
+
+from twinlog.cluster.pipeline.audit.completeness import StoreExtent, cut_file
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
-from twinlog.cluster.pipeline.sources.files import StoreFiles, list_tree, read_all
+from twinlog.cluster.pipeline.sources.files import StoreFiles, UnreadableError, list_tree, open_file, read_all
 from twinlog.cluster.pipeline.sources.log_end import LogFile, PlaceReader
 from twinlog.cluster.pipeline.sources.places import FileInfo, StoreUri
+from twinlog.store.index.layout import HEADER, IndexHeader
 from twinlog.store.integrity.digest import BLOCK_SIZE
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.finding import KEPT_MAX, Finding, Kind, Severity
@@ -41,6 +46,9 @@ _CLASSES = {
     Kind.UNREADABLE_FILE: FindingClass.UNREADABLE,
 }
 _FILES = {"consumequeue": FindingClass.QUEUE, "index": FindingClass.INDEX, "commitlog": FindingClass.HOLE}
+_BESIDE_LOG = ("consumequeue/", "consumequeue_ext/", "index/")
+# Queues and index may speak of records that the log does not have any more.
+_AFTER_LOSS = (FindingClass.TRUNCATED, FindingClass.QUEUE, FindingClass.INDEX)
 _OFFSET_FILES = ("config/consumerOffset.json", "config/delayOffset.json")
 _OF_LOG = (FindingClass.BIT_ROT, FindingClass.HOLE, FindingClass.TRUNCATED)
 _WORTH_TELLING = (Kind.INDEX_GAP, Kind.CONFIG_FILE)  # Among warnings.
@@ -125,12 +133,53 @@ def own_findings(name: str, report: VerifyReport, log: Sequence[AuditFinding] = 
         for finding in log
         if finding.cls is FindingClass.DIFFERS or (finding.member == name and finding.cls is not FindingClass.LAG)
     ]
+    cuts = [finding for finding in report.findings if _is_cut_behind_records(finding, report, mine)]
     found = [
         told(name, finding, cls)
         for finding in report.findings
-        if (cls := class_of(finding)) is not None and not _follows(finding, cls, mine, report.log_end)
+        if (cls := class_of(finding)) is not None
+        and finding not in cuts
+        and not _follows(finding, cls, mine, report.log_end)
+        and not any(_is_digest_of(finding, *_missing_part(cut)) for cut in cuts)
     ]
+    lost_records = any(finding.cls in _AFTER_LOSS for finding in found)
+    found += [_told_cut(name, cut, report.log_end, lost_records=lost_records) for cut in cuts]
     return found + _rest(name, found, report.findings_omitted)
+
+
+def _is_cut_behind_records(finding: Finding, report: VerifyReport, log: Sequence[AuditFinding]) -> bool:
+    """Whether a log file is too short, and nothing says that it held records there."""
+    if finding.kind is not Kind.WRONG_FILE_SIZE or not _is_log_file(finding.file or ""):
+        return False
+    if finding.severity is Severity.WARNING or int(finding.actual or 0) > int(finding.expected or 0):
+        return False
+    start, (cut, end) = _start_of(finding), _missing_part(finding)
+    return not any(_overlaps(known, cut, end) for known in log) and not any(
+        other.kind is Kind.DAMAGED_RECORD and start <= (other.phy_offset or 0) < end for other in report.findings
+    )
+
+
+def _start_of(finding: Finding) -> int:
+    return int((finding.file or "").rpartition("/")[2])
+
+
+def _missing_part(finding: Finding) -> tuple[int, int]:
+    """The bytes of the log that a file is too short for."""
+    start = _start_of(finding)
+    return start + int(finding.actual or 0), start + int(finding.expected or 0)
+
+
+def _is_digest_of(finding: Finding, start: int, end: int) -> bool:
+    """Whether it only says that these bytes are not as they were digested."""
+    at = finding.phy_offset
+    return finding.kind is Kind.DIGEST and at is not None and at < end and start < at + BLOCK_SIZE
+
+
+def _told_cut(name: str, finding: Finding, log_end: int, *, lost_records: bool) -> AuditFinding:
+    start, size = _start_of(finding), int(finding.expected or 0)
+    end, is_last = start + int(finding.actual or 0), log_end <= start + size
+    told = cut_file(name, start, end, size, is_last=is_last, log_end=log_end, lost_records=lost_records)
+    return evolve(told, file=finding.file)
 
 
 def _rest(name: str, found: Sequence[AuditFinding], omitted: int) -> list[AuditFinding]:
@@ -149,8 +198,15 @@ def class_of(finding: Finding) -> FindingClass | None:
     if finding.kind is Kind.CONFIG_FILE:
         return _of_config(finding)
     if finding.kind in (Kind.MISSING_FILE, Kind.WRONG_FILE_SIZE, Kind.STRAY_ENTRY):
-        return _FILES.get((finding.file or "").partition("/")[0], FindingClass.CONFIG)
+        file = finding.file or ""
+        of_log = FindingClass.HOLE if _is_log_file(file) else FindingClass.CONFIG
+        return _FILES.get(file.partition("/")[0], of_log)
     return _CLASSES.get(finding.kind, FindingClass.CONFIG)
+
+
+def _is_log_file(file: str) -> bool:
+    """Whether it belongs to the log, which may lie in directories of its own."""
+    return not file.startswith(_BESIDE_LOG) and bool(re.fullmatch(r"\d{20}", file.rpartition("/")[2]))
 
 
 def _of_config(finding: Finding) -> FindingClass | None:
@@ -206,3 +262,45 @@ def told(name: str, finding: Finding, cls: FindingClass) -> AuditFinding:
 
 def _value(value: int | str | None) -> str:
     return "nothing" if value is None else str(value)
+
+
+# For completeness.py
+
+
+def members_with_losses(log: Iterable[AuditFinding], own: Iterable[AuditFinding]) -> set[str]:
+    """Members of which anything says that they lost the end of their log. `own`: what lies beside it."""
+    truncated = {finding.member for finding in log if finding.cls is FindingClass.TRUNCATED}
+    return truncated | {finding.member for finding in own if finding.cls in _AFTER_LOSS}
+
+
+def extent_of(name: str, files: StoreFiles, log_end: int) -> StoreExtent:
+    """How far the parts of a store go. `log_end`: where its log was found to end."""
+    last = files.log[-1] if files.log else None
+    try:
+        index = files.index() if files.queues() else None
+        indexed = _indexed(index or ())
+    except UnreadableError:  # A finding of the member's own check.
+        index = indexed = None
+    return StoreExtent(
+        name=name,
+        file_size=files.file_size,
+        log_start=files.first,
+        log_end=log_end,
+        files=len(files.log),
+        last_file=(last.start, last.start + last.size) if last is not None else None,
+        index_files=len(index) if index is not None else None,
+        indexed=indexed,
+    )
+
+
+def _indexed(files: Sequence[LogFile]) -> tuple[int, int] | None:
+    """The first and the last record that has a key in the index, by the heads of its files. Raises UnreadableError."""
+    heads = []
+    for file in files:
+        with closing(open_file(file.uri)) as opened:
+            raw = opened.read(0, HEADER.size)
+        if len(raw) == HEADER.size and not (head := IndexHeader.unpack(raw)).is_empty:
+            heads.append(head)
+    if not heads:
+        return None
+    return min(head.begin_phy_offset for head in heads), max(head.end_phy_offset for head in heads)

@@ -27,18 +27,17 @@ from pyspark.sql import SparkSession
 from twinlog.cluster.pipeline.audit import tasks
 from twinlog.cluster.pipeline.audit.assembly import assembled
 from twinlog.cluster.pipeline.audit.compare import Range, Side, nothing_in_common
-from twinlog.cluster.pipeline.audit.completeness import StoreParts, incomplete
+from twinlog.cluster.pipeline.audit.completeness import incomplete
 from twinlog.cluster.pipeline.audit.config_tables import compare_tables, read_tables
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass, settled
 from twinlog.cluster.pipeline.audit.plan import as_it_is_now, before_unreadable_end, bounded, is_known, split_size
 from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditedMember, AuditReport
-from twinlog.cluster.pipeline.audit.side_tables import file_ranges, own_findings
+from twinlog.cluster.pipeline.audit.side_tables import extent_of, file_ranges, members_with_losses, own_findings
 from twinlog.cluster.pipeline.audit.split_digests import Differing, Part, SplitCompared, different_blocks
 from twinlog.cluster.pipeline.audit.stores import Store, look_at, without_secrets
 from twinlog.cluster.pipeline.jobs.runner import Progress, SparkUnusableError, TaskRunner, WorkersDiedError
 from twinlog.cluster.pipeline.jobs.session import spark_session
 from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri
-from twinlog.cluster.pipeline.sources.places import UnreadableError
 from twinlog.cluster.pipeline.sources.splits import Split, splits
 
 if TYPE_CHECKING:
@@ -283,27 +282,11 @@ class _Audit:
             self._unreadable(unit[0].member, "queues and index were not checked", why)
         members = [read_tables(self.stores[number].name, files) for number, files in alive.items()]
         if len(members) > 1:
-            truncated = {found.member for found in self.findings if found.cls is FindingClass.TRUNCATED}
-            # Queues and index may speak of records that the log does not have any more.
-            beside = (FindingClass.TRUNCATED, FindingClass.QUEUE, FindingClass.INDEX)
-            truncated |= {found.member for own in self.own.values() for found in own if found.cls in beside}
-            parts = [self._parts(number, files) for number, files in alive.items()]
-            self.between = [*compare_tables(members[0], members[1:]), *incomplete(parts, truncated)]
-
-    def _parts(self, number: int, files: StoreFiles) -> StoreParts:
-        last = files.log[-1] if files.log else None
-        try:
-            index_files = len(files.index()) if files.queues() else None
-        except UnreadableError:  # It is told elsewhere.
-            index_files = None
-        return StoreParts(
-            name=self.stores[number].name,
-            file_size=files.file_size,
-            log_end=self.sides[number].last,
-            files=len(files.log),
-            last_file=(last.start, last.start + last.size) if last is not None else None,
-            index_files=index_files,
-        )
+            truncated = members_with_losses(self.findings, [found for own in self.own.values() for found in own])
+            extents = [
+                extent_of(self.stores[number].name, files, self.sides[number].last) for number, files in alive.items()
+            ]
+            self.between = [*compare_tables(members[0], members[1:]), *incomplete(extents, truncated)]
 
     def _members(self) -> list[AuditedMember]:
         return [self._member(number, store) for number, store in enumerate(self.stores)]

@@ -21,6 +21,7 @@ from pyspark.sql import functions as f
 from twinlog.cluster.pipeline.jobs.session import spark_session, words_of
 from twinlog.cluster.pipeline.jobs.snapshots import Snapshot, read_snapshots
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.store.util.text import agreeing
 
 PERCENTILES = (50, 90, 99, 99.9)
 _ACCURACY = 10_000  # Of the percentiles: within 1/10,000 of the ranks.
@@ -191,23 +192,28 @@ def _ends(messages: DataFrame, times: Sequence[int], points: DataFrame) -> DataF
     return queues.join(news, is_known).groupBy("number", "topic", "queue_id").agg(f.max("end").alias("end"))
 
 
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {agreeing(number, one, many or one + 's')}"
+
+
 def show(report: DailyReport) -> None:
     """In print."""
     if not report.topics:
         click.echo("no messages were stored then")
     for topic in report.topics:
         latency = ", ".join(f"{share} %: {value} ms" for share, value in topic.latency_ms.items())
-        click.echo(f"{topic.day} {topic.topic}: {topic.messages:,} messages, {topic.bytes:,} bytes")
+        size = f"{_counted(topic.messages, 'message')}, {_counted(topic.bytes, 'byte')}"
+        click.echo(f"{topic.day} {topic.topic}: {size}")
         click.echo(f"  born to stored: {latency}, at most {topic.latency_max_ms} ms")
         if topic.clock_behind:
-            click.echo(f"  {topic.clock_behind:,} messages were stored before they were made: clocks differ")
+            click.echo(f"  {_counted(topic.clock_behind, 'message')} stored before production: clocks differ")
         if topic.undecoded:
-            click.echo(f"  {topic.undecoded:,} bodies could not be decoded")
+            click.echo(f"  {_counted(topic.undecoded, 'body', 'bodies')} could not be decoded")
         if topic.top_keys:
             click.echo("  keys: " + ", ".join(f"{key} ({count:,})" for key, count in topic.top_keys))
     for point in report.lag:
         at = f"{datetime.fromtimestamp(point.at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-        behind = "not known" if point.messages is None else f"{point.messages:,} messages"
+        behind = "not known" if point.messages is None else _counted(point.messages, "message")
         seconds = "" if not point.seconds else f", {point.seconds:,.1f} s"
         click.echo(f"{at} {point.group} on {point.topic}: behind {behind}{seconds}")
 

@@ -8,6 +8,7 @@ from twinlog.cluster.cli.common.render import seconds, size
 from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding
 from twinlog.cluster.pipeline.report.picture import MEANINGS, legend, letter, picture
 from twinlog.cluster.pipeline.report.summary import headline, sentences
+from twinlog.store.util.text import agreeing
 
 _SIGNS = {
     AuditVerdict.EQUAL: ("✓", "good"),
@@ -92,7 +93,8 @@ def _findings(report: AuditReport) -> str:
         return "<p>Nothing was found.</p>"
     titles = (("", "number"), ("Class", ""), ("Member", ""), ("Offset", "number"), ("What", ""), ("What mends it", ""))
     rows = "".join(_finding(finding) for finding in report.findings)
-    more = f"<p>{report.findings_left_out} more are counted only.</p>" if report.findings_left_out else ""
+    left_out = report.findings_left_out
+    more = f"<p>{left_out} more {agreeing(left_out, 'is', 'are')} counted only.</p>" if left_out else ""
     return _table("By place in the log; files beside it follow.", titles, rows) + more
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from twinlog.cluster.cli.common.render import seconds, size
 from twinlog.cluster.pipeline.audit.report import LOG_CLASSES, AuditReport, AuditVerdict
+from twinlog.store.util.text import agreeing, counted
 
 
 def headline(report: AuditReport) -> str:
@@ -12,13 +13,17 @@ def headline(report: AuditReport) -> str:
         case AuditVerdict.EQUAL:
             return f"equal{_up_to_lag(report)}: every byte that members have in common"
         case AuditVerdict.SAMPLES_EQUAL:
-            return f"sampled: {report.records} records are equal; the others were not compared"
+            return f"sampled: {_equal_records(report.records or 0)}; the others were not compared"
         case AuditVerdict.INCOMPLETE:
             return "not complete: equal as far as it could be read"
     faults = sum(count for cls, count in report.totals.items() if cls not in ("lag", "unreadable"))
-    what = "1 thing is not as it should be" if faults == 1 else f"{faults} things are not as they should be"
+    what = f"{counted(faults, 'thing')} {agreeing(faults, 'is not as it', 'are not as they')} should be"
     places = [each.offset for each in report.findings if each.offset is not None and each.cls in LOG_CLASSES]
     return f"divergent: {what}{f', in the log first at {min(places)}' if places else ''}"
+
+
+def _equal_records(number: int) -> str:
+    return f"{counted(number, 'record')} {agreeing(number, 'is', 'are')} equal"
 
 
 def _up_to_lag(report: AuditReport) -> str:
@@ -30,8 +35,10 @@ def sentences(report: AuditReport) -> Iterator[str]:
     looked = [member for member in report.members if member.problem is None]
     if report.compared_by == "digests" and report.blocks:
         different = report.differing_blocks
-        count = "" if different is None else f", {different} of them {'differs' if different == 1 else 'differ'}"
-        yield f"{report.blocks} blocks of up to 64 KiB were compared by their digests{count}"
+        count = "" if different is None else f", {different} of them {agreeing(different, 'differs', 'differ')}"
+        what = f"{counted(report.blocks, 'block')} of up to 64 KiB {agreeing(report.blocks, 'was', 'were')}"
+        by = f"by {agreeing(report.blocks, 'its digest', 'their digests')}"
+        yield f"{what} compared {by}{count}"
     read = sum(member.read_bytes for member in looked)
     if read:
         rate = f", {size(read / report.seconds)}/s" if report.seconds > 0 else ""

@@ -62,6 +62,23 @@ async def test_every_damaged_place_is_named_with_the_good_copy(cluster):
     assert all(each["topic"] == "orders" and each["since_ms"] for each in found["findings"])
 
 
+async def test_damaged_neighbours_are_one_finding(cluster):
+    """With the number of records, and the bounds of all of them, as an audit of directories has it."""
+    await send(cluster, *(b"%d" % number * 20_000 for number in range(9)))
+    size = await level(cluster) // 9
+    for number in (2, 3, 4, 7):
+        change(cluster.slave, number * size + 9_000)
+    found = await audited(cluster, status=1)
+    bounds = [(each["offset"], each["end"], each["record"], each["record_end"]) for each in found["findings"]]
+    assert bounds == [
+        (2 * size + 9_000, 5 * size, 2 * size, 5 * size),
+        (7 * size + 9_000, 8 * size, 7 * size, 8 * size),
+    ]
+    assert [each["count"] for each in found["findings"]] == [3, 1]
+    assert found["findings"][0]["what"] == "3 records in a row are damaged"
+    assert found["totals"] == {"bit-rot": 4}
+
+
 async def test_where_logs_parted_for_good_is_one_finding(cluster):
     await send(cluster, *(b"x" * 30_000 for _ in range(9)))
     common = await level(cluster)

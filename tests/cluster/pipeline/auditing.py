@@ -6,10 +6,18 @@ from pathlib import Path
 
 from twinlog.cluster.pipeline.audit.classify import classify, tails
 from twinlog.cluster.pipeline.audit.compare import BlockRow, differing_blocks
+from twinlog.cluster.pipeline.audit.completeness import incomplete
 from twinlog.cluster.pipeline.audit.config_tables import compare_tables, read_tables
 from twinlog.cluster.pipeline.audit.copies import StoreCopy, side_of
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, settled
-from twinlog.cluster.pipeline.audit.side_tables import check_range, check_tables, file_ranges, own_findings
+from twinlog.cluster.pipeline.audit.side_tables import (
+    check_range,
+    check_tables,
+    extent_of,
+    file_ranges,
+    members_with_losses,
+    own_findings,
+)
 from twinlog.cluster.pipeline.sources.files import StoreFiles, StoreUri, look
 from twinlog.cluster.pipeline.sources.splits import splits
 from twinlog.cluster.pipeline.tables.blocks import block_batches
@@ -23,8 +31,10 @@ def audited(roots: Mapping[str, Path]) -> AuditFindings:
     log = log_findings(stores)
     own = {name: own_findings(name, check_tables(files), log) for name, files in stores.items()}
     tables = [read_tables(name, files) for name, files in stores.items()]
+    extents = [extent_of(name, files, files.end) for name, files in stores.items()]
+    lacking = incomplete(extents, members_with_losses(log, [each for found in own.values() for each in found]))
     found = AuditFindings()
-    found.extend(settled(log, own, compare_tables(tables[0], tables[1:])))
+    found.extend(settled(log, own, [*compare_tables(tables[0], tables[1:]), *lacking]))
     return found
 
 

@@ -22,6 +22,7 @@ from attrs import field, frozen
 from tests.store import golden
 from tests.store.indexes import until_level
 from tests.store.records import put_message
+from twinlog.cluster.pipeline.audit.completeness import CUT_AT_END, CUT_BEHIND_END, CUT_BEHIND_RECORDS, CUT_WITH_RECORDS
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
 from twinlog.store.config import BrokerRole, StoreConfig
 from twinlog.store.epoch_file import FIRST, EpochEntry, save_epochs
@@ -303,6 +304,57 @@ def file_cut(pair: Pair) -> list[Expected]:
     ]
 
 
+def last_file_cut(behind: int):
+    """The last file ends so many bytes behind the last record: no record is lost, and RocketMQ does not open it."""
+
+    def plant(pair: Pair) -> list[Expected]:
+        end = log_end(pair.slave)
+        path = _log_file(pair.slave, end)
+        os.truncate(path, end % FILE_SIZE + behind)
+        what = CUT_BEHIND_END if behind else CUT_AT_END
+        more = {"end": -(-end // FILE_SIZE) * FILE_SIZE, "what": what, "file": f"commitlog/{path.name}"}
+        return [Expected(C.TRUNCATED, SLAVE, end + behind, more)]
+
+    return plant
+
+
+def last_files_cut_with_records(pair: Pair) -> list[Expected]:
+    """On both members alike: only queues and index of each know that there were more records."""
+    at = entries(pair.slave)[-5].phy_offset
+    for root in (pair.master, pair.slave):
+        os.truncate(_log_file(root, at), at % FILE_SIZE)
+    return [Expected(C.TRUNCATED, member, at, {"what": CUT_WITH_RECORDS}) for member in (MASTER, SLAVE)]
+
+
+def cut_in_unused_rest(pair: Pair) -> list[Expected]:
+    """A file in the middle ends behind its blank's head; another place is damaged, too, which explains nothing of it."""
+    at = _rest_of_first_file(pair) + 20
+    os.truncate(_log_file(pair.slave, 0), at)
+    flip(pair.slave, damaged := record(pair.slave, 200).phy_offset + 95)
+    return [
+        Expected(C.TRUNCATED, SLAVE, at, {"end": FILE_SIZE, "what": CUT_BEHIND_RECORDS}),
+        Expected(C.BIT_ROT, SLAVE, damaged, {"good": MASTER}),
+    ]
+
+
+def cut_before_unused_rest(pair: Pair) -> list[Expected]:
+    """A file in the middle ends exactly behind its last record: the blank that leads to the next file is lost."""
+    at = _rest_of_first_file(pair)
+    os.truncate(_log_file(pair.slave, 0), at)
+    return [Expected(C.HOLE, SLAVE, None, {"end": FILE_SIZE, "good": MASTER})]
+
+
+def _rest_of_first_file(pair: Pair) -> int:
+    last = [entry for entry in entries(pair.master) if entry.phy_offset < FILE_SIZE][-1]
+    return last.phy_offset + last.size
+
+
+def index_gone(pair: Pair) -> list[Expected]:
+    """The slave has no index at all."""
+    shutil.rmtree(pair.slave / "index")
+    return [Expected(C.INDEX, SLAVE, None, {"good": MASTER, "file": "index"})]
+
+
 def shifted(pair: Pair) -> list[Expected]:
     """Bytes too many within a file: what follows lies 64 bytes too far behind."""
     start = next(entry.phy_offset for entry in entries(pair.master) if entry.phy_offset > FILE_SIZE + 30_000)
@@ -553,6 +605,11 @@ FAULTS = (
     Fault("a hole across files, on the master", "own", hole_across_files),
     Fault("a file is missing", "own", file_missing),
     Fault("a file is too short", "own", file_cut),
+    *(Fault("the last file is cut at the log's end", store, last_file_cut(0)) for store in ("own", "4.9.7")),
+    *(Fault("the last file is cut behind the log's end", store, last_file_cut(1000)) for store in ("own", "4.9.7")),
+    *(Fault("a file is cut in its unused rest", store, cut_in_unused_rest) for store in ("own", "4.9.7")),
+    *(Fault("a file is cut before its unused rest", store, cut_before_unused_rest) for store in ("own", "4.9.7")),
+    Fault("the index is gone", "4.9.7", index_gone),
     Fault("records shifted in a file", "own", shifted),
     Fault("a file of another place", "own", file_of_another_place),
     Fault("neighbours swapped", "own", swapped_neighbours),

@@ -71,6 +71,20 @@ async def test_the_first_byte_that_differs_and_both_messages(cluster):
     assert "555555" in text
 
 
+async def test_damaged_neighbours_are_one_finding(cluster):
+    """As in an audit: how many records there are in a row, and where the first sound one follows."""
+    await send(cluster, *(b"%d" % number * 20_000 for number in range(9)))
+    await level(cluster)
+    size = (await report(cluster))["common_end"] // 9
+    for number in (2, 3, 4):
+        change(cluster.slave, number * size + 9_000)
+    difference = (await report(cluster, status=1))["difference"]
+    assert (difference["first_offset"], difference["left"]["end_offset"]) == (2 * size + 9_000, 3 * size)
+    assert (difference["right"]["start_offset"], difference["right"]["end_offset"]) == (2 * size, 5 * size)
+    assert difference["right"]["problem"].startswith("3 records in a row are damaged; the first one: its body ")
+    assert "the right one is damaged there: 3 records in a row are damaged" in (await diff(cluster, status=1)).stdout
+
+
 async def test_other_messages_that_are_both_sound(cluster):
     """Two masters of one past: each wrote its own."""
     await send(cluster, b"common")

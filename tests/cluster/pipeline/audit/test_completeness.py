@@ -3,16 +3,25 @@
 import pytest
 from attrs import evolve
 
-from twinlog.cluster.pipeline.audit.completeness import CUT_AT_END, StoreParts, incomplete
+from twinlog.cluster.pipeline.audit.completeness import CUT_AT_END, CUT_BEHIND_END, StoreExtent, incomplete
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, AuditFindings, FindingClass
 
 SIZE = 1000
-WHOLE = StoreParts("a", file_size=SIZE, log_end=1400, files=2, last_file=(1000, 2000), index_files=2)
+WHOLE = StoreExtent(
+    "a",
+    file_size=SIZE,
+    log_start=0,
+    log_end=1400,
+    files=2,
+    last_file=(1000, 2000),
+    index_files=2,
+    indexed=(600, 1300),
+)
 SLAVE = evolve(WHOLE, name="b")
-SINGLE = StoreParts("c", file_size=400, log_end=400, files=1, last_file=(0, 400), index_files=1)
+SINGLE = StoreExtent("c", file_size=400, log_start=0, log_end=400, files=1, last_file=(0, 400), index_files=1)
 
 
-def found(*members: StoreParts, truncated: tuple[str, ...] = ()) -> list[AuditFinding]:
+def found(*members: StoreExtent, truncated: tuple[str, ...] = ()) -> list[AuditFinding]:
     return list(incomplete(members, truncated))
 
 
@@ -24,6 +33,19 @@ def test_a_member_without_an_index():
     (finding,) = found(WHOLE, evolve(SLAVE, index_files=0))
     assert (finding.cls, finding.member, finding.good, finding.file) == (FindingClass.INDEX, "b", "a", "index")
     assert finding.why == "a has one, in 2 files"
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 600), (0, 0), (1301, 1400)])
+def test_a_member_that_has_no_record_which_is_in_the_index_lacks_none(start, end):
+    """It is behind, or its log begins later: only what both logs hold is compared."""
+    behind = evolve(SLAVE, index_files=0, log_start=start, log_end=end, last_file=None)
+    assert found(WHOLE, behind) == []
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 601), (1300, 1400)])
+def test_one_common_record_in_the_index_is_enough(start, end):
+    (finding,) = found(WHOLE, evolve(SLAVE, index_files=0, log_start=start, log_end=end, last_file=None))
+    assert (finding.cls, finding.member) == (FindingClass.INDEX, "b")
 
 
 @pytest.mark.parametrize("index_files", [None, 3])
@@ -47,7 +69,12 @@ def test_a_single_file_is_judged_by_those_of_the_others():
     assert found(SINGLE, evolve(SINGLE, name="d")) == []
 
 
-@pytest.mark.parametrize("member", [evolve(SLAVE, last_file=(1000, 1500)), evolve(SLAVE, last_file=None)])
+def test_a_last_file_that_is_cut_behind_the_end_of_the_log():
+    (finding,) = found(WHOLE, evolve(SLAVE, last_file=(1000, 1500)))
+    assert (finding.cls, finding.what, finding.offset) == (FindingClass.TRUNCATED, CUT_BEHIND_END, 1500)
+
+
+@pytest.mark.parametrize("member", [evolve(SLAVE, last_file=(1000, 1300)), evolve(SLAVE, last_file=None)])
 def test_what_does_not_end_with_the_log_is_not_cut_there(member):
     assert found(WHOLE, member) == []
 

@@ -9,6 +9,7 @@ from tests.cluster.pipeline import logs
 from tests.cluster.pipeline.auditing import audited, tables_in_parts
 from tests.cluster.pipeline.planting import (
     FAULTS,
+    FILE_SIZE,
     MASTER,
     MESSAGES,
     SLAVE,
@@ -16,6 +17,7 @@ from tests.cluster.pipeline.planting import (
     entries,
     flip,
     flipped,
+    last_files_cut_with_records,
     make_pair,
     overwrite,
     position_in,
@@ -47,6 +49,30 @@ def test_a_planted_fault_is_found_and_nothing_else(fault, tmp_path):
     for wanted in expected:
         assert [wanted.is_met_by(finding) for finding in found].count(True) == 1, found
     assert len(found) == len(expected), found
+
+
+def test_a_file_cut_with_records_that_nobody_has(tmp_path):
+    """Both logs are equal; the cut is one finding of each member, beside what queues and index say of it."""
+    pair = make_pair("4.9.7", tmp_path)
+    expected = last_files_cut_with_records(pair)
+    found = audited({MASTER: pair.master, SLAVE: pair.slave}).kept
+    for wanted in expected:
+        assert [wanted.is_met_by(finding) for finding in found].count(True) == 1, found
+    assert {each.cls for each in found} == {
+        FindingClass.TRUNCATED,
+        FindingClass.QUEUE,
+        FindingClass.INDEX,
+        FindingClass.OFFSETS,
+    }
+
+
+def test_one_missing_file_is_singular(tmp_path):
+    """As several are plural."""
+    pair = make_pair("own", tmp_path)
+    for size, words in ((FILE_SIZE, "1 file is missing before"), (2 * FILE_SIZE, "2 files are missing before")):
+        (pair.slave / "commitlog" / f"{size:020d}").unlink()
+        report = check_tables(look(StoreUri(str(pair.slave))))
+        assert [each.message for each in report.findings if words in each.message]
 
 
 def test_there_are_enough_faults():

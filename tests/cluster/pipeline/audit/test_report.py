@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from tests.cluster.cli.json_schema import violations
 from tests.cluster.pipeline.reports import ALL, MASTER, SLAVE, finding, report_of
-from twinlog.cluster.cli.audit_view import show_audit
+from twinlog.cluster.cli.audit_view import MENDS_SHOWN, show_audit
 from twinlog.cluster.cli.common.schema import schema_of
 from twinlog.cluster.cli.main import cli
 from twinlog.cluster.pipeline.audit.assembly import names_of
@@ -275,6 +275,31 @@ def test_the_sentences_say_what_was_compared():
     told = list(sentences(report))
     assert "16 blocks of up to 64 KiB were compared by their digests, 1 of them differs" in told
     assert any(line.startswith("read 2.0 MB of log in 2.0 s, 1.0 MB/s") for line in told)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "line"),
+    [
+        (1, "1 block of up to 64 KiB was compared by its digest, 1 of them differs"),
+        (2, "2 blocks of up to 64 KiB were compared by their digests, 1 of them differs"),
+    ],
+)
+def test_counts_are_singular_or_plural(blocks, line):
+    assert line in list(sentences(evolve(report_of(), blocks=blocks)))
+
+
+@pytest.mark.parametrize(("records", "words"), [(1, "1 record is equal"), (7, "7 records are equal")])
+def test_samples_are_singular_or_plural(records, words):
+    assert words in headline(evolve(report_of(), verdict=AuditVerdict.SAMPLES_EQUAL, records=records))
+
+
+@pytest.mark.parametrize(("more", "words"), [(1, "and 1 more command;"), (2, "and 2 more commands;")])
+def test_commands_that_are_not_shown_are_singular_or_plural(more, words, capsys):
+    numbers = range(MENDS_SHOWN + more)
+    show_audit(
+        report_of(*(finding(FindingClass.DIFFERS, offset=1000 * n, end=1000 * n + 1) for n in numbers)), "pretty"
+    )
+    assert words in capsys.readouterr().out
 
 
 # What mends it
