@@ -133,7 +133,7 @@ class Traffic:
                 body = f"{name}-{number}".encode()
                 self.sent.add(body)
                 try:
-                    result = await producer.send(OutgoingMessage(topic=self.topic, body=body))
+                    result = await producer.send(self.message(body))
                 except RemotingError as error:
                     self._note_other(type(error).__name__)
                     producer = Producer(admin.api, tries_max=1)  # With another route.
@@ -145,6 +145,10 @@ class Traffic:
                 else:
                     self._note_other(result.status.name)
                     await trio.sleep(0.02)
+
+    def message(self, body: bytes) -> OutgoingMessage:
+        """What is sent with this body."""
+        return OutgoingMessage(topic=self.topic, body=body)
 
     def _note_other(self, outcome: str) -> None:
         self.others[outcome] = self.others.get(outcome, 0) + 1
