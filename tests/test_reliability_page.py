@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from tests.faults.matrix.failpoints import POINTS
-from tests.faults.matrix.rows import ROWS, SECONDS_TO_RECOVER
+from scripts.fault_matrix.failpoints import POINTS
+from scripts.fault_matrix.rows import ROWS, SECONDS_TO_RECOVER
 from tests.helpers import docs_extension
 
 page = docs_extension("reliability")

@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "reliability"
 sys.path.insert(0, str(ROOT))  # The rows are the tests' own.
 
-from tests.faults.matrix.checkers.verdict import ORACLES  # noqa: E402
-from tests.faults.matrix.failpoints import POINTS  # noqa: E402
-from tests.faults.matrix.rows import ROWS, SECONDS_TO_RECOVER, Row  # noqa: E402
+from scripts.fault_matrix.checkers.verdict import ORACLES  # noqa: E402
+from scripts.fault_matrix.failpoints import POINTS  # noqa: E402
+from scripts.fault_matrix.rows import ROWS, SECONDS_TO_RECOVER, Row  # noqa: E402
 
 Run = Mapping[str, Any]
 

@@ -14,16 +14,16 @@ from pathlib import Path
 import click
 from attrs import evolve, frozen
 
-from tests.faults.matrix.checkers.memory import memory_flat
-from tests.faults.matrix.every_point import EVERY_POINT, every_point
-from tests.faults.matrix.judge import judged_again
-from tests.faults.matrix.needs import missing
-from tests.faults.matrix.results import STATES, document, show
-from tests.faults.matrix.rows import ROWS, SECONDS_TO_RECOVER, Row
-from tests.faults.matrix.run import Report, run, tidy
-from tests.faults.matrix.schedule import Schedule, all_kinds, one_kind
-from tests.faults.matrix.soak import SOAK, Soak
-from tests.faults.matrix.theirs_command import SYSTEM, command
+from scripts.fault_matrix.checkers.memory import memory_flat
+from scripts.fault_matrix.every_point import EVERY_POINT, every_point
+from scripts.fault_matrix.judge import judged_again
+from scripts.fault_matrix.needs import missing
+from scripts.fault_matrix.results import STATES, document, show
+from scripts.fault_matrix.rows import ROWS, SECONDS_TO_RECOVER, Row
+from scripts.fault_matrix.run import Report, run, tidy
+from scripts.fault_matrix.schedule import Schedule, all_kinds, one_kind
+from scripts.fault_matrix.soak import SOAK, Soak
+from scripts.fault_matrix.theirs_command import SYSTEM, command
 
 
 def chosen(numbers: tuple[int, ...]) -> list[Row]:

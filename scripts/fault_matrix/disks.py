@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.faults.harness import Disk
 
 if TYPE_CHECKING:
-    from tests.faults.matrix.group import Group
+    from scripts.fault_matrix.group import Group
 
 
 def mount(image: Path, path: Path) -> None:

@@ -4,12 +4,12 @@ import random
 
 from attrs import evolve
 
-from tests.faults.matrix.failpoints import POINTS, of_stage
-from tests.faults.matrix.fault_points import AtPoints, KillAtPoint, KillInCut, KillInRoleChange
-from tests.faults.matrix.group import Group
-from tests.faults.matrix.rows import ROWS
-from tests.faults.matrix.schedule import WARM, one_fault
-from tests.faults.matrix.traffic import Traffic
+from scripts.fault_matrix.failpoints import POINTS, of_stage
+from scripts.fault_matrix.fault_points import AtPoints, KillAtPoint, KillInCut, KillInRoleChange
+from scripts.fault_matrix.group import Group
+from scripts.fault_matrix.rows import ROWS
+from scripts.fault_matrix.schedule import WARM, one_fault
+from scripts.fault_matrix.traffic import Traffic
 
 KINDS: tuple[tuple[type[AtPoints], str], ...] = (
     (KillAtPoint, "traffic"),

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from attrs import define, field, frozen
 
-from tests.faults.matrix.planted import planted
+from scripts.fault_matrix.planted import planted
 
 POINTS_FILE, FAIL_POINTS = "FAULTS_POINTS", "fail-points"
 Stage = Literal["traffic", "start", "cut", "change"]

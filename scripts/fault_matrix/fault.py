@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from tests.faults.matrix.group import Group, Member, NameServer
+from scripts.fault_matrix.group import Group, Member, NameServer
 from tests.interop.process import Process
 
 LEASE_S = 3.0  # haLeaseMs

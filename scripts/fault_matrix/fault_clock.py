@@ -10,10 +10,10 @@ from typing import ClassVar
 
 from attrs import define, field
 
+from scripts.fault_matrix.fault import Fault
+from scripts.fault_matrix.group import MEMBER_DIRECTORY, Member
+from scripts.fault_matrix.planted import FAKETIME
 from tests.faults.harness import OK, Connection
-from tests.faults.matrix.fault import Fault
-from tests.faults.matrix.group import MEMBER_DIRECTORY, Member
-from tests.faults.matrix.planted import FAKETIME
 from tests.interop.process import Process
 
 HOUR = 3600.0

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from attrs import define, field
 
+from scripts.fault_matrix.disks import disk_of, mount, unmount
+from scripts.fault_matrix.fault import Fault
+from scripts.fault_matrix.group import Member
 from tests.faults.harness import Shim
-from tests.faults.matrix.disks import disk_of, mount, unmount
-from tests.faults.matrix.fault import Fault
-from tests.faults.matrix.group import Member
 from tests.interop.process import Process
 from twinlog.cluster.broker.watchdog import STALL_SECONDS
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from tests.faults.matrix.fault import Fault
-from tests.faults.matrix.proxy import TO_MASTER, TO_SLAVE, Proxy
+from scripts.fault_matrix.fault import Fault
+from scripts.fault_matrix.proxy import TO_MASTER, TO_SLAVE, Proxy
 
 
 @define(eq=False)

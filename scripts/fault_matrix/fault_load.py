@@ -15,8 +15,8 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from tests.faults.matrix.fault import LEASE_S, Fault
-from tests.faults.matrix.group import PYTHON, Member
+from scripts.fault_matrix.fault import LEASE_S, Fault
+from scripts.fault_matrix.group import PYTHON, Member
 
 CLIENTS = 1000
 BURNERS_PER_CORE = 4

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from tests.faults.matrix.fault import Fault
-from tests.faults.matrix.peers import OURS, RELEASES, MixedGroup, MixedMember
+from scripts.fault_matrix.fault import Fault
+from scripts.fault_matrix.peers import OURS, RELEASES, MixedGroup, MixedMember
 
 SILENT_S = 4.0  # Longer than a master waits for its slave.
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from tests.faults.matrix.fault import LEASE_S, Fault, fail_over
-from tests.faults.matrix.places import Place
+from scripts.fault_matrix.fault import LEASE_S, Fault, fail_over
+from scripts.fault_matrix.places import Place
 
 
 @define(eq=False)

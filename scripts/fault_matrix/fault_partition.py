@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from tests.faults.matrix.fault import fail_over
-from tests.faults.matrix.fault_net import Partition, both_ways
-from tests.faults.matrix.group import Member
-from tests.faults.matrix.places import Place
+from scripts.fault_matrix.fault import fail_over
+from scripts.fault_matrix.fault_net import Partition, both_ways
+from scripts.fault_matrix.group import Member
+from scripts.fault_matrix.places import Place
 
 Cuts = list[tuple[Place, Place]]
 

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from tests.faults.matrix.failpoints import Point, Stage, of_stage
-from tests.faults.matrix.fault import Fault, fail_over
-from tests.faults.matrix.group import Group, Member
+from scripts.fault_matrix.failpoints import Point, Stage, of_stage
+from scripts.fault_matrix.fault import Fault, fail_over
+from scripts.fault_matrix.group import Group, Member
 from tests.interop.process import Process
 
 REACHED_S = 25.0

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from tests.faults.matrix.disks import disk_of, mount, unmount
-from tests.faults.matrix.fault import Fault
-from tests.faults.matrix.group import PYTHON, Member
+from scripts.fault_matrix.disks import disk_of, mount, unmount
+from scripts.fault_matrix.fault import Fault
+from scripts.fault_matrix.group import PYTHON, Member
 from tests.interop.process import Process
 
 TOPIC_READ_S = 60.0
@@ -32,7 +32,7 @@ class Refusal(Fault):
 
     def reads_go_on(self) -> None:
         """Whatever was shown to consumers can still be read, from the master, to its end."""
-        command = [*self.group.client.prefix, PYTHON, "-m", "tests.faults.matrix.workload", "final"]
+        command = [*self.group.client.prefix, PYTHON, "-m", "scripts.fault_matrix.workload", "final"]
         command += ["--namesrv", self.group.namesrv, "--out", str(self.group.root / "reads")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TOPIC_READ_S, check=False)
         if done.returncode:

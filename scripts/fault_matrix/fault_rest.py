@@ -13,15 +13,15 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from tests.faults.matrix.damage import damage
-from tests.faults.matrix.fault import Fault, fail_over
-from tests.faults.matrix.group import PROGRAM, PYTHON, Member
-from tests.faults.matrix.member_reader import read_member
-from tests.faults.matrix.planted_rest import EAGER
+from scripts.fault_matrix.damage import damage
+from scripts.fault_matrix.fault import Fault, fail_over
+from scripts.fault_matrix.group import PROGRAM, PYTHON, Member
+from scripts.fault_matrix.member_reader import read_member
+from scripts.fault_matrix.planted_rest import EAGER
 from tests.interop.process import Process
 
 SECONDS_TO_START, SECONDS_TO_MEND = 20.0, 40.0
-MODULE = "tests.faults.matrix.planted"
+MODULE = "scripts.fault_matrix.planted"
 NOTHING_THERE = '"log": "0..0"'  # Said by a start; a scrub of nothing says nothing.
 OF_DAMAGE = (
     r"ends before where it is known|damaged bytes|changed on its disk|a wrong unit|made anew|were cut|was cut|is cut|"

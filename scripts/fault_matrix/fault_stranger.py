@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from attrs import define, field
 
-from tests.faults.matrix import history as histories
-from tests.faults.matrix.fault import Fault, fail_over
-from tests.faults.matrix.group import PYTHON, Member
-from tests.faults.matrix.places import Place
-from tests.faults.matrix.strangers import DRIPS, LARGE, PROBES
+from scripts.fault_matrix import history as histories
+from scripts.fault_matrix.fault import Fault, fail_over
+from scripts.fault_matrix.group import PYTHON, Member
+from scripts.fault_matrix.places import Place
+from scripts.fault_matrix.strangers import DRIPS, LARGE, PROBES
 from tests.interop.process import Process
 
 GROWTH_MAX = 48 << 20  # Bytes of resident memory, of each process.
@@ -41,7 +41,7 @@ class Strangers(Fault):
 
     def stranger(self, what: str, *words: str, place: Place | None = None) -> dict[str, int]:
         """Runs it to its end."""
-        command = [*(place or self.group.client).prefix, PYTHON, "-m", "tests.faults.matrix.strangers", what, *words]
+        command = [*(place or self.group.client).prefix, PYTHON, "-m", "scripts.fault_matrix.strangers", what, *words]
         done = subprocess.run(command, check=True, timeout=120, stdout=subprocess.PIPE, text=True)
         self.group.write("note", text=f"{what}: {done.stdout.strip()}")
         found: dict[str, int] = json.loads(done.stdout)

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 from attrs import define, evolve, field
 
-from tests.faults.matrix.disks import mount
-from tests.faults.matrix.fault_disk import PowerCut
-from tests.faults.matrix.group import Member
-from tests.faults.matrix.workload import body_of
+from scripts.fault_matrix.disks import mount
+from scripts.fault_matrix.fault_disk import PowerCut
+from scripts.fault_matrix.group import Member
+from scripts.fault_matrix.workload import body_of
 from tests.interop.compare import end_offset
 from tests.interop.process import Process
 from twinlog.store.record.message import Message, body_crc, decode_message, encode_message

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from attrs import define, field
 
+from scripts.fault_matrix import history as histories
+from scripts.fault_matrix.checkers.masters import Epoch
+from scripts.fault_matrix.failpoints import FAIL_POINTS, POINTS_FILE
+from scripts.fault_matrix.history import Event, encode
+from scripts.fault_matrix.places import Net, Place
+from scripts.fault_matrix.planted import BOOT_ID, FAKETIME, OWN_BOOTS, OWN_CLOCK
+from scripts.fault_matrix.proxy import Proxy
 from tests.faults.harness import make_image
-from tests.faults.matrix import history as histories
-from tests.faults.matrix.checkers.masters import Epoch
-from tests.faults.matrix.failpoints import FAIL_POINTS, POINTS_FILE
-from tests.faults.matrix.history import Event, encode
-from tests.faults.matrix.places import Net, Place
-from tests.faults.matrix.planted import BOOT_ID, FAKETIME, OWN_BOOTS, OWN_CLOCK
-from tests.faults.matrix.proxy import Proxy
 from tests.interop.member import TEST_SETTINGS
 from tests.interop.process import Process
 from twinlog.store.epoch_file import load_epochs
@@ -102,7 +102,7 @@ class Member(Process):
         self.configure()
         changes = [OWN_BOOTS] * own_boots + [FAIL_POINTS] * has_points + [hole] * bool(hole)
         changes += [OWN_CLOCK] * (FAKETIME in (environment or {}))
-        program = [PYTHON, "-m", "tests.faults.matrix.planted", *changes] if changes else [PROGRAM]
+        program = [PYTHON, "-m", "scripts.fault_matrix.planted", *changes] if changes else [PROGRAM]
         self.boot_id = root / "boot_id"
         self.points = root / "points"  # Where it is to kill itself; see failpoints.py.
         self.note_boot()
@@ -316,7 +316,7 @@ def running(
     points: bool = False,
 ) -> Iterator[Group]:
     """A group that follows its master. Ends all that it started, and unmounts what it mounted."""
-    from tests.faults.matrix.disks import mounted_all
+    from scripts.fault_matrix.disks import mounted_all
 
     with ExitStack() as stack:
         places = net.places

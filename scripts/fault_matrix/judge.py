@@ -6,16 +6,16 @@ from typing import Any
 
 from attrs import evolve
 
-from tests.faults.matrix import history as histories
-from tests.faults.matrix.checkers.append_log import one_log_per_queue
-from tests.faults.matrix.checkers.masters import one_acking_master
-from tests.faults.matrix.checkers.members import members_equal
-from tests.faults.matrix.checkers.recovery import nothing_silent, recovered_in_time, recoveries
-from tests.faults.matrix.checkers.sets import compare_sets, nothing_invented, nothing_lost, only_a_tail_lost
-from tests.faults.matrix.checkers.verdict import Verdict
-from tests.faults.matrix.group import Group
-from tests.faults.matrix.history import History
-from tests.faults.matrix.rows import SECONDS_TO_RECOVER, Row
+from scripts.fault_matrix import history as histories
+from scripts.fault_matrix.checkers.append_log import one_log_per_queue
+from scripts.fault_matrix.checkers.masters import one_acking_master
+from scripts.fault_matrix.checkers.members import members_equal
+from scripts.fault_matrix.checkers.recovery import nothing_silent, recovered_in_time, recoveries
+from scripts.fault_matrix.checkers.sets import compare_sets, nothing_invented, nothing_lost, only_a_tail_lost
+from scripts.fault_matrix.checkers.verdict import Verdict
+from scripts.fault_matrix.group import Group
+from scripts.fault_matrix.history import History
+from scripts.fault_matrix.rows import SECONDS_TO_RECOVER, Row
 
 
 def judged(row: Row, told: History, group: Group) -> list[Verdict]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import structlog
 import trio
 
-from tests.faults.matrix.workload import TOPIC, Writer, value_of, writer
+from scripts.fault_matrix.workload import TOPIC, Writer, value_of, writer
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api.answers import PullStatus
 from twinlog.cluster.client.api.api import ClientApi, name_servers

@@ -3,9 +3,9 @@
 import os
 import shutil
 
-from tests.faults.matrix.fault_clock import library
-from tests.faults.matrix.fault_load import can_cap
-from tests.faults.matrix.rows import Row
+from scripts.fault_matrix.fault_clock import library
+from scripts.fault_matrix.fault_load import can_cap
+from scripts.fault_matrix.rows import Row
 
 
 def missing(row: Row) -> str:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from attrs import define, field
 
-from tests.faults.matrix.checkers.masters import Epoch
-from tests.faults.matrix.group import PROGRAM, PYTHON, SYNC_LEVELS, Member, NameServer
-from tests.faults.matrix.places import Net, Place
-from tests.faults.matrix.theirs_group import TheirGroup
-from tests.faults.matrix.theirs_member import TheirMember, java
+from scripts.fault_matrix.checkers.masters import Epoch
+from scripts.fault_matrix.group import PROGRAM, PYTHON, SYNC_LEVELS, Member, NameServer
+from scripts.fault_matrix.places import Net, Place
+from scripts.fault_matrix.theirs_group import TheirGroup
+from scripts.fault_matrix.theirs_member import TheirMember, java
 from tests.interop import jars
 from tests.interop.compare import end_offset
 from tests.interop.process import Process
@@ -45,7 +45,7 @@ class MixedMember(TheirMember):
         """From its next start on."""
         self.kind = kind
         self.slow_to_stop = kind != OURS  # type: ignore[misc]
-        program = [PYTHON, "-m", "tests.faults.matrix.planted", self.hole] if self.hole else [PROGRAM]
+        program = [PYTHON, "-m", "scripts.fault_matrix.planted", self.hole] if self.hole else [PROGRAM]
         root = self.conf.parent
         started = [*program, "broker"] if kind == OURS else [*java(root, kind, SMALL_HEAP), MAIN]
         self._command = [*self.place.prefix, *started, "-c", str(self.conf)]

@@ -1,4 +1,4 @@
-"""`twinlog` with a fault of its own: `python -m tests.faults.matrix.planted HOLE... broker ...`. The matrix must notice each.
+"""`twinlog` with a fault of its own: `python -m scripts.fault_matrix.planted HOLE... broker ...`. The matrix must notice each.
 
 One more change is none: a machine of its own, whose starts the harness tells.
 """
@@ -125,12 +125,12 @@ def all_of(*names: str) -> Iterator[None]:
 def every() -> dict[str, Callable[[], AbstractContextManager[object]]]:
     """All there are, those of planted_*.py with them."""
     for path in sorted(Path(__file__).parent.glob("planted_*.py")):
-        importlib.import_module(f"tests.faults.matrix.{path.stem}")
+        importlib.import_module(f"scripts.fault_matrix.{path.stem}")
     return PLANTED
 
 
 if __name__ == "__main__":
-    from tests.faults.matrix import planted as module  # What planted_*.py add to; this one is another, __main__.
+    from scripts.fault_matrix import planted as module  # What planted_*.py add to; this one is another, __main__.
 
     module.every()
     at = sys.argv.index("broker")

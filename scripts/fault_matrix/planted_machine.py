@@ -6,7 +6,7 @@ from unittest.mock import patch
 import trio
 
 import twinlog.store.util.sync
-from tests.faults.matrix.planted import planted
+from scripts.fault_matrix.planted import planted
 from twinlog.ha.errors import HAConnectionLostError
 from twinlog.ha.master.connection import HAConnection
 from twinlog.store.recovery.recovery import _Recovery as Recovery

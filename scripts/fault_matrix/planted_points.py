@@ -12,8 +12,8 @@ import trio
 
 import twinlog.ha.policy.in_sync
 import twinlog.store.services.flush
-from tests.faults.matrix import failpoints
-from tests.faults.matrix.planted import all_of, planted
+from scripts.fault_matrix import failpoints
+from scripts.fault_matrix.planted import all_of, planted
 from twinlog.cluster.broker.group.registration import RegistrationService
 from twinlog.cluster.broker.roles.member import RoleMember
 from twinlog.ha.election.voter import PromiseAsk

@@ -7,7 +7,7 @@ import trio
 
 import twinlog.ha.slave.repair
 import twinlog.store.integrity.scrub
-from tests.faults.matrix.planted import planted
+from scripts.fault_matrix.planted import planted
 from twinlog.cluster.remoting.limits import Budget
 from twinlog.cluster.remoting.server import RemotingServer
 from twinlog.store.integrity.read_check import ReadCheck

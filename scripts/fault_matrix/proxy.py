@@ -15,7 +15,7 @@ from functools import partial
 import trio
 from attrs import define, field
 
-from tests.faults.matrix.places import BROKER_PORT, Place, enter_namespace
+from scripts.fault_matrix.places import BROKER_PORT, Place, enter_namespace
 
 PIECE = 64 * 1024
 HA_PORT, PORT, OWN_MARK = BROKER_PORT + 1, 20_912, 7

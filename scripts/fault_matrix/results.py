@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from scripts.fault_matrix.checkers.verdict import ORACLES
+from scripts.fault_matrix.run import Report
 from tests.bench.machine import facts
-from tests.faults.matrix.checkers.verdict import ORACLES
-from tests.faults.matrix.run import Report
 
 STATES = {True: "holds", False: "FAILS"}
 

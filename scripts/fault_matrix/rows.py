@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
 
-from tests.faults.matrix import fault
-from tests.faults.matrix import fault_clock as clock
-from tests.faults.matrix import fault_disk as disk
-from tests.faults.matrix import fault_link as link
-from tests.faults.matrix import fault_load as load
-from tests.faults.matrix import fault_mixed as mixed
-from tests.faults.matrix import fault_net as net
-from tests.faults.matrix import fault_partition as partition
-from tests.faults.matrix import fault_points as points
-from tests.faults.matrix import fault_refusal as refusal
-from tests.faults.matrix import fault_rest as rest
-from tests.faults.matrix import fault_stranger as stranger
-from tests.faults.matrix import fault_torn as torn
-from tests.faults.matrix.fault import Fault
+from scripts.fault_matrix import fault
+from scripts.fault_matrix import fault_clock as clock
+from scripts.fault_matrix import fault_disk as disk
+from scripts.fault_matrix import fault_link as link
+from scripts.fault_matrix import fault_load as load
+from scripts.fault_matrix import fault_mixed as mixed
+from scripts.fault_matrix import fault_net as net
+from scripts.fault_matrix import fault_partition as partition
+from scripts.fault_matrix import fault_points as points
+from scripts.fault_matrix import fault_refusal as refusal
+from scripts.fault_matrix import fault_rest as rest
+from scripts.fault_matrix import fault_stranger as stranger
+from scripts.fault_matrix import fault_torn as torn
+from scripts.fault_matrix.fault import Fault
 
 SECONDS_TO_RECOVER = 10.0
 # A master whose machine died, and that lacks bytes which other members have, is fenced until somebody chooses one of those.

@@ -11,18 +11,18 @@ from typing import Any
 
 from attrs import frozen
 
+from scripts.fault_matrix import history as histories
+from scripts.fault_matrix.checkers.verdict import Verdict, verdict
+from scripts.fault_matrix.fault_clock import environment as clocks
+from scripts.fault_matrix.group import PYTHON, Group, running
+from scripts.fault_matrix.history import History
+from scripts.fault_matrix.judge import counts_of, judged
+from scripts.fault_matrix.peers import running_mixed
+from scripts.fault_matrix.places import loopback, namespaces
+from scripts.fault_matrix.rows import Row
+from scripts.fault_matrix.schedule import Schedule, all_kinds, settle
+from scripts.fault_matrix.traffic import NotRecoveredError, Traffic
 from tests.faults.harness import Shim
-from tests.faults.matrix import history as histories
-from tests.faults.matrix.checkers.verdict import Verdict, verdict
-from tests.faults.matrix.fault_clock import environment as clocks
-from tests.faults.matrix.group import PYTHON, Group, running
-from tests.faults.matrix.history import History
-from tests.faults.matrix.judge import counts_of, judged
-from tests.faults.matrix.peers import running_mixed
-from tests.faults.matrix.places import loopback, namespaces
-from tests.faults.matrix.rows import Row
-from tests.faults.matrix.schedule import Schedule, all_kinds, settle
-from tests.faults.matrix.traffic import NotRecoveredError, Traffic
 
 
 @frozen
@@ -98,7 +98,7 @@ def _run(row: Row, seed: int, root: Path, hole: str, schedule: Schedule) -> tupl
 
 
 def _read_all(group: Group) -> None:
-    command = [*group.client.prefix, PYTHON, "-m", "tests.faults.matrix.workload", "final"]
+    command = [*group.client.prefix, PYTHON, "-m", "scripts.fault_matrix.workload", "final"]
     command += ["--namesrv", group.namesrv, "--out", str(group.final_lines)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:

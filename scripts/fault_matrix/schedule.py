@@ -6,11 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from tests.faults.matrix.checkers.recovery import MAY_NEED_SOMEBODY
-from tests.faults.matrix.fault import Fault, fail_over
-from tests.faults.matrix.group import Group
-from tests.faults.matrix.rows import Row
-from tests.faults.matrix.traffic import LIMIT_S, NotRecoveredError, Traffic
+from scripts.fault_matrix.checkers.recovery import MAY_NEED_SOMEBODY
+from scripts.fault_matrix.fault import Fault, fail_over
+from scripts.fault_matrix.group import Group
+from scripts.fault_matrix.rows import Row
+from scripts.fault_matrix.traffic import LIMIT_S, NotRecoveredError, Traffic
 
 WARM, BETWEEN = 60, 40  # Acknowledgements before the first fault, and between two.
 HELP_AFTER_S = 5.0

@@ -11,12 +11,12 @@ import click
 import psutil
 from attrs import define, field
 
-from tests.faults.matrix import fault, fault_disk, fault_link, fault_net, fault_stranger
-from tests.faults.matrix.checkers.memory import Sample
-from tests.faults.matrix.group import Group
-from tests.faults.matrix.rows import Row
-from tests.faults.matrix.schedule import WARM, one_fault
-from tests.faults.matrix.traffic import Traffic
+from scripts.fault_matrix import fault, fault_disk, fault_link, fault_net, fault_stranger
+from scripts.fault_matrix.checkers.memory import Sample
+from scripts.fault_matrix.group import Group
+from scripts.fault_matrix.rows import Row
+from scripts.fault_matrix.schedule import WARM, one_fault
+from scripts.fault_matrix.traffic import Traffic
 
 EVERY_S = (10.0, 20.0)
 SAMPLE_S, TELL_S = 10.0, 60.0

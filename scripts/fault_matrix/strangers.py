@@ -1,9 +1,9 @@
 """Who has no business at a member's ports; a process of its own, so that it may run at any address.
 
-    python -m tests.faults.matrix.strangers forge HOST HA_PORT        acknowledge what nobody has
-    python -m tests.faults.matrix.strangers probe HOST:PORT...        PROBES connections, one after the other
-    python -m tests.faults.matrix.strangers drip HOST:PORT...         requests that come a byte at a time
-    python -m tests.faults.matrix.strangers oversize HOST:PORT...     frames that cannot be, and large ones that never end
+    python -m scripts.fault_matrix.strangers forge HOST HA_PORT        acknowledge what nobody has
+    python -m scripts.fault_matrix.strangers probe HOST:PORT...        PROBES connections, one after the other
+    python -m scripts.fault_matrix.strangers drip HOST:PORT...         requests that come a byte at a time
+    python -m scripts.fault_matrix.strangers oversize HOST:PORT...     frames that cannot be, and large ones that never end
 
 Each says in a line of JSON what came of it. All is bounded in count and in time.
 """

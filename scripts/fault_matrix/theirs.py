@@ -9,9 +9,9 @@ oracle F does not judge it, unless nothing is acknowledged any more. The times a
 
 from attrs import evolve, frozen
 
-from tests.faults.matrix import fault, fault_disk, fault_link, fault_net, fault_stranger, theirs_faults
-from tests.faults.matrix.fault import Fault
-from tests.faults.matrix.rows import ROWS, Row
+from scripts.fault_matrix import fault, fault_disk, fault_link, fault_net, fault_stranger, theirs_faults
+from scripts.fault_matrix.fault import Fault
+from scripts.fault_matrix.rows import ROWS, Row
 
 MEMBERS = 2
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 from attrs import evolve
 
-from tests.faults.matrix.results import document, show
-from tests.faults.matrix.rows import Row
-from tests.faults.matrix.run import Report, tidy
-from tests.faults.matrix.theirs import LEFT_OUT, expected_of, their_rows
-from tests.faults.matrix.theirs_run import run_theirs
+from scripts.fault_matrix.results import document, show
+from scripts.fault_matrix.rows import Row
+from scripts.fault_matrix.run import Report, tidy
+from scripts.fault_matrix.theirs import LEFT_OUT, expected_of, their_rows
+from scripts.fault_matrix.theirs_run import run_theirs
 from tests.interop import jars
 
 SYSTEM = "rocketmq"

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from attrs import define, field
 
+from scripts.fault_matrix import fault, fault_disk, fault_link, fault_stranger
+from scripts.fault_matrix.damage import damage
+from scripts.fault_matrix.fault import Fault, fail_over
+from scripts.fault_matrix.fault_disk import PowerCutAll
+from scripts.fault_matrix.group import Member
+from scripts.fault_matrix.member_reader import read_member
+from scripts.fault_matrix.theirs_member import TheirMember
 from tests.faults.harness import Shim
-from tests.faults.matrix import fault, fault_disk, fault_link, fault_stranger
-from tests.faults.matrix.damage import damage
-from tests.faults.matrix.fault import Fault, fail_over
-from tests.faults.matrix.fault_disk import PowerCutAll
-from tests.faults.matrix.group import Member
-from tests.faults.matrix.member_reader import read_member
-from tests.faults.matrix.theirs_member import TheirMember
 from tests.interop.process import Process, ProcessFailedError
 
 SYNCS = "msync fsync fdatasync"  # RocketMQ's files are mapped.

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from attrs import define, field
 
+from scripts.fault_matrix import history as histories
+from scripts.fault_matrix.checkers.masters import Epoch
+from scripts.fault_matrix.disks import mounted_all
+from scripts.fault_matrix.group import SYNC_LEVELS, Group, Member
+from scripts.fault_matrix.places import Net, Place
+from scripts.fault_matrix.proxy import Proxy
+from scripts.fault_matrix.theirs_member import TheirMember, TheirNameServer
 from tests.faults.harness import make_image
-from tests.faults.matrix import history as histories
-from tests.faults.matrix.checkers.masters import Epoch
-from tests.faults.matrix.disks import mounted_all
-from tests.faults.matrix.group import SYNC_LEVELS, Group, Member
-from tests.faults.matrix.places import Net, Place
-from tests.faults.matrix.proxy import Proxy
-from tests.faults.matrix.theirs_member import TheirMember, TheirNameServer
 from tests.interop.compare import end_offset
 from tests.interop.process import Process
 from tests.interop.remoting import request

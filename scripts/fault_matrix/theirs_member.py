@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.faults.matrix.group import SETTINGS, Member, NameServer
-from tests.faults.matrix.places import Place
+from scripts.fault_matrix.group import SETTINGS, Member, NameServer
+from scripts.fault_matrix.places import Place
 from tests.interop import jars
 from tests.interop.process import Process
 from tests.interop.rocketmq import SMALL_HEAP, make_home

@@ -9,20 +9,20 @@ from typing import Any
 
 from attrs import evolve
 
+from scripts.fault_matrix import history as histories
+from scripts.fault_matrix.checkers.verdict import Verdict, verdict
+from scripts.fault_matrix.fault import Fault
+from scripts.fault_matrix.group import PYTHON
+from scripts.fault_matrix.history import History
+from scripts.fault_matrix.judge import counts_of, judged
+from scripts.fault_matrix.places import loopback, namespaces
+from scripts.fault_matrix.rows import Row
+from scripts.fault_matrix.run import Report
+from scripts.fault_matrix.schedule import BETWEEN, WARM
+from scripts.fault_matrix.theirs_faults import trace_of
+from scripts.fault_matrix.theirs_group import TheirGroup, running_theirs
+from scripts.fault_matrix.traffic import LIMIT_S, NotRecoveredError, Traffic
 from tests.faults.harness import Shim
-from tests.faults.matrix import history as histories
-from tests.faults.matrix.checkers.verdict import Verdict, verdict
-from tests.faults.matrix.fault import Fault
-from tests.faults.matrix.group import PYTHON
-from tests.faults.matrix.history import History
-from tests.faults.matrix.judge import counts_of, judged
-from tests.faults.matrix.places import loopback, namespaces
-from tests.faults.matrix.rows import Row
-from tests.faults.matrix.run import Report
-from tests.faults.matrix.schedule import BETWEEN, WARM
-from tests.faults.matrix.theirs_faults import trace_of
-from tests.faults.matrix.theirs_group import TheirGroup, running_theirs
-from tests.faults.matrix.traffic import LIMIT_S, NotRecoveredError, Traffic
 
 PLACES = 4  # Master, slave, name server, clients.
 TRIES = 3  # Of the final read: a master that was just started is not registered at once.
@@ -100,7 +100,7 @@ def _goes_on(group: TheirGroup, traffic: Traffic) -> None:
 
 def _read_all(group: TheirGroup) -> str:
     """What cannot be read; empty: nothing."""
-    command = [*group.client.prefix, PYTHON, "-m", "tests.faults.matrix.workload", "final"]
+    command = [*group.client.prefix, PYTHON, "-m", "scripts.fault_matrix.workload", "final"]
     command += ["--namesrv", group.namesrv, "--out", str(group.final_lines)]
     for _ in range(TRIES):
         group.final_lines.unlink(missing_ok=True)

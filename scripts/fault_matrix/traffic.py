@@ -6,8 +6,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.faults.matrix.group import PYTHON, Group
-from tests.faults.matrix.rows import Row
+from scripts.fault_matrix.group import PYTHON, Group
+from scripts.fault_matrix.rows import Row
 
 LIMIT_S = 45.0  # Of one wait.
 
@@ -21,7 +21,7 @@ class Traffic:
 
     def __init__(self, group: Group, row: Row, seed: int) -> None:
         self.path = group.client_lines
-        command = [*group.client.prefix, PYTHON, "-m", "tests.faults.matrix.workload", "run"]
+        command = [*group.client.prefix, PYTHON, "-m", "scripts.fault_matrix.workload", "run"]
         command += ["--namesrv", group.namesrv, "--out", str(self.path), "--level", row.level, "--seed", str(seed)]
         command += [
             "--seconds",

@@ -1,7 +1,7 @@
 """Producers and consumers that write down what they do; a process of its own, so that it may run in another network.
 
-    python -m tests.faults.matrix.workload run --namesrv A:P --out FILE --level L2 ...   until SIGTERM, or for --seconds
-    python -m tests.faults.matrix.workload final --namesrv A:P --out FILE                everything that is there
+    python -m scripts.fault_matrix.workload run --namesrv A:P --out FILE --level L2 ...   until SIGTERM, or for --seconds
+    python -m scripts.fault_matrix.workload final --namesrv A:P --out FILE                everything that is there
 
 Each value is sent once, with one request, whatever becomes of it. A body follows from its value, so that any other is corrupt.
 """
@@ -23,7 +23,7 @@ import trio
 from attrs import define, field
 from xxhash import xxh3_64_intdigest
 
-from tests.faults.matrix.history import Event, encode
+from scripts.fault_matrix.history import Event, encode
 from twinlog.cluster.admin.admin import open_admin
 from twinlog.cluster.client.api.answers import PullStatus
 from twinlog.cluster.client.api.api import ClientApi, SendStatus

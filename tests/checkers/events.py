@@ -1,6 +1,6 @@
 """Short words for histories that are written by hand."""
 
-from tests.faults.matrix.history import Event, History, history_of
+from scripts.fault_matrix.history import Event, History, history_of
 
 
 def send(value, begin, end, offset, *, queue="q", node="m", phy=None, outcome="ok", process=None, level="L2"):

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scripts.fault_matrix.checkers.append_log import one_log_per_queue, wrong_in_queue
+from scripts.fault_matrix.history import Append, Seen
 from tests.checkers.events import history, read, send
-from tests.faults.matrix.checkers.append_log import one_log_per_queue, wrong_in_queue
-from tests.faults.matrix.history import Append, Seen
 
 
 def wrong(*parts):

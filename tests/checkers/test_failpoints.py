@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
-from tests.faults.matrix.failpoints import BY_NAME, POINTS, Armed, of_stage, put_in
-from tests.faults.matrix.fault_points import next_point
+from scripts.fault_matrix.failpoints import BY_NAME, POINTS, Armed, of_stage, put_in
+from scripts.fault_matrix.fault_points import next_point
 from tests.simulation.simulate import run_seed
 from tests.store.records import put_message
 from twinlog.store.config import StoreConfig

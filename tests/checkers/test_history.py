@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.fault_matrix.history import KINDS, Event, decode, encode, history_of, load, save
 from tests.checkers.events import history, read, send
-from tests.faults.matrix.history import KINDS, Event, decode, encode, history_of, load, save
 
 events = st.builds(
     Event,

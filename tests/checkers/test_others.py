@@ -5,13 +5,13 @@ import shutil
 import pytest
 import trio
 
+from scripts.fault_matrix.checkers.masters import Epoch, one_acking_master
+from scripts.fault_matrix.checkers.members import BLOCK, LogDigest, members_equal, wrong_logs
+from scripts.fault_matrix.checkers.memory import Sample, memory_flat
+from scripts.fault_matrix.checkers.recovery import MAY_NEED_SOMEBODY, NS, nothing_silent, recovered_in_time
+from scripts.fault_matrix.checkers.verdict import LINES_MAX, verdict
+from scripts.fault_matrix.history import Event
 from tests.checkers.events import fault, history, read, seen, send
-from tests.faults.matrix.checkers.masters import Epoch, one_acking_master
-from tests.faults.matrix.checkers.members import BLOCK, LogDigest, members_equal, wrong_logs
-from tests.faults.matrix.checkers.memory import Sample, memory_flat
-from tests.faults.matrix.checkers.recovery import MAY_NEED_SOMEBODY, NS, nothing_silent, recovered_in_time
-from tests.faults.matrix.checkers.verdict import LINES_MAX, verdict
-from tests.faults.matrix.history import Event
 from tests.store.cutting import feed, open_slave
 from tests.store.cutting import history as records
 

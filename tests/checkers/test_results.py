@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults.matrix.results import command, placeless
+from scripts.fault_matrix.results import command, placeless
 
 
 @pytest.mark.parametrize(

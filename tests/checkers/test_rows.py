@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.faults.matrix.checkers.verdict import ORACLES
-from tests.faults.matrix.planted import all_of, every
-from tests.faults.matrix.rows import ROWS
-from tests.faults.matrix.workload import body_of, value_of
+from scripts.fault_matrix.checkers.verdict import ORACLES
+from scripts.fault_matrix.planted import all_of, every
+from scripts.fault_matrix.rows import ROWS
+from scripts.fault_matrix.workload import body_of, value_of
 from tests.simulation.holes import HOLES
 
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.fault_matrix.checkers.recovery import NS
+from scripts.fault_matrix.checkers.sets import compare_sets, nothing_invented, nothing_lost, only_a_tail_lost
 from tests.checkers.events import fault, history, read, send
-from tests.faults.matrix.checkers.recovery import NS
-from tests.faults.matrix.checkers.sets import compare_sets, nothing_invented, nothing_lost, only_a_tail_lost
 
 TWO = [*send("p-0", 1, 2, 0), *send("p-1", 3, 4, 1)]
 

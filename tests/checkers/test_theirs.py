@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.faults.matrix.history import Event, history_of
-from tests.faults.matrix.rows import ROWS, Row
-from tests.faults.matrix.theirs import LEFT_OUT, THEIRS, expected_of, their_rows
-from tests.faults.matrix.theirs_run import _while_syncs_fail
+from scripts.fault_matrix.history import Event, history_of
+from scripts.fault_matrix.rows import ROWS, Row
+from scripts.fault_matrix.theirs import LEFT_OUT, THEIRS, expected_of, their_rows
+from scripts.fault_matrix.theirs_run import _while_syncs_fail
 
 
 def test_each_row_is_run_or_left_out_for_a_reason():

@@ -7,12 +7,12 @@ import os
 
 import pytest
 
-from tests.faults.matrix.checkers.verdict import ORACLES
-from tests.faults.matrix.needs import missing
-from tests.faults.matrix.results import line
-from tests.faults.matrix.rows import ROWS, Row
-from tests.faults.matrix.run import run
-from tests.faults.matrix.schedule import one_kind
+from scripts.fault_matrix.checkers.verdict import ORACLES
+from scripts.fault_matrix.needs import missing
+from scripts.fault_matrix.results import line
+from scripts.fault_matrix.rows import ROWS, Row
+from scripts.fault_matrix.run import run
+from scripts.fault_matrix.schedule import one_kind
 
 SEED = int(os.environ.get("FAULTS_SEED", "20"))
 LIMIT_S = 120  # A row takes 10 to 40 s; a busy machine may wait for each of several things.

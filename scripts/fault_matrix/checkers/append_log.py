@@ -18,8 +18,8 @@ from math import inf
 
 from attrs import define, field
 
-from tests.faults.matrix.checkers.verdict import Verdict, verdict
-from tests.faults.matrix.history import Append, History, Seen
+from scripts.fault_matrix.checkers.verdict import Verdict, verdict
+from scripts.fault_matrix.history import Append, History, Seen
 
 
 @define

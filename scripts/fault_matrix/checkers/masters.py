@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from attrs import frozen
 
-from tests.faults.matrix.checkers.verdict import Verdict, verdict
-from tests.faults.matrix.history import History
+from scripts.fault_matrix.checkers.verdict import Verdict, verdict
+from scripts.fault_matrix.history import History
 
 
 @frozen

@@ -6,7 +6,7 @@ from pathlib import Path
 from attrs import frozen
 from xxhash import xxh3_128_digest
 
-from tests.faults.matrix.checkers.verdict import Verdict, verdict
+from scripts.fault_matrix.checkers.verdict import Verdict, verdict
 from tests.interop.compare import end_offset, start_offset
 from twinlog.store.offline.directory import StoreDirectory
 from twinlog.store.offline.finding import Severity

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from tests.faults.matrix.checkers.verdict import Verdict, verdict
+from scripts.fault_matrix.checkers.verdict import Verdict, verdict
 
 WARM_UP = 0.25  # Of a life: what a start makes, and buffers that have not met their largest message, are no leak.
 GROWTH_MAX, GROWTH_MAX_MIB = 0.10, 8.0

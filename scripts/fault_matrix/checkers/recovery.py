@@ -2,8 +2,8 @@
 
 from attrs import frozen
 
-from tests.faults.matrix.checkers.verdict import Verdict, verdict
-from tests.faults.matrix.history import Event, History
+from scripts.fault_matrix.checkers.verdict import Verdict, verdict
+from scripts.fault_matrix.history import Event, History
 
 NS = 1_000_000_000
 MAY_NEED_SOMEBODY = "may need somebody"  # A note with the number of a fault of which no time is promised.

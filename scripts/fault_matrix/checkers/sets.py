@@ -9,9 +9,9 @@ from collections.abc import Iterable, Set
 
 from attrs import frozen
 
-from tests.faults.matrix.checkers.recovery import NS
-from tests.faults.matrix.checkers.verdict import Verdict, verdict
-from tests.faults.matrix.history import Append, History
+from scripts.fault_matrix.checkers.recovery import NS
+from scripts.fault_matrix.checkers.verdict import Verdict, verdict
+from scripts.fault_matrix.history import Append, History
 
 TAIL_S_MAX = 3.0  # flushIntervalCommitLog is half a second; a busy disk takes its time.
 
