@@ -4,16 +4,17 @@
 digest, or a RocketMQ broker, which answers requests 28 and 33 only.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from attrs import frozen
 
 from twinlog.store.config import BrokerRole
-from twinlog.store.epoch_file import EpochEntry, EpochId
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.integrity.range_digests import RangeDigests
 from twinlog.store.role_file import GroupMember, GroupRecord
 
-__all__ = ["Peer", "PeerHistory", "PeerLog", "RangeDigests"]
+__all__ = ["NO_ROLE", "NoRole", "OwnRole", "Peer", "PeerHistory", "PeerLog", "RangeDigests"]
 
 
 @frozen(kw_only=True)
@@ -59,3 +60,58 @@ class Peer(Protocol):
 
     async def history(self, me: GroupMember | None) -> PeerHistory | None:
         """Its log's history; `me`: who asks, to follow it. None: it is no twinlog member."""
+
+
+class OwnRole(Protocol):
+    """This member's own role and history; every answer is current. `cluster/broker/roles` implements it."""
+
+    def epochs(self) -> Sequence[EpochEntry]:
+        """The history of its log."""
+
+    def promised(self) -> EpochId:
+        """The promised epoch: masters of older ones are neither served nor followed."""
+
+    @property
+    def group(self) -> GroupRecord | None:
+        """Its group's record; None without one."""
+
+    def me(self) -> GroupMember | None:
+        """Itself, as a member of its group."""
+
+    @property
+    def clock_ahead_ms(self) -> int:
+        """How far its clock is ahead of the master's, by which a pause ends."""
+
+    async def adopt(self, master: PeerHistory) -> None:
+        """Save a master's history as its own, before anything is acknowledged to it. Raises HAError: not now."""
+
+    async def suspect_tail(self, why: str) -> None:
+        """Save, before it happens, that acknowledged bytes may be about to go."""
+
+
+class NoRole:
+    """A member of a group without a record."""
+
+    group: GroupRecord | None = None
+    clock_ahead_ms = 0
+
+    def epochs(self) -> Sequence[EpochEntry]:
+        """Only the first epoch."""
+        return (FIRST,)
+
+    def promised(self) -> EpochId:
+        """Nothing."""
+        return FIRST.id
+
+    def me(self) -> GroupMember | None:
+        """Unknown."""
+        return None
+
+    async def adopt(self, master: PeerHistory) -> None:
+        """Nothing is saved."""
+
+    async def suspect_tail(self, why: str) -> None:
+        """Nothing is saved."""
+
+
+NO_ROLE: OwnRole = NoRole()

@@ -5,7 +5,7 @@ say, who counts for ha/policy/in_sync.py.
 """
 
 import socket
-from collections.abc import Awaitable, Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 
 import structlog
 import trio
@@ -22,29 +22,22 @@ from twinlog.ha.master.connection_admission import Reception
 from twinlog.ha.master.disconnected_slaves import AbsenceService
 from twinlog.ha.master.group_transfer import GroupTransferService
 from twinlog.ha.master.slave_check import FindSlave
-from twinlog.ha.peer import Peer, PeerHistory
+from twinlog.ha.peer import NO_ROLE, OwnRole, Peer
 from twinlog.ha.policy.ack_policy import configured_warnings
 from twinlog.ha.policy.in_sync import Slave
 from twinlog.ha.policy.pushing import AppendStamps
 from twinlog.ha.slave.client import HAClient, no_peer
-from twinlog.ha.slave.follow_history import OwnHistory
 from twinlog.ha.statistics import HAConnectionStatistics, HAStatistics
 from twinlog.ha.wire.protocol import NO_REQUEST_YET
 from twinlog.ha.wire.transport import SocketTransport, Transport
 from twinlog.store.config import BrokerRole
-from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.retention import NO_FLOOR
-from twinlog.store.role_file import GroupMember, GroupRecord
 from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger()
 
 STAMP_INTERVAL = 0.1  # Seconds: how exact lag_seconds is.
 RATE_INTERVAL = 1.0  # Seconds over which bytes per second are counted.
-
-
-async def _nothing(_said: object) -> None:
-    pass
 
 
 @define(eq=False)
@@ -54,9 +47,7 @@ class HAService:
     has answered, call members_changed(). `welcome` gives the IPs of those that may follow, and do not count before they are
     in the group's record. `peer_of` gives whom to ask about the log of the master at an HA address.
 
-    A member of a group with a record tells its `history`, what it has `promised`, its record and who it is (`me`). `adopt` takes
-    a master's history over, durably, before anything is acknowledged to it, `doubt` notes, durably, that acknowledged bytes may
-    be about to go. The lease is held for ever, until somebody gives it up.
+    `role`: see use_role(). The lease is held for ever, until somebody gives it up.
     """
 
     store: ComparableStore
@@ -66,13 +57,7 @@ class HAService:
     welcome: Callable[[], Collection[str]] = field(default=lambda: (), kw_only=True)
     peer_of: Callable[[str], Peer | None] = no_peer
     find_slave: FindSlave | None = None  # Whom to ask about the log of a slave; None: slaves are believed.
-    history: Callable[[], tuple[EpochEntry, ...]] = lambda: (FIRST,)
-    own_group: Callable[[], GroupRecord | None] = lambda: None
-    promised: Callable[[], EpochId] = lambda: FIRST.id
-    adopt: Callable[[PeerHistory], Awaitable[None]] = _nothing
-    me: Callable[[], GroupMember | None] = lambda: None
-    doubt: Callable[[str], Awaitable[None]] = _nothing
-    clock_ahead_ms: Callable[[], int] = lambda: 0
+    role: OwnRole = NO_ROLE
     lease: Lease = field(init=False)
     group_transfer: GroupTransferService = field(init=False)
     reception: Reception = field(init=False)
@@ -99,20 +84,11 @@ class HAService:
             self.group_transfer,
             self._connections,
             self._take,
-            lambda: self.ask_members(),
-            lambda: self.own_group() is not None,
-            lambda: self.welcome(),
+            self.ask_members,
+            lambda: self.role.group is not None,
+            self.welcome,
         )
-        own = OwnHistory(
-            entries=lambda: self.history(),
-            promised=lambda: self.promised(),
-            group=lambda: self.own_group(),
-            me=lambda: self.me(),
-            adopt=lambda master: self.adopt(master),
-            doubt=lambda why: self.doubt(why),
-            clock_ahead_ms=lambda: self.clock_ahead_ms(),
-        )
-        self.client = HAClient(self.store, self.config, peer_of=self.peer_of, own=own)
+        self.client = HAClient(self.store, self.config, peer_of=self.peer_of, role=self.role)
         if self.store.config.broker_role is BrokerRole.SLAVE:
             self.client.set_master(self.config.master_address)
         elif self.config.master_address:  # Left behind by a promotion, say. A log that two write to is nobody's.
@@ -128,6 +104,10 @@ class HAService:
             bytes_max=self.config.retention_bytes_max,
             registered_with=self.group_transfer.registered_with,
         )
+
+    def use_role(self, role: OwnRole) -> None:
+        """Take this member's history, promised epoch and group record from `role` from now on."""
+        self.role = self.client.role = role
 
     def _log_was_cut(self, offset: int) -> None:
         """Our own slaves have to compare their logs with this one anew: what they were sent may be of another history."""

@@ -212,13 +212,6 @@ class BrokerParts(BrokerTables):
             welcome=self.group.welcome_slaves,
             peer_of=self.peers.peer_of,
             find_slave=self.slave_peers.find,
-            history=lambda: self.roles.epochs(),
-            own_group=lambda: self.roles.group,
-            promised=lambda: self.roles.promised(),
-            adopt=lambda master: self.roles.adopt(master),
-            me=self.group.me,
-            doubt=lambda why: self.roles.doubt(why),
-            clock_ahead_ms=lambda: self.roles.clock_ahead_ms,
         )
         self.repair = RepairService(self.store, self._peers_for_repair)
         self.schedule = ScheduleMessageService(
@@ -308,7 +301,7 @@ class BrokerParts(BrokerTables):
         """Where in the log what producers were promised ends: a SYNC_MASTER promises what enough slaves hold."""
         end = self.store.max_offset
         if self.store.config.broker_role is BrokerRole.SYNC_MASTER:
-            return confirmed_in(self.ha.history(), self.ha.group_transfer.confirmed_offset, end)
+            return confirmed_in(self.ha.role.epochs(), self.ha.group_transfer.confirmed_offset, end)
         return end
 
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:

@@ -16,9 +16,8 @@ from twinlog.ha.compare.finding import Finding, FindingKind
 from twinlog.ha.config import HAConfig
 from twinlog.ha.errors import HAConnectionLostError, HAError, HALogError, HAUnfitError
 from twinlog.ha.log import ComparableStore
-from twinlog.ha.peer import Peer, PeerHistory
+from twinlog.ha.peer import NO_ROLE, OwnRole, Peer, PeerHistory
 from twinlog.ha.policy.auto_resync import Resync
-from twinlog.ha.slave.follow_history import OwnHistory
 from twinlog.ha.slave.following import Following, MasterMemory
 from twinlog.ha.slave.replica import Replica
 from twinlog.ha.statistics import ClientState, HAClientStatistics
@@ -90,7 +89,7 @@ class HAClient:
     config: HAConfig
     connect: Callable[[str], Awaitable[Transport]] = connect_socket
     peer_of: Callable[[str], Peer | None] = no_peer
-    own: OwnHistory = field(factory=OwnHistory)
+    role: OwnRole = NO_ROLE
     master_address: str | None = field(default=None, init=False)
     _state: ClientState = field(default="idle", init=False)
     last_error: str | None = field(default=None, init=False)
@@ -181,7 +180,7 @@ class HAClient:
             peer,
             memory,
             lambda state: self._entered(following, state),
-            self.own,
+            self.role,
             told if told is not None and told.ha_address == address else None,
             self._buffer,
         )

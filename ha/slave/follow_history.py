@@ -13,11 +13,10 @@ that has no record of a group has no history that could prove anything, and is r
 ha/policy/auto_resync.py only.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 import structlog
-from attrs import define, field, frozen
+from attrs import define, field
 
 from twinlog.ha.compare import finding
 from twinlog.ha.compare.comparison import answer_of
@@ -28,34 +27,17 @@ from twinlog.ha.election.epochs import Comparison, compare_histories
 from twinlog.ha.election.group_record import remaining_pause
 from twinlog.ha.errors import HAConnectionLostError, HAPeerError, HAUnfitError
 from twinlog.ha.log import ComparableStore
-from twinlog.ha.peer import Peer, PeerHistory
+from twinlog.ha.peer import OwnRole, Peer, PeerHistory
 from twinlog.ha.policy.auto_resync import BeginAnew, Cut
-from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
-from twinlog.store.role_file import GroupMember, GroupRecord
+from twinlog.store.epoch_file import FIRST, EpochId
+from twinlog.store.role_file import GroupMember
 
 log = structlog.get_logger()
 
 
-async def _nothing(_said: object) -> None:
-    pass
-
-
-@frozen(kw_only=True)
-class OwnHistory:
-    """What a slave knows of itself, each asked anew; see HAService. `adopt` raises HAError: not now."""
-
-    entries: Callable[[], Sequence[EpochEntry]] = lambda: (FIRST,)
-    promised: Callable[[], EpochId] = lambda: FIRST.id
-    group: Callable[[], GroupRecord | None] = lambda: None
-    me: Callable[[], GroupMember | None] = lambda: None
-    adopt: Callable[[PeerHistory], Awaitable[None]] = _nothing
-    doubt: Callable[[str], Awaitable[None]] = _nothing
-    clock_ahead_ms: Callable[[], int] = lambda: 0  # Of the master's, by which a pause ends.
-
-    @property
-    def has_promised(self) -> bool:
-        """Whether it may follow only who tells a history."""
-        return self.promised() != FIRST.id or self.group() is not None
+def tells_history(role: OwnRole) -> bool:
+    """Whether this member may follow only masters that report a history."""
+    return role.promised() != FIRST.id or role.group is not None
 
 
 def is_older(epoch: EpochId, promised: EpochId) -> bool:
@@ -101,7 +83,7 @@ class FollowHistory:
     """The histories, over one attempt to follow."""
 
     address: str
-    own: OwnHistory
+    role: OwnRole
     store: ComparableStore
     config: HAConfig
     peer: Peer | None
@@ -111,44 +93,44 @@ class FollowHistory:
     def take_over(self, master: PeerHistory) -> bool:
         """Believe what the master said when it took over from this member; False when that is not how things are any more."""
         as_told = self.store.max_offset == master.entries[-1].start_offset
-        if self.peer is None or not as_told or is_older(master.id, self.own.promised()):
+        if self.peer is None or not as_told or is_older(master.id, self.role.promised()):
             return False
         self.told, self._failure = master, None
         return True
 
     async def ask(self) -> None:
         """Learn the master's history. Raises HAUnfitError where it may not be followed now, HAConnectionLostError."""
-        own, self.told, self._failure = self.own, None, None
+        role, self.told, self._failure = self.role, None, None
         if self.peer is None:
-            if own.has_promised:
+            if tells_history(role):
                 raise HAConnectionLostError(
                     "the master's remoting port is not known: who tells no history is not followed"
                 )
             return
-        if not own.has_promised and own.me() is None:
+        if not tells_history(role) and role.me() is None:
             return
         try:
-            self.told = await answer_of(self.peer.history(own.me()))
+            self.told = await answer_of(self.peer.history(role.me()))
         except HAPeerError as error:
-            if own.has_promised:
+            if tells_history(role):
                 raise HAConnectionLostError(f"the master does not tell its history: {error}") from error
             self._failure = error
             return
         own_max = self.store.max_offset
         if self.told is None:
-            if own.has_promised:
-                raise HAUnfitError(finding.no_epochs(self.address, own.promised(), own_max))
+            if tells_history(role):
+                raise HAUnfitError(finding.no_epochs(self.address, role.promised(), own_max))
             return
-        found = why_not_followed(self.address, self.told, own.promised(), own.me(), self._compare(self.told), own_max)
+        found = why_not_followed(self.address, self.told, role.promised(), role.me(), self._compare(self.told), own_max)
         if found is not None:
             raise HAUnfitError(found)
 
     def _compare(self, master: PeerHistory) -> Comparison:
-        return compare_histories(self.own.entries(), self.store.max_offset, master.entries, master.max_offset)
+        return compare_histories(self.role.epochs(), self.store.max_offset, master.entries, master.max_offset)
 
     def to_cut(self, verdict: Verdict) -> Cut | BeginAnew | None:
         """What has to go before this log is followed. Raises HAUnfitError where that must not be done by itself."""
-        if self.told is None or self.own.group() is None:
+        if self.told is None or self.role.group is None:
             return None
         comparison = self._compare(self.told)
         repair = given_up_cut(comparison, verdict, why_given_up(comparison))
@@ -164,7 +146,7 @@ class FollowHistory:
         assert self.told is not None
         if not self.config.auto_rewind:
             return "haAutoRewind is false"
-        pause = remaining_pause(self.told.group, self.store.now_ms() - self.own.clock_ahead_ms())
+        pause = remaining_pause(self.told.group, self.store.now_ms() - self.role.clock_ahead_ms)
         return f"the group is paused: {pause.reason or 'no reason was given'}" if pause is not None else ""
 
     async def confirm(self) -> None:
@@ -174,12 +156,12 @@ class FollowHistory:
         if self.told is None or self.peer is None:
             return
         try:
-            now = await answer_of(self.peer.history(self.own.me()))
+            now = await answer_of(self.peer.history(self.role.me()))
         except HAPeerError as error:
             raise HAConnectionLostError(f"the master does not tell its history: {error}") from error
         if now is None or (now.id, now.entries, now.boot_ms) != (self.told.id, self.told.entries, self.told.boot_ms):
             raise HAConnectionLostError("the master's history changed while the logs were compared")
-        if is_older(now.id, self.own.promised()):
+        if is_older(now.id, self.role.promised()):
             raise HAConnectionLostError("a newer epoch was promised while the logs were compared")
         if now.max_offset < min(self.told.max_offset, self.store.max_offset):
             raise HAConnectionLostError("the master's log got shorter while the logs were compared")
@@ -188,6 +170,6 @@ class FollowHistory:
         """Take the master's history over. Raises HAUnfitError, other kinds of HAError: it may not be followed yet."""
         if self.told is not None:
             try:
-                await self.own.adopt(self.told)
+                await self.role.adopt(self.told)
             except HAPeerError as error:
                 raise HAUnfitError(finding.not_yet(self.store.max_offset, str(error))) from error

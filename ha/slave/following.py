@@ -27,10 +27,10 @@ from twinlog.ha.errors import (
     HAUnfitError,
 )
 from twinlog.ha.log import ComparableStore, ReplicatedStore
-from twinlog.ha.peer import Peer, PeerHistory, PeerLog
+from twinlog.ha.peer import NO_ROLE, OwnRole, Peer, PeerHistory, PeerLog
 from twinlog.ha.policy.auto_resync import BeginAnew, Cut, Refusal, Repair, Resync
 from twinlog.ha.policy.stall import LOOK_SECONDS, Look, StallWatch
-from twinlog.ha.slave.follow_history import FollowHistory, OwnHistory
+from twinlog.ha.slave.follow_history import FollowHistory
 from twinlog.ha.slave.replica import Replica
 from twinlog.ha.statistics import ClientState
 from twinlog.ha.wire.transport import Transport, open_peer_nursery
@@ -82,7 +82,7 @@ class Following:
     peer: Peer | None
     memory: MasterMemory
     entered: Callable[[ClientState], None]
-    own_history: OwnHistory = field(factory=OwnHistory)
+    role: OwnRole = NO_ROLE
     handed_over: PeerHistory | None = None  # By this member, to the master, where our log ends.
     buffer: bytearray | None = None  # For what arrives.
     fresh_transport: Transport | None = field(default=None, init=False)  # It stands, and nothing was said yet.
@@ -98,7 +98,7 @@ class Following:
 
     def __attrs_post_init__(self) -> None:
         self._own = OwnReader(self.store)
-        self._history = FollowHistory(self.address, self.own_history, self.store, self.config, self.peer)
+        self._history = FollowHistory(self.address, self.role, self.store, self.config, self.peer)
 
     async def run(self) -> None:
         """Follow until it ends, which is always an HAError: HAUnfitError where haste is no cure."""
@@ -179,7 +179,7 @@ class Following:
             case Refusal(why):
                 text = f"{verdict.finding.text}. haAutoResync does nothing here: {why}"
                 raise HAUnfitError(Finding(verdict.finding.kind, verdict.finding.offset, text))
-        await self.own_history.doubt(repair.why)
+        await self.role.suspect_tail(repair.why)
         await self._mend(repair, "haAutoResync: this log was made to fit its master's")
         self.memory.resync.done(verdict)
 

@@ -5,9 +5,8 @@ from attrs import define, field
 
 from tests.ha.following import Master, follow
 from twinlog.ha.errors import HAPeerError
-from twinlog.ha.peer import PeerHistory
+from twinlog.ha.peer import NoRole, PeerHistory
 from twinlog.ha.slave.client import HAClient
-from twinlog.ha.slave.follow_history import OwnHistory
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId
 from twinlog.store.message_store import MessageStore
@@ -75,12 +74,31 @@ class Slave:
     def follow(self, nursery: trio.Nursery, master: Master, **config: object) -> HAClient:
         self.master = master
         client = follow(nursery, self.store, master, **config)
-        client.own = OwnHistory(
-            entries=lambda: self.entries,
-            promised=lambda: self.promised,
-            group=lambda: self.record,
-            me=lambda: member(self.address, 1) if self.address is not None else None,
-            adopt=self.adopt,
-            doubt=self.doubt,
-        )
+        client.role = SlaveRole(self)
         return client
+
+
+@define(eq=False)
+class SlaveRole(NoRole):
+    """What the slave has written down, as its client asks for it."""
+
+    slave: Slave
+
+    @property
+    def group(self) -> GroupRecord | None:  # type: ignore[override]
+        return self.slave.record
+
+    def epochs(self) -> tuple[EpochEntry, ...]:
+        return self.slave.entries
+
+    def promised(self) -> EpochId:
+        return self.slave.promised
+
+    def me(self) -> GroupMember | None:
+        return member(self.slave.address, 1) if self.slave.address is not None else None
+
+    async def adopt(self, master: PeerHistory) -> None:
+        await self.slave.adopt(master)
+
+    async def suspect_tail(self, why: str) -> None:
+        await self.slave.doubt(why)

@@ -6,6 +6,7 @@ from trio.testing import memory_stream_pair
 
 from tests.helpers import RecordingSink, open_store, put
 from twinlog.ha.config import HAConfig
+from twinlog.ha.peer import NoRole
 from twinlog.ha.service import HAService
 from twinlog.ha.wire.protocol import ACK
 from twinlog.ha.wire.transport import StreamTransport
@@ -22,14 +23,18 @@ def _record() -> GroupRecord:
     return GroupRecord(version=1, members=tuple(members), acks_needed=2, master_role=BrokerRole.SYNC_MASTER)
 
 
+class Role(NoRole):
+    def __init__(self, group: GroupRecord | None) -> None:
+        self.group = group
+
+
 @pytest.mark.parametrize("group", [None, _record()], ids=["no record", "a record"])
 async def test_an_allowed_slave_counts_only_where_there_is_no_record(autojump_clock, nursery, tmp_path, group):
     """The other member may be elected alone: two of two hold what is acknowledged, and the stranger is neither."""
     store = open_store(tmp_path / "master")
     put(store, b"first")
-    ha = HAService(
-        store, HAConfig(allowed_slaves="10.0.0.0/8"), lambda: ("10.1.1.1",), lambda: None, own_group=lambda: group
-    )
+    ha = HAService(store, HAConfig(allowed_slaves="10.0.0.0/8"), lambda: ("10.1.1.1",), lambda: None)
+    ha.use_role(Role(group))
     ha.members_changed(("10.1.1.1",))
     nursery.start_soon(ha.group_transfer.run)
     ours, theirs = memory_stream_pair()

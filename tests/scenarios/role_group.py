@@ -104,12 +104,6 @@ class RoleMember(Member):
             lambda: self._counted,
             lambda: None,
             peer_of=lambda address: RolePeer(self.group, address, self),
-            history=lambda: self.roles.epochs(),
-            own_group=lambda: self.roles.group,
-            promised=lambda: self.roles.promised(),
-            adopt=lambda master: self.roles.adopt(master),
-            me=lambda: self.me,
-            doubt=lambda why: self.roles.doubt(why),
         )
         self.ha.client.connect = self._connect
         self.roles = RoleService(

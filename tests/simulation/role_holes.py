@@ -107,7 +107,7 @@ def adopted_before_cut() -> Iterator[None]:
 
     async def ask_and_adopt(self: FollowHistory) -> None:
         await ask(self)
-        if self.told is not None and self.own.group() is not None:
+        if self.told is not None and self.role.group is not None:
             await self.adopt()
 
     with patch.object(FollowHistory, "ask", ask_and_adopt):

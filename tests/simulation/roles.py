@@ -176,16 +176,8 @@ class RoleMember(Member):
             boot_id=lambda: f"boot {self.boots}",
             boot_ms=self.starts,
         )
-        ha.history, ha.own_group, ha.promised = roles.epochs, lambda: roles.group, roles.promised
-        ha.me, ha.adopt = roles.me, self._adopt
-        ha.doubt = roles.doubt
+        ha.use_role(CheckedRole(roles, self))
         return roles
-
-    async def _adopt(self, master: PeerHistory) -> None:
-        """Look at what is on the disk before the stream is opened."""
-        await self.service.adopt(master)
-        if self.durable_role() is not None:
-            self.world.guard(lambda: role_checks.adopted(self, master.entries))
 
     def _flushed(self, store: "MessageStore") -> None:
         super()._flushed(store)
@@ -270,3 +262,20 @@ class RoleProducer(Producer):
 
 def _ip(address: str) -> str:
     return address.rpartition(":")[0]
+
+
+@define(eq=False)
+class CheckedRole:
+    """The role service, as replication asks it; what it adopts is checked on the disk before the stream is opened."""
+
+    service: RoleService
+    member: RoleMember
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.service, name)
+
+    async def adopt(self, master: PeerHistory) -> None:
+        member = self.member
+        await self.service.adopt(master)
+        if member.durable_role() is not None:
+            member.world.guard(lambda: role_checks.adopted(member, master.entries))

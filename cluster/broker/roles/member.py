@@ -212,8 +212,8 @@ class RoleMember(RoleFacts):
                 await self.book.save_entries(master.entries)
                 self.ha.end_slaves("this log has another history now")  # Who copies from here has to take it up, too.
 
-    async def doubt(self, why: str) -> None:
-        """Note, before it is so, that bytes go that this member may have acknowledged: HAService.doubt. Raises RoleFileError."""
+    async def suspect_tail(self, why: str) -> None:
+        """Note, before it is so, that bytes go that this member may have acknowledged: Raises RoleFileError."""
         async with self.turn:
             if self.book.state is not None:
                 log.warning("this member may lack what it acknowledged, until it is level again", why=why)

@@ -49,7 +49,7 @@ async def rewind(member: RoleMember, rules: StartRules, ask: RewindAsk) -> None:
     if ask.dry_run:
         return
     if not cut.is_proven:
-        await member.doubt(cut.why)
+        await member.suspect_tail(cut.why)
 
     async def repair() -> None:
         if member.store.max_offset != end:
@@ -74,7 +74,7 @@ async def reinit(member: RoleMember, rules: StartRules, ask: ReinitAsk) -> None:
     if ask.dry_run:
         return
     why = f"begun anew with the log of {master.address}"
-    await member.doubt(why)
+    await member.suspect_tail(why)
 
     async def begin_anew() -> None:
         if member.book.state is not None:  # A lease may have called it whole meanwhile: it was level still.

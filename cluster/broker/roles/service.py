@@ -68,6 +68,7 @@ class RoleService(RoleMember):
         self.leases = LeaseRounds(self)
         self.rules = StartRules(self, self.leases, self.has_name_servers)
         self.later = Schedule(self, self.leases)
+        self.ha.use_role(self)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; load() came before."""

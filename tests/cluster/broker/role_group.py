@@ -108,8 +108,6 @@ class Node:
             now_ms=lambda: int(trio.current_time() * 1000),
             boot_id=lambda: self.boot_id,
         )
-        self.ha.history, self.ha.own_group, self.ha.promised = roles.epochs, lambda: roles.group, roles.promised
-        self.ha.me, self.ha.adopt, self.ha.doubt = roles.me, roles.adopt, roles.doubt
         try:
             roles.load()
             await roles.hear_group(self.group.ask_name_server)

@@ -162,13 +162,13 @@ async def test_a_member_that_promised_meanwhile_does_not_follow_the_old_master_a
     a, b, c = group.nodes
     a.put(3)
     await group.settled()
-    doubt = type(b.roles).doubt
+    suspect_tail = type(b.roles).suspect_tail
 
-    async def late_doubt(roles, why):
+    async def late_suspicion(roles, why):
         await roles.promise(PromiseAsk(epoch=1, candidate=c.address))
-        await doubt(roles, why)
+        await suspect_tail(roles, why)
 
-    monkeypatch.setattr(type(b.roles), "doubt", late_doubt)
+    monkeypatch.setattr(type(b.roles), "suspect_tail", late_suspicion)
     end = b.store.max_offset
     with pytest.raises(RoleRefusedError):
         await b.roles.reinit(ReinitAsk())
