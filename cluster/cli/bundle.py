@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twinlog.cluster.cli.common.confirm import dry_run_option
 from twinlog.cluster.cli.common.errors import CliError
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.options import document_option, dry_run_option, examples, namesrv_option, run_admin
 from twinlog.cluster.cli.common.pages import Block, Page, show
 
 if TYPE_CHECKING:

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING
 import click
 
 from twinlog.cluster.cli.common import complete
-from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
 from twinlog.cluster.cli.common.errors import FAILED, REFUSED, USAGE, CliError, sentence
-from twinlog.cluster.cli.common.options import InOrder, document_option, examples, namesrv_option, run_admin
+from twinlog.cluster.cli.common.options import (
+    InOrder,
+    confirm,
+    document_option,
+    dry_run_option,
+    examples,
+    namesrv_option,
+    need_yes,
+    run_admin,
+    yes_option,
+)
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
-    from twinlog.cluster.client.messages import ReceivedMessage
-    from twinlog.cluster.client.subscription import From, FromTime, Sql
+    from twinlog.cluster.client.received import ReceivedMessage
+    from twinlog.cluster.client.start import From, FromTime
+    from twinlog.cluster.client.subscription import Sql
 
 _VIEW = "twinlog.cluster.admin.messages:MessageView"
 tags_option = click.option("--tags", default="*", metavar="EXPR", help='Only these, for example "TagA || TagB".')
@@ -77,7 +78,7 @@ def consume(
 @click.option("--count", type=click.IntRange(1), help="Stop after that many messages.")
 def tail(namesrv: str, topic: str, fmt: str, tags: str, sql: str | None, since: str | None, count: int | None) -> None:
     """Print each message of TOPIC that comes from now on, of all its queues, until Ctrl-C. No group is made or moved."""
-    from twinlog.cluster.client.subscription import From
+    from twinlog.cluster.client.start import From
 
     begin = _start(since) if since is not None else From.LAST
     wanted = _wanted(tags, sql)
@@ -129,8 +130,8 @@ def _wanted(tags: str, sql: str | None) -> "str | Sql":
 
 
 def _start(text: str | None) -> "From | FromTime | int | None":
-    from twinlog.cluster.cli.where import ALLOWED, moment_ms
-    from twinlog.cluster.client.subscription import From, FromTime
+    from twinlog.cluster.cli.common.values import ALLOWED, moment_ms
+    from twinlog.cluster.client.start import From, FromTime
 
     if text is None:
         return None

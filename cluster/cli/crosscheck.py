@@ -70,7 +70,7 @@ def _show(found: "Crosscheck", fmt: str) -> None:
         return
     click.echo()
     for report in found.logs:
-        from twinlog.cluster.cli.log.live_diff import verdict_of
+        from twinlog.cluster.cli.log.diff import verdict_of
 
         click.echo(f"{report.left.name} and {report.right.name}: {verdict_of(report)}")
     show_findings(found.findings)

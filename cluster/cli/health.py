@@ -8,6 +8,10 @@ from twinlog.cluster.cli.common.errors import TIMED_OUT, CliError
 from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
 
 if TYPE_CHECKING:
+    from twinlog.cluster.observe.check_result import CheckResult
+
+
+if TYPE_CHECKING:
     from twinlog.cluster.cli.common.render import Column
     from twinlog.cluster.observe.findings import Finding
     from twinlog.cluster.observe.members import ClusterFacts
@@ -71,7 +75,7 @@ def parse_size_option(_context: click.Context, parameter: click.Parameter, text:
 
 def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
     if fmt == "schema":
-        from twinlog.cluster.cli.common.schema import print_schema
+        from twinlog.cluster.cli.common.options import print_schema
 
         print_schema("twinlog.cluster.observe.findings:CheckResult")
         context.exit()
@@ -113,7 +117,6 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
 
     Exit status as Nagios has it: 0 ok, 1 warning, 2 critical, 3 unknown (no name server answers).
     """
-    from twinlog.cluster.cli.check_formats import nagios, prometheus, unknown
 
     try:
         result = run_admin(namesrv, lambda admin: admin.check(_limits(limits)))
@@ -227,3 +230,76 @@ def _finding_column(name: str) -> "Column":
     return Column(
         name.upper(), lambda each: getattr(each.level, "value", None) if name == "level" else getattr(each, name)
     )
+
+
+_CODES = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
+
+
+def nagios(result: "CheckResult", limits: dict[str, Any]) -> str:
+    """One line, then one for each further finding; behind the bar what Nagios draws.
+
+    Source: monitoring-plugins development guidelines, "Plugin output for Nagios", "Performance data".
+    """
+    bad = [finding.what for finding in result.findings if finding.level.value != "note"]
+    slaves = [member for member in result.members if member.role == "slave"]
+    summary = bad[0] if bad else f"{len(result.members)} members, slaves among them: {len(slaves)}"
+    data = []
+    for member in slaves:
+        for label, value, unit, kind in (
+            ("lag", member.lag_bytes, "B", "bytes"),
+            ("behind", member.lag_seconds, "s", "seconds"),
+        ):
+            if value is not None:
+                warning, critical = (limits.get(f"{level}_{kind}") for level in ("warning", "critical"))
+                bounds = ";".join("" if bound is None else str(bound) for bound in (warning, critical))
+                data.append(f"'{member.name}_{label}'={round(value, 3)}{unit};{bounds};0")
+    first = f"TWINLOG {result.level.upper()} - {_one_line(summary)}"
+    return "\n".join([f"{first} | {' '.join(data)}" if data else first, *map(_one_line, bad[1:])])
+
+
+def prometheus(result: "CheckResult") -> str:
+    """The text format 0.0.4, for node_exporter's textfile collector."""
+    lines = [*_metric("twinlog_check_status", "0 ok, 1 warning, 2 critical, 3 unknown.", [("", _CODES[result.level])])]
+    counts = [
+        (f'{{level="{level}"}}', sum(finding.level.value == level for finding in result.findings))
+        for level in ("note", "warning", "critical")
+    ]
+    lines += _metric("twinlog_check_findings", "How much was found.", counts)
+    for name, what, attribute in (
+        ("twinlog_member_written_offset_bytes", "End of the member's log.", "written_offset"),
+        ("twinlog_replica_lag_bytes", "What a slave has not acknowledged.", "lag_bytes"),
+        ("twinlog_replica_lag_seconds", "Age of the oldest byte that a slave has not acknowledged.", "lag_seconds"),
+    ):
+        rows = [(_labels(member), getattr(member, attribute)) for member in result.members]
+        lines += _metric(name, what, [(labels, value) for labels, value in rows if value is not None])
+    up = [(_labels(member), int(member.state != "unreachable")) for member in result.members]
+    lines += _metric("twinlog_member_up", "Whether the member answers.", up)
+    return "\n".join(lines)
+
+
+def unknown(fmt: str, why: str) -> str:
+    """When nobody answers."""
+    if fmt == "json":
+        import orjson
+
+        return orjson.dumps({"schema": 1, "level": "unknown", "findings": [], "members": [], "why": why}).decode()
+    if fmt == "prometheus":
+        return "\n".join(_metric("twinlog_check_status", "0 ok, 1 warning, 2 critical, 3 unknown.", [("", 3)]))
+    return f"TWINLOG UNKNOWN - {_one_line(why)}"
+
+
+def _metric(name: str, what: str, rows: list[tuple[str, Any]]) -> list[str]:
+    return [f"# HELP {name} {what}", f"# TYPE {name} gauge", *(f"{name}{labels} {value}" for labels, value in rows)]
+
+
+def _labels(member: Any) -> str:
+    pairs = (("cluster", member.cluster), ("group", member.group), ("member", member.name), ("role", member.role))
+    return "{" + ",".join(f'{key}="{_escaped(value)}"' for key, value in pairs) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("|", "/").split())

@@ -8,19 +8,16 @@ import click
 from twinlog.cluster.cli.audit import audit
 from twinlog.cluster.cli.backup import backup, restore
 from twinlog.cluster.cli.bundle import bundle
-from twinlog.cluster.cli.common.completion import completion
-from twinlog.cluster.cli.common.confirm import may_have_changed
-from twinlog.cluster.cli.common.errors import CliError
-from twinlog.cluster.cli.common.failure import answer_failure, note_format
-from twinlog.cluster.cli.common.options import InOrder, examples, forget_stdout
+from twinlog.cluster.cli.common.complete import completion
+from twinlog.cluster.cli.common.errors import CliError, answer_failure, note_format
+from twinlog.cluster.cli.common.options import InOrder, examples, forget_stdout, may_have_changed
 from twinlog.cluster.cli.config import config_group
 from twinlog.cluster.cli.consume import consume, tail
 from twinlog.cluster.cli.context import context_group
 from twinlog.cluster.cli.crosscheck import crosscheck
 from twinlog.cluster.cli.demo.command import demo
-from twinlog.cluster.cli.group import group_group
+from twinlog.cluster.cli.group import group_group, lag
 from twinlog.cluster.cli.health import check, doctor, explain, wait
-from twinlog.cluster.cli.lag import lag
 from twinlog.cluster.cli.log.group import log_group
 from twinlog.cluster.cli.members import list_members
 from twinlog.cluster.cli.mqadmin import mqadmin

@@ -34,7 +34,7 @@ def print_pretty(message: "MessageView", *, wide: bool = False) -> None:
     """A line about the message, and its body below it."""
     from base64 import b64decode
 
-    from twinlog.cluster.cli.log.dump import printable
+    from twinlog.cluster.cli.common.render import printable
 
     click.echo(headline(message, wide=wide))
     if message.body is not None:
@@ -46,8 +46,7 @@ def print_pretty(message: "MessageView", *, wide: bool = False) -> None:
 
 def headline(message: "MessageView", *, wide: bool = False) -> str:
     """Where it is, since when, and what it is found by."""
-    from twinlog.cluster.cli.common.render import moment, style
-    from twinlog.cluster.cli.log.dump import printable
+    from twinlog.cluster.cli.common.render import moment, printable, style
 
     place = f"{message.broker}/{message.queue_id} offset {message.queue_offset}  {moment(message.stored_ms)}"
     parts = [style(place, dim=True)]
@@ -84,7 +83,7 @@ def body_in_form(message: "MessageView", form: str) -> list[str]:
 
     import orjson
 
-    from twinlog.cluster.cli.log.dump import printable
+    from twinlog.cluster.cli.common.render import printable
 
     body = b64decode(message.body_base64) if message.body_base64 is not None else (message.body or "").encode()
     if form == "none":

@@ -97,8 +97,7 @@ def _tsv(found: "tuple[PeekedMessage, ...]") -> None:
 
 
 def _show(peeked: "PeekedMessage", form: str, *, wide: bool) -> None:
-    from twinlog.cluster.cli.common.render import moment, style
-    from twinlog.cluster.cli.log.dump import printable
+    from twinlog.cluster.cli.common.render import moment, printable, style
     from twinlog.cluster.cli.messages import body_in_form
 
     message = peeked.message

@@ -1,13 +1,27 @@
 """Commands that make a member's log fit its master's: rewind and reinit."""
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import click
 
-from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
-from twinlog.cluster.cli.common.options import WithAlternative, document_option, examples, namesrv_option, run_admin
-from twinlog.cluster.cli.role_values import SIZE
+from twinlog.cluster.cli.common.options import (
+    WithAlternative,
+    confirm,
+    document_option,
+    dry_run_option,
+    examples,
+    namesrv_option,
+    need_yes,
+    run_admin,
+    yes_option,
+)
+from twinlog.cluster.cli.common.values import SIZE
 from twinlog.cluster.cli.roles import timeout_option
+
+if TYPE_CHECKING:
+    from twinlog.cluster.admin.repair import RepairPlan, RepairResult
+
 
 if TYPE_CHECKING:
     from twinlog.cluster.admin.repair import PreparedRepair
@@ -71,7 +85,6 @@ def _repair(
     namesrv: str, prepared: "PreparedRepair", what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
 ) -> None:
     from twinlog.cluster.cli.common.progress import progress
-    from twinlog.cluster.cli.role_values import show_repair_plan, show_repaired
 
     if dry_run:
         show_repair_plan(prepared.plan, fmt)
@@ -84,3 +97,42 @@ def _repair(
             lambda admin: admin.repair(prepared, timeout_seconds=timeout_seconds, progress=report),
         )
     show_repaired(result, fmt)
+
+
+def show_repair_plan(plan: "RepairPlan", fmt: str) -> None:
+    """What a rewind or reinit would put aside."""
+    from twinlog.cluster.cli.common.render import Column, count, json_answer, table
+
+    if fmt == "json":
+        json_answer(plan)
+    elif fmt == "tsv":
+        names = ("verb", "member", "first_offset", "end_offset", "why")
+        table([Column(name, attrgetter(name)) for name in names], [plan], fmt)
+    elif plan.first_offset is None:
+        click.echo(f"nothing of {plan.member}'s log would be put aside: {plan.why}")
+    else:
+        where = f"bytes {count(plan.first_offset)} to {count(plan.end_offset)} of {plan.member}"
+        click.echo(f"{where} would be put aside, in twinlog/divergent of its store: {plan.why}")
+
+
+def show_repaired(result: "RepairResult", fmt: str) -> None:
+    """What became of a rewind or reinit."""
+    from twinlog.cluster.cli.common.render import Column, count, json_answer, table
+
+    if fmt == "json":
+        json_answer(result)
+    elif fmt == "tsv":
+        columns = [
+            Column("PATH", lambda part: part.path),
+            Column("FIRST OFFSET", lambda part: part.first_offset),
+            Column("SIZE", lambda part: part.size),
+            Column("WHY", lambda part: part.why),
+        ]
+        table(columns, result.kept, fmt)
+    else:
+        for part in result.kept:
+            click.echo(
+                f"{count(part.size)} bytes from {count(part.first_offset)} on are kept in {part.path} ({part.why})"
+            )
+            click.echo(f"    read it there with: twinlog log dump {part.path} --from {part.first_offset} --body")
+        click.echo(f"{result.member} follows its master and holds its log up to byte {count(result.written_offset)}")

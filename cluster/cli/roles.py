@@ -1,14 +1,28 @@
 """Commands that change roles: switchover, failover, pause, resume; and history."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
 from twinlog.cluster.cli.common.errors import PARTIAL, CliError
-from twinlog.cluster.cli.common.options import WithAlternative, document_option, examples, namesrv_option, run_admin
-from twinlog.cluster.cli.role_values import AT, DURATION, LOSS
+from twinlog.cluster.cli.common.options import (
+    WithAlternative,
+    confirm,
+    document_option,
+    dry_run_option,
+    examples,
+    namesrv_option,
+    need_yes,
+    run_admin,
+    yes_option,
+)
+from twinlog.cluster.cli.common.values import AT, DURATION, LOSS
+
+if TYPE_CHECKING:
+    from twinlog.cluster.admin.roles import ChangeOutcome, Prepared
+
 
 if TYPE_CHECKING:
     from twinlog.cluster.admin.roles import Prepared, RoleGroup, RoleOrder
@@ -151,8 +165,6 @@ def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: 
     tell = StepTeller(prepared.group)
     result = run_admin(namesrv, lambda admin: admin.change_role(prepared, tell))
 
-    from twinlog.cluster.cli.role_values import show_result
-
     show_result(result, prepared, fmt)
     if result.late:
         raise CliError(
@@ -267,3 +279,32 @@ def _lost(lost_bytes: int | str) -> str:
     from twinlog.cluster.cli.common.render import size
 
     return lost_bytes if isinstance(lost_bytes, str) else size(lost_bytes)
+
+
+def show_result(result: "ChangeOutcome", prepared: "Prepared", fmt: str) -> None:
+    """What became of a switchover or failover."""
+    from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
+
+    if fmt == "json":
+        json_answer(result)
+        return
+    if fmt == "tsv":
+        names = ("epoch", "winner", "start_offset", "pause_ms", "lost_bytes")
+        table([Column(name, attrgetter(name)) for name in names], [result], fmt)
+        return
+    group, winner = prepared.group.name, prepared.group.named([result.winner])
+    done = f"{winner} is the master of {group} in epoch {result.epoch}, from byte {count(result.start_offset)} on"
+    click.echo(style(done, fg="green"))
+    if result.pause_ms is not None:
+        click.echo(f"write pause {result.pause_ms:.0f} ms")
+    if result.lost_bytes != 0:
+        lost = "an unknown number of" if result.lost_bytes is None else count(result.lost_bytes)
+        click.echo(style(f"{lost} acknowledged bytes were given up", fg="red"))
+    if result.kept:
+        holders = prepared.group.named(result.kept)
+        click.echo(f"{holders} will keep what was given up in twinlog/divergent once they follow")
+    if result.absent:
+        follows = (
+            "It follows by itself when it comes back" if len(result.absent) == 1 else "They follow when they come back"
+        )
+        click.echo(f"missing: {prepared.group.named(result.absent)}, unreachable since before this began. {follows}")

@@ -5,15 +5,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twinlog.cluster.cli.common import complete
-from twinlog.cluster.cli.common.confirm import confirm, dry_run_option, need_yes, yes_option
 from twinlog.cluster.cli.common.errors import REFUSED, CliError
 from twinlog.cluster.cli.common.options import (
     InOrder,
+    confirm,
     document_option,
+    dry_run_option,
     examples,
     namesrv_option,
+    need_yes,
     run_admin,
     watch_option,
+    yes_option,
 )
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show
 

@@ -1,9 +1,12 @@
 """What the shell completes: names that a name server or a broker tells, if it does so at once."""
 
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from twinlog.cluster.cli.common.options import examples
 
 if TYPE_CHECKING:
     from twinlog.cluster.admin.admin import Admin
@@ -91,3 +94,32 @@ def options(_context: click.Context, _parameter: click.Parameter, incomplete: st
     from twinlog.cluster.admin.options import all_options
 
     return [CompletionItem(key, help=each.meaning) for key, each in all_options().items() if key.startswith(incomplete)]
+
+
+_WHERE = {
+    "bash": 'eval "$(twinlog completion bash)" in ~/.bashrc',
+    "zsh": 'eval "$(twinlog completion zsh)" in ~/.zshrc, after compinit',
+    "fish": "twinlog completion fish > ~/.config/fish/completions/twinlog.fish",
+}
+
+
+@click.command(
+    "completion",
+    short_help="Let the shell complete commands and names.",
+    epilog=examples(
+        'eval "$(twinlog completion bash)"',
+        "twinlog completion fish > ~/.config/fish/completions/twinlog.fish",
+    ),
+)
+@click.argument("shell", type=click.Choice(tuple(_WHERE)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what SHELL has to run so that it completes twinlog's commands and options, and the names of topics, groups and
+    members where a name server answers within 0.3 s.
+    """
+    from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
+
+    kinds: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+    click.echo(kinds[shell](context.find_root().command, {}, "twinlog", "_TWINLOG_COMPLETE").source())
+    if sys.stdout.isatty():
+        click.echo(f"To have it always: {_WHERE[shell]}", err=True)

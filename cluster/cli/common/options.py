@@ -4,11 +4,15 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import orjson
 
-from twinlog.cluster.cli.common.errors import explain, innermost
+from twinlog.cluster.admin.document_schema import schema_of
+from twinlog.cluster.admin.errors import Failure
+from twinlog.cluster.cli.common.errors import REFUSED, CliError, explain, innermost
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
 
 if TYPE_CHECKING:
@@ -118,8 +122,6 @@ def document_option(document: str, *, instead: Mapping[str, str] | None = None) 
 
     def show_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
         if fmt == "schema":
-            from twinlog.cluster.cli.common.schema import print_schema
-
             given = context.meta.get(_ARGUMENTS, ())
             print_schema(next((other for flag, other in (instead or {}).items() if flag in given), document))
             context.exit()
@@ -210,3 +212,54 @@ def run_admin(namesrv: str, operation: "Callable[[Admin], Awaitable[T]]") -> T:
         if told is None:
             raise
         raise told from error
+
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+_CHANGES = "twinlog.changes"
+
+
+def _note_changes(context: click.Context, _parameter: click.Parameter, dry_run: bool) -> bool:
+    context.meta[_CHANGES] = not dry_run
+    return dry_run
+
+
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, callback=_note_changes, help="Show what would be done, and change nothing."
+)
+
+
+def may_have_changed(context: click.Context) -> bool:
+    """Whether the command is one that has --dry-run, without it."""
+    return bool(context.meta.get(_CHANGES))
+
+
+def need_yes(is_given: bool, what: str) -> None:
+    """A usage error where nobody can be asked."""
+    if not is_given and not sys.stdin.isatty():
+        raise click.UsageError(f"this {what}, and there is no terminal to ask at: add --yes, or --dry-run")
+
+
+def confirm(name: str, kind: str, what: str, yes: bool) -> None:
+    """Have the name of what is changed typed, unless `yes`; the cluster's is shown. Raises CliError."""
+    if yes:
+        return
+    from twinlog.cluster.cli.common.which_cluster import cluster_words
+
+    question = f"{what}{cluster_words()}. To go on, type the {kind}'s name ({name})"
+    typed = click.prompt(question, err=True, default="", show_default=False)
+    if typed.strip() != name:
+        raise CliError("Nothing was changed.", f"{typed!r} is not the {kind}'s name.", exit_code=REFUSED)
+
+
+__all__ = ["print_schema", "schema_of"]
+
+
+def print_schema(document: str) -> None:
+    """Print the schema of `module:class`; `$defs` has Failure, which is printed instead when the command fails."""
+    module, _, name = document.partition(":")
+    schema, failure = schema_of(getattr(import_module(module), name)), schema_of(Failure)
+    of_failure = {
+        key: failure[key] for key in ("type", "description", "properties", "required", "additionalProperties")
+    }
+    schema["$defs"] |= {**failure["$defs"], Failure.__name__: of_failure}
+    click.echo(orjson.dumps(schema, option=orjson.OPT_INDENT_2))

@@ -212,3 +212,8 @@ def moment(milliseconds: int) -> str:
 def style(text: str, **how: Any) -> str:
     """Colour on a terminal, unless NO_COLOR says otherwise."""
     return click.style(text, **how) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+def printable(text: str) -> str:
+    """Text without characters that a terminal obeys: those are shown as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -3,9 +3,11 @@
 import click
 
 from twinlog.cluster.cli.common.options import InOrder, examples
-from twinlog.cluster.cli.log.check import info, verify
-from twinlog.cluster.cli.log.messages import diff, dump
+from twinlog.cluster.cli.log.diff import diff
+from twinlog.cluster.cli.log.dump import dump
+from twinlog.cluster.cli.log.info import info
 from twinlog.cluster.cli.log.rebuild import rebuild
+from twinlog.cluster.cli.log.verify import verify
 
 
 @click.group(

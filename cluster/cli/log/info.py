@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from twinlog.cluster.cli.common.options import document_option, examples
 from twinlog.cluster.cli.common.render import Column, count, moment, size, style, table
+from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
 
 if TYPE_CHECKING:
     from twinlog.store.offline.info import StoreInfo
@@ -182,3 +185,33 @@ def _files(info: "StoreInfo", fmt: str) -> None:
     if info.config_files or info.side_files:
         click.echo()
         table(columns, (*info.config_files, *info.side_files), fmt)
+
+
+@click.command(
+    "info",
+    short_help="Show what a store directory is.",
+    epilog=examples(
+        "twinlog log info ~/store",
+        "twinlog log info ~/store -o wide",
+        "twinlog log info ~/store -o json | jq .log.end_offset",
+    ),
+)
+@directory_argument
+@directory_options
+@document_option("twinlog.store.offline.info:StoreInfo")
+def info(directory: Path, fmt: str, **options: Any) -> None:
+    """Show what a store directory is: who wrote it, how far its log goes, what is in its queues.
+
+    FIRST and NEXT are queue offsets, EVER is how many messages a topic ever had. Only cheap facts: no checksum is looked at.
+    """
+    with opened(directory, **options) as store:
+        from twinlog.store.offline.info import look
+
+        found = look(store)
+    if fmt == "json":
+        from twinlog.cluster.cli.common.render import json_answer
+
+        json_answer(found)
+        return
+
+    show_info(found, fmt)

@@ -1,11 +1,15 @@
 """`twinlog log verify` in print."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import evolve
 
+from twinlog.cluster.cli.common.errors import FAILED
+from twinlog.cluster.cli.common.options import document_option, examples
 from twinlog.cluster.cli.common.render import Column, count, seconds, size, style, table
+from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
 from twinlog.store.offline.verify.verify import Verdict
 
 if TYPE_CHECKING:
@@ -73,3 +77,42 @@ def _where(finding: "Finding") -> Any:
         return finding.file
     queue = finding.topic if finding.queue_id is None else f"{finding.topic}/{finding.queue_id}"
     return queue if finding.queue_offset is None else f"{queue} message {finding.queue_offset}"
+
+
+@click.command(
+    "verify",
+    short_help="Check every message, queue entry and key.",
+    epilog=examples(
+        "twinlog log verify ~/store",
+        "twinlog log verify ~/store --max-findings 20 -o wide",
+        "twinlog log verify ~/store -o json | jq .verdict",
+    ),
+)
+@directory_argument
+@click.option("--max-findings", type=click.IntRange(0), metavar="N", help="List so many at most; all are counted.")
+@click.option(
+    "--processes", type=click.IntRange(1), metavar="N", help="Check with so many processes.  [default: by size]"
+)
+@directory_options
+@document_option("twinlog.store.offline.verify.verify:VerifyReport")
+def verify(directory: Path, fmt: str, max_findings: int | None, processes: int | None, **options: Any) -> None:
+    """Check every message of a store, every entry of its queues and index, and its other files.
+
+    Nothing is changed, and a running broker shares no more than the disk. An error is a message that is lost, damaged or cannot
+    be found; a warning harms none. The exit status is 0 when there is neither, else 1.
+    """
+    with opened(directory, **options) as store:
+        from twinlog.cluster.cli.common.progress import progress
+        from twinlog.store.offline.verify.verify import Verdict
+        from twinlog.store.offline.verify.verify import verify as check
+
+        with progress("verify") as show:
+            report = shortened(check(store, progress=show, processes=processes), max_findings)
+    if fmt == "json":
+        from twinlog.cluster.cli.common.render import json_answer
+
+        json_answer(report)
+    else:
+        show_verify(report, fmt)
+    if report.verdict is not Verdict.SOUND:
+        click.get_current_context().exit(FAILED)

@@ -3,6 +3,7 @@
 SIGTERM, SIGINT, or the end of whoever started it stop the service cleanly; a second signal ends the process at once.
 """
 
+import ctypes
 import errno
 import gc
 import os
@@ -17,7 +18,6 @@ import trio
 
 from twinlog.cluster.cli.common.errors import CliError, innermost
 from twinlog.cluster.cli.common.logging_setup import set_up_log, speak_for
-from twinlog.cluster.cli.run.memory import give_memory_back, share_one_heap
 from twinlog.cluster.cli.run.notify import Notifier
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
 from twinlog.cluster.cli.run.up_plan import Port
@@ -243,3 +243,28 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+EVERY_S = 60.0
+M_ARENA_MAX = -8  # malloc.h
+
+
+def share_one_heap() -> None:
+    """All threads that begin from now on; where the C library is not glibc, nothing happens."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(M_ARENA_MAX, 1)
+
+
+def trimmer() -> Callable[[], object] | None:
+    """What gives the pages of free memory back, where the C library can: glibc can, musl has nothing to give."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return None if trim is None else lambda: trim(0)
+
+
+async def give_memory_back() -> None:
+    """Once a minute, for good. In a thread: the loop waits for it only where it allocates from the very arena, for about 1 ms."""
+    trim = trimmer()
+    while trim is not None:
+        await trio.sleep(EVERY_S)
+        await trio.to_thread.run_sync(trim)

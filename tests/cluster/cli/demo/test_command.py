@@ -5,9 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinlog.cluster.broker.peers.role_messages import ChangeResult, ChangeState
-from twinlog.cluster.cli.demo.ledger import Account, Ledger
-from twinlog.cluster.cli.demo.screen import PlainScreen, bars
-from twinlog.cluster.cli.demo.text import account_lines, number, rewound, taken_over, verdict, waited
+from twinlog.cluster.cli.demo.screen import (
+    PlainScreen,
+    account_lines,
+    bars,
+    number,
+    rewound,
+    taken_over,
+    verdict,
+    waited,
+)
+from twinlog.cluster.cli.demo.traffic import Account, Ledger
 from twinlog.ha.election.votes import Judgement, LostRange
 
 
