@@ -4,23 +4,25 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from attrs import evolve
 
 from twinlog.cluster.cli.common.errors import FAILED, PARTIAL, USAGE, CliError, sentence
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
-from twinlog.cluster.cli.common.render import Column, count, moment, size, style, table
-from twinlog.cluster.pipeline.audit.report import AuditVerdict
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option, namesrv_option
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import Column, count, json_answer, moment, size, style, table
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.log.directory import allow_many_files
+from twinlog.cluster.pipeline.audit.findings import FindingClass
+from twinlog.cluster.pipeline.audit.live import audit_live
+from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding
+from twinlog.cluster.pipeline.audit.stores import look_at, same_places
+from twinlog.cluster.pipeline.report.files import write_report
 from twinlog.cluster.pipeline.report.picture import letter
 from twinlog.cluster.pipeline.report.summary import headline, sentences
-
-if TYPE_CHECKING:
-    from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, ReportedFinding
-
-
-if TYPE_CHECKING:
-    from twinlog.cluster.pipeline.audit.report import AuditReport
 
 INSTALL = (
     "Install it with: scripts/setup --spark, or pip install 'twinlog[spark]';"
@@ -30,7 +32,6 @@ INSTALL = (
 
 @click.command(
     "audit",
-    short_help="Prove that replicas are equal.",
     epilog=examples(
         "twinlog audit /data/broker-a-0 /data/broker-a-1",
         "twinlog audit /data/broker-a-0 /data/broker-a-1 /backup/broker-a --out audit-report",
@@ -61,7 +62,7 @@ INSTALL = (
     "--log-only", is_flag=True, help="Leave out queues, index, topics, groups and offsets: reads the logs once only."
 )
 @click.option("--spark-master", metavar="URL", help="Where Spark runs.  [default: here, on all cores]")
-@document_option("twinlog.cluster.pipeline.audit.report:AuditReport")
+@document_option(AuditReport)
 def audit(
     members: tuple[str, ...],
     live: bool,
@@ -120,10 +121,7 @@ def _make(out: Path) -> None:
         raise CliError(f"{out} cannot be made.", sentence(error), exit_code=USAGE) from error
 
 
-def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> "AuditReport":
-    from twinlog.cluster.cli.common.progress import progress
-    from twinlog.cluster.cli.log.directory import allow_many_files
-    from twinlog.cluster.pipeline.audit.stores import look_at, same_places
+def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> AuditReport:
 
     if (same := same_places(members)) is not None:
         raise click.UsageError(f"{same[0]} and {same[1]} are the same store: a copy of its own is to be compared.")
@@ -136,7 +134,6 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
         if find_spec(needed) is None:
             why = f"An audit of directories needs {needed}, which is not installed."
             raise CliError(f"{why} {INSTALL}", exit_code=USAGE)
-    from attrs import evolve
 
     from twinlog.cluster.pipeline.jobs import audit as job
 
@@ -153,16 +150,13 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
     return evolve(found, startup_seconds=seconds)
 
 
-def _audit_live(members: tuple[str, ...], namesrv: str) -> "AuditReport":
-    from twinlog.cluster.cli.common.progress import progress
-    from twinlog.cluster.pipeline.audit.live import audit_live
+def _audit_live(members: tuple[str, ...], namesrv: str) -> AuditReport:
 
     with progress("audit") as show:
         return run_admin(namesrv, lambda admin: audit_live(admin.api, members, show))
 
 
-def _write(report: "AuditReport", out: Path) -> None:
-    from twinlog.cluster.pipeline.report.files import write_report
+def _write(report: AuditReport, out: Path) -> None:
 
     has_arrow = find_spec("pyarrow") is not None
     try:
@@ -175,10 +169,10 @@ def _write(report: "AuditReport", out: Path) -> None:
         click.echo(f"written: {', '.join(map(str, written))}", err=True)
 
 
-def _write_metrics(report: "AuditReport", path: Path) -> None:
+def _write_metrics(report: AuditReport, path: Path) -> None:
     """An audit that was not complete proves nothing: the file stays as it was, and gets old, which somebody will be told."""
-    from twinlog.cluster.metrics.audit_file import of_report, write
-    from twinlog.cluster.pipeline.audit.report import AuditVerdict
+
+    from twinlog.cluster.metrics.audit_file import of_report, write  # Imports a broker with all of its metrics.
 
     if report.verdict is AuditVerdict.INCOMPLETE:
         click.echo(f"note: {path} is left as it was: the audit was not complete.", err=True)
@@ -189,10 +183,8 @@ def _write_metrics(report: "AuditReport", path: Path) -> None:
         raise CliError(f"The metrics cannot be written to {path}.", sentence(error), exit_code=PARTIAL) from error
 
 
-def _print(report: "AuditReport", fmt: str) -> None:
+def _print(report: AuditReport, fmt: str) -> None:
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_answer
-
         json_answer(report)
         return
 
@@ -214,7 +206,7 @@ _COLOURS = {
 MENDS_SHOWN = 5
 
 
-def show_audit(report: "AuditReport", fmt: str) -> None:
+def show_audit(report: AuditReport, fmt: str) -> None:
     """Print the members, what was found, what mends it, and what it comes to. TSV has the findings only."""
     if fmt == "tsv":
         table(_finding_columns(), report.findings, fmt)
@@ -233,7 +225,7 @@ def show_audit(report: "AuditReport", fmt: str) -> None:
     click.echo(style(headline(report), fg=_COLOURS[report.verdict]))
 
 
-def _mends(report: "AuditReport", *, every: bool) -> Iterator[str]:
+def _mends(report: AuditReport, *, every: bool) -> Iterator[str]:
     """Each command once, with the findings that it mends."""
     numbers: dict[tuple[str, str], list[int]] = {}
     for finding in report.findings:
@@ -270,7 +262,7 @@ def _member_columns() -> list[Column]:
     ]
 
 
-def _equal(member: "AuditedMember") -> Any:
+def _equal(member: AuditedMember) -> Any:
     """What part of the bytes that others have, too; never 100% where one byte differs."""
     if not member.compared_bytes:
         return None
@@ -298,12 +290,11 @@ def _finding_columns() -> list[Column]:
 
 def letter_of(cls: str) -> str:
     """As the picture of the page marks it."""
-    from twinlog.cluster.pipeline.audit.findings import FindingClass
 
     return letter(FindingClass(cls))
 
 
-def _where(finding: "ReportedFinding") -> Any:
+def _where(finding: ReportedFinding) -> Any:
     if finding.topic is None:
         return finding.file
     return finding.topic if finding.queue_id is None else f"{finding.topic}/{finding.queue_id}"

@@ -1,41 +1,35 @@
 """`twinlog group`: look at consumer groups, make, change and remove them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from twinlog.cluster.admin.group_views import GroupChange, GroupDetail, GroupList
 from twinlog.cluster.cli.common import complete
+from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.options import (
-    InOrder,
     confirm,
     document_option,
     dry_run_option,
-    examples,
     namesrv_option,
     need_yes,
-    run_admin,
     watch_option,
     yes_option,
 )
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show, silent_notes
+from twinlog.cluster.cli.common.render import Column, count, seconds
+from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.group_offsets import clone, reset, seek
 from twinlog.cluster.cli.topic import arrow, broker_option, cluster_option, messages_word
+from twinlog.cluster.observe.consumption import LagReport, with_change
+from twinlog.cluster.remoting.names import group_fault
 
-if TYPE_CHECKING:
-    from twinlog.cluster.cli.common.render import Column
-    from twinlog.cluster.observe.consumption import LagReport
-
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.group_views import GroupChange, GroupDetail, GroupList
-
-_CHANGE = "twinlog.cluster.admin.group_views:GroupChange"
+_CHANGE = GroupChange
 group_argument = click.argument("group", shell_complete=complete.groups)
 
 
 @click.group(
     "group",
-    short_help="Consumer groups, and where they go on.",
     cls=InOrder,
     epilog=examples(
         "twinlog group list", "twinlog group show audit", "twinlog group reset audit orders --to 2h --dry-run"
@@ -54,7 +48,7 @@ def group_group() -> None:
 )
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.admin.group_views:GroupList")
+@document_option(GroupList)
 @click.option("--all", "all_groups", is_flag=True, help="Also the groups that brokers make for themselves.")
 def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups: bool) -> None:
     """Show each consumer group: its connected clients, and how many messages it has not read yet, over all of its topics.
@@ -70,8 +64,7 @@ def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups:
     )
 
 
-def _list_page(found: "GroupList") -> Page:
-    from twinlog.cluster.cli.common.render import Column, count
+def _list_page(found: GroupList) -> Page:
 
     columns = [
         Column("GROUP", lambda g: g.name),
@@ -93,14 +86,13 @@ def _list_page(found: "GroupList") -> Page:
 @group_argument
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.admin.group_views:GroupDetail")
+@document_option(GroupDetail)
 def show_group(group: str, namesrv: str, fmt: str, watch_seconds: float | None) -> None:
     """Show GROUP: its connected clients, what they subscribe to, how far they are, and what the group may do."""
     answer(namesrv, fmt, lambda admin: admin.groups.show(group), _show_page, watch_seconds=watch_seconds)
 
 
-def _show_page(found: "GroupDetail") -> Page:
-    from twinlog.cluster.cli.common.render import Column
+def _show_page(found: GroupDetail) -> Page:
 
     held: dict[str | None, int] = {}
     for queue in found.queues:
@@ -206,7 +198,7 @@ def _apply(
 ) -> None:
     given = {name: value for name, value in settings.items() if value is not None}
 
-    async def work(admin: Any) -> "GroupChange":
+    async def work(admin: Any) -> GroupChange:
         planned: GroupChange = await getattr(admin.groups, prepare)(group, given, brokers, cluster)
         return planned if dry_run else await admin.groups.apply(planned, given)
 
@@ -246,15 +238,13 @@ def delete(
 
 def need_group_name(group: str) -> None:
     """A usage error for a name that no broker would take."""
-    from twinlog.cluster.remoting.names import group_fault
 
     if fault := group_fault(group):
         raise click.UsageError(f"GROUP {group!r}: {fault}")
 
 
-def change_page(change: "GroupChange") -> Page:
+def change_page(change: GroupChange) -> Page:
     """Before and after on each broker."""
-    from twinlog.cluster.cli.common.render import Column
 
     def both(name: str) -> Any:
         return lambda each: arrow(_field(each.before, name), _field(each.after, name))
@@ -292,7 +282,6 @@ for command in (reset, seek, clone):
 
 @click.command(
     "lag",
-    short_help="Show how far consumer groups are behind.",
     epilog=examples(
         "twinlog lag",
         "twinlog lag audit -w",
@@ -302,7 +291,7 @@ for command in (reset, seek, clone):
 @click.argument("group", required=False, shell_complete=complete.groups)
 @namesrv_option
 @watch_option
-@document_option("twinlog.cluster.observe.consumption:LagReport")
+@document_option(LagReport)
 def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) -> None:
     """Show what each consumer group has not read yet, by topic; with GROUP also by queue, and which client reads it.
 
@@ -311,8 +300,7 @@ def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) 
     of the queue: seek it), no consumer, not subscribed, broadcast (each client keeps its own place: nobody else knows it).
     """
 
-    def fold(before: "LagReport | None", now: "LagReport") -> "LagReport":
-        from twinlog.cluster.observe.consumption import with_change
+    def fold(before: LagReport | None, now: LagReport) -> LagReport:
 
         return with_change(before, now)
 
@@ -326,9 +314,8 @@ def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) 
     )
 
 
-def topic_columns(*, with_group: bool, with_trend: bool = False) -> "list[Column]":
+def topic_columns(*, with_group: bool, with_trend: bool = False) -> list[Column]:
     """One line for each group and topic."""
-    from twinlog.cluster.cli.common.render import Column, count, seconds
 
     columns = [Column("GROUP", lambda r: r.group)] if with_group else []
     columns += [
@@ -349,8 +336,7 @@ def trend(change_per_second: float) -> str:
     return f"{'↑' if change_per_second > 0 else '↓'} {change_per_second:+.1f}/s"
 
 
-def _page(found: "LagReport", *, with_trend: bool) -> Page:
-    from twinlog.cluster.cli.common.render import Column, count, seconds
+def _page(found: LagReport, *, with_trend: bool) -> Page:
 
     empty = "No group has a place in any topic."
     topics = Block(None, topic_columns(with_group=True, with_trend=with_trend), found.topics, empty)

@@ -1,32 +1,27 @@
 """`twinlog group reset`, `seek` and `clone`: where a group goes on reading."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from twinlog.cluster.admin.offsets import At, First, Last, Offset, OffsetPlan, Shift, Where
 from twinlog.cluster.cli.common import complete
+from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import (
     confirm,
     document_option,
     dry_run_option,
-    examples,
     namesrv_option,
     need_yes,
-    run_admin,
     yes_option,
 )
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, preview, show
+from twinlog.cluster.cli.common.render import Column, count
+from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import ALLOWED, moment_ms
 
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.offsets import Where
-
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.offsets import OffsetPlan, Where
-
-_PLAN = "twinlog.cluster.admin.offsets:OffsetPlan"
+_PLAN = OffsetPlan
 
 
 @click.command(
@@ -141,9 +136,8 @@ def _move(group: str, namesrv: str, prepare: Any, dry_run: bool, yes: bool, fmt:
     show(planned, fmt, plan_page)
 
 
-def plan_page(plan: "OffsetPlan") -> Page:
+def plan_page(plan: OffsetPlan) -> Page:
     """Each queue before and after."""
-    from twinlog.cluster.cli.common.render import Column, count
 
     columns = [
         Column("TOPIC", lambda m: m.topic),
@@ -173,9 +167,8 @@ def plan_page(plan: "OffsetPlan") -> Page:
     return Page((Block(title, columns, plan.moves),), tuple(notes))
 
 
-def where_to(text: str, option: str) -> "Where":
+def where_to(text: str, option: str) -> Where:
     """A place for all queues of a topic. Raises click.UsageError."""
-    from twinlog.cluster.admin.offsets import At, First, Last
 
     if text == "first":
         return First()
@@ -187,9 +180,8 @@ def where_to(text: str, option: str) -> "Where":
         raise click.UsageError(f"{option} {text}: allowed is {ALLOWED}") from None
 
 
-def where_in_queue(text: str) -> "Where":
+def where_in_queue(text: str) -> Where:
     """A place in one queue: an offset, or +N or -N messages from where the group is, too. Raises click.UsageError."""
-    from twinlog.cluster.admin.offsets import Offset, Shift
 
     if text.isdecimal():
         return Offset(int(text))

@@ -1,28 +1,30 @@
 """Commands that judge: explain, check, wait and doctor."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import orjson
+import trio
 
+from twinlog.cluster.admin.waiting import Condition, parse_condition, parse_size
 from twinlog.cluster.cli.common.errors import TIMED_OUT, CliError
-from twinlog.cluster.cli.common.options import document_option, examples, namesrv_option, run_admin
-
-if TYPE_CHECKING:
-    from twinlog.cluster.observe.check_result import CheckResult
-
-
-if TYPE_CHECKING:
-    from twinlog.cluster.cli.common.render import Column
-    from twinlog.cluster.observe.findings import Finding
-    from twinlog.cluster.observe.members import ClusterFacts
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option, namesrv_option, print_schema
+from twinlog.cluster.cli.common.render import Column, json_answer, style, table
+from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.observe.check_result import CheckResult
+from twinlog.cluster.observe.explanation import Explanation
+from twinlog.cluster.observe.facts import ClusterFacts
+from twinlog.cluster.observe.finding import Finding
+from twinlog.cluster.observe.health import Diagnosis, diagnosis
+from twinlog.cluster.observe.health_member import Limits
 
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "red")}  # Colour is never alone.
 
 
-def show_findings(findings: "tuple[Finding, ...]") -> None:
+def show_findings(findings: tuple[Finding, ...]) -> None:
     """One finding a paragraph: how bad, what, what to do."""
-    from twinlog.cluster.cli.common.render import style
 
     for finding in findings:
         sign, colour = SIGNS[finding.level.value]
@@ -32,12 +34,11 @@ def show_findings(findings: "tuple[Finding, ...]") -> None:
 
 
 @click.command(
-    short_help="Say in sentences what a member does and why.",
     epilog=examples("twinlog explain broker-a-1", "twinlog explain 10.0.0.2:10911 -o json"),
 )
 @click.argument("member")
 @namesrv_option
-@document_option("twinlog.cluster.observe.explain:Explanation")
+@document_option(Explanation)
 def explain(member: str, namesrv: str, fmt: str) -> None:
     """Say what MEMBER is, what it does, what it promises producers, what it waits for and what is wrong with it.
 
@@ -46,8 +47,6 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
     found = run_admin(namesrv, lambda admin: admin.explain(member))
     if found is None:
         raise CliError(f"Nobody is called {member}.", next_step="See who is there with: twinlog list")
-
-    from twinlog.cluster.cli.common.render import Column, json_answer, style, table
 
     if fmt == "json":
         json_answer(found)
@@ -65,7 +64,6 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
 
 def parse_size_option(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     """Bytes out of 10MB."""
-    from twinlog.cluster.admin.waiting import parse_size
 
     try:
         return parse_size(text) if text is not None else None
@@ -75,15 +73,12 @@ def parse_size_option(_context: click.Context, parameter: click.Parameter, text:
 
 def _check_schema(context: click.Context, _parameter: click.Parameter, fmt: str) -> str:
     if fmt == "schema":
-        from twinlog.cluster.cli.common.options import print_schema
-
-        print_schema("twinlog.cluster.observe.findings:CheckResult")
+        print_schema(CheckResult)
         context.exit()
     return fmt
 
 
 @click.command(
-    short_help="Tell a monitoring system how the cluster is.",
     epilog=examples(
         "twinlog check --warn-lag 10MB --crit-lag 1GB --crit-behind 60",
         "twinlog check -o prometheus > /var/lib/node_exporter/twinlog.prom",
@@ -124,8 +119,6 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
         click.echo(unknown(fmt, " ".join(error.lines)))
         context.exit(NAGIOS["unknown"])
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_answer
-
         json_answer(result)
     else:
         click.echo(nagios(result, limits) if fmt == "nagios" else prometheus(result))
@@ -133,13 +126,11 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
 
 
 def _limits(values: dict[str, Any]) -> Any:
-    from twinlog.cluster.observe.rules import Limits
 
     return Limits(**values)
 
 
 @click.command(
-    short_help="Wait until the cluster is as it should be.",
     epilog=examples(
         "twinlog wait healthy --timeout 60", "twinlog wait 'lag<1MB' members=3", "twinlog wait broker-a-1=streaming"
     ),
@@ -154,9 +145,6 @@ def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> N
 
     What is still missing is told on stderr whenever it changes. Exit status 0 when all hold, 5 when the time is up.
     """
-    import trio
-
-    from twinlog.cluster.admin.waiting import Condition, parse_condition
 
     try:
         parsed = [parse_condition(each) for each in conditions]
@@ -186,14 +174,13 @@ def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> N
 
 
 @click.command(
-    short_help="Look for what is wrong, and say what to do.",
     epilog=examples(
         "twinlog doctor", "twinlog doctor 10.0.0.2:10911    a broker that does not show up in twinlog list"
     ),
 )
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...")
 @namesrv_option
-@document_option("twinlog.cluster.observe.rules:Diagnosis")
+@document_option(Diagnosis)
 @click.pass_context
 def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt: str) -> None:
     """Ask every name server and member all there is, try the HA ports, and name each cause with what to do about it.
@@ -201,9 +188,6 @@ def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt
     ADDRESSES are brokers to ask that may not be registered. Exit status 0: nothing is wrong, 1: something is.
     """
     facts: ClusterFacts = run_admin(namesrv, lambda admin: admin.diagnose(addresses))
-
-    from twinlog.cluster.cli.common.render import json_answer, style, table
-    from twinlog.cluster.observe.rules import diagnosis
 
     found = diagnosis(facts)
     if fmt == "json":
@@ -224,8 +208,7 @@ def doctor(context: click.Context, addresses: tuple[str, ...], namesrv: str, fmt
 FINDING_COLUMNS = ("level", "cause", "subject", "what", "fix")
 
 
-def _finding_column(name: str) -> "Column":
-    from twinlog.cluster.cli.common.render import Column
+def _finding_column(name: str) -> Column:
 
     return Column(
         name.upper(), lambda each: getattr(each.level, "value", None) if name == "level" else getattr(each, name)
@@ -235,7 +218,7 @@ def _finding_column(name: str) -> "Column":
 _CODES = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 
 
-def nagios(result: "CheckResult", limits: dict[str, Any]) -> str:
+def nagios(result: CheckResult, limits: dict[str, Any]) -> str:
     """One line, then one for each further finding; behind the bar what Nagios draws.
 
     Source: monitoring-plugins development guidelines, "Plugin output for Nagios", "Performance data".
@@ -257,7 +240,7 @@ def nagios(result: "CheckResult", limits: dict[str, Any]) -> str:
     return "\n".join([f"{first} | {' '.join(data)}" if data else first, *map(_one_line, bad[1:])])
 
 
-def prometheus(result: "CheckResult") -> str:
+def prometheus(result: CheckResult) -> str:
     """The text format 0.0.4, for node_exporter's textfile collector."""
     lines = [*_metric("twinlog_check_status", "0 ok, 1 warning, 2 critical, 3 unknown.", [("", _CODES[result.level])])]
     counts = [
@@ -280,8 +263,6 @@ def prometheus(result: "CheckResult") -> str:
 def unknown(fmt: str, why: str) -> str:
     """When nobody answers."""
     if fmt == "json":
-        import orjson
-
         return orjson.dumps({"schema": 1, "level": "unknown", "findings": [], "members": [], "why": why}).decode()
     if fmt == "prometheus":
         return "\n".join(_metric("twinlog_check_status", "0 ok, 1 warning, 2 critical, 3 unknown.", [("", 3)]))

@@ -1,37 +1,31 @@
 """Commands that make a member's log fit its master's: rewind and reinit."""
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import click
 
+from twinlog.cluster.admin.repair import PreparedRepair, RepairPlan, RepairResult
+from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import (
     WithAlternative,
     confirm,
     document_option,
     dry_run_option,
-    examples,
     namesrv_option,
     need_yes,
-    run_admin,
     yes_option,
 )
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import Column, count, json_answer, table
+from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import SIZE
 from twinlog.cluster.cli.roles import timeout_option
 
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.repair import RepairPlan, RepairResult
-
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.repair import PreparedRepair
-
-_REPAIRED, _REPAIR_PLAN = "twinlog.cluster.admin.repair:RepairResult", "twinlog.cluster.admin.repair:RepairPlan"
+_REPAIRED, _REPAIR_PLAN = RepairResult, RepairPlan
 
 
 @click.command(
     cls=WithAlternative,
-    short_help="Cut a slave's log to what fits its master's.",
     epilog=examples("twinlog rewind broker-a-0 --dry-run", "twinlog rewind broker-a-0 --yes"),
 )
 @click.argument("member")
@@ -62,7 +56,6 @@ def rewind(
 
 @click.command(
     cls=WithAlternative,
-    short_help="Let a slave begin anew.",
     epilog=examples("twinlog reinit broker-a-1 --dry-run", "twinlog reinit broker-a-1 --yes --timeout 3600"),
 )
 @click.argument("member")
@@ -82,9 +75,8 @@ def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds:
 
 
 def _repair(
-    namesrv: str, prepared: "PreparedRepair", what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
+    namesrv: str, prepared: PreparedRepair, what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
 ) -> None:
-    from twinlog.cluster.cli.common.progress import progress
 
     if dry_run:
         show_repair_plan(prepared.plan, fmt)
@@ -99,9 +91,8 @@ def _repair(
     show_repaired(result, fmt)
 
 
-def show_repair_plan(plan: "RepairPlan", fmt: str) -> None:
+def show_repair_plan(plan: RepairPlan, fmt: str) -> None:
     """What a rewind or reinit would put aside."""
-    from twinlog.cluster.cli.common.render import Column, count, json_answer, table
 
     if fmt == "json":
         json_answer(plan)
@@ -115,9 +106,8 @@ def show_repair_plan(plan: "RepairPlan", fmt: str) -> None:
         click.echo(f"{where} would be put aside, in twinlog/divergent of its store: {plan.why}")
 
 
-def show_repaired(result: "RepairResult", fmt: str) -> None:
+def show_repaired(result: RepairResult, fmt: str) -> None:
     """What became of a rewind or reinit."""
-    from twinlog.cluster.cli.common.render import Column, count, json_answer, table
 
     if fmt == "json":
         json_answer(result)

@@ -2,34 +2,32 @@
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
+from twinlog.cluster.admin.role_history import History
+from twinlog.cluster.admin.roles import ChangeOutcome, PlannedSwitchover, Prepared, RoleGroup, RoleOrder, lost_words
+from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.cli.common.errors import PARTIAL, CliError
+from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import (
     WithAlternative,
     confirm,
     document_option,
     dry_run_option,
-    examples,
     namesrv_option,
     need_yes,
-    run_admin,
     yes_option,
 )
+from twinlog.cluster.cli.common.render import Column, count, json_answer, moment, size, style, table
+from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import AT, DURATION, LOSS
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.roles import ChangeOutcome, Prepared
-
-
-if TYPE_CHECKING:
-    from twinlog.cluster.admin.roles import Prepared, RoleGroup, RoleOrder
-    from twinlog.cluster.broker.peers.role_messages import ChangeState
+from twinlog.cluster.cli.members import member_columns
+from twinlog.cluster.observe.role_views import clock
 
 F = TypeVar("F", bound=Callable[..., Any])
-_RESULT, _PLAN = "twinlog.cluster.admin.roles:ChangeOutcome", "twinlog.cluster.broker.peers.role_messages:ChangeState"
+_RESULT, _PLAN = ChangeOutcome, ChangeState
 
 group_option = click.option("--group", metavar="NAME", help="The broker group, where there are several.")
 reason_option = click.option("--reason", metavar="TEXT", default="", help="For the history.")
@@ -44,7 +42,6 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 
 @click.command(
     cls=WithAlternative,
-    short_help="Make a slave the master, losing nothing.",
     epilog=examples(
         "twinlog switchover --dry-run",
         "twinlog switchover --candidate broker-a-1 --yes",
@@ -61,12 +58,12 @@ def timeout_option(seconds: float) -> Callable[[F], F]:
 @yes_option
 @timeout_option(30.0)
 @reason_option
-@document_option(_RESULT, instead={"--dry-run": _PLAN, "--at": "twinlog.cluster.admin.roles:PlannedSwitchover"})
+@document_option(_RESULT, instead={"--dry-run": _PLAN, "--at": PlannedSwitchover})
 def switchover(
     namesrv: str,
     group: str | None,
     candidate: str | None,
-    at: "int | Literal['now', 'off'] | None",
+    at: int | Literal["now", "off"] | None,
     dry_run: bool,
     yes: bool,
     timeout_seconds: float,
@@ -78,7 +75,6 @@ def switchover(
     The master stops taking messages, the candidate's log is proven equal to its, the roles change, and what the master was sent
     meanwhile and for a minute after it hands on. Whatever happens on the way: the same command again finishes it.
     """
-    from twinlog.cluster.admin.roles import RoleOrder
 
     order = RoleOrder(verb="switchover", member=candidate, group=group, reason=reason, timeout_seconds=timeout_seconds)
     if at is not None and at != "now":
@@ -87,10 +83,7 @@ def switchover(
         _change(namesrv, order, dry_run=dry_run, yes=yes, fmt=fmt)
 
 
-def _schedule(namesrv: str, order: "RoleOrder", at_ms: int | None, fmt: str) -> None:
-    from twinlog.cluster.admin.roles import PlannedSwitchover
-    from twinlog.cluster.cli.common.render import json_answer
-    from twinlog.cluster.observe.role_views import clock
+def _schedule(namesrv: str, order: RoleOrder, at_ms: int | None, fmt: str) -> None:
 
     group = run_admin(namesrv, lambda admin: admin.schedule_switchover(order, at_ms))
     when = f"is to change its master at {clock(at_ms)}" if at_ms is not None else "has no switchover planned"
@@ -101,7 +94,6 @@ def _schedule(namesrv: str, order: "RoleOrder", at_ms: int | None, fmt: str) -> 
 
 @click.command(
     cls=WithAlternative,
-    short_help="Make a slave the master when the master is gone.",
     epilog=examples(
         "twinlog failover --candidate broker-a-1 --dry-run",
         "twinlog failover --candidate broker-a-1 --yes",
@@ -127,7 +119,7 @@ def failover(
     namesrv: str,
     group: str | None,
     candidate: str,
-    accept: "int | Literal['unknown'] | None",
+    accept: int | Literal["unknown"] | None,
     dry_run: bool,
     yes: bool,
     timeout_seconds: float,
@@ -139,7 +131,6 @@ def failover(
     Refused (exit status 4) unless enough members promise to serve nobody older: then no message that was acknowledged can be
     missing. What would be given up otherwise is named, byte for byte; it is kept where it lies.
     """
-    from twinlog.cluster.admin.roles import RoleOrder
 
     order = RoleOrder(
         verb="failover",
@@ -152,7 +143,7 @@ def failover(
     _change(namesrv, order, dry_run=dry_run, yes=yes, fmt=fmt)
 
 
-def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: str) -> None:
+def _change(namesrv: str, order: RoleOrder, *, dry_run: bool, yes: bool, fmt: str) -> None:
     need_yes(yes or dry_run, "changes roles")
     prepared: Prepared = run_admin(namesrv, lambda admin: admin.prepare_role_change(order))
     if dry_run:
@@ -174,9 +165,7 @@ def _change(namesrv: str, order: "RoleOrder", *, dry_run: bool, yes: bool, fmt: 
         )
 
 
-def _show_members(prepared: "Prepared", fmt: str) -> None:
-    from twinlog.cluster.cli.common.render import table
-    from twinlog.cluster.cli.members import member_columns
+def _show_members(prepared: Prepared, fmt: str) -> None:
 
     members = [each.member for each in prepared.group.members]
     table(member_columns(members), members, fmt)
@@ -185,11 +174,11 @@ def _show_members(prepared: "Prepared", fmt: str) -> None:
 class StepTeller:
     """Tells each step on stderr, once when it begins to fail or is done."""
 
-    def __init__(self, group: "RoleGroup") -> None:
+    def __init__(self, group: RoleGroup) -> None:
         self._group = group
         self._told: set[tuple[int, str]] = set()
 
-    def __call__(self, state: "ChangeState") -> None:
+    def __call__(self, state: ChangeState) -> None:
         for step in state.steps:
             if step.state in ("done", "failed") and (step.number, step.state) not in self._told:
                 self._told.add((step.number, step.state))
@@ -197,10 +186,8 @@ class StepTeller:
                 click.echo(f"{step.number}. {self._group.in_names(step.text)}: {mark}", err=True)
 
 
-def show_plan(prepared: "Prepared", fmt: str) -> None:
+def show_plan(prepared: Prepared, fmt: str) -> None:
     """The steps of a dry run, and what speaks for it."""
-    from twinlog.cluster.admin.roles import lost_words
-    from twinlog.cluster.cli.common.render import Column, json_answer, table
 
     group, state = prepared.group, prepared.state
     if fmt == "json":
@@ -222,7 +209,6 @@ def show_plan(prepared: "Prepared", fmt: str) -> None:
 
 
 @click.command(
-    short_help="Keep roles as they are for a while.",
     epilog=examples("twinlog pause --for 30m --reason 'new switches'", "twinlog resume"),
 )
 @namesrv_option
@@ -238,7 +224,7 @@ def pause(namesrv: str, group: str | None, for_seconds: float | None, reason: st
     click.echo(f"role changes of {found.name} are paused", err=True)
 
 
-@click.command(short_help="Take a pause back.", epilog=examples("twinlog resume"))
+@click.command(epilog=examples("twinlog resume"))
 @namesrv_option
 @group_option
 def resume(namesrv: str, group: str | None) -> None:
@@ -248,15 +234,13 @@ def resume(namesrv: str, group: str | None) -> None:
 
 
 @click.command(
-    short_help="Show who was the master, and since when.",
     epilog=examples("twinlog history", "twinlog history -o json | jq '.reigns[-1]'"),
 )
 @namesrv_option
 @group_option
-@document_option("twinlog.cluster.admin.roles:History")
+@document_option(History)
 def history(namesrv: str, group: str | None, fmt: str) -> None:
     """Show each epoch: from which byte on, who was the master before and who then, why, and what it cost."""
-    from twinlog.cluster.cli.common.render import Column, count, json_answer, moment, table
 
     found = run_admin(namesrv, lambda admin: admin.history(group))
     if fmt == "json":
@@ -276,14 +260,12 @@ def history(namesrv: str, group: str | None, fmt: str) -> None:
 
 
 def _lost(lost_bytes: int | str) -> str:
-    from twinlog.cluster.cli.common.render import size
 
     return lost_bytes if isinstance(lost_bytes, str) else size(lost_bytes)
 
 
-def show_result(result: "ChangeOutcome", prepared: "Prepared", fmt: str) -> None:
+def show_result(result: ChangeOutcome, prepared: Prepared, fmt: str) -> None:
     """What became of a switchover or failover."""
-    from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
 
     if fmt == "json":
         json_answer(result)

@@ -1,12 +1,17 @@
-"""What the shell completes: names that a name server or a broker tells, if it does so at once."""
+"""Completion in the shell: names that a name server or a broker gives, if it answers at once.
+
+Every command refers to these functions and few runs call them: so they import what they need themselves.
+"""
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
-from twinlog.cluster.cli.common.options import examples
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.which_cluster import DEFAULT_NAMESRV, chosen_context
 
 if TYPE_CHECKING:
     from twinlog.cluster.admin.admin import Admin
@@ -16,13 +21,9 @@ SECONDS_MAX = 0.3  # A person waits with a finger on the key.
 
 def _asked(context: click.Context, ask: "Callable[[Admin], Awaitable[Iterable[str]]]") -> list[str]:
     """The names, or none when nobody answers in time."""
-    from twinlog.cluster.cli.common.logging_setup import import_structlog
-
-    import_structlog()
     import trio
 
     from twinlog.cluster.admin.admin import open_admin
-    from twinlog.cluster.cli.common.which_cluster import DEFAULT_NAMESRV, chosen_context
     from twinlog.cluster.client.api.api import name_servers
 
     async def main() -> list[str]:
@@ -89,8 +90,6 @@ def brokers(context: click.Context, _parameter: click.Parameter, incomplete: str
 
 def options(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
     """Options of brokers and name servers, with what they mean."""
-    from click.shell_completion import CompletionItem
-
     from twinlog.cluster.admin.options import all_options
 
     return [CompletionItem(key, help=each.meaning) for key, each in all_options().items() if key.startswith(incomplete)]
@@ -105,7 +104,6 @@ _WHERE = {
 
 @click.command(
     "completion",
-    short_help="Let the shell complete commands and names.",
     epilog=examples(
         'eval "$(twinlog completion bash)"',
         "twinlog completion fish > ~/.config/fish/completions/twinlog.fish",
@@ -117,8 +115,6 @@ def completion(context: click.Context, shell: str) -> None:
     """Print what SHELL has to run so that it completes twinlog's commands and options, and the names of topics, groups and
     members where a name server answers within 0.3 s.
     """
-    from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
-
     kinds: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
     click.echo(kinds[shell](context.find_root().command, {}, "twinlog", "_TWINLOG_COMPLETE").source())
     if sys.stdout.isatty():

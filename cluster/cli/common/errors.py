@@ -4,12 +4,15 @@ Exit status: 0 done, 1 failed or differences found, 2 usage or configuration, 3 
 data or break a rule, 5 not within the time, 6 done in part.
 """
 
+import os
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import IO, Any
 
 import click
 
+from twinlog.cluster.admin import errors as told
 from twinlog.cluster.admin.errors import (
     FAILED,
     PARTIAL,
@@ -21,6 +24,7 @@ from twinlog.cluster.admin.errors import (
     innermost,
     sentence,
 )
+from twinlog.cluster.cli.common.render import ANSWERED, YAML, json_answer
 
 __all__ = [
     "FAILED",
@@ -65,7 +69,6 @@ class CliError(click.ClickException):
 
 def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
-    from twinlog.cluster.admin import errors as told
 
     found = told.explain(error, namesrv)
     return CliError.of(found) if found is not None else None
@@ -94,9 +97,15 @@ def answer_failure(context: click.Context, error: click.ClickException) -> None:
     """Print the failure as a document, if one was asked for and none was printed."""
     if context.meta.get(_FORMAT) is None:
         return
-    from twinlog.cluster.cli.common.render import ANSWERED, YAML, json_answer
 
     if context.meta.get(ANSWERED):
         return
     context.meta[YAML] = context.meta[_FORMAT] == "yaml"
     json_answer(told_of(error).failure)
+
+
+def forget_stdout() -> None:
+    """Nobody reads it any more: what is still printed goes nowhere, instead of failing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

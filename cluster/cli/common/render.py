@@ -6,6 +6,7 @@ An unknown value is "-" in tables and TSV, null in JSON. JSON and TSV have plain
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -204,7 +205,6 @@ def seconds(value: float) -> str:
 
 def moment(milliseconds: int) -> str:
     """Local time of ms since 1970."""
-    from datetime import datetime
 
     return datetime.fromtimestamp(milliseconds / 1000).isoformat(" ", "milliseconds")
 

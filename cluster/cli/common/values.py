@@ -3,16 +3,11 @@
 import re
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    pass
-
-
-if TYPE_CHECKING:
-    pass
+from twinlog.cluster.admin.waiting import parse_size
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -46,7 +41,6 @@ class _Size(_Value):
     name = "size"
 
     def read(self, text: str) -> int:
-        from twinlog.cluster.admin.waiting import parse_size
 
         return parse_size(text)
 

@@ -4,16 +4,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from twinlog.cluster.broker.peers.role_messages import ChangeResult, ChangeState
 from twinlog.cluster.cli.demo.traffic import Account
+from twinlog.cluster.cli.run.up_view import members_table
+from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict
 from twinlog.cluster.observe.members import MemberList
-
-if TYPE_CHECKING:
-    from twinlog.cluster.broker.peers.role_messages import ChangeResult, ChangeState
-    from twinlog.cluster.observe.live_diff import LiveDiffReport
-    from twinlog.store.truncation.divergent import Divergent
-
+from twinlog.store.truncation.divergent import Divergent
 
 WIDTH = 100
 BARS = " ▁▂▃▄▅▆▇█"
@@ -106,8 +104,6 @@ def picture_of(members: MemberList, traffic: str, where: str) -> Picture:
         from rich.console import Group
         from rich.text import Text
 
-        from twinlog.cluster.cli.run.up_view import members_table
-
         lines = [Text(traffic[:width], style="green"), Text(where[:width], style="dim")]
         return Group(Text(""), members_table(members.members, width), *lines)
 
@@ -138,7 +134,7 @@ def number(count: int) -> str:
     return f"{count:,}".replace(",", " ")
 
 
-def verdict(state: "ChangeState") -> str:
+def verdict(state: ChangeState) -> str:
     """What a failover would cost, by the member that would carry it out."""
     if any(each.may and not each.forced for each in state.judgements):
         return "bytes at risk: 0; enough members promise, and it has everything that any of them has"
@@ -150,7 +146,7 @@ def verdict(state: "ChangeState") -> str:
     )
 
 
-def taken_over(winner: str, result: "ChangeResult", seconds: float) -> str:
+def taken_over(winner: str, result: ChangeResult, seconds: float) -> str:
     """Who is the master now."""
     lost = "an unknown number of" if result.lost_bytes is None else number(result.lost_bytes)
     return f"{winner} is the master in epoch {result.epoch}, after {seconds:.2f} s; acknowledged bytes given up: {lost}"
@@ -196,7 +192,6 @@ def _first(missing: Sequence[int]) -> str:
 
 def compared(reports: Sequence["LiveDiffReport"]) -> tuple[str, bool]:
     """What the comparison of the logs says."""
-    from twinlog.cluster.observe.live_diff import LiveVerdict
 
     differing = [each for each in reports if each.verdict is not LiveVerdict.EQUAL or each.right_behind_bytes]
     if not differing:

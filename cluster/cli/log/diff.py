@@ -3,32 +3,24 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from twinlog.cluster.cli.common.errors import FAILED, PARTIAL
-from twinlog.cluster.cli.common.options import WithAlternative, document_option, examples, namesrv_option, run_admin
-from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, moment, printable, size, style, table
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import WithAlternative, document_option, namesrv_option
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, json_answer, moment, printable, size, style, table
+from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.log.directory import told
-from twinlog.cluster.observe.live_diff import LiveVerdict
+from twinlog.cluster.observe.live_diff import LiveDifference, LiveDiffReport, LiveVerdict
 from twinlog.store.integrity.digest import decode
 from twinlog.store.offline.copy.pinned import pinned_log
-from twinlog.store.offline.diff import DiffVerdict, Side
+from twinlog.store.offline.cut_bytes import open_cut
+from twinlog.store.offline.diff import Difference, DiffRecord, DiffReport, DiffVerdict, Side
+from twinlog.store.offline.diff import diff as compare
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
-from twinlog.store.offline.file_series import open_cut
-
-if TYPE_CHECKING:
-    from twinlog.cluster.observe.live_diff import LiveDiffReport
-
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-if TYPE_CHECKING:
-    from twinlog.cluster.observe.live_diff import LiveDifference
-    from twinlog.store.offline.diff import Difference, DiffRecord, DiffReport
 
 # Where the two messages lie and what follows from that is no field of its own.
 _FOLLOWS = {"offset_message_id", "body_base64"}
@@ -77,7 +69,7 @@ def _digests(root: Path) -> Any:
     return None if isinstance(found, str) else found.digests
 
 
-def show_diff(report: "DiffReport", fmt: str) -> None:
+def show_diff(report: DiffReport, fmt: str) -> None:
     """Print what differs, side by side."""
     if fmt == "tsv":
         _tsv(report)
@@ -96,7 +88,7 @@ def show_diff(report: "DiffReport", fmt: str) -> None:
         click.echo(line)
 
 
-def _sentences(report: "DiffReport") -> Iterator[str]:
+def _sentences(report: DiffReport) -> Iterator[str]:
     common = f"bytes {count(report.common_start)} to {count(report.common_end)}"
     found = report.difference
     if report.verdict is DiffVerdict.NOTHING_IN_COMMON:
@@ -118,7 +110,7 @@ def _sentences(report: "DiffReport") -> Iterator[str]:
         yield style(f"queue {queue.topic}/{queue.queue_id} differs: {where}", fg="red")
 
 
-def who_is_wrong(found: "Difference | LiveDifference") -> Iterator[str]:
+def who_is_wrong(found: Difference | LiveDifference) -> Iterator[str]:
     """Which side is damaged, if one is."""
     broken = [name for name, side in (("left", found.left), ("right", found.right)) if side.problem]
     if len(broken) == 1:
@@ -128,7 +120,7 @@ def who_is_wrong(found: "Difference | LiveDifference") -> Iterator[str]:
         yield "both are sound there: different messages were written, or a byte changed that no CRC covers"
 
 
-def difference_rows(found: "Difference | LiveDifference") -> list[tuple[str, str, str]]:
+def difference_rows(found: Difference | LiveDifference) -> list[tuple[str, str, str]]:
     """What each has there, field by field."""
     left, right = found.left, found.right
     rows = [("there", _place(left), _place(right)), ("it is", left.problem or "sound", right.problem or "sound")]
@@ -141,11 +133,11 @@ def difference_rows(found: "Difference | LiveDifference") -> list[tuple[str, str
     return rows
 
 
-def _place(record: "DiffRecord") -> str:
+def _place(record: DiffRecord) -> str:
     return f"bytes {record.start_offset} to {record.end_offset}"
 
 
-def _field(record: "DiffRecord", name: str) -> str:
+def _field(record: DiffRecord, name: str) -> str:
     value = getattr(record.message, name, None)
     if value is None:
         return UNKNOWN
@@ -153,7 +145,7 @@ def _field(record: "DiffRecord", name: str) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def _tsv(report: "DiffReport") -> None:
+def _tsv(report: DiffReport) -> None:
     columns = [
         Column("VERDICT", lambda r: r.verdict.value),
         Column("COMMON START", lambda r: r.common_start),
@@ -168,7 +160,6 @@ def _tsv(report: "DiffReport") -> None:
 @click.command(
     "diff",
     cls=WithAlternative,
-    short_help="Compare two logs.",
     epilog=examples(
         "twinlog log diff /data/master /data/slave",
         "twinlog log diff /data/master /backup/broker-a -o json | jq .difference.first_offset",
@@ -188,9 +179,7 @@ def _tsv(report: "DiffReport") -> None:
 )
 @click.option("--right-log", type=click.Path(path_type=Path), metavar="DIR", help="The same for the right one.")
 @click.option("--log-file-size", type=click.IntRange(4096), metavar="BYTES", help="mappedFileSizeCommitLog of both.")
-@document_option(
-    "twinlog.store.offline.diff:DiffReport", instead={"--live": "twinlog.cluster.observe.live_diff:LiveDiffReport"}
-)
+@document_option(DiffReport, instead={"--live": LiveDiffReport})
 def diff(
     left: str,
     right: str,
@@ -219,21 +208,13 @@ def diff(
             raise click.UsageError("--live takes none of the options about store directories.")
         _diff_live(left, right, namesrv, fmt)
         return
-    with told():
-        from twinlog.cluster.cli.common.progress import progress
-        from twinlog.store.offline.diff import DiffVerdict
-        from twinlog.store.offline.diff import diff as compare
-
-        with (
-            open_sides(
-                (Path(left), Path(right)), (left_log, right_log), log_file_size, trust_digest=trust_digest
-            ) as sides,
-            progress("diff") as show,
-        ):
-            report = compare(*sides, with_queues=with_queues, progress=show)
+    with (
+        told(),
+        open_sides((Path(left), Path(right)), (left_log, right_log), log_file_size, trust_digest=trust_digest) as sides,
+        progress("diff") as show,
+    ):
+        report = compare(*sides, with_queues=with_queues, progress=show)
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_answer
-
         json_answer(report)
     else:
         show_diff(report, fmt)
@@ -242,12 +223,9 @@ def diff(
 
 
 def _diff_live(left: str, right: str, namesrv: str, fmt: str) -> None:
-    from twinlog.cluster.cli.common.progress import progress
 
     with progress("diff") as show:
         report = run_admin(namesrv, lambda admin: admin.live_diff(left, right, show))
-
-    from twinlog.cluster.cli.common.render import json_answer
 
     if fmt == "json":
         json_answer(report)
@@ -265,7 +243,7 @@ EXIT_STATUS = {
 }
 
 
-def show_live_diff(report: "LiveDiffReport", fmt: str) -> None:
+def show_live_diff(report: LiveDiffReport, fmt: str) -> None:
     """Print both sides, and what it comes to."""
     if fmt == "tsv":
         _live_tsv(report)
@@ -286,7 +264,7 @@ def show_live_diff(report: "LiveDiffReport", fmt: str) -> None:
         click.echo(line)
 
 
-def sentences(report: "LiveDiffReport") -> Iterator[str]:
+def sentences(report: LiveDiffReport) -> Iterator[str]:
     """What it comes to, in words."""
     yield verdict_of(report)
     if report.difference is not None:
@@ -302,7 +280,7 @@ def sentences(report: "LiveDiffReport") -> Iterator[str]:
             yield style(f"{damaged}: see twinlog log verify there", fg="yellow")
 
 
-def verdict_of(report: "LiveDiffReport") -> str:
+def verdict_of(report: LiveDiffReport) -> str:
     """In one sentence."""
     common = f"bytes {count(report.common_start)} to {count(report.common_end)}"
     match report.verdict:
@@ -324,7 +302,7 @@ def verdict_of(report: "LiveDiffReport") -> str:
     return style(f"sampled: different, {first} of {report.samples} records; {common_equal(report)}", fg="red")
 
 
-def common_equal(report: "LiveDiffReport") -> str:
+def common_equal(report: LiveDiffReport) -> str:
     """How far they are equal."""
     if report.equal_to <= report.common_start:
         return "nothing before that is common to both"
@@ -332,7 +310,7 @@ def common_equal(report: "LiveDiffReport") -> str:
     return f"{what} before that is equal, from byte {count(report.common_start)} on"
 
 
-def _live_tsv(report: "LiveDiffReport") -> None:
+def _live_tsv(report: LiveDiffReport) -> None:
     columns = [
         Column("VERDICT", lambda r: r.verdict.value),
         Column("COMPARED BY", lambda r: r.compared_by),

@@ -1,26 +1,23 @@
 """`twinlog log dump`: which messages, and how they look in print."""
 
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from twinlog.cluster.cli.common.errors import PARTIAL
-from twinlog.cluster.cli.common.options import document_option, examples
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.render import Column, cells_of, json_line, moment, plain, printable, style, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from twinlog.store.offline.dump import DumpedMessage, Selection
-
-
-if TYPE_CHECKING:
-    from twinlog.store.offline.dump import DumpedMessage
+from twinlog.store.offline.copy.pinned import pinned_log
+from twinlog.store.offline.dump import DumpedMessage, Selection, dump_at
+from twinlog.store.offline.dump import dump as dump_log
+from twinlog.store.offline.key_lookup import offsets_by_key
 
 _AT_ONCE = 200  # Messages whose lines get columns of one width.
 _BODY_SHOWN_MAX = 60  # Characters, in a table that is not wide.
@@ -41,7 +38,7 @@ def moment_or_offset(text: str, option: str) -> tuple[int | None, int | None]:
         ) from None
 
 
-def show_messages(messages: "Iterable[DumpedMessage]", fmt: str, *, with_body: bool) -> int:
+def show_messages(messages: Iterable[DumpedMessage], fmt: str, *, with_body: bool) -> int:
     """Print messages as they come; how many there were."""
     if fmt == "json":
         return _each(messages, json_line)
@@ -52,7 +49,7 @@ def show_messages(messages: "Iterable[DumpedMessage]", fmt: str, *, with_body: b
     return _table(messages, with_body=with_body)
 
 
-def _each(messages: "Iterable[DumpedMessage]", show: "Callable[[DumpedMessage], None]") -> int:
+def _each(messages: Iterable[DumpedMessage], show: Callable[[DumpedMessage], None]) -> int:
     shown = 0
     for message in messages:
         show(message)
@@ -74,7 +71,7 @@ def _columns(*, with_body: bool) -> list[Column]:
     return [*columns, Column("BODY", _body, _shortened)] if with_body else columns
 
 
-def _table(messages: "Iterable[DumpedMessage]", *, with_body: bool) -> int:
+def _table(messages: Iterable[DumpedMessage], *, with_body: bool) -> int:
     """A table that may be endless: widths only grow."""
     columns, shown, rows = _columns(with_body=with_body), 0, iter(messages)
     while batch := list(islice(rows, _AT_ONCE)):
@@ -84,7 +81,7 @@ def _table(messages: "Iterable[DumpedMessage]", *, with_body: bool) -> int:
     return shown
 
 
-def _tsv(messages: "Iterable[DumpedMessage]") -> int:
+def _tsv(messages: Iterable[DumpedMessage]) -> int:
     columns = [
         *_columns(with_body=False),
         Column("MESSAGE ID", lambda m: m.message_id),
@@ -97,7 +94,7 @@ def _tsv(messages: "Iterable[DumpedMessage]") -> int:
     ]
     shown = 0
 
-    def counted() -> "Iterator[DumpedMessage]":
+    def counted() -> Iterator[DumpedMessage]:
         nonlocal shown
         for message in messages:
             shown += 1
@@ -107,10 +104,9 @@ def _tsv(messages: "Iterable[DumpedMessage]") -> int:
     return shown
 
 
-def _body(message: "DumpedMessage") -> str | None:
+def _body(message: DumpedMessage) -> str | None:
     if message.body is not None or message.body_base64 is None:
         return message.body
-    from base64 import b64decode
 
     body = b64decode(message.body_base64)
     if message.body_problem is None:
@@ -125,7 +121,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _BODY_SHOWN_MAX else f"{text[: _BODY_SHOWN_MAX - 1]}…"
 
 
-def _print_wide(message: "DumpedMessage") -> None:
+def _print_wide(message: DumpedMessage) -> None:
     """Everything of one message, over several lines."""
     head = f"{message.topic}/{message.queue_id} message {message.queue_offset}"
     click.echo(f"{style(head, bold=True)}  {message.size} bytes at {message.phy_offset}")
@@ -146,7 +142,6 @@ def _print_wide(message: "DumpedMessage") -> None:
 
 @click.command(
     "dump",
-    short_help="Print the messages of a log.",
     epilog=examples(
         "twinlog log dump ~/store --topic orders --queue 0 --body",
         "twinlog log dump ~/store --from 2026-11-21T12:55:30 --to 2026-11-21T12:56",
@@ -164,7 +159,7 @@ def _print_wide(message: "DumpedMessage") -> None:
 @click.option("--count", type=click.IntRange(1), help="Stop after that many.")
 @click.option("--body", "with_body", is_flag=True, help="With the bodies.")
 @directory_options
-@document_option("twinlog.store.offline.dump:DumpedMessage")
+@document_option(DumpedMessage)
 def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int | None, **options: Any) -> None:
     """Print the messages of a log, in the order of the log.
 
@@ -183,14 +178,8 @@ def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int 
     selection = _selection(**{name: options.pop(name) for name in ("topics", "queues", "start", "end", "key")})
     damaged = 0
     with opened(directory, **options) as store:
-        from itertools import islice
 
-        from twinlog.store.offline.copy.pinned import pinned_log
-        from twinlog.store.offline.dump import DumpedMessage, dump_at
-        from twinlog.store.offline.dump import dump as dump_log
-        from twinlog.store.offline.key_lookup import offsets_by_key
-
-        def messages(log: Any) -> "Iterator[DumpedMessage]":
+        def messages(log: Any) -> Iterator[DumpedMessage]:
             nonlocal damaged
             if by_index and selection.key is not None:
                 offsets = offsets_by_key(store, selection.key, selection.topics)
@@ -215,8 +204,7 @@ def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int 
 
 def _selection(
     topics: tuple[str, ...], queues: tuple[int, ...], start: str | None, end: str | None, key: str | None
-) -> "Selection":
-    from twinlog.store.offline.dump import Selection
+) -> Selection:
 
     from_offset, from_ms = moment_or_offset(start, "--from") if start is not None else (None, None)
     to_offset, to_ms = moment_or_offset(end, "--to") if end is not None else (None, None)

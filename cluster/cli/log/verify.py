@@ -1,25 +1,25 @@
 """`twinlog log verify` in print."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from attrs import evolve
 
 from twinlog.cluster.cli.common.errors import FAILED
-from twinlog.cluster.cli.common.options import document_option, examples
-from twinlog.cluster.cli.common.render import Column, count, seconds, size, style, table
+from twinlog.cluster.cli.common.group import examples
+from twinlog.cluster.cli.common.options import document_option
+from twinlog.cluster.cli.common.progress import progress
+from twinlog.cluster.cli.common.render import Column, count, json_answer, seconds, size, style, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
-from twinlog.store.offline.verify.verify import Verdict
-
-if TYPE_CHECKING:
-    from twinlog.store.offline.finding import Finding
-    from twinlog.store.offline.verify.verify import VerifyReport
+from twinlog.store.offline.finding import Finding
+from twinlog.store.offline.verify.verify import Verdict, VerifyReport
+from twinlog.store.offline.verify.verify import verify as check
 
 _COLOURS = {Verdict.SOUND: "green", Verdict.WARNINGS: "yellow", Verdict.DAMAGED: "red"}
 
 
-def shortened(report: "VerifyReport", findings_max: int | None) -> "VerifyReport":
+def shortened(report: VerifyReport, findings_max: int | None) -> VerifyReport:
     """The report with so many findings at most."""
     if findings_max is None or len(report.findings) <= findings_max:
         return report
@@ -28,7 +28,7 @@ def shortened(report: "VerifyReport", findings_max: int | None) -> "VerifyReport
     return evolve(report, findings=report.findings[:findings_max], findings_omitted=omitted)
 
 
-def show_verify(report: "VerifyReport", fmt: str) -> None:
+def show_verify(report: VerifyReport, fmt: str) -> None:
     """Print the findings, then what it comes to."""
     if report.findings or fmt == "tsv":
         table(_columns(), report.findings, fmt)
@@ -48,7 +48,7 @@ def show_verify(report: "VerifyReport", fmt: str) -> None:
     click.echo(style(_verdict(report), fg=_COLOURS[report.verdict]))
 
 
-def _verdict(report: "VerifyReport") -> str:
+def _verdict(report: VerifyReport) -> str:
     if report.verdict is Verdict.SOUND:
         return "sound: nothing was found"
     what = f"{count(report.errors)} errors, {count(report.warnings)} warnings"
@@ -72,7 +72,7 @@ def _columns() -> list[Column]:
     ]
 
 
-def _where(finding: "Finding") -> Any:
+def _where(finding: Finding) -> Any:
     if finding.topic is None:
         return finding.file
     queue = finding.topic if finding.queue_id is None else f"{finding.topic}/{finding.queue_id}"
@@ -81,7 +81,6 @@ def _where(finding: "Finding") -> Any:
 
 @click.command(
     "verify",
-    short_help="Check every message, queue entry and key.",
     epilog=examples(
         "twinlog log verify ~/store",
         "twinlog log verify ~/store --max-findings 20 -o wide",
@@ -94,23 +93,16 @@ def _where(finding: "Finding") -> Any:
     "--processes", type=click.IntRange(1), metavar="N", help="Check with so many processes.  [default: by size]"
 )
 @directory_options
-@document_option("twinlog.store.offline.verify.verify:VerifyReport")
+@document_option(VerifyReport)
 def verify(directory: Path, fmt: str, max_findings: int | None, processes: int | None, **options: Any) -> None:
     """Check every message of a store, every entry of its queues and index, and its other files.
 
     Nothing is changed, and a running broker shares no more than the disk. An error is a message that is lost, damaged or cannot
     be found; a warning harms none. The exit status is 0 when there is neither, else 1.
     """
-    with opened(directory, **options) as store:
-        from twinlog.cluster.cli.common.progress import progress
-        from twinlog.store.offline.verify.verify import Verdict
-        from twinlog.store.offline.verify.verify import verify as check
-
-        with progress("verify") as show:
-            report = shortened(check(store, progress=show, processes=processes), max_findings)
+    with opened(directory, **options) as store, progress("verify") as show:
+        report = shortened(check(store, progress=show, processes=processes), max_findings)
     if fmt == "json":
-        from twinlog.cluster.cli.common.render import json_answer
-
         json_answer(report)
     else:
         show_verify(report, fmt)
