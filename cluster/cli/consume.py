@@ -12,9 +12,8 @@ from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import ALLOWED, moment_ms
 from twinlog.cluster.cli.messages import printer
-from twinlog.cluster.client.received import ReceivedMessage
-from twinlog.cluster.client.start import From, FromTime
-from twinlog.cluster.client.subscription import Sql, Subscription
+from twinlog.cluster.client.messages import ReceivedMessage
+from twinlog.cluster.client.subscription import From, FromTime, Sql, Subscription
 
 _VIEW = MessageView
 tags_option = click.option("--tags", default="*", metavar="EXPR", help='Only these, for example "TagA || TagB".')

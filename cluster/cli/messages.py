@@ -9,7 +9,7 @@ import orjson
 
 from twinlog.cluster.admin.message_view import MessageView, view_of
 from twinlog.cluster.cli.common.render import json_line, moment, printable, style
-from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.messages import ReceivedMessage
 
 TSV_TITLES = "topic\tbroker\tqueue\tqueue_offset\tstored_ms\ttags\tkeys\tbody"
 BODY_FORMS = ("auto", "text", "json", "hex", "none")

@@ -13,7 +13,7 @@ from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.render import json_line, moment, printable, style
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.messages import BODY_FORMS, TSV_TITLES, _print_tsv, body_in_form
-from twinlog.cluster.client.received import ReceivedMessage
+from twinlog.cluster.client.messages import ReceivedMessage
 
 
 @click.command(

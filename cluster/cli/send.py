@@ -14,8 +14,8 @@ from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.render import json_line, style
 from twinlog.cluster.cli.common.running import run_admin
-from twinlog.cluster.client.producer import OutgoingMessage
-from twinlog.cluster.client.sending import SendResult
+from twinlog.cluster.client.messages import OutgoingMessage
+from twinlog.cluster.client.producer import SendResult
 
 _EXAMPLES = (
     'twinlog send orders "hello" --tags TagA --keys k1',

@@ -17,10 +17,10 @@ from twinlog.cluster.cli.log.directory import told
 from twinlog.cluster.observe.live_diff import LiveDifference, LiveDiffReport, LiveVerdict
 from twinlog.store.integrity.digest import decode
 from twinlog.store.offline.copy.pinned import pinned_log
-from twinlog.store.offline.cut_bytes import open_cut
 from twinlog.store.offline.diff import Difference, DiffRecord, DiffReport, DiffVerdict, Side
 from twinlog.store.offline.diff import diff as compare
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
+from twinlog.store.offline.file_series import open_cut
 
 # Where the two messages lie and what follows from that is no field of its own.
 _FOLLOWS = {"offset_message_id", "body_base64"}

@@ -17,7 +17,7 @@ from twinlog.cluster.cli.log.directory import directory_argument, directory_opti
 from twinlog.store.offline.copy.pinned import pinned_log
 from twinlog.store.offline.dump import DumpedMessage, Selection, dump_at
 from twinlog.store.offline.dump import dump as dump_log
-from twinlog.store.offline.key_lookup import offsets_by_key
+from twinlog.store.offline.index_view import offsets_by_key
 
 _AT_ONCE = 200  # Messages whose lines get columns of one width.
 _BODY_SHOWN_MAX = 60  # Characters, in a table that is not wide.

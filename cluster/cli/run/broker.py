@@ -9,8 +9,8 @@ import trio
 
 from twinlog.cluster.broker.broker import Broker
 from twinlog.cluster.broker.config import BrokerConfig
-from twinlog.cluster.broker.log_fields import log_fields
 from twinlog.cluster.broker.security.config import AclConfig
+from twinlog.cluster.broker.status import log_fields
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.logging_setup import set_up_log, speak_for
 from twinlog.cluster.cli.run.service import SayReady, run_service

@@ -15,7 +15,7 @@ from twinlog.cluster.cli.run.up_plan import Port
 from twinlog.cluster.client.api.api import name_servers
 from twinlog.cluster.dashboard.app import DashboardConfig, run_dashboard
 from twinlog.cluster.http.server.tokens import TokenFileError, Tokens
-from twinlog.cluster.remoting.address import split_address
+from twinlog.cluster.remoting.names import split_address
 
 DEFAULT_LISTEN = "127.0.0.1:9877"
 
