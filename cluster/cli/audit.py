@@ -19,7 +19,6 @@ from twinlog.cluster.cli.log.directory import allow_many_files
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.live import audit_live
 from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding
-from twinlog.cluster.pipeline.audit.stores import look_at, same_places
 from twinlog.cluster.pipeline.report.files import write_report
 from twinlog.cluster.pipeline.report.picture import letter
 from twinlog.cluster.pipeline.report.summary import headline, sentences
@@ -122,6 +121,7 @@ def _make(out: Path) -> None:
 
 
 def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_only: bool) -> AuditReport:
+    from twinlog.cluster.pipeline.audit.stores import look_at, same_places  # With numpy, which --live does not need.
 
     if (same := same_places(members)) is not None:
         raise click.UsageError(f"{same[0]} and {same[1]} are the same store: a copy of its own is to be compared.")
@@ -151,13 +151,11 @@ def _audit_stores(members: tuple[str, ...], spark_master: str | None, *, log_onl
 
 
 def _audit_live(members: tuple[str, ...], namesrv: str) -> AuditReport:
-
     with progress("audit") as show:
         return run_admin(namesrv, lambda admin: audit_live(admin.api, members, show))
 
 
 def _write(report: AuditReport, out: Path) -> None:
-
     has_arrow = find_spec("pyarrow") is not None
     try:
         written = write_report(report, out, parquet=has_arrow)
@@ -171,7 +169,6 @@ def _write(report: AuditReport, out: Path) -> None:
 
 def _write_metrics(report: AuditReport, path: Path) -> None:
     """An audit that was not complete proves nothing: the file stays as it was, and gets old, which somebody will be told."""
-
     from twinlog.cluster.metrics.audit_file import of_report, write  # Imports a broker with all of its metrics.
 
     if report.verdict is AuditVerdict.INCOMPLETE:
@@ -290,7 +287,6 @@ def _finding_columns() -> list[Column]:
 
 def letter_of(cls: str) -> str:
     """As the picture of the page marks it."""
-
     return letter(FindingClass(cls))
 
 

@@ -54,7 +54,6 @@ def backup(directory: Path, target: Path, fmt: str, **options: Any) -> None:
 
 
 def _show_backup(made: Manifest, target: Path, fmt: str) -> None:
-
     if fmt == "tsv":
         _file_table(made)
         return
@@ -72,14 +71,12 @@ def _show_backup(made: Manifest, target: Path, fmt: str) -> None:
 
 
 def _span(made: Manifest) -> str:
-
     if made.first_stored_ms is None or made.last_stored_ms is None:
         return ""
     return f", stored {moment(made.first_stored_ms)} to {moment(made.last_stored_ms)}"
 
 
 def _file_table(made: Manifest, fmt: str = "tsv") -> None:
-
     columns = [
         Column("FILE", lambda f: f.path),
         Column("DATA", lambda f: f.data_size, size, right=True),
@@ -116,7 +113,6 @@ def restore(backup: Path, directory: Path, fmt: str) -> None:
 
 
 def _show_restored(restored: Restored, directory: Path, fmt: str) -> None:
-
     made, rebuilt = restored.manifest, restored.rebuilt
     say(f"restored   {directory}, from {made.source.root} on {made.source.host}", fmt)
     say(f"log        bytes {count(made.min_offset)} to {count(made.end_offset)}", fmt)
@@ -132,7 +128,6 @@ def _show_restored(restored: Restored, directory: Path, fmt: str) -> None:
 
 def _settings(made: Manifest) -> list[str]:
     """What of the store's shape is not RocketMQ's default."""
-
     default = StoreConfig()
     shape = [
         ("mappedFileSizeCommitLog", made.commit_log_file_size, default.mapped_file_size_commit_log),

@@ -43,7 +43,6 @@ def bundle(namesrv: str, out: Path | None, logs: Path | None, dry_run: bool, fmt
     Before it is written, all that is in it is told. Secrets are hidden, and messages are not in it: of topics and groups only
     names and counts.
     """
-
     out = out or Path(time.strftime("twinlog-bundle-%Y%m%d-%H%M%S.tar.gz"))
     if logs is None and (default_directory() / "logs").is_dir():
         logs = default_directory() / "logs"
@@ -62,7 +61,6 @@ def bundle(namesrv: str, out: Path | None, logs: Path | None, dry_run: bool, fmt
 
 
 def _page(found: BundleReport) -> Page:
-
     columns = [
         Column("FILE", lambda p: p[0]),
         Column("SIZE", lambda p: p[1], size, right=True),

@@ -57,7 +57,6 @@ def get(member: str, keys: tuple[str, ...], namesrv: str, set_only: bool, fmt: s
 
     SOURCE is `default`, or `set`: by its file, its command line, or while it ran. -o wide has defaults and meanings.
     """
-
     found: ConfigReport = run_admin(namesrv, lambda admin: admin.config.get(member))
     known = {option.key for option in found.options}
     if missing := [key for key in keys if key not in known]:
@@ -69,7 +68,6 @@ def get(member: str, keys: tuple[str, ...], namesrv: str, set_only: bool, fmt: s
 
 
 def _report_page(found: ConfigReport) -> Page:
-
     columns = [
         Column("KEY", lambda o: o.key),
         Column("VALUE", lambda o: o.value),
@@ -136,7 +134,6 @@ def _refuse(planned: ConfigChange) -> None:
 
 
 def _change_page(change: ConfigChange) -> Page:
-
     columns = [
         Column("MEMBER", lambda c: c.member),
         Column("KEY", lambda c: c.key),
@@ -175,7 +172,6 @@ def diff(left: str, right: str, namesrv: str, with_own: bool, fmt: str) -> None:
 
 
 def _diff_page(found: ConfigDiff) -> Page:
-
     columns = [
         Column("KEY", lambda d: d.key),
         Column(found.left, lambda d: d.left),
@@ -193,7 +189,6 @@ def _diff_page(found: ConfigDiff) -> Page:
 @document_option(OptionExplained)
 def explain(key: str, fmt: str) -> None:
     """Say what KEY is: its type, its default, what is allowed, and whether it can change while a broker runs."""
-
     found = _explain(key)
     if fmt == "json":
         json_answer(found)
@@ -220,13 +215,11 @@ def explain(key: str, fmt: str) -> None:
 
 def _variable(found: OptionExplained) -> str:
     """Its name; and its value, where it is set for whatever is started here."""
-
     value = os.environ.get(found.variable, "")
     return f"{found.variable}={shown(found.key, value)}, set here" if value else found.variable
 
 
 def _explain(key: str) -> OptionExplained:
-
     try:
         return explain_option(key)
     except NoOptionError as error:

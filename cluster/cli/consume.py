@@ -79,7 +79,6 @@ def consume(
 @click.option("--count", type=click.IntRange(1), help="Stop after that many messages.")
 def tail(namesrv: str, topic: str, fmt: str, tags: str, sql: str | None, since: str | None, count: int | None) -> None:
     """Print each message of TOPIC that comes from now on, of all its queues, until Ctrl-C. No group is made or moved."""
-
     begin = _start(since) if since is not None else From.LAST
     wanted = _wanted(tags, sql)
     click.echo(f"waiting for messages of {topic}; Ctrl-C ends", err=True)
@@ -87,7 +86,6 @@ def tail(namesrv: str, topic: str, fmt: str, tags: str, sql: str | None, since: 
 
 
 def _print(namesrv: str, topic: str, fmt: str, count: int | None, **options: Any) -> int:
-
     show = printer(fmt)
     shown = 0
 
@@ -114,7 +112,6 @@ def _nothing(topic: str, start: str | None, tags: str, group: str | None) -> str
 
 
 def _wanted(tags: str, sql: str | None) -> str | Sql:
-
     if sql is not None:
         if tags != "*":
             raise click.UsageError("--tags and --sql: one of the two. In SQL a tag is a property: TAGS = 'paid'")
@@ -127,7 +124,6 @@ def _wanted(tags: str, sql: str | None) -> str | Sql:
 
 
 def _start(text: str | None) -> From | FromTime | int | None:
-
     if text is None:
         return None
     if text in ("first", "last"):

@@ -56,12 +56,10 @@ def list_contexts(fmt: str) -> None:
 
 
 def _show(contexts: Contexts, fmt: str) -> None:
-
     show(listed(contexts), fmt, _page)
 
 
 def _page(found: Any) -> Page:
-
     columns = [
         Column("CONTEXT", lambda c: c.name),
         Column("IN USE", lambda c: "*" if c.in_use else None),
@@ -91,7 +89,6 @@ def add(
     name: str, namesrv: str, credentials: Path | None, tls: bool, trust: Path | None, replace: bool, fmt: str
 ) -> None:
     """Call a cluster NAME. The first one is used from then on; `twinlog context use` chooses another."""
-
     if trust is not None and not tls:
         raise click.UsageError("--trust needs --tls.")
     contexts = load()
@@ -110,7 +107,6 @@ def add(
 @document_option(ContextList)
 def use(name: str, fmt: str) -> None:
     """Let commands be about the cluster NAME, unless they are told otherwise."""
-
     contexts = load()
     _save(lambda: evolve(contexts, current=contexts.find(name).name), fmt)
 
@@ -125,7 +121,6 @@ def remove(name: str, fmt: str) -> None:
 
 
 def _save(changed: Any, fmt: str) -> None:
-
     try:
         contexts = changed()
         save_contexts(contexts_path(), contexts)

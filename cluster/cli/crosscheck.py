@@ -51,7 +51,6 @@ def crosscheck(last_bytes: int, namesrv: str, fmt: str) -> None:
 
 
 def _show(found: Crosscheck, fmt: str) -> None:
-
     columns = [
         Column("SLAVE", lambda d: d.slave),
         Column("FOLLOWS", lambda d: d.slave_connects_to),

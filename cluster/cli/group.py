@@ -65,7 +65,6 @@ def list_groups(namesrv: str, fmt: str, watch_seconds: float | None, all_groups:
 
 
 def _list_page(found: GroupList) -> Page:
-
     columns = [
         Column("GROUP", lambda g: g.name),
         Column("CLIENTS", lambda g: g.clients, right=True),
@@ -93,7 +92,6 @@ def show_group(group: str, namesrv: str, fmt: str, watch_seconds: float | None) 
 
 
 def _show_page(found: GroupDetail) -> Page:
-
     held: dict[str | None, int] = {}
     for queue in found.queues:
         held[queue.consumer] = held.get(queue.consumer, 0) + 1
@@ -238,7 +236,6 @@ def delete(
 
 def need_group_name(group: str) -> None:
     """A usage error for a name that no broker would take."""
-
     if fault := group_fault(group):
         raise click.UsageError(f"GROUP {group!r}: {fault}")
 
@@ -301,7 +298,6 @@ def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) 
     """
 
     def fold(before: LagReport | None, now: LagReport) -> LagReport:
-
         return with_change(before, now)
 
     answer(
@@ -316,7 +312,6 @@ def lag(group: str | None, namesrv: str, watch_seconds: float | None, fmt: str) 
 
 def topic_columns(*, with_group: bool, with_trend: bool = False) -> list[Column]:
     """One line for each group and topic."""
-
     columns = [Column("GROUP", lambda r: r.group)] if with_group else []
     columns += [
         Column("TOPIC", lambda r: r.topic),
@@ -337,7 +332,6 @@ def trend(change_per_second: float) -> str:
 
 
 def _page(found: LagReport, *, with_trend: bool) -> Page:
-
     empty = "No group has a place in any topic."
     topics = Block(None, topic_columns(with_group=True, with_trend=with_trend), found.topics, empty)
     if not found.queues:

@@ -51,7 +51,6 @@ def reset(group: str, topic: str, namesrv: str, to: str, dry_run: bool, yes: boo
 
     Consumers that are connected are told by the broker, and go on there at once; where none is, the place is stored.
     """
-
     place = where_to(to, "--to")
     _move(group, namesrv, lambda admin: admin.offsets.prepare_reset(group, topic, place), dry_run, yes, fmt)
 
@@ -90,7 +89,6 @@ def seek(
 
     A WHERE outside of the queue is taken for its end on that side.
     """
-
     if where.startswith("-") and not where[1:].isdecimal():
         raise click.UsageError(f"No such option: {where}")
     place: Where = where_in_queue(where)
@@ -138,7 +136,6 @@ def _move(group: str, namesrv: str, prepare: Any, dry_run: bool, yes: bool, fmt:
 
 def plan_page(plan: OffsetPlan) -> Page:
     """Each queue before and after."""
-
     columns = [
         Column("TOPIC", lambda m: m.topic),
         Column("BROKER", lambda m: m.broker),
@@ -169,7 +166,6 @@ def plan_page(plan: OffsetPlan) -> Page:
 
 def where_to(text: str, option: str) -> Where:
     """A place for all queues of a topic. Raises click.UsageError."""
-
     if text == "first":
         return First()
     if text == "last":
@@ -182,7 +178,6 @@ def where_to(text: str, option: str) -> Where:
 
 def where_in_queue(text: str) -> Where:
     """A place in one queue: an offset, or +N or -N messages from where the group is, too. Raises click.UsageError."""
-
     if text.isdecimal():
         return Offset(int(text))
     if re.fullmatch(r"[+-]\d+", text):

@@ -25,7 +25,6 @@ SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "r
 
 def show_findings(findings: tuple[Finding, ...]) -> None:
     """One finding a paragraph: how bad, what, what to do."""
-
     for finding in findings:
         sign, colour = SIGNS[finding.level.value]
         click.echo(f"{style(f'{sign} {finding.level.value}', fg=colour)}  {finding.what}")
@@ -64,7 +63,6 @@ def explain(member: str, namesrv: str, fmt: str) -> None:
 
 def parse_size_option(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
     """Bytes out of 10MB."""
-
     try:
         return parse_size(text) if text is not None else None
     except ValueError as error:
@@ -112,7 +110,6 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
 
     Exit status as Nagios has it: 0 ok, 1 warning, 2 critical, 3 unknown (no name server answers).
     """
-
     try:
         result = run_admin(namesrv, lambda admin: admin.check(_limits(limits)))
     except CliError as error:
@@ -126,7 +123,6 @@ def check(context: click.Context, /, namesrv: str, fmt: str, **limits: Any) -> N
 
 
 def _limits(values: dict[str, Any]) -> Any:
-
     return Limits(**values)
 
 
@@ -145,7 +141,6 @@ def wait(conditions: tuple[str, ...], namesrv: str, timeout_seconds: float) -> N
 
     What is still missing is told on stderr whenever it changes. Exit status 0 when all hold, 5 when the time is up.
     """
-
     try:
         parsed = [parse_condition(each) for each in conditions]
     except ValueError as error:
@@ -209,7 +204,6 @@ FINDING_COLUMNS = ("level", "cause", "subject", "what", "fix")
 
 
 def _finding_column(name: str) -> Column:
-
     return Column(
         name.upper(), lambda each: getattr(each.level, "value", None) if name == "level" else getattr(each, name)
     )

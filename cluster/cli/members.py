@@ -83,7 +83,6 @@ def list_members(namesrv: str, watch_seconds: float | None, fmt: str) -> None:
 
 
 def _show(found: MemberList, fmt: str) -> None:
-
     if fmt == "json":
         json_answer(found)
         return
@@ -97,7 +96,6 @@ def _show(found: MemberList, fmt: str) -> None:
 @contextmanager
 def _screen(fmt: str) -> Iterator[Callable[[MemberList], None]]:
     """On a terminal one table that changes where it stands; elsewhere one after the other, JSON on a line each."""
-
     if fmt == "json":
         yield lambda found: _flushed(lambda: json_line(found))
     elif fmt == "tsv" or not sys.stdout.isatty():
@@ -114,7 +112,6 @@ def _flushed(show: Callable[[], None]) -> None:
 
 @contextmanager
 def _live(fmt: str) -> Iterator[Callable[[MemberList], None]]:
-
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text

@@ -18,7 +18,6 @@ _HEX_LINE = 16
 
 def printer(fmt: str) -> Callable[[ReceivedMessage], None]:
     """A function that prints one message as `fmt` says; with TSV the titles are printed first."""
-
     if fmt == "tsv":
         click.echo(TSV_TITLES)
     one = {"pretty": print_pretty, "wide": _print_wide, "tsv": _print_tsv, "json": _print_json}[fmt]
@@ -32,7 +31,6 @@ def printer(fmt: str) -> Callable[[ReceivedMessage], None]:
 
 def print_pretty(message: MessageView, *, wide: bool = False) -> None:
     """A line about the message, and its body below it."""
-
     click.echo(headline(message, wide=wide))
     if message.body is not None:
         click.echo("\n".join(f"  {printable(line)}" for line in message.body.split("\n")))
@@ -43,7 +41,6 @@ def print_pretty(message: MessageView, *, wide: bool = False) -> None:
 
 def headline(message: MessageView, *, wide: bool = False) -> str:
     """Where it is, since when, and what it is found by."""
-
     place = f"{message.broker}/{message.queue_id} offset {message.queue_offset}  {moment(message.stored_ms)}"
     parts = [style(place, dim=True)]
     parts += [style(printable(message.tags), fg="cyan")] if message.tags else []
@@ -59,7 +56,6 @@ def _print_wide(message: MessageView) -> None:
 
 
 def _print_tsv(message: MessageView) -> None:
-
     body = b64decode(message.body_base64).hex() if message.body_base64 is not None else message.body
     fields = (message.topic, message.broker, message.queue_id, message.queue_offset, message.stored_ms)
     last = (message.tags or "-", message.keys or "-", body)
@@ -67,13 +63,11 @@ def _print_tsv(message: MessageView) -> None:
 
 
 def _print_json(message: MessageView) -> None:
-
     json_line(message)
 
 
 def body_in_form(message: MessageView, form: str) -> list[str]:
     """The lines of a body: as text, as indented JSON, or in hex; auto is the first that fits."""
-
     body = b64decode(message.body_base64) if message.body_base64 is not None else (message.body or "").encode()
     if form == "none":
         return []

@@ -78,7 +78,6 @@ def _one_of(broker: str | None, cluster: str | None) -> None:
 @_flag("-c", "--clusterModel", "with_groups", is_flag=True, help="With cluster and consumer groups.")
 def topic_list(namesrv: str, with_groups: bool) -> None:
     """List all topics."""
-
     _show(namesrv, lambda api: topics.topic_list(api, with_groups=with_groups))
 
 
@@ -88,7 +87,6 @@ def topic_list(namesrv: str, with_groups: bool) -> None:
 @_flag("-l", "--list", "as_list", is_flag=True, help="As a table.")
 def topic_route(namesrv: str, topic: str, as_list: bool) -> None:
     """Show where a topic's queues are."""
-
     _show(namesrv, lambda api: topics.topic_route(api, topic, as_list=as_list))
 
 
@@ -97,7 +95,6 @@ def topic_route(namesrv: str, topic: str, as_list: bool) -> None:
 @_topic
 def topic_status(namesrv: str, topic: str) -> None:
     """Show the offsets of a topic's queues."""
-
     _show(namesrv, lambda api: topics.topic_status(api, topic))
 
 
@@ -135,7 +132,6 @@ def update_topic(
 @_flag("-c", "--clusterName", "cluster", required=True, metavar="NAME", help="The cluster to delete it from.")
 def delete_topic(namesrv: str, topic: str, cluster: str) -> None:
     """Delete a topic with its messages. As with mqadmin, nobody asks whether you are sure."""
-
     _show(namesrv, lambda api: topics.delete_topic(api, topic, cluster))
 
 
@@ -145,7 +141,6 @@ def delete_topic(namesrv: str, topic: str, cluster: str) -> None:
 @_flag("-i", "--interval", type=click.IntRange(1), metavar="SECS", help="Again every so many seconds.")
 def cluster_list(namesrv: str, more: bool, interval: int | None) -> None:
     """List clusters and brokers."""
-
     while True:
         _show(namesrv, lambda api: brokers.cluster_list(api, more=more))
         if interval is None:
@@ -169,7 +164,6 @@ def broker_status(namesrv: str, broker: str | None, cluster: str | None) -> None
 @_flag("-s", "--showClientIP", "show_clients", type=_BOOLEAN, default="false", help="Who has each queue.")
 def consumer_progress(namesrv: str, group: str | None, show_clients: str) -> None:
     """Show how far consumer groups are."""
-
     _show(namesrv, lambda api: groups.consumer_progress(api, group, show_clients=show_clients == "true"))
 
 
@@ -178,7 +172,6 @@ def consumer_progress(namesrv: str, group: str | None, show_clients: str) -> Non
 @_flag("-i", "--msgId", "message_ids", required=True, metavar="ID[,ID]", help="Ids that brokers gave.")
 def query_by_id(namesrv: str, message_ids: str) -> None:
     """Show messages by id, and who has consumed them. The body is printed; mqadmin leaves it in a file in /tmp."""
-
     ids = [part.strip() for part in message_ids.split(",") if part.strip()]
     for each in ids:
         _check("-i", messages.place_of, each)
@@ -192,7 +185,6 @@ def query_by_id(namesrv: str, message_ids: str) -> None:
 @_flag("-k", "--msgKey", "key", required=True, help="One of the message's keys.")
 def query_by_key(namesrv: str, topic: str, key: str) -> None:
     """Find messages by key."""
-
     _show(namesrv, lambda api: messages.query_by_key(api, topic, key))
 
 
@@ -204,7 +196,6 @@ def query_by_key(namesrv: str, topic: str, key: str) -> None:
 @_flag("-f", "--force", type=_BOOLEAN, default="true", show_default=True, help="false: never forward.")
 def reset_offset_by_time(namesrv: str, group: str, topic: str, when: str, force: str) -> None:
     """Let a group go on at a time."""
-
     _check("-s", text.parse_moment, when)
     _show(namesrv, lambda api: groups.reset_offset_by_time(api, group, topic, when, force=force == "true"))
 

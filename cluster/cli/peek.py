@@ -61,7 +61,6 @@ def peek(
         raise click.UsageError("--key and --queue: one of the two.")
 
     async def find(admin: Admin) -> tuple[ReceivedMessage, ...]:
-
         messages = admin.messages
         if key is not None:
             return await messages.by_key(what, key, count)
@@ -87,14 +86,12 @@ def peek(
 
 
 def _tsv(found: tuple[PeekedMessage, ...]) -> None:
-
     click.echo(TSV_TITLES)
     for each in found:
         _print_tsv(each.message)
 
 
 def _show(peeked: PeekedMessage, form: str, *, wide: bool) -> None:
-
     message = peeked.message
 
     def line(name: str, value: Any) -> None:

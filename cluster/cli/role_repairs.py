@@ -77,7 +77,6 @@ def reinit(member: str, namesrv: str, dry_run: bool, yes: bool, timeout_seconds:
 def _repair(
     namesrv: str, prepared: PreparedRepair, what: str, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
 ) -> None:
-
     if dry_run:
         show_repair_plan(prepared.plan, fmt)
         return
@@ -93,7 +92,6 @@ def _repair(
 
 def show_repair_plan(plan: RepairPlan, fmt: str) -> None:
     """What a rewind or reinit would put aside."""
-
     if fmt == "json":
         json_answer(plan)
     elif fmt == "tsv":
@@ -108,7 +106,6 @@ def show_repair_plan(plan: RepairPlan, fmt: str) -> None:
 
 def show_repaired(result: RepairResult, fmt: str) -> None:
     """What became of a rewind or reinit."""
-
     if fmt == "json":
         json_answer(result)
     elif fmt == "tsv":

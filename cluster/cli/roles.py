@@ -75,7 +75,6 @@ def switchover(
     The master stops taking messages, the candidate's log is proven equal to its, the roles change, and what the master was sent
     meanwhile and for a minute after it hands on. Whatever happens on the way: the same command again finishes it.
     """
-
     order = RoleOrder(verb="switchover", member=candidate, group=group, reason=reason, timeout_seconds=timeout_seconds)
     if at is not None and at != "now":
         _schedule(namesrv, order, None if at == "off" else at, fmt)
@@ -84,7 +83,6 @@ def switchover(
 
 
 def _schedule(namesrv: str, order: RoleOrder, at_ms: int | None, fmt: str) -> None:
-
     group = run_admin(namesrv, lambda admin: admin.schedule_switchover(order, at_ms))
     when = f"is to change its master at {clock(at_ms)}" if at_ms is not None else "has no switchover planned"
     click.echo(f"{group.name} {when}", err=True)
@@ -131,7 +129,6 @@ def failover(
     Refused (exit status 4) unless enough members promise to serve nobody older: then no message that was acknowledged can be
     missing. What would be given up otherwise is named, byte for byte; it is kept where it lies.
     """
-
     order = RoleOrder(
         verb="failover",
         member=candidate,
@@ -166,7 +163,6 @@ def _change(namesrv: str, order: RoleOrder, *, dry_run: bool, yes: bool, fmt: st
 
 
 def _show_members(prepared: Prepared, fmt: str) -> None:
-
     members = [each.member for each in prepared.group.members]
     table(member_columns(members), members, fmt)
 
@@ -188,7 +184,6 @@ class StepTeller:
 
 def show_plan(prepared: Prepared, fmt: str) -> None:
     """The steps of a dry run, and what speaks for it."""
-
     group, state = prepared.group, prepared.state
     if fmt == "json":
         json_answer(state)
@@ -241,7 +236,6 @@ def resume(namesrv: str, group: str | None) -> None:
 @document_option(History)
 def history(namesrv: str, group: str | None, fmt: str) -> None:
     """Show each epoch: from which byte on, who was the master before and who then, why, and what it cost."""
-
     found = run_admin(namesrv, lambda admin: admin.history(group))
     if fmt == "json":
         json_answer(found)
@@ -260,13 +254,11 @@ def history(namesrv: str, group: str | None, fmt: str) -> None:
 
 
 def _lost(lost_bytes: int | str) -> str:
-
     return lost_bytes if isinstance(lost_bytes, str) else size(lost_bytes)
 
 
 def show_result(result: ChangeOutcome, prepared: Prepared, fmt: str) -> None:
     """What became of a switchover or failover."""
-
     if fmt == "json":
         json_answer(result)
         return

@@ -104,7 +104,6 @@ def send(
                 yield make(body)
 
     async def work(admin: Any) -> int:
-
         to = Destination(queue_id=queue, broker=broker, shard=shard)
         sent: int = await admin.send(
             _fed(messages(), may_block=file is not None), report.show, to=to, rate=rate, batch=batch or 1
@@ -117,7 +116,6 @@ def send(
 
 async def _fed(messages: Iterator[OutgoingMessage], *, may_block: bool) -> AsyncIterator[OutgoingMessage]:
     """One after the other; lines that somebody types are waited for in a thread, so that Ctrl-C and answers get through."""
-
     while True:
         if may_block:
             message = await trio.to_thread.run_sync(next, messages, None, abandon_on_cancel=True)
@@ -141,7 +139,6 @@ def _bodies(body: str | None, file: Any, lines: bool) -> Iterable[bytes]:
 def _message_maker(
     topic: str, tags: str, keys: str, properties: tuple[str, ...], delay_level: int
 ) -> Callable[[bytes], OutgoingMessage]:
-
     pairs = [text.partition("=") for text in properties]
     if any(not name or not equals for name, equals, _ in pairs):
         raise click.UsageError("--property: allowed is K=V.")
@@ -192,7 +189,6 @@ class _Report:
             self._print(sent, messages)
 
     def _print(self, sent: SendResult, messages: int) -> None:
-
         status = sent.status.name
         if self.fmt == "json":
             json_line(sent_view(sent, messages))

@@ -64,14 +64,12 @@ def list_topics(namesrv: str, fmt: str, watch_seconds: float | None, all_topics:
     """
 
     async def ask(admin: Any) -> TopicList:
-
         return TopicList(await admin.topics.summaries(all_topics=all_topics))
 
     answer(namesrv, fmt, ask, _list_page, watch_seconds=watch_seconds)
 
 
 def _list_page(found: TopicList) -> Page:
-
     columns = [
         Column("TOPIC", lambda t: t.name),
         Column("QUEUES", lambda t: t.write_queues, right=True),
@@ -104,7 +102,6 @@ def show_topic(topic: str, namesrv: str, fmt: str, watch_seconds: float | None) 
 
 
 def _show_page(found: TopicDetail) -> Page:
-
     queues = [
         Column("BROKER", lambda q: q.broker),
         Column("QUEUE", lambda q: q.queue_id, right=True),
@@ -167,7 +164,6 @@ def create(
     need_topic_name(topic)
 
     async def work(admin: Any) -> TopicChange:
-
         wanted = TopicConfig(topic, queues, queues, PERMS[perm])
         planned: TopicChange = await admin.topics.prepare_create(wanted, brokers, cluster)
         return planned if dry_run else await admin.topics.apply(planned)
@@ -274,14 +270,12 @@ def delete(topic: str, namesrv: str, although_read: bool, dry_run: bool, yes: bo
 
 def need_topic_name(topic: str) -> None:
     """A usage error for a name that no broker would take."""
-
     if fault := topic_fault(topic):
         raise click.UsageError(fault.replace("The specified topic", f"TOPIC {topic!r}"))
 
 
 def change_page(change: TopicChange) -> Page:
     """Before and after on each broker."""
-
     columns = [
         Column("BROKER", lambda s: s.broker),
         Column("ADDRESS", lambda s: s.address, spare=1),

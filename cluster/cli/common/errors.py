@@ -69,7 +69,6 @@ class CliError(click.ClickException):
 
 def explain(error: BaseException, namesrv: Sequence[str]) -> CliError | None:
     """Words for an error that is not ours to fix; None for one that is (a bug, which shows its traceback)."""
-
     found = told.explain(error, namesrv)
     return CliError.of(found) if found is not None else None
 

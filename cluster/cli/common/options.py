@@ -26,7 +26,6 @@ FORMATS = ("pretty", "wide", "json", "yaml", "tsv")
 
 def namesrv_option(function: F) -> F:
     """-n/--namesrv, as RocketMQ's own tools have it, and --context."""
-
     function = click.option(
         "--context",
         "context_name",

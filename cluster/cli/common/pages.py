@@ -92,7 +92,6 @@ def answer(
 
 def show(found: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
     """Print one answer."""
-
     if fmt == "json":
         json_answer(found)
     else:
@@ -111,7 +110,6 @@ def preview(planned: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
 
 def print_page(page: Page, fmt: str) -> None:
     """All tables, or with TSV the first."""
-
     if fmt == "tsv":
         table(page.blocks[0].columns, page.blocks[0].rows, fmt)
         return
@@ -148,7 +146,6 @@ def _screen(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any],
 
 @contextmanager
 def _live(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any], None]]:
-
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text

@@ -205,7 +205,6 @@ def seconds(value: float) -> str:
 
 def moment(milliseconds: int) -> str:
     """Local time of ms since 1970."""
-
     return datetime.fromtimestamp(milliseconds / 1000).isoformat(" ", "milliseconds")
 
 

@@ -23,7 +23,6 @@ async def until_interrupted(work: Awaitable[T]) -> T:
 
     Python's own way raises it wherever the program just is, which can be between two steps that belong together.
     """
-
     if threading.current_thread() is not threading.main_thread():  # Only the main thread hears of signals.
         return await work
     with trio.open_signal_receiver(signal.SIGINT) as signals:

@@ -41,7 +41,6 @@ class _Size(_Value):
     name = "size"
 
     def read(self, text: str) -> int:
-
         return parse_size(text)
 
 

@@ -26,7 +26,6 @@ def remember_context(context: click.Context, parameter: click.Parameter, name: s
 
 
 def _find(name: str) -> Context:
-
     try:
         return load().find(name)
     except ContextError as error:
@@ -51,7 +50,6 @@ def name_servers_of(context: click.Context, parameter: click.Parameter, given: s
 
 
 def _in_use(context: click.Context) -> Context | None:
-
     if not contexts_path().is_file():  # Most people have none, and need not wait for a TOML parser.
         return None
     try:
@@ -67,7 +65,6 @@ def _in_use(context: click.Context) -> Context | None:
 
 def load() -> Contexts:
     """The user's contexts. Raises CliError for a file that cannot be understood."""
-
     try:
         return load_contexts(contexts_path())
     except ContextError as error:
@@ -76,7 +73,6 @@ def load() -> Contexts:
 
 def context_error(error: Any) -> CliError:
     """Words for a ContextError."""
-
     return CliError(sentence(error), next_step=error.next_step, exit_code=USAGE)
 
 

@@ -46,7 +46,6 @@ def demo(seconds: float, rate: float, keep: Path | None, port_base: int | None) 
     Nothing outside of the demonstration is touched. Exit status 0 when every acknowledged message is there and all logs are
     equal, 1 otherwise.
     """
-
     directory = _directory(keep)
     is_wanted = keep is not None
     try:
@@ -82,7 +81,6 @@ def _directory(keep: Path | None) -> Path:
 
 
 def _play(plan: UpPlan, seconds: float, rate: float) -> bool:
-
     set_up_log(ERROR)
 
     began = time.monotonic()
@@ -104,7 +102,6 @@ def _play(plan: UpPlan, seconds: float, rate: float) -> bool:
 
 
 def _tell_what_is_kept(plan: UpPlan) -> None:
-
     up = f"twinlog up --dir {plan.directory} --slaves {SLAVES} --port-base {plan.namesrv.port}"
     click.echo(f"\nThe data is kept. Look at it:  twinlog log info {plan.directory}/{plan.brokers[0].name}")
     click.echo(f"Let it run again:              {up} --set mappedFileSizeCommitLog={FILE_SIZE}")

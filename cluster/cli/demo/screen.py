@@ -192,7 +192,6 @@ def _first(missing: Sequence[int]) -> str:
 
 def compared(reports: Sequence["LiveDiffReport"]) -> tuple[str, bool]:
     """What the comparison of the logs says."""
-
     differing = [each for each in reports if each.verdict is not LiveVerdict.EQUAL or each.right_behind_bytes]
     if not differing:
         end = number(reports[0].common_end) if reports else "0"

@@ -223,7 +223,6 @@ def diff(
 
 
 def _diff_live(left: str, right: str, namesrv: str, fmt: str) -> None:
-
     with progress("diff") as show:
         report = run_admin(namesrv, lambda admin: admin.live_diff(left, right, show))
 

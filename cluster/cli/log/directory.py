@@ -63,7 +63,6 @@ def options_of(
     delay_levels: str | None = None,
 ) -> DirectoryOptions:
     """What directory_options() gathered. Raises click.UsageError."""
-
     options = DirectoryOptions(
         commit_log_dirs=commit_log,
         log_file_size=log_file_size,
@@ -130,7 +129,6 @@ def told(
 
 def allow_many_files() -> None:
     """A log and its queues are many files; some systems let a process open 256 unless it asks."""
-
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

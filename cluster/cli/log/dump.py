@@ -205,7 +205,6 @@ def dump(directory: Path, fmt: str, by_index: bool, with_body: bool, count: int 
 def _selection(
     topics: tuple[str, ...], queues: tuple[int, ...], start: str | None, end: str | None, key: str | None
 ) -> Selection:
-
     from_offset, from_ms = moment_or_offset(start, "--from") if start is not None else (None, None)
     to_offset, to_ms = moment_or_offset(end, "--to") if end is not None else (None, None)
     return Selection(

@@ -65,7 +65,6 @@ def _rebuild(
 
 
 def _show_rebuild(report: RebuildReport, fmt: str) -> None:
-
     done = report.done
     if done is None:
         say(f"would read  {size(report.log_bytes)} of log in {report.log_files} files", fmt)

@@ -42,7 +42,6 @@ def broker(
     one line `ready broker=NAME address=HOST:PORT` when it serves and is registered. SIGTERM and Ctrl-C end it cleanly, a
     second one at once.
     """
-
     configuration = load_broker(config, overrides, namesrv=namesrv)
     if print_only:
         print_configuration(configuration)

@@ -86,7 +86,6 @@ def dashboard(
 
 
 def _address(listen: str) -> tuple[str, int]:
-
     try:
         return split_address(listen)
     except ValueError:

@@ -30,7 +30,6 @@ def namesrv(
 
     Prints one line `ready namesrv=HOST:PORT` when it serves. SIGTERM and Ctrl-C end it cleanly, a second one at once.
     """
-
     configuration = load_namesrv(config, overrides, port=port)
     if print_only:
         print_configuration(configuration)

@@ -144,7 +144,6 @@ class _Stop:
 
 def raise_file_limit() -> None:
     """Let this process open as many files and connections as it may: every connection and every log file is one."""
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -41,7 +41,6 @@ def load_broker(
     config: Path | None, overrides: Sequence[str], *, namesrv: str | None, environment: Mapping[str, str] = os.environ
 ) -> Configuration:
     """Raises CliError, exit status 2, for a value that cannot be."""
-
     first, last = [], []
     if address := environment.get("NAMESRV_ADDR"):
         first.append(Setting("namesrvAddr", address, "NAMESRV_ADDR"))
@@ -55,7 +54,6 @@ def load_namesrv(
     config: Path | None, overrides: Sequence[str], *, port: int | None, environment: Mapping[str, str] = os.environ
 ) -> Configuration:
     """Raises CliError, exit status 2, for a value that cannot be."""
-
     last = [] if port is None else [Setting("listenPort", str(port), "--port")]
     classes = (NamesrvConfig, ServerConfig, TlsConfig, HttpConfig)
     return _load(classes, config, [], last, overrides, rocketmq_keys.NAMESRV_FILE, environment)
@@ -129,7 +127,6 @@ def member_options(function: Any) -> Any:
 
 
 def print_configuration(configuration: Any) -> None:
-
     columns = [
         Column("KEY", lambda e: e.key),
         Column("VALUE", lambda e: shown(e.key, e.text)),

@@ -97,7 +97,6 @@ def _renderable(plan: UpPlan, members: MemberList, width: int) -> Any:
 
 def members_table(members: Sequence[Member], width: int) -> Any:
     """As many columns as fit, for rich."""
-
     columns = [column for column in member_columns(members) if not column.wide]
     cells = cells_of(columns, members)
     kept = fitting(columns, cells, width)
@@ -156,7 +155,6 @@ def changes(before: Sequence[Member], now: Sequence[Member]) -> list[str]:
 
 def line_of(member: Member) -> str:
     """A member in one line, without what is not known."""
-
     parts = [member.name, member.role, member.state]
     if member.written_offset is not None:
         parts.append(f"offset {member.written_offset}")
