@@ -22,6 +22,7 @@ from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, Au
 from twinlog.cluster.pipeline.report.files import write_report
 from twinlog.cluster.pipeline.report.picture import letter
 from twinlog.cluster.pipeline.report.summary import headline, sentences
+from twinlog.store.util.text import counted
 
 INSTALL = (
     "Install it with: scripts/setup --spark, or pip install 'twinlog[spark]';"
@@ -233,7 +234,7 @@ def _mends(report: AuditReport, *, every: bool) -> Iterator[str]:
         yield f"to mend {_numbers(mended)}: {style(command, bold=True)}"
         yield f"  {note}"
     if not every and len(shown) > MENDS_SHOWN:
-        yield f"and {len(shown) - MENDS_SHOWN} more commands; -o wide shows all"
+        yield f"and {counted(len(shown) - MENDS_SHOWN, 'more command')}; -o wide shows all"
     if shown:
         yield ""
 

@@ -11,7 +11,7 @@ from twinlog.cluster.cli.common.render import Column, count, json_answer, style,
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.health import parse_size_option, show_findings
 from twinlog.cluster.cli.log.diff import verdict_of
-from twinlog.cluster.observe.cross_views import Crosscheck
+from twinlog.cluster.observe.cross_check import Crosscheck
 
 EXIT_STATUS = {"agree": 0, "contradictions": FAILED, "incomplete": PARTIAL}
 

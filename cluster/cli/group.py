@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from twinlog.cluster.admin.group_views import GroupChange, GroupDetail, GroupList
+from twinlog.cluster.admin.groups import GroupChange, GroupDetail, GroupList
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.options import (

@@ -12,12 +12,10 @@ from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option, print_schema
 from twinlog.cluster.cli.common.render import Column, json_answer, style, table
 from twinlog.cluster.cli.common.running import run_admin
-from twinlog.cluster.observe.check_result import CheckResult
-from twinlog.cluster.observe.explanation import Explanation
-from twinlog.cluster.observe.facts import ClusterFacts
-from twinlog.cluster.observe.finding import Finding
-from twinlog.cluster.observe.health import Diagnosis, diagnosis
-from twinlog.cluster.observe.health_member import Limits
+from twinlog.cluster.observe.explain import Explanation
+from twinlog.cluster.observe.findings import CheckResult, Finding
+from twinlog.cluster.observe.members import ClusterFacts
+from twinlog.cluster.observe.rules import Diagnosis, Limits, diagnosis
 
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "red")}  # Colour is never alone.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 import orjson
 
-from twinlog.cluster.admin.message_view import MessageView, view_of
+from twinlog.cluster.admin.messages import MessageView, view_of
 from twinlog.cluster.cli.common.render import json_line, moment, printable, style
 from twinlog.cluster.client.messages import ReceivedMessage
 

@@ -5,8 +5,7 @@ from typing import Any
 import click
 
 from twinlog.cluster.admin.admin import Admin
-from twinlog.cluster.admin.message_view import PeekedMessage
-from twinlog.cluster.admin.peeking import is_message_id
+from twinlog.cluster.admin.messages import PeekedMessage, is_message_id
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option

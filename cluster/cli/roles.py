@@ -6,8 +6,15 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from twinlog.cluster.admin.role_history import History
-from twinlog.cluster.admin.roles import ChangeOutcome, PlannedSwitchover, Prepared, RoleGroup, RoleOrder, lost_words
+from twinlog.cluster.admin.roles import (
+    ChangeOutcome,
+    History,
+    PlannedSwitchover,
+    Prepared,
+    RoleGroup,
+    RoleOrder,
+    lost_words,
+)
 from twinlog.cluster.broker.peers.role_messages import ChangeState
 from twinlog.cluster.cli.common.errors import PARTIAL, CliError
 from twinlog.cluster.cli.common.group import examples

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import trio
 
-from twinlog.cluster.admin.message_sending import Destination, SentMessage, sent_view
+from twinlog.cluster.admin.sending import Destination, SentMessage, sent_view
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.errors import CliError, forget_stdout, sentence
 from twinlog.cluster.cli.common.group import examples

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from twinlog.cluster.admin.topic_views import TopicChange, TopicDetail, TopicList
+from twinlog.cluster.admin.topics import TopicChange, TopicDetail, TopicList
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.errors import REFUSED, CliError

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 import orjson
 
-from twinlog.cluster.admin.document_schema import schema_of
+from twinlog.cluster.admin.documents import schema_of
 from twinlog.cluster.admin.errors import Failure
 from twinlog.cluster.cli.common.errors import REFUSED, CliError
 from twinlog.cluster.cli.common.render import YAML

@@ -13,7 +13,7 @@ import click
 from attrs import evolve, field, frozen
 
 from twinlog.cluster.admin.admin import Admin
-from twinlog.cluster.admin.watching import watch
+from twinlog.cluster.admin.waiting import watch
 from twinlog.cluster.cli.common.render import (
     Column,
     cells_of,

@@ -21,6 +21,7 @@ from twinlog.store.offline.diff import Difference, DiffRecord, DiffReport, DiffV
 from twinlog.store.offline.diff import diff as compare
 from twinlog.store.offline.directory import DirectoryOptions, StoreDirectory
 from twinlog.store.offline.file_series import open_cut
+from twinlog.store.util.text import agreeing, counted
 
 # Where the two messages lie and what follows from that is no field of its own.
 _FOLLOWS = {"offset_message_id", "body_base64"}
@@ -275,22 +276,23 @@ def sentences(report: LiveDiffReport) -> Iterator[str]:
         yield f"not compared: {where} of {having.name} ({bytes_}): {piece.reason}"
     for side in (report.left, report.right):
         if side.damaged_bytes:
-            damaged = f"{count(side.damaged_bytes)} bytes of {side.name} changed on its disk since they were written"
+            bytes_ = f"{count(side.damaged_bytes)} {agreeing(side.damaged_bytes, 'byte', 'bytes')}"
+            damaged = f"{bytes_} of {side.name} changed on its disk since they were written"
             yield style(f"{damaged}: see twinlog log verify there", fg="yellow")
 
 
 def verdict_of(report: LiveDiffReport) -> str:
     """In one sentence."""
     common = f"bytes {count(report.common_start)} to {count(report.common_end)}"
+    samples = counted(report.samples or 0, "record")
     match report.verdict:
         case LiveVerdict.NOTHING_IN_COMMON:
             return style("nothing in common: one log ends before the other begins", fg="yellow")
         case LiveVerdict.EQUAL:
             return style(f"equal over all that both have, {common}; every byte was compared, by digests", fg="green")
         case LiveVerdict.SAMPLES_EQUAL:
-            return style(
-                f"sampled: {report.samples} records in {common} are equal; the others were not compared", fg="green"
-            )
+            equal = f"{samples} in {common} {agreeing(report.samples or 0, 'is', 'are')} equal"
+            return style(f"sampled: {equal}; the others were not compared", fg="green")
         case LiveVerdict.INCOMPLETE:
             why = report.reason or "there is no place where both tell a record"
             return style(f"not complete: equal up to {count(report.equal_to)} of {common}, then: {why}", fg="yellow")
@@ -298,7 +300,7 @@ def verdict_of(report: LiveDiffReport) -> str:
     first = f"first at {count(report.difference.first_offset)}"
     if report.samples is None:
         return style(f"different: {first}; {common_equal(report)}", fg="red")
-    return style(f"sampled: different, {first} of {report.samples} records; {common_equal(report)}", fg="red")
+    return style(f"sampled: different, {first} of {samples}; {common_equal(report)}", fg="red")
 
 
 def common_equal(report: LiveDiffReport) -> str:

@@ -19,7 +19,7 @@ from twinlog.cluster.cli.run.up_plan import Port
 from twinlog.cluster.config.config_file import Configuration
 from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.http.sidecar import http_beside
-from twinlog.cluster.http.sources import source_of_broker
+from twinlog.cluster.http.source import source_of_broker
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.tls.config import TlsConfig
 from twinlog.ha.config import HAConfig

@@ -13,7 +13,7 @@ from twinlog.cluster.cli.run.up_plan import Port
 from twinlog.cluster.config.config_file import Configuration
 from twinlog.cluster.http.config import HttpConfig
 from twinlog.cluster.http.sidecar import http_beside
-from twinlog.cluster.http.sources import source_of_namesrv
+from twinlog.cluster.http.source import source_of_namesrv
 from twinlog.cluster.namesrv.config import NamesrvConfig
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.remoting.config import ServerConfig
