@@ -73,7 +73,7 @@ def audit(
     spark_master: str | None,
     fmt: str,
 ) -> None:
-    """Compare the copies of a log, and name what differs: where, since when, whose copy is right, what mends it.
+    """Compare the copies of a log, and name what differs: where, since when, whose copy is right, which command repairs it.
 
     MASTER and SLAVE are store directories of RocketMQ 4.9 or 5.3 or twinlog, running or stopped, live or archived: paths, or
     addresses of object storage (s3://; gs://, abfs:// and hdfs:// are untried). Blocks of 64 KiB are compared by their

@@ -44,14 +44,14 @@ _REPAIRED, _REPAIR_PLAN = RepairResult, RepairPlan
 def rewind(
     member: str, namesrv: str, accept: int | None, dry_run: bool, yes: bool, timeout_seconds: float, fmt: str
 ) -> None:
-    """Cut the log of MEMBER, a slave, where it parted from its master's, and let it follow.
+    """Cut the log of MEMBER, a slave, where it diverged from its master's, and let it follow.
 
     A member does that by itself where the histories of both prove that the bytes were given up, unless haAutoRewind=false
     or a pause keeps it from it. What is cut is kept in twinlog/divergent, for `log dump` and `log diff`.
     """
     need_yes(yes or dry_run, "changes roles")
     prepared = run_admin(namesrv, lambda admin: admin.prepare_rewind(member, accept))
-    _repair(namesrv, prepared, "be cut where it parted from its master", dry_run, yes, timeout_seconds, fmt)
+    _repair(namesrv, prepared, "be cut where it diverged from its master", dry_run, yes, timeout_seconds, fmt)
 
 
 @click.command(
