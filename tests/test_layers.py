@@ -15,6 +15,7 @@ ORDER = [
     "store.retention",
     "store.util",
     "store.config",
+    "store.hooks",
     "store.record",
     "store.log",
     "store.queue",

@@ -416,7 +416,7 @@ async def test_all_who_follow_the_log_follow_its_cuts(tmp_path, nursery):
             for view in found.buffers:
                 assert bytes(view[:4]).strip(b"\0")
         await store.flusher.flush()
-        await store._queue_flusher.flush(thorough=rng.random() < 0.2)
+        await store._parts.queue_flusher.flush(thorough=rng.random() < 0.2)
 
     is_over, what = False, old
     await nursery.start(store.run)
