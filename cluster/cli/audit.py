@@ -19,7 +19,7 @@ from twinlog.cluster.cli.log.directory import allow_many_files
 from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.live import audit_live
 from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding
-from twinlog.cluster.pipeline.report.files import write_report
+from twinlog.cluster.pipeline.report.page import write_report
 from twinlog.cluster.pipeline.report.picture import letter
 from twinlog.cluster.pipeline.report.summary import headline, sentences
 from twinlog.store.util.text import counted

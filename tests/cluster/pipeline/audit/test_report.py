@@ -27,8 +27,7 @@ from twinlog.cluster.pipeline.audit.findings import FindingClass
 from twinlog.cluster.pipeline.audit.remedies import mending
 from twinlog.cluster.pipeline.audit.report import AuditReport, AuditVerdict, to_json, verdict_of
 from twinlog.cluster.pipeline.audit.stores import same_places, without_secrets
-from twinlog.cluster.pipeline.report.files import write_report
-from twinlog.cluster.pipeline.report.page import page
+from twinlog.cluster.pipeline.report.page import page, write_report
 from twinlog.cluster.pipeline.report.picture import LOOKS, MEANINGS, in_words, letter, picture
 from twinlog.cluster.pipeline.report.summary import headline, sentences
 

@@ -9,8 +9,8 @@ from tests.cluster.pipeline.logs import message, records, write_log
 from tests.spark.s3_server import CREDENTIALS, S3Server
 from tests.store import golden
 from twinlog.cluster.pipeline.sources.files import LogFile, NotAStoreError, StoreFiles, look
+from twinlog.cluster.pipeline.sources.log_bytes import splits
 from twinlog.cluster.pipeline.sources.places import StoreUri, UnreadableError, open_file
-from twinlog.cluster.pipeline.sources.splits import splits
 from twinlog.cluster.pipeline.tables.scan import Broken, BrokenKind, block_batches, merged, record_batches
 
 

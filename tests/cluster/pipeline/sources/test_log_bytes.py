@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.pipeline.logs import is_cover
 from twinlog.cluster.pipeline.sources.files import LogFile, StoreUri
-from twinlog.cluster.pipeline.sources.splits import Split, splits
+from twinlog.cluster.pipeline.sources.log_bytes import Split, splits
 
 
 def log(*files: tuple[int, int]) -> list[LogFile]:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from twinlog.cluster.pipeline.audit import plan as audit_plan
+from twinlog.cluster.pipeline.audit import stores
 from twinlog.cluster.pipeline.audit.compare import Range, Side
 from twinlog.cluster.pipeline.audit.findings import AuditFinding, FindingClass
-from twinlog.cluster.pipeline.audit.plan import before_unreadable_end, bounded, is_known, split_size
-from twinlog.cluster.pipeline.audit.split_digests import Differing
-from twinlog.cluster.pipeline.sources.splits import SPLIT_SIZE
+from twinlog.cluster.pipeline.audit.stores import before_unreadable_end, bounded, is_known, split_size
+from twinlog.cluster.pipeline.audit.tasks import Differing
+from twinlog.cluster.pipeline.sources.log_bytes import SPLIT_SIZE
 
 SIDE = Side("a", 0, 1000, claimed=1000)
 
@@ -42,13 +42,13 @@ def test_what_others_cannot_read_is_their_own():
 def test_splits_are_large_where_there_are_many():
     small, large = Side("a", 0, 1 << 30), Side("b", 0, 1 << 40)
     assert split_size([small, small], 2) == SPLIT_SIZE
-    assert split_size([small, large], 2) == audit_plan.SPLIT_SIZE_LARGE
+    assert split_size([small, large], 2) == stores.SPLIT_SIZE_LARGE
     assert split_size([small, large], 4096) == SPLIT_SIZE
 
 
 def test_the_ranges_that_are_looked_into_are_bounded(monkeypatch):
     """And none is left out."""
-    monkeypatch.setattr(audit_plan, "RANGES_MAX", 3)
+    monkeypatch.setattr(stores, "RANGES_MAX", 3)
     parts = [Differing(Range(n * 10, n * 10 + 5), (0, n % 3)) for n in range(6)]
     found = bounded(parts)
     assert found[:2] == parts[:2]
