@@ -1,6 +1,6 @@
 """Report of an audit of replicas: plain values, and their JSON.
 
-The table for terminals is cluster/cli/audit.py, the HTML page and the files cluster/pipeline/report/page.py. Offsets and sizes are
+The table for terminals is cluster/cli/audit.py, the HTML page and files cluster/pipeline/report/page.py. Offsets and sizes are
 bytes of the log, times ms since 1970; an unknown value is None.
 """
 
