@@ -4,7 +4,7 @@ from twinlog.client import Client, OutgoingMessage, PushConsumer
 """
 
 from twinlog.cluster.admin.admin import Admin, open_admin
-from twinlog.cluster.client.api.answers import SendStatus
+from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.batch import Batch
 from twinlog.cluster.client.consume.process_queue import FlowLimits

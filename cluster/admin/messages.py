@@ -7,8 +7,7 @@ from functools import partial
 from attrs import field, frozen
 
 from twinlog.cluster.admin.topics import NoTopicError
-from twinlog.cluster.client.api.answers import PullStatus
-from twinlog.cluster.client.api.api import ClientApi, addresses_of
+from twinlog.cluster.client.api import ClientApi, PullStatus, addresses_of
 from twinlog.cluster.client.messages import ReceivedMessage, as_received, received
 from twinlog.cluster.client.route import MessageQueue, TopicRoute
 from twinlog.cluster.client.subscription import Subscription

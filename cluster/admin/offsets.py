@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from twinlog.cluster.admin.groups import GroupOnlineError
 from twinlog.cluster.admin.steps import Step, carry_out
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import consumption

@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from twinlog.cluster.admin.steps import Step, carry_out
 from twinlog.cluster.broker.tables.topics import TopicConfig
-from twinlog.cluster.client.api.api import ClientApi, QueueOffsets
+from twinlog.cluster.client.api import ClientApi, QueueOffsets
 from twinlog.cluster.client.route import MessageQueue, QueueData, TopicRoute
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests

@@ -12,7 +12,7 @@ from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.pages import Block, Page, show
 from twinlog.cluster.cli.common.render import Column
 from twinlog.cluster.cli.common.which_cluster import complete_contexts, context_error, load
-from twinlog.cluster.client.api.api import name_servers
+from twinlog.cluster.client.api import name_servers
 from twinlog.cluster.config.contexts import (
     Context,
     ContextError,

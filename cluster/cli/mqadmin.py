@@ -14,7 +14,7 @@ from twinlog.cluster.cli.common.group import InOrder, examples
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
 from twinlog.cluster.cli.common.options import namesrv_option
 from twinlog.cluster.cli.common.running import run_admin
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.mqadmin import brokers, groups, messages, text, topics
 
 _BOOLEAN = click.Choice(["true", "false"])

@@ -16,6 +16,7 @@ from twinlog.cluster.client.producer import Producer, Select, SendResult
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError
+from twinlog.cluster.remoting.headers.messages import SendReplyMessageV2
 from twinlog.store.record.compression import CompressionError
 from twinlog.store.record.properties import parse_properties
 
@@ -115,5 +116,5 @@ async def reply(producer: Producer, question: ReceivedMessage, body: bytes, **fi
         raise ValueError(f"the message {question.message_id} asks for no reply: it has no {CORRELATION_ID}")
     extra = {name: asked[name] for name in (CORRELATION_ID, REPLY_TO, TIME_TO_LIVE) if name in asked}
     message = OutgoingMessage(topic=reply_topic(asked["CLUSTER"]), body=body, properties=fields)
-    prepared = producer.prepare(message, extra=extra | {MESSAGE_TYPE: "reply"}, code=RequestCode.SEND_REPLY_MESSAGE_V2)
+    prepared = producer.prepare(message, extra=extra | {MESSAGE_TYPE: "reply"}, kind=SendReplyMessageV2)
     return await producer.deliver(prepared)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import orjson
 from attrs import frozen
 
 MASTER_ID = 0
@@ -20,6 +21,21 @@ class MessageQueue:
     topic: str
     broker_name: str
     queue_id: int
+
+
+def queue_to_json(queue: MessageQueue) -> dict[str, Any]:
+    """A MessageQueue as RocketMQ's bodies have it."""
+    return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
+
+
+def read_queue(fields: Mapping[str, Any]) -> MessageQueue:
+    """The reverse. Raises KeyError, TypeError and ValueError for anything else."""
+    return MessageQueue(str(fields["topic"]), str(fields["brokerName"]), int(fields["queueId"]))
+
+
+def queue_of_key(key: str) -> MessageQueue:
+    """The queue that is a map's key (fastjson.ObjectKey)."""
+    return read_queue(orjson.loads(key.encode()))  # orjson refuses subclasses of str.
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:

@@ -12,8 +12,7 @@ from math import inf
 import trio
 from attrs import define, field, frozen
 
-from twinlog.cluster.client.api.messages import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
-from twinlog.cluster.client.api.namesrv import NameServerApi
+from twinlog.cluster.client.api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, ClientApi
 from twinlog.cluster.client.route import MASTER_ID, BrokerAddresses, MessageQueue, TopicRoute
 from twinlog.cluster.remoting.errors import RemotingError
 
@@ -73,7 +72,7 @@ class _Failure:
 class Routes:
     """Asks for a topic when it is new, in doubt or 30 s old; an old answer is better than none."""
 
-    api: NameServerApi
+    api: ClientApi
     _read: dict[str, tuple[TopicRoute, float]] = field(factory=dict, init=False)
     _publish: dict[str, PublishRoute] = field(factory=dict, init=False)
     _brokers: dict[str, BrokerAddresses] = field(factory=dict, init=False)  # Also of topics that are asked for again.

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.route import BrokerAddresses
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 from attrs import evolve, frozen
 
-from twinlog.cluster.client.api.api import ClientApi, addresses_of
+from twinlog.cluster.client.api import ClientApi, addresses_of
 from twinlog.cluster.client.route import BrokerAddresses
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.config.properties_file import parse_properties

@@ -24,7 +24,7 @@ def _asked(context: click.Context, ask: "Callable[[Admin], Awaitable[Iterable[st
     import trio
 
     from twinlog.cluster.admin.admin import open_admin
-    from twinlog.cluster.client.api.api import name_servers
+    from twinlog.cluster.client.api import name_servers
 
     async def main() -> list[str]:
         async with open_admin(addresses, timeout_ms=round(SECONDS_MAX * 1000), context=chosen_context()) as admin:
@@ -71,7 +71,7 @@ def members(context: click.Context, _parameter: click.Parameter, incomplete: str
     """Members, by their names."""
 
     async def ask(admin: "Admin") -> Iterable[str]:
-        from twinlog.cluster.client.api.api import addresses_of
+        from twinlog.cluster.client.api import addresses_of
 
         found = addresses_of(await admin.api.cluster())
         return [f"{group.broker_name}-{broker_id}" for group, broker_id, _ in found]

@@ -12,7 +12,7 @@ from twinlog.cluster.admin.admin import Admin, open_admin
 from twinlog.cluster.cli.common.errors import explain, innermost
 from twinlog.cluster.cli.common.logging_setup import ERROR, set_up_log
 from twinlog.cluster.cli.common.which_cluster import chosen_context
-from twinlog.cluster.client.api.api import name_servers
+from twinlog.cluster.client.api import name_servers
 from twinlog.cluster.remoting.names import split_address
 
 T = TypeVar("T")

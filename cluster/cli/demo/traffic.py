@@ -7,7 +7,7 @@ from itertools import pairwise
 import trio
 from attrs import define, field, frozen
 
-from twinlog.cluster.client.api.answers import SendStatus
+from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.pull_consumer import PullConsumer
 from twinlog.cluster.client.messages import OutgoingMessage

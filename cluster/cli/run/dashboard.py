@@ -12,7 +12,7 @@ from twinlog.cluster.cli.common.options import namesrv_option
 from twinlog.cluster.cli.common.which_cluster import chosen_context
 from twinlog.cluster.cli.run.service import SayReady, run_service
 from twinlog.cluster.cli.run.up_plan import Port
-from twinlog.cluster.client.api.api import name_servers
+from twinlog.cluster.client.api import name_servers
 from twinlog.cluster.dashboard.app import DashboardConfig, run_dashboard
 from twinlog.cluster.http.server.tokens import TokenFileError, Tokens
 from twinlog.cluster.remoting.names import split_address

@@ -7,7 +7,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.api.answers import Pulled, PullStatus
+from twinlog.cluster.client.api import Pulled, PullStatus
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.client.consume.offsets import address_of
 from twinlog.cluster.client.consume.process_queue import FlowLimits, ProcessQueue

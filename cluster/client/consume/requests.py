@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from twinlog.cluster.client.api.offset_store import dump_offsets, load_offsets, queue_object
+from twinlog.cluster.client.consume.offsets import dump_offsets, load_offsets
 from twinlog.cluster.client.heartbeat import ConsumerData
 from twinlog.cluster.client.messages import as_received
-from twinlog.cluster.client.route import MessageQueue
+from twinlog.cluster.client.route import MessageQueue, queue_to_json
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.command import VERSION, RemotingCommand
@@ -65,7 +65,7 @@ def running_info(consumer: "PushConsumer") -> dict[str, Any]:
     data: ConsumerData = consumer.data
     return {
         "mqTable": {
-            fastjson.ObjectKey.of(queue_object(queue)): _queue_info(consumer, queue)
+            fastjson.ObjectKey.of(queue_to_json(queue)): _queue_info(consumer, queue)
             for queue in sorted(consumer.assignment.readers)
         },
         "properties": {

@@ -14,7 +14,7 @@ import structlog
 import trio
 from attrs import define, field
 
-from twinlog.cluster.client.api.api import TOOLS_GROUP, ClientApi, PullStatus
+from twinlog.cluster.client.api import TOOLS_GROUP, ClientApi, PullStatus
 from twinlog.cluster.client.messages import ReceivedMessage, received
 from twinlog.cluster.client.route import MASTER_ID, MessageQueue, TopicRoute
 from twinlog.cluster.client.routes import NoRouteError

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from attrs import define, field, frozen
 
 from twinlog.cluster.admin.roles import log_history
-from twinlog.cluster.client.api.api import ClientApi, StoredRecord
+from twinlog.cluster.client.api import ClientApi, StoredRecord
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe.gather import member_address, words_of
 from twinlog.cluster.observe.live_diff import LiveDifference, Run, by_digests, by_samples, common_range, go_on

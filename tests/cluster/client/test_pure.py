@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.cluster.client.helpers import received_message
 from twinlog.cluster.broker.send.requests import split_batch as broker_split
 from twinlog.cluster.client import messages
-from twinlog.cluster.client.api.offset_store import OffsetTable, dump_offsets, load_offsets, read_offset_file
 from twinlog.cluster.client.consume import batch as retry
 from twinlog.cluster.client.consume.batch import Failed
+from twinlog.cluster.client.consume.offsets import OffsetTable, dump_offsets, load_offsets, read_offset_file
 from twinlog.cluster.client.messages import OutgoingMessage, batch_size, encode_batch, split_batch, wire_properties
 from twinlog.cluster.client.producer import by_key
 from twinlog.cluster.client.route import MessageQueue

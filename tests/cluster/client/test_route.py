@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cluster.client.api.api import name_servers
+from twinlog.cluster.client.api import name_servers
 from twinlog.cluster.client.route import MessageQueue, QueueData, TopicRoute, allocate, read_cluster, read_route
 from twinlog.cluster.remoting import fastjson
 

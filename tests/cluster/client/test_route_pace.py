@@ -7,7 +7,7 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from twinlog.cluster.client.api.api import ClientApi
+from twinlog.cluster.client.api import ClientApi
 from twinlog.cluster.client.messages import OutgoingMessage
 from twinlog.cluster.client.producer import Producer
 from twinlog.cluster.client.routes import PAUSE_SECONDS_MAX, NoRouteError, Pace
