@@ -170,6 +170,7 @@ async def test_a_time_to_begin_from_shows_nothing_older(cluster):
     assert len(lines(everything)) == 8
 
 
+@pytest.mark.slow
 async def test_yaml_is_what_json_is(cluster):
     await filled(cluster)
     for arguments in (("topic", "list"), ("topic", "show", "orders"), ("group", "list"), ("list",)):

@@ -171,6 +171,7 @@ DAMAGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_lost_and_damaged_queues_are_made_anew(left, damage):
     """Byte for byte, whatever became of them, and what follows is not disturbed."""

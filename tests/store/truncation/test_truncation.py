@@ -247,6 +247,7 @@ def cut(store: MessageStore, offset: int | None) -> None:
         trio.run(store.truncate, offset, "a test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["in the last file", "in an early file", "at a file", "at the start", "anew"])
 def test_a_kill_at_any_step_leaves_one_of_two_logs(tmp_path, old, slave_directory, monkeypatch, where):
     """Before the cut is decided the log is as it was; afterwards the next start finds it cut, and only that."""

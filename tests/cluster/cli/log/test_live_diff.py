@@ -229,6 +229,7 @@ async def test_samples_of_a_rocketmq_broker(cluster, nursery):
     assert "the others were not compared" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1, 77, 148, 149])
 async def test_the_first_record_that_differs_is_found_by_halving(cluster, nursery, number):
     """From there on all differ, as they do where two logs part."""

@@ -32,6 +32,7 @@ def tables(files: StoreFiles, size: int) -> tuple[list[dict], list[dict], list[B
     return found, blocks, merged(told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", golden.VERSIONS)
 def test_the_same_as_on_the_disk(s3: S3Server, tmp_path: Path, version: str):
     root = golden.unpack(version, "master", tmp_path)

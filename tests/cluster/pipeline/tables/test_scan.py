@@ -94,6 +94,7 @@ def test_sound_logs_cut_anywhere(tmp_path_factory, seed, start, count, window, l
     assert walked(files) == found
 
 
+@pytest.mark.slow
 def test_every_byte_is_a_place_to_cut(tmp_path):
     data, placed = records(traffic(4, 1, 60), 0, 512)
     files = store_files(tmp_path, data, 0, 512)
