@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tests.test_layers import FILES, ROOT, imports
+from tests.product import FILES, ROOT, imports
 
 (NEED_MORE,) = re.findall(r"need_more=\((.*?)\)", (ROOT / "scripts" / "test").read_text(), re.DOTALL)
 SUITES = [ROOT / folder for folder in re.findall(r"--ignore=(\S+)", NEED_MORE)]
