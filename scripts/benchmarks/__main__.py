@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tests.bench import (
+from scripts.benchmarks import (
     audit_commands,
     clients_commands,
     cost_commands,
@@ -23,13 +23,13 @@ from tests.bench import (
     roles_table,
     table,
 )
-from tests.bench.load import TOPIC, Load, measure
-from tests.bench.report import new_report
-from tests.bench.store import PARTS, SYSTEMS, StoreBench
-from tests.bench.store_directory import BODY_SIZE
-from tests.bench.store_restarts import BURST
-from tests.bench.store_steps import SCALES
-from tests.bench.systems import QUEUES, candidates
+from scripts.benchmarks.load import TOPIC, Load, measure
+from scripts.benchmarks.report import new_report
+from scripts.benchmarks.store import PARTS, SYSTEMS, StoreBench
+from scripts.benchmarks.store_directory import BODY_SIZE
+from scripts.benchmarks.store_restarts import BURST
+from scripts.benchmarks.store_steps import SCALES
+from scripts.benchmarks.systems import QUEUES, candidates
 
 KINDS = ("rocketmq", "twinlog", "answer-only")
 

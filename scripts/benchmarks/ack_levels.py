@@ -16,9 +16,9 @@ from typing import Any
 
 from attrs import field, frozen
 
-from tests.bench.store_directory import FULL, TOPIC
-from tests.bench.store_restarts import SUCCESS, receive_codes, send_frame
-from tests.bench.systems import QUEUES
+from scripts.benchmarks.store_directory import FULL, TOPIC
+from scripts.benchmarks.store_restarts import SUCCESS, receive_codes, send_frame
+from scripts.benchmarks.systems import QUEUES
 from tests.interop import twinlog
 from tests.interop.ports import HOST
 from tests.interop.remoting import create_topic

@@ -3,7 +3,7 @@
 It stores nothing, decodes nothing but the request's code and opaque number, and answers every send with the same
 prebuilt success. No broker can be faster with this client on this machine; what a real one costs is the distance to it.
 
-    python -m tests.bench.answer_only PORT      prints "ready namesrv=127.0.0.1:PORT"
+    python -m scripts.benchmarks.answer_only PORT      prints "ready namesrv=127.0.0.1:PORT"
 """
 
 import json

@@ -15,9 +15,9 @@ from typing import Any
 
 from attrs import define, field
 
-from tests.bench.audit_steps import TASKS
-from tests.bench.machine import ROOT
-from tests.bench.store_directory import copy_store
+from scripts.benchmarks.audit_steps import TASKS
+from scripts.benchmarks.machine import ROOT
+from scripts.benchmarks.store_directory import copy_store
 
 PARTS = ("digests", "records", "growth", "start-up")
 BASE, REPLICA, GROWN, SMALL = "base", "replica", "grown", "small"
@@ -111,7 +111,7 @@ class AuditBench:
     def _step(self, measure: str, step: str, **options: Any) -> Iterator[Row]:
         """Run one step of audit_steps.py in a process of its own; its results."""
         self.say(f"{measure} ...")
-        command = [sys.executable, "-m", "tests.bench.audit_steps", step, json.dumps(options)]
+        command = [sys.executable, "-m", "scripts.benchmarks.audit_steps", step, json.dumps(options)]
         ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=STEP_SECONDS_MAX)
         if ran.returncode != 0:
             raise RuntimeError(f"{' '.join(command)} ended with {ran.returncode}")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from tests.bench import audit_table, table
-from tests.bench.audit import PARTS, AuditBench
-from tests.bench.audit_steps import MASTER, TASKS
-from tests.bench.report import new_report
-from tests.bench.store_directory import BODY_SIZE
+from scripts.benchmarks import audit_table, table
+from scripts.benchmarks.audit import PARTS, AuditBench
+from scripts.benchmarks.audit_steps import MASTER, TASKS
+from scripts.benchmarks.report import new_report
+from scripts.benchmarks.store_directory import BODY_SIZE
 
 GIB, MIB = 1 << 30, 1 << 20
 

@@ -1,6 +1,6 @@
 """What is measured of `twinlog audit` and its tables, each step in a process of its own.
 
-    python -m tests.bench.audit_steps STEP OPTIONS_AS_JSON
+    python -m scripts.benchmarks.audit_steps STEP OPTIONS_AS_JSON
 
 Each line that stdout gets is a result, as JSON; stderr tells of progress. `roots` and `root` are store directories.
 """
@@ -20,9 +20,9 @@ import psutil
 import structlog
 from attrs import evolve
 
-from tests.bench.store_directory import FULL
-from tests.bench.store_restarts import memory
-from tests.bench.store_steps import fill
+from scripts.benchmarks.store_directory import FULL
+from scripts.benchmarks.store_restarts import memory
+from scripts.benchmarks.store_steps import fill
 from twinlog.store.integrity.digest import digests_of
 from twinlog.store.record.scan import scan_records
 

@@ -6,9 +6,9 @@ import socket
 import struct
 import time
 
-from tests.bench.store_directory import BODY_SIZE, TOPIC
-from tests.bench.store_restarts import SUCCESS, receive_codes
-from tests.bench.systems import QUEUES
+from scripts.benchmarks.store_directory import BODY_SIZE, TOPIC
+from scripts.benchmarks.store_restarts import SUCCESS, receive_codes
+from scripts.benchmarks.systems import QUEUES
 from tests.interop.ports import HOST
 
 SEND_BATCH_MESSAGE = 320

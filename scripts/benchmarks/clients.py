@@ -16,14 +16,14 @@ from typing import Any
 
 from attrs import field, frozen
 
-from tests.bench.batches import BATCH, send_batches
-from tests.bench.ha_pairs import make_broker
-from tests.bench.idle import IdleLoad
-from tests.bench.load import CLIENT_HEAP, SILENT, SOURCES, cpu_seconds
-from tests.bench.store_directory import FULL, TOPIC
-from tests.bench.store_restarts import drop_caches
-from tests.bench.store_restarts import make_broker as stopped_broker
-from tests.bench.systems import QUEUES
+from scripts.benchmarks.batches import BATCH, send_batches
+from scripts.benchmarks.ha_pairs import make_broker
+from scripts.benchmarks.idle import IdleLoad
+from scripts.benchmarks.load import CLIENT_HEAP, SILENT, SOURCES, cpu_seconds
+from scripts.benchmarks.store_directory import FULL, TOPIC
+from scripts.benchmarks.store_restarts import drop_caches
+from scripts.benchmarks.store_restarts import make_broker as stopped_broker
+from scripts.benchmarks.systems import QUEUES
 from tests.interop import jars, twinlog
 from tests.interop.member import BrokerProcess
 from tests.interop.remoting import create_topic

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from tests.bench import clients_table, table
-from tests.bench.clients import KINDS, ClientsBench, Row
-from tests.bench.idle import IdleLoad
-from tests.bench.report import new_report
+from scripts.benchmarks import clients_table, table
+from scripts.benchmarks.clients import KINDS, ClientsBench, Row
+from scripts.benchmarks.idle import IdleLoad
+from scripts.benchmarks.report import new_report
 
 rounds_option = click.option("--rounds", default=3, show_default=True, help="How often each system is measured.")
 only_option = click.option("--only", multiple=True, type=click.Choice(KINDS), help="Measure these systems alone.")

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from tests.bench import http_table, table
-from tests.bench.ack_levels import AckBench
-from tests.bench.http_cost import CASES, PARTS, QUEUES_PER_TOPIC, HttpBench
-from tests.bench.report import new_report
+from scripts.benchmarks import http_table, table
+from scripts.benchmarks.ack_levels import AckBench
+from scripts.benchmarks.http_cost import CASES, PARTS, QUEUES_PER_TOPIC, HttpBench
+from scripts.benchmarks.report import new_report
 
 Row = dict[str, Any]
 

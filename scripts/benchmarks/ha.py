@@ -14,13 +14,13 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from tests.bench.ha_lag import LagProxy, send_evenly
-from tests.bench.ha_pairs import Logs, catch_up, fill, make_broker, pair
-from tests.bench.load import TOPIC, Load, measure
-from tests.bench.machine import ROOT
-from tests.bench.store_directory import FULL, QUICK, Scale
-from tests.bench.store_directory import TOPIC as EVEN_TOPIC
-from tests.bench.systems import QUEUES, System
+from scripts.benchmarks.ha_lag import LagProxy, send_evenly
+from scripts.benchmarks.ha_pairs import Logs, catch_up, fill, make_broker, pair
+from scripts.benchmarks.load import TOPIC, Load, measure
+from scripts.benchmarks.machine import ROOT
+from scripts.benchmarks.store_directory import FULL, QUICK, Scale
+from scripts.benchmarks.store_directory import TOPIC as EVEN_TOPIC
+from scripts.benchmarks.systems import QUEUES, System
 from tests.interop import twinlog
 from tests.interop.member import BrokerProcess
 from tests.interop.ports import HOST
@@ -93,7 +93,7 @@ class _Run:
         shutil.rmtree(base)
 
     def _raw(self, logs: Logs) -> Row:
-        command = [sys.executable, "-m", "tests.bench.ha_raw", str(logs.whole / "commitlog")]
+        command = [sys.executable, "-m", "scripts.benchmarks.ha_raw", str(logs.whole / "commitlog")]
         with self._directory() as directory:
             directory.mkdir()
             command += [str(directory / "received"), str(logs.end)]

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 from attrs import define, field
 
-from tests.bench.store_restarts import send_frame
+from scripts.benchmarks.store_restarts import send_frame
 from tests.interop.ports import HOST
 from twinlog.ha.wire.protocol import BATCH_HEADER, BatchReader, ReportReader
 from twinlog.store.record.scan import scan_records

@@ -12,10 +12,10 @@ from typing import Any
 import trio
 from attrs import evolve, frozen
 
-from tests.bench.machine import ROOT
-from tests.bench.store_directory import TOPIC, Scale, copy_store
-from tests.bench.store_restarts import cpu_seconds
-from tests.bench.systems import BROKER_HEAP, QUEUES
+from scripts.benchmarks.machine import ROOT
+from scripts.benchmarks.store_directory import TOPIC, Scale, copy_store
+from scripts.benchmarks.store_restarts import cpu_seconds
+from scripts.benchmarks.systems import BROKER_HEAP, QUEUES
 from tests.interop import rocketmq, twinlog
 from tests.interop.member import BrokerProcess
 from tests.interop.ports import HOST
@@ -36,7 +36,7 @@ class UnverifiedBroker(twinlog.Broker):
     """Ours, whose slaves check no CRCs."""
 
     def command(self) -> Sequence[str]:
-        module = [sys.executable, "-m", "tests.bench.ha_unverified"]
+        module = [sys.executable, "-m", "scripts.benchmarks.ha_unverified"]
         return [*module, "broker", "-c", str(self.conf), "-n", self.namesrv]
 
     def environment(self) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """The limit: a log sent with sendfile over loopback by one process, received and written by another that looks at nothing.
 
-    python -m tests.bench.ha_raw COMMITLOG_DIRECTORY TARGET_FILE BYTES
+    python -m scripts.benchmarks.ha_raw COMMITLOG_DIRECTORY TARGET_FILE BYTES
 
 What stdout gets is the result, as JSON.
 """

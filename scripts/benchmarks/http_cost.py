@@ -17,7 +17,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from tests.bench.store_restarts import StartedTwinlog, cpu_seconds, memory
+from scripts.benchmarks.store_restarts import StartedTwinlog, cpu_seconds, memory
 from tests.interop import twinlog
 from tests.interop.ports import HOST
 from tests.interop.process import answers

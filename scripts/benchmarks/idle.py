@@ -13,8 +13,8 @@ import orjson
 import trio
 from attrs import define, field, frozen
 
-from tests.bench.store_directory import TOPIC
-from tests.bench.store_restarts import cpu_seconds, memory, send_frame, serve
+from scripts.benchmarks.store_directory import TOPIC
+from scripts.benchmarks.store_restarts import cpu_seconds, memory, send_frame, serve
 from tests.interop.member import BrokerProcess
 from tests.interop.ports import HOST
 from tests.interop.remoting import request

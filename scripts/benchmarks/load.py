@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 from attrs import frozen
 
-from tests.bench.systems import System
+from scripts.benchmarks.systems import System
 from tests.interop import jars
 
 SOURCES = Path(__file__).with_name("java")

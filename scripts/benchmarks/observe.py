@@ -16,8 +16,8 @@ from typing import Any
 
 from attrs import field, frozen
 
-from tests.bench.load import TOPIC, Load, measure
-from tests.bench.systems import QUEUES, System
+from scripts.benchmarks.load import TOPIC, Load, measure
+from scripts.benchmarks.systems import QUEUES, System
 from tests.interop.ports import HOST
 from tests.interop.remoting import create_topic
 from tests.monitoring.prometheus import prometheus

@@ -6,10 +6,10 @@ from statistics import median
 
 import click
 
-from tests.bench import observe_table, table
-from tests.bench.load import Load
-from tests.bench.observe import ObserveBench
-from tests.bench.report import new_report
+from scripts.benchmarks import observe_table, table
+from scripts.benchmarks.load import Load
+from scripts.benchmarks.observe import ObserveBench
+from scripts.benchmarks.report import new_report
 
 
 @click.command()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from tests.bench.clients_table import INTRODUCTION
+from scripts.benchmarks.clients_table import INTRODUCTION
 
 Row = dict[str, Any]
 NAMES = {"off": "not observed", "on": "observed"}

@@ -4,7 +4,7 @@ import datetime
 import sys
 from typing import Any
 
-from tests.bench.machine import facts
+from scripts.benchmarks.machine import facts
 
 
 def new_report(benchmark: str, setup: dict[str, Any]) -> dict[str, Any]:

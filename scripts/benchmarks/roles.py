@@ -14,10 +14,10 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from tests.bench.ha_lag import send_evenly
-from tests.bench.roles_load import EvenLoad, wait_send_ok
-from tests.bench.store_directory import FULL, TOPIC
-from tests.bench.systems import QUEUES
+from scripts.benchmarks.ha_lag import send_evenly
+from scripts.benchmarks.roles_load import EvenLoad, wait_send_ok
+from scripts.benchmarks.store_directory import FULL, TOPIC
+from scripts.benchmarks.systems import QUEUES
 from tests.interop import twinlog
 from tests.interop.remoting import create_topic, runtime_info, wait_for
 from tests.interop.role_changes import change_role, wait_electable, wait_grouped

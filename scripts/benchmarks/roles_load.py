@@ -7,7 +7,7 @@ from struct import Struct
 import trio
 from attrs import define, field, frozen
 
-from tests.bench.store_directory import TOPIC
+from scripts.benchmarks.store_directory import TOPIC
 from tests.interop.ports import HOST
 from twinlog.cluster.remoting.command import FrameReader, decode
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from attrs import define, field
 
-from tests.bench.load import SILENT, SOURCES
-from tests.bench.machine import ROOT
-from tests.bench.store_directory import BODY_SIZE, copy_store
-from tests.bench.store_restarts import measures
-from tests.bench.store_steps import SCALES
-from tests.bench.systems import BROKER_HEAP
+from scripts.benchmarks.load import SILENT, SOURCES
+from scripts.benchmarks.machine import ROOT
+from scripts.benchmarks.store_directory import BODY_SIZE, copy_store
+from scripts.benchmarks.store_restarts import measures
+from scripts.benchmarks.store_steps import SCALES
+from scripts.benchmarks.systems import BROKER_HEAP
 from tests.interop import jars, twinlog
 
 SYSTEMS = ("twinlog", "rocketmq")
@@ -97,7 +97,7 @@ class StoreBench:
     def _step(self, name: str, root: Path, **options: Any) -> Iterator[Row]:
         """Run one step of store_steps.py in a process of its own; its directory is removed afterwards, but for the base."""
         self._check_time(name)
-        command = [sys.executable, "-m", "tests.bench.store_steps", name, self.scale_name, str(root)]
+        command = [sys.executable, "-m", "scripts.benchmarks.store_steps", name, self.scale_name, str(root)]
         result = self._run([*command, json.dumps(options)], ROOT)
         if name not in BASE_STEPS:
             shutil.rmtree(root)

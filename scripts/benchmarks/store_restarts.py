@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.bench.store_directory import BODY_SIZE, TOPIC, Scale, remove_queues_and_index
-from tests.bench.systems import BROKER_HEAP
+from scripts.benchmarks.store_directory import BODY_SIZE, TOPIC, Scale, remove_queues_and_index
+from scripts.benchmarks.systems import BROKER_HEAP
 from tests.interop import rocketmq, twinlog
 from tests.interop.member import BrokerProcess
 from tests.interop.ports import HOST

@@ -1,6 +1,6 @@
 """What is measured of our store without its broker, each in a process of its own.
 
-    python -m tests.bench.store_steps STEP SCALE DIRECTORY [OPTIONS AS JSON]
+    python -m scripts.benchmarks.store_steps STEP SCALE DIRECTORY [OPTIONS AS JSON]
 
 What stdout gets is the result, as JSON; stderr tells of progress.
 """
@@ -20,7 +20,7 @@ import structlog
 import trio
 from attrs import evolve
 
-from tests.bench.store_directory import BODY_SIZE, FULL, QUEUES_PER_TOPIC, QUICK, Scale
+from scripts.benchmarks.store_directory import BODY_SIZE, FULL, QUEUES_PER_TOPIC, QUICK, Scale
 from twinlog.store.integrity.digest import BLOCK_SIZE
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.walk import walk

@@ -97,7 +97,7 @@ def _twinlog(role: str, slaves: int) -> Candidate:
 
 def _start_answer_only(root: Path, stack: ExitStack) -> System:
     port = free_port()
-    command = [sys.executable, "-m", "tests.bench.answer_only", str(port)]
+    command = [sys.executable, "-m", "scripts.benchmarks.answer_only", str(port)]
     server = stack.enter_context(Process("answer-only", command, log=root / "answer-only.log"))
     server.wait_until(lambda: server.printed("ready "), "its ready line")
     return System(name="answer-only", namesrv=f"{HOST}:{port}", pids={"master": server.pid})
