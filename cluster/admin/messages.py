@@ -9,13 +9,13 @@ from attrs import field, frozen
 from twinlog.cluster.admin.topics import NoTopicError
 from twinlog.cluster.client.api import ClientApi, PullStatus, addresses_of
 from twinlog.cluster.client.messages import ReceivedMessage, as_received, received
-from twinlog.cluster.client.route import MessageQueue, TopicRoute
 from twinlog.cluster.client.subscription import Subscription
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.observe import requests as admin_requests
 from twinlog.cluster.observe.consumption import BROADCAST
 from twinlog.cluster.observe.gather import Target, readers
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.remoting.route import MessageQueue, TopicRoute
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message, host_text
 

@@ -12,16 +12,6 @@ import orjson
 from attrs import frozen
 
 from twinlog.cluster.client.messages import ReceivedMessage
-from twinlog.cluster.client.route import (
-    BrokerAddresses,
-    MessageQueue,
-    TopicRoute,
-    queue_of_key,
-    queue_to_json,
-    read_cluster,
-    read_queue,
-    read_route,
-)
 from twinlog.cluster.client.subscription import TAG, Subscription
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.calls import SUCCESS, Caller, Response, call, response
@@ -31,6 +21,16 @@ from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError,
 from twinlog.cluster.remoting.header_fields import RequestHeader
 from twinlog.cluster.remoting.headers import broker_admin, clients, members, messages, namesrv, offsets, responses
 from twinlog.cluster.remoting.names import AUTO_CREATE_TOPIC
+from twinlog.cluster.remoting.route import (
+    BrokerAddresses,
+    MessageQueue,
+    TopicRoute,
+    queue_of_key,
+    queue_to_json,
+    read_cluster,
+    read_queue,
+    read_route,
+)
 from twinlog.store.errors import StoreError
 from twinlog.store.integrity.digest import DIGEST_SIZE
 from twinlog.store.record.message import decode_message
@@ -69,7 +69,7 @@ _OR_ERROR = SUCCESS | {ResponseCode.SYSTEM_ERROR}
 
 
 @frozen
-class Sent:
+class SendResponse:
     """The response to a send that the broker has stored."""
 
     status: SendStatus
@@ -80,7 +80,7 @@ class Sent:
 
 
 @frozen
-class Pulled:
+class PullResponse:
     """The response to a pull; `records` are as in the broker's commit log."""
 
     status: PullStatus
@@ -110,12 +110,12 @@ class StoredRecord:
     data: bytes
 
 
-def read_sent(command: RemotingCommand) -> Sent:
+def read_sent(command: RemotingCommand) -> SendResponse:
     """The response to a send. Raises RequestError when the broker has not stored the message, or RemotingProtocolError."""
     answer = response(command, _SENT_CODES)
     header = answer.header(responses.SendMessageResponse)
     remark = None if answer.is_success else answer.remark
-    return Sent(SendStatus(answer.code), header.queue_id, header.queue_offset, header.msg_id, remark)
+    return SendResponse(SendStatus(answer.code), header.queue_id, header.queue_offset, header.msg_id, remark)
 
 
 @frozen
@@ -182,7 +182,7 @@ class ClientApi:
 
     async def send(
         self, address: str, header: messages.SendMessageV2, body: bytes, *, timeout_ms: int | None = None
-    ) -> Sent:
+    ) -> SendResponse:
         """Send messages or a reply (310, 320, 325) to the broker's queue that the header names."""
         command = header.command(body)
         return read_sent(await self.client.request(address, command, timeout_ms=timeout_ms or self.timeout_ms))
@@ -200,7 +200,7 @@ class ClientApi:
         count_max: int = 32,
         suspend_ms: int = 0,
         commit_offset: int | None = None,
-    ) -> Pulled:
+    ) -> PullResponse:
         """Read messages from `offset` on (11); the broker waits up to `suspend_ms` for new ones.
 
         With `expression` None the subscription in the group's heartbeats counts, of that `version` or a later one.
@@ -222,7 +222,7 @@ class ClientApi:
         timeout_ms = self.timeout_ms + (suspend_ms + HOLD_CHECK_MS if suspend_ms else 0)
         answer = await self.call(address, header, expected=_PULL_CODES, timeout_ms=timeout_ms)
         fields = answer.header(responses.PullMessageResponse)
-        return Pulled(
+        return PullResponse(
             PullStatus(answer.code),
             fields.next_begin_offset,
             fields.min_offset,
@@ -307,7 +307,7 @@ class ClientApi:
 
     async def check_filter(self, address: str, client_id: str, group: str, subscription: Subscription) -> None:
         """Let the broker check a filter (46). Raises RequestError: 1 for none at all, 23 for this one."""
-        body = {"clientId": client_id, "group": group, "subscriptionData": subscription.plain()}
+        body = {"clientId": client_id, "group": group, "subscriptionData": subscription.to_json()}
         await self.call(address, clients.CheckClientConfig(), fastjson.dumps(body))
 
     async def lock(

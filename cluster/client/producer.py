@@ -12,7 +12,14 @@ from functools import partial
 import trio
 from attrs import Factory, define, field, frozen
 
-from twinlog.cluster.client.api import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, ClientApi, SendStatus, Sent, read_sent
+from twinlog.cluster.client.api import (
+    DEFAULT_TOPIC,
+    DEFAULT_TOPIC_QUEUES,
+    ClientApi,
+    SendResponse,
+    SendStatus,
+    read_sent,
+)
 from twinlog.cluster.client.messages import (
     BATCH_SIZE_MAX,
     COMPRESS_FROM,
@@ -23,12 +30,12 @@ from twinlog.cluster.client.messages import (
     split_batch,
     wire_properties,
 )
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.client.routes import PublishRoute, Routes
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError, RemotingTimeoutError, RequestError
 from twinlog.cluster.remoting.headers.messages import SendBatchMessage, SendMessageV2
+from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.record.properties import java_hash
 
 RETRY_ELSEWHERE = frozenset(
@@ -56,7 +63,7 @@ class SendResult:
 
 
 @frozen(kw_only=True)
-class Prepared:
+class PreparedSend:
     """A request without its queue: every try sends the same, so that consumers can tell that a message came twice."""
 
     topic: str
@@ -75,7 +82,7 @@ def is_retried(error: RemotingError) -> bool:
     return not isinstance(error, RequestError) or error.code in RETRY_ELSEWHERE
 
 
-def result_of(prepared: Prepared, queue: MessageQueue, sent: Sent) -> SendResult:
+def result_of(prepared: PreparedSend, queue: MessageQueue, sent: SendResponse) -> SendResult:
     where = MessageQueue(queue.topic, queue.broker_name, sent.queue_id)
     return SendResult(sent.status, where, sent.queue_offset, prepared.message_id, sent.offset_message_id, sent.remark)
 
@@ -158,7 +165,7 @@ class Producer:
             ids = [next(self.ids) for _ in part]
             properties = (wire_properties(message, each) for message, each in zip(part, ids, strict=True))
             body = encode_batch(zip(part, properties, strict=True))
-            prepared = Prepared(
+            prepared = PreparedSend(
                 topic=part[0].topic,
                 message_id=",".join(ids),
                 properties="WAIT\x01true",
@@ -202,11 +209,11 @@ class Producer:
         sys_flag: int = 0,
         extra: Mapping[str, str] | None = None,
         kind: type[SendMessageV2] = SendMessageV2,
-    ) -> Prepared:
+    ) -> PreparedSend:
         """Give it an id, pack its body; `extra` are properties of RocketMQ's own."""
         message_id = next(self.ids)
         body, packed = compress(message.body, at_least=self.compress_from)
-        return Prepared(
+        return PreparedSend(
             topic=message.topic,
             message_id=message_id,
             properties=wire_properties(message, message_id, extra),
@@ -218,7 +225,7 @@ class Producer:
 
     async def deliver(
         self,
-        prepared: Prepared,
+        prepared: PreparedSend,
         *,
         queue: MessageQueue | None = None,
         select: Select | None = None,
@@ -241,7 +248,7 @@ class Producer:
             tried |= {chosen.broker_name}
         raise AssertionError("the last try returns or raises")
 
-    def header(self, prepared: Prepared, queue: MessageQueue) -> SendMessageV2:
+    def header(self, prepared: PreparedSend, queue: MessageQueue) -> SendMessageV2:
         """The request's header for that queue's broker."""
         return prepared.kind(
             producer_group=self.group,
@@ -271,7 +278,7 @@ class Producer:
 
     # ---- Many messages at once
 
-    async def _begin(self, prepared: Prepared, select: Select | None) -> Callable[[], Awaitable[Outcome]]:
+    async def _begin(self, prepared: PreparedSend, select: Select | None) -> Callable[[], Awaitable[Outcome]]:
         queue: MessageQueue | None = None
         timeout_ms = self.api.timeout_ms
         try:
@@ -285,7 +292,7 @@ class Producer:
 
     async def _end(
         self,
-        prepared: Prepared,
+        prepared: PreparedSend,
         queue: MessageQueue,
         select: Select | None,
         answer: Callable[[], Awaitable[RemotingCommand]],
@@ -300,7 +307,7 @@ class Producer:
         return await self._again(prepared, queue, select, error)
 
     async def _again(
-        self, prepared: Prepared, queue: MessageQueue | None, select: Select | None, error: RemotingError
+        self, prepared: PreparedSend, queue: MessageQueue | None, select: Select | None, error: RemotingError
     ) -> Outcome:
         if select is not None or self.tries_max < 2 or not is_retried(error):
             return error

@@ -20,11 +20,11 @@ from twinlog.cluster.client.api import SendStatus
 from twinlog.cluster.client.client import Client, OnRequest
 from twinlog.cluster.client.messages import OutgoingMessage, ReceivedMessage, as_received
 from twinlog.cluster.client.producer import Producer, SendResult
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.remoting.codes import RequestCode
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.headers.messages import EndTransaction
+from twinlog.cluster.remoting.route import MessageQueue
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import TRANSACTION_PREPARED, decode_message
 

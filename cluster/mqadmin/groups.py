@@ -6,7 +6,6 @@ from typing import Any
 
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig
 from twinlog.cluster.client.api import ClientApi
-from twinlog.cluster.client.route import MessageQueue, queue_of_key
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.mqadmin import text
 from twinlog.cluster.mqadmin.requests import (
@@ -24,6 +23,7 @@ from twinlog.cluster.observe.requests import Consumers
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.headers.broker_admin import InvokeBrokerToResetOffset
+from twinlog.cluster.remoting.route import MessageQueue, queue_of_key
 
 RESET_MS = 6_000
 _GROUPS = "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}"

@@ -13,10 +13,10 @@ from attrs import frozen
 from twinlog.cluster.broker.tables.groups import SubscriptionGroupConfig, read_groups
 from twinlog.cluster.broker.tables.topics import TopicConfig
 from twinlog.cluster.client.api import ClientApi
-from twinlog.cluster.client.route import MessageQueue, queue_of_key
 from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.errors import RemotingError, RequestError
 from twinlog.cluster.remoting.headers import broker_admin, clients, messages, namesrv
+from twinlog.cluster.remoting.route import MessageQueue, queue_of_key
 
 CHANGE_MS = 6_000  # A broker that changes a topic tells the name servers before it answers.
 

@@ -10,12 +10,12 @@ import trio
 from attrs import define, field
 
 from twinlog.cluster.client.client import Client
-from twinlog.cluster.client.route import MASTER_ID, MessageQueue, by_broker, queue_of_key, queue_to_json, read_queue
 from twinlog.cluster.client.subscription import From, FromTime
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.remoting import fastjson
 from twinlog.cluster.remoting.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
 from twinlog.cluster.remoting.names import retry_topic
+from twinlog.cluster.remoting.route import MASTER_ID, MessageQueue, by_broker, queue_of_key, queue_to_json, read_queue
 from twinlog.store.util.sync import make_directory, write_durably
 
 TELL_ALL_EVERY = 12  # Commits: once a minute.

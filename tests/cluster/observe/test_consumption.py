@@ -5,7 +5,6 @@ from attrs import evolve
 
 from twinlog.cluster.admin.offsets import move_to
 from twinlog.cluster.client.api import QueueOffsets
-from twinlog.cluster.client.route import MessageQueue
 from twinlog.cluster.observe.consumption import (
     BrokerView,
     LagReport,
@@ -18,6 +17,7 @@ from twinlog.cluster.observe.consumption import (
 )
 from twinlog.cluster.observe.gather import Target
 from twinlog.cluster.observe.requests import ConnectedClient, Consumers
+from twinlog.cluster.remoting.route import MessageQueue
 
 
 def view(committed: dict[int, int] | None = None, *, first: int = 0, end: int = 10, consumers=None) -> BrokerView:

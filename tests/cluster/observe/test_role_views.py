@@ -4,12 +4,12 @@ import pytest
 from attrs import evolve
 
 from twinlog.cluster.admin.waiting import parse_condition
-from twinlog.cluster.client.route import BrokerAddresses
 from twinlog.cluster.observe.explain import explain_member
 from twinlog.cluster.observe.findings import Level
 from twinlog.cluster.observe.members import ClusterFacts, Member, MemberFacts, issues_of, member_of_status, with_lag
 from twinlog.cluster.observe.role_views import change_of, clock, newest_record, notes_of, record_of
 from twinlog.cluster.observe.rules import examine
+from twinlog.cluster.remoting.route import BrokerAddresses
 from twinlog.store.config import BrokerRole
 from twinlog.store.role_file import GroupMember, GroupRecord, Pause
 from twinlog.store.util.plain import to_plain

@@ -4,14 +4,15 @@ Source: TopicRouteData, ClusterInfo, MQClientInstance.topicRouteData2TopicPublis
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
-from attrs import frozen
+from attrs import field, frozen
 
 MASTER_ID = 0
 READABLE, WRITEABLE = 4, 2  # Bits of perm.
+UNIT, UNIT_SUBSCRIPTION = 1, 2  # Bits of topic_sys_flag.
 
 
 @frozen(order=True)
@@ -48,11 +49,16 @@ def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
 
 @frozen
 class BrokerAddresses:
-    """The members of one broker group by brokerId."""
+    """The members of one broker group by brokerId (BrokerData)."""
 
     cluster: str
     broker_name: str
-    addresses: Mapping[int, str]
+    addresses: Mapping[int, str] = field(factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As routes and the cluster table show it; the ids are int keys."""
+        addresses = dict(sorted(self.addresses.items()))
+        return {"brokerAddrs": addresses, "brokerName": self.broker_name, "cluster": self.cluster}
 
     @property
     def master(self) -> str | None:
@@ -68,12 +74,23 @@ class BrokerAddresses:
 
 @frozen
 class QueueData:
-    """How many queues a topic has on one broker group, and what may be done with them."""
+    """The queues of a topic on one broker group, and their permissions."""
 
     broker_name: str
     read_queues: int
     write_queues: int
     perm: int
+    topic_sys_flag: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As routes show it."""
+        return {
+            "brokerName": self.broker_name,
+            "perm": self.perm,
+            "readQueueNums": self.read_queues,
+            "topicSysFlag": self.topic_sys_flag,
+            "writeQueueNums": self.write_queues,
+        }
 
     @property
     def perm_text(self) -> str:
@@ -135,23 +152,3 @@ def read_cluster(data: Mapping[str, Any]) -> tuple[BrokerAddresses, ...]:
 def _read_broker(data: Mapping[str, Any]) -> BrokerAddresses:
     addresses = {int(broker_id): str(address) for broker_id, address in data.get("brokerAddrs", {}).items()}
     return BrokerAddresses(data.get("cluster", ""), data["brokerName"], dict(sorted(addresses.items())))
-
-
-def allocate(me: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
-    """The queues of member `me`: a run of neighbours, as many as everybody else's or one more.
-
-    Every member computes the same from the same queues and client ids, in whatever order it got them. Nothing for one
-    who is not (yet) among the members.
-
-    >>> queues = [MessageQueue("T", "broker-a", number) for number in range(5)]
-    >>> [queue.queue_id for queue in allocate("one", queues, ["two", "one"])]
-    [0, 1, 2]
-    """
-    ids = sorted(set(members))
-    if me not in ids:
-        return []
-    ordered = sorted(set(queues))
-    place = ids.index(me)
-    share, rest = divmod(len(ordered), len(ids))
-    start = place * share + min(place, rest)
-    return ordered[start : start + share + (place < rest)]
