@@ -42,6 +42,7 @@ ORDER = [
     "ha.master",
     "ha.slave",
     "ha",
+    "cluster",
     "cluster.remoting.codes",
     "cluster.remoting.errors",
     "cluster.remoting.tls",

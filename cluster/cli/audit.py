@@ -13,7 +13,7 @@ from twinlog.cluster.cli.common.errors import FAILED, PARTIAL, USAGE, CliError, 
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option
 from twinlog.cluster.cli.common.progress import progress
-from twinlog.cluster.cli.common.render import Column, count, json_answer, moment, size, style, table
+from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.log.directory import allow_many_files
 from twinlog.cluster.pipeline.audit.findings import FindingClass
@@ -22,6 +22,7 @@ from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, Au
 from twinlog.cluster.pipeline.report.page import write_report
 from twinlog.cluster.pipeline.report.picture import letter
 from twinlog.cluster.pipeline.report.summary import headline, sentences
+from twinlog.cluster.text import moment, size
 from twinlog.store.util.text import counted
 
 INSTALL = (

@@ -9,8 +9,9 @@ from twinlog.cluster.cli.common.errors import PARTIAL
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.progress import progress
-from twinlog.cluster.cli.common.render import Column, count, json_answer, moment, size, table
+from twinlog.cluster.cli.common.render import Column, count, json_answer, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened, say, told
+from twinlog.cluster.text import moment, size
 from twinlog.store.config import StoreConfig
 from twinlog.store.offline.copy.backup import back_up
 from twinlog.store.offline.copy.manifest import Manifest

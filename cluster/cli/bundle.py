@@ -11,9 +11,10 @@ from twinlog.cluster.cli.common.errors import CliError
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, dry_run_option, namesrv_option
 from twinlog.cluster.cli.common.pages import Block, Page, show
-from twinlog.cluster.cli.common.render import Column, size
+from twinlog.cluster.cli.common.render import Column
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.run.up_plan import default_directory
+from twinlog.cluster.text import size
 
 
 @click.command(

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from twinlog.cluster.admin.messages import MessageView
+from twinlog.cluster.admin.message_view import MessageView
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.errors import sentence
 from twinlog.cluster.cli.common.group import examples

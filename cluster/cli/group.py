@@ -17,12 +17,13 @@ from twinlog.cluster.cli.common.options import (
     yes_option,
 )
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show, silent_notes
-from twinlog.cluster.cli.common.render import Column, count, seconds
+from twinlog.cluster.cli.common.render import Column, count
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.group_offsets import clone, reset, seek
 from twinlog.cluster.cli.topic import arrow, broker_option, cluster_option, messages_word
 from twinlog.cluster.observe.consumption import LagReport, with_change
 from twinlog.cluster.remoting.names import group_fault
+from twinlog.cluster.text import seconds
 
 _CHANGE = GroupChange
 group_argument = click.argument("group", shell_complete=complete.groups)

@@ -6,7 +6,7 @@ import click
 import orjson
 import trio
 
-from twinlog.cluster.admin.waiting import Condition, parse_condition, parse_size
+from twinlog.cluster.admin.waiting import Condition, parse_condition
 from twinlog.cluster.cli.common.errors import TIMED_OUT, CliError
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option, print_schema
@@ -16,6 +16,7 @@ from twinlog.cluster.observe.explain import Explanation
 from twinlog.cluster.observe.findings import CheckResult, Finding
 from twinlog.cluster.observe.members import ClusterFacts
 from twinlog.cluster.observe.rules import Diagnosis, Limits, diagnosis
+from twinlog.cluster.text import parse_size
 
 NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 SIGNS = {"note": ("-", "cyan"), "warning": ("!", "yellow"), "critical": ("X", "red")}  # Colour is never alone.

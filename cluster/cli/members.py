@@ -16,14 +16,12 @@ from twinlog.cluster.cli.common.render import (
     fitting,
     json_answer,
     json_line,
-    rate,
     rich_table,
-    seconds,
-    size,
     table,
 )
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.observe.members import Member, MemberList
+from twinlog.cluster.text import rate, seconds, size
 
 
 def member_columns(members: Sequence[Member]) -> list[Column]:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import click
 import orjson
 
-from twinlog.cluster.admin.messages import MessageView, view_of
-from twinlog.cluster.cli.common.render import json_line, moment, printable, style
+from twinlog.cluster.admin.message_view import MessageView, view_of
+from twinlog.cluster.cli.common.render import json_line, printable, style
 from twinlog.cluster.client.messages import ReceivedMessage
+from twinlog.cluster.text import moment
 
 TSV_TITLES = "topic\tbroker\tqueue\tqueue_offset\tstored_ms\ttags\tkeys\tbody"
 BODY_FORMS = ("auto", "text", "json", "hex", "none")

@@ -9,10 +9,11 @@ from twinlog.cluster.admin.messages import PeekedMessage, is_message_id
 from twinlog.cluster.cli.common import complete
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option, namesrv_option
-from twinlog.cluster.cli.common.render import json_line, moment, printable, style
+from twinlog.cluster.cli.common.render import json_line, printable, style
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.messages import BODY_FORMS, TSV_TITLES, _print_tsv, body_in_form
 from twinlog.cluster.client.messages import ReceivedMessage
+from twinlog.cluster.text import moment
 
 
 @click.command(

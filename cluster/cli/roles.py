@@ -27,11 +27,11 @@ from twinlog.cluster.cli.common.options import (
     need_yes,
     yes_option,
 )
-from twinlog.cluster.cli.common.render import Column, count, json_answer, moment, size, style, table
+from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.common.values import AT, DURATION, LOSS
 from twinlog.cluster.cli.members import member_columns
-from twinlog.cluster.observe.role_views import clock
+from twinlog.cluster.text import day_and_clock, moment, size
 
 F = TypeVar("F", bound=Callable[..., Any])
 _RESULT, _PLAN = ChangeOutcome, ChangeState
@@ -91,7 +91,11 @@ def switchover(
 
 def _schedule(namesrv: str, order: RoleOrder, at_ms: int | None, fmt: str) -> None:
     group = run_admin(namesrv, lambda admin: admin.schedule_switchover(order, at_ms))
-    when = f"is to change its master at {clock(at_ms)}" if at_ms is not None else "has no switchover planned"
+    when = (
+        f"is to change its master at {day_and_clock(at_ms / 1000)}"
+        if at_ms is not None
+        else "has no switchover planned"
+    )
     click.echo(f"{group.name} {when}", err=True)
     if fmt == "json":
         json_answer(PlannedSwitchover(group=group.name, at_ms=at_ms, candidate=order.member))

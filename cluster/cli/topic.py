@@ -19,9 +19,10 @@ from twinlog.cluster.cli.common.options import (
     yes_option,
 )
 from twinlog.cluster.cli.common.pages import NOTHING_CHANGED, Block, Page, answer, preview, show
-from twinlog.cluster.cli.common.render import Column, count, moment
+from twinlog.cluster.cli.common.render import Column, count
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.remoting.names import topic_fault
+from twinlog.cluster.text import moment
 
 QUEUES = click.IntRange(1, 65536)
 _CHANGE = TopicChange

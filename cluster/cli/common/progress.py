@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from twinlog.cluster.cli.common.render import size
+from twinlog.cluster.text import size
 
 Report = Callable[[int, int], None]  # Bytes done, bytes in all.
 _SECONDS_BETWEEN_LINES = 30.0

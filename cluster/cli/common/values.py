@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from twinlog.cluster.admin.waiting import parse_size
+from twinlog.cluster.text import parse_size
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

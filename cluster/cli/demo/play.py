@@ -22,13 +22,13 @@ from twinlog.cluster.cli.demo.screen import (
     rewound,
     taken_over,
     verdict,
-    waited,
 )
 from twinlog.cluster.cli.demo.traffic import Ledger, Traffic, numbers_found
 from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
 from twinlog.cluster.cli.run.up_view import ask, until_ready
 from twinlog.cluster.client.client import Client
 from twinlog.cluster.observe.members import MemberList
+from twinlog.cluster.text import latency
 
 READY_SECONDS_MAX, POLL_SECONDS = 60.0, 0.05
 CALM_SECONDS = 1.0  # Of traffic before anything happens, and after each event; more where --seconds leaves time.
@@ -186,7 +186,7 @@ class Play:
             while len(self.ledger.acknowledged) < count + 5:  # noqa: ASYNC110  # The ledger is a plain value.
                 await trio.sleep(0.01)
         pause = self.ledger.longest_pause(since, trio.current_time())
-        self.screen.tell(f"producers {what} for {waited(pause)}, from one SEND_OK to the next", "✓")
+        self.screen.tell(f"producers {what} for {latency(pause)}, from one SEND_OK to the next", "✓")
 
     async def _return(self, old: BrokerPlan) -> None:
         self.screen.chapter(

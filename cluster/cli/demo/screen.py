@@ -11,6 +11,7 @@ from twinlog.cluster.cli.demo.traffic import Account
 from twinlog.cluster.cli.run.up_view import members_table
 from twinlog.cluster.observe.live_diff import LiveDiffReport, LiveVerdict
 from twinlog.cluster.observe.members import MemberList
+from twinlog.cluster.text import count
 from twinlog.store.truncation.divergent import Divergent
 
 WIDTH = 100
@@ -120,18 +121,18 @@ def bars(counts: Sequence[int]) -> str:
     return "".join(BARS[-(-count * (len(BARS) - 1) // most)] if most else BARS[0] for count in counts)
 
 
-def many(count: int, one: str, several: str | None = None) -> str:
+def many(value: int, one: str, several: str | None = None) -> str:
     """A number with its noun.
 
     >>> many(1, "copy", "copies"), many(1200, "message")
     ('1 copy', '1 200 messages')
     """
-    return f"{number(count)} {one if count == 1 else several or one + 's'}"
+    return f"{number(value)} {one if value == 1 else several or one + 's'}"
 
 
-def number(count: int) -> str:
+def number(value: int) -> str:
     """With spaces between thousands."""
-    return f"{count:,}".replace(",", " ")
+    return count(value, " ")
 
 
 def verdict(state: ChangeState) -> str:
@@ -150,11 +151,6 @@ def taken_over(winner: str, result: ChangeResult, seconds: float) -> str:
     """Who is the master now."""
     lost = "an unknown number of" if result.lost_bytes is None else number(result.lost_bytes)
     return f"{winner} is the master in epoch {result.epoch}, after {seconds:.2f} s; acknowledged bytes given up: {lost}"
-
-
-def waited(seconds: float) -> str:
-    """How long producers stood still, in the unit that one reads."""
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
 def rewound(name: str, kept: Sequence["Divergent"]) -> str:

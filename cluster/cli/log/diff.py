@@ -11,10 +11,11 @@ from twinlog.cluster.cli.common.errors import FAILED, PARTIAL
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import WithAlternative, document_option, namesrv_option
 from twinlog.cluster.cli.common.progress import progress
-from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, json_answer, moment, printable, size, style, table
+from twinlog.cluster.cli.common.render import UNKNOWN, Column, count, json_answer, printable, style, table
 from twinlog.cluster.cli.common.running import run_admin
 from twinlog.cluster.cli.log.directory import told
 from twinlog.cluster.observe.live_diff import LiveDifference, LiveDiffReport, LiveVerdict
+from twinlog.cluster.text import moment, size
 from twinlog.store.integrity.digest import decode
 from twinlog.store.offline.copy.pinned import pinned_log
 from twinlog.store.offline.diff import Difference, DiffRecord, DiffReport, DiffVerdict, Side

@@ -12,8 +12,9 @@ import click
 from twinlog.cluster.cli.common.errors import PARTIAL
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option
-from twinlog.cluster.cli.common.render import Column, cells_of, json_line, moment, plain, printable, style, table
+from twinlog.cluster.cli.common.render import Column, cells_of, json_line, plain, printable, style, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
+from twinlog.cluster.text import moment
 from twinlog.store.offline.copy.pinned import pinned_log
 from twinlog.store.offline.dump import DumpedMessage, Selection, dump_at
 from twinlog.store.offline.dump import dump as dump_log

@@ -9,8 +9,9 @@ import click
 
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option
-from twinlog.cluster.cli.common.render import Column, count, json_answer, moment, size, style, table
+from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
+from twinlog.cluster.text import moment, size
 from twinlog.store.offline.info import StoreInfo, look
 
 _WRITERS = {"rocketmq-4": "RocketMQ 4", "rocketmq-5": "RocketMQ 5", "twinlog": "twinlog"}

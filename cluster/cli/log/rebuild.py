@@ -10,8 +10,9 @@ from attrs import evolve
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.progress import progress
-from twinlog.cluster.cli.common.render import count, json_answer, size
+from twinlog.cluster.cli.common.render import count, json_answer
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened, options_of, say, told
+from twinlog.cluster.text import size
 from twinlog.store.offline.copy.rebuild import RebuildReport, plan_rebuild
 from twinlog.store.offline.copy.rebuild import rebuild as make
 

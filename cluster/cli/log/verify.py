@@ -10,8 +10,9 @@ from twinlog.cluster.cli.common.errors import FAILED
 from twinlog.cluster.cli.common.group import examples
 from twinlog.cluster.cli.common.options import document_option
 from twinlog.cluster.cli.common.progress import progress
-from twinlog.cluster.cli.common.render import Column, count, json_answer, seconds, size, style, table
+from twinlog.cluster.cli.common.render import Column, count, json_answer, style, table
 from twinlog.cluster.cli.log.directory import directory_argument, directory_options, opened
+from twinlog.cluster.text import seconds, size
 from twinlog.store.offline.finding import Finding
 from twinlog.store.offline.verify.verify import Verdict, VerifyReport
 from twinlog.store.offline.verify.verify import verify as check

@@ -10,12 +10,13 @@ from typing import Any
 import trio
 
 from twinlog.cluster.admin.admin import Admin, open_admin
-from twinlog.cluster.cli.common.render import cells_of, fitting, rate, rich_table, seconds, size
+from twinlog.cluster.cli.common.render import cells_of, fitting, rich_table
 from twinlog.cluster.cli.members import member_columns
 from twinlog.cluster.cli.run.up_dashboard import UpDashboard
 from twinlog.cluster.cli.run.up_plan import BrokerPlan, UpPlan
 from twinlog.cluster.observe.members import Member, MemberList
 from twinlog.cluster.remoting.errors import RemotingError
+from twinlog.cluster.text import rate, seconds, size
 
 STARTING_POLL_SECONDS, POLL_SECONDS = 0.05, 1.0
 SLOW_START_SECONDS = 10.0

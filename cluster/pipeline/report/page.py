@@ -4,7 +4,6 @@ The page loads nothing, needs no script, and prints.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ from typing import Any
 from attrs import asdict, fields
 
 from twinlog.cluster.admin.documents import SCHEMA
-from twinlog.cluster.cli.common.render import seconds, size
 from twinlog.cluster.pipeline.audit.report import AuditedMember, AuditReport, AuditVerdict, ReportedFinding, to_json
 from twinlog.cluster.pipeline.report.picture import MEANINGS, legend, letter, picture
 from twinlog.cluster.pipeline.report.summary import headline, sentences
+from twinlog.cluster.text import moment, seconds, size
 from twinlog.store.util.text import agreeing
 
 _SIGNS = {
@@ -127,7 +126,7 @@ def facts_of(finding: ReportedFinding) -> list[str]:
     if finding.good is not None:
         facts.append(f"the copy of {finding.good} is right")
     if finding.since_ms:
-        facts.append(f"since {moment(finding.since_ms)}")
+        facts.append(f"since {moment(finding.since_ms, utc=True)}")
     if finding.epoch is not None:
         facts.append(f"epoch {finding.epoch}")
     if finding.topic is not None:
@@ -137,11 +136,6 @@ def facts_of(finding: ReportedFinding) -> list[str]:
     if finding.count > 1:
         facts.append(f"{finding.count} in a row")
     return facts
-
-
-def moment(milliseconds: int) -> str:
-    """A page is read anywhere: its times are UTC."""
-    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
 
 
 def _not_read(problems: Iterable[str]) -> str:
@@ -159,7 +153,7 @@ def _table(caption: str, titles: Iterable[tuple[str, str]], rows: str) -> str:
 
 
 def _made(report: AuditReport) -> str:
-    return f"twinlog audit, {moment(report.started_ms)}, in {seconds(report.seconds)}"
+    return f"twinlog audit, {moment(report.started_ms, utc=True)}, in {seconds(report.seconds)}"
 
 
 def findings_table(findings: Sequence[ReportedFinding]) -> Any:

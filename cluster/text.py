@@ -1,18 +1,25 @@
-"""Numbers as people read them: always with a unit, thousands apart. What is not known is a dash."""
+"""Formats of numbers, sizes and times for people, shared by command line, dashboard and reports. Pure.
 
+Every number has a unit, thousands are grouped, and an unknown value is a dash. `parse_size` reads sizes.
+"""
+
+import re
 import time
+from datetime import UTC, datetime
 
 UNKNOWN = "\u2013"  # A dash of a figure's width.
 NARROW_SPACE = "\u202f"
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
-def count(value: int | None) -> str:
-    """41203882 -> 41 203 882, with spaces at which no line breaks."""
-    return UNKNOWN if value is None else f"{value:,}".replace(",", NARROW_SPACE)
+def count(value: int | None, gap: str = NARROW_SPACE) -> str:
+    """41203882 -> 41 203 882; lines do not break at the default gap."""
+    return UNKNOWN if value is None else f"{value:,}".replace(",", gap)
 
 
 def size(value: float | None) -> str:
-    """Bytes: 0 B, 812 B, 1.2 MB."""
+    """Bytes in powers of 1000: 0 B, 812 B, 1.2 MB."""
     if value is None:
         return UNKNOWN
     for unit in ("B", "kB", "MB", "GB"):
@@ -23,7 +30,7 @@ def size(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Bytes a second."""
+    """Bytes per second: 1.2 MB/s."""
     return UNKNOWN if value is None else f"{size(value)}/s"
 
 
@@ -44,7 +51,7 @@ def seconds(value: float | None) -> str:
 
 
 def about(value: float) -> str:
-    """An estimate, to no more than it is worth: 3.4 -> 3 s, 43 -> 45 s, 260 -> 4 min."""
+    """An estimate, rounded to its precision: 3.4 -> 3 s, 43 -> 45 s, 260 -> 4 min."""
     if value < 10:
         return f"{max(1, round(value))} s"
     if value < 120:
@@ -53,7 +60,7 @@ def about(value: float) -> str:
 
 
 def latency(value: float | None) -> str:
-    """Seconds as milliseconds: 0.42 ms, 12 ms, 1.8 s."""
+    """Seconds in milliseconds: 0.42 ms, 12 ms, 1.8 s."""
     if value is None:
         return UNKNOWN
     if value >= 1:
@@ -62,15 +69,31 @@ def latency(value: float | None) -> str:
 
 
 def clock(at: float) -> str:
-    """Local time of seconds since 1970: 12:03:11."""
+    """Local time of day of seconds since 1970: 12:03:11."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def day_and_clock(at: float) -> str:
-    """The same with the day: 2026-11-22 12:03:11."""
+    """Local date and time of seconds since 1970: 2026-11-22 12:03:11."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
+def moment(milliseconds: int, *, utc: bool = False) -> str:
+    """Date and time of ms since 1970, local unless `utc`: 2026-11-22 12:03:11.042."""
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC if utc else None)
+    return f"{at.replace(tzinfo=None).isoformat(' ', 'milliseconds')}{' UTC' * utc}"
+
+
 def several(number: int, one: str, many: str) -> str:
-    """1 slave, 2 slaves."""
+    """A number with its noun: 1 slave, 2 slaves."""
     return f"{number} {one if number == 1 else many}"
+
+
+def parse_size(text: str) -> int:
+    """Bytes in `500`, `64kB`, `1MB`, `1GiB`. Raises ValueError."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no size: allowed is a number with B, kB, MB, GB, KiB, MiB or GiB")
+    number, unit = float(found[1]), found[2].lower()
+    factor = 1024 ** (" kmgt".index(unit[0])) if unit.endswith("i") else _UNITS[unit]
+    return int(number * factor)
