@@ -71,12 +71,12 @@ class Broker(BrokerParts):
                 await self.store.close()
             if not (self.store_config.root.expanduser() / "abort").exists():
                 with contextlib.suppress(OSError):  # The next start takes it for a crash.
-                    self.roles.note_clean_stop()
+                    self.roles.member.durable.note_clean_stop()
 
     def _load_role(self) -> None:
         """Raises StoreDirectoryError."""
-        state = self.roles.load()
-        self.slave_sync.master_offsets.epoch = self.roles.epochs()[-1].epoch
+        state = self.roles.member.load()
+        self.slave_sync.master_offsets.epoch = self.roles.member.epochs()[-1].epoch
         if state is not None and self.visibility is not None:
             self.visibility.shown = min(state.told_confirmed, self.store.max_offset)
 
@@ -234,15 +234,15 @@ class Broker(BrokerParts):
             )
         self.send = SendProcessor(self)
         await nursery.start(self.role_services.tasks.run)
-        await self.roles.hear_group(self._registered_master)
+        await self.roles.rules.hear_group(self._registered_master)
         await self.lost_tables.take_at_start()
-        await self.role_services.begin(self.roles.role_state())
+        await self.role_services.begin(self.roles.member.role_state())
         nursery.start_soon(self.roles.run)
         await self._serve(nursery, main, fast)
         nursery.start_soon(self.held_pulls.run)
         nursery.start_soon(self.gate.run)
         nursery.start_soon(self.registration.run)
-        nursery.start_soon(self.non_voters.run)
+        nursery.start_soon(self.roles.joining.run)
         nursery.start_soon(self._watch_record)
         if self.visibility is not None:
             nursery.start_soon(self.visibility.run)

@@ -120,8 +120,8 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
         "dispatchBehindBytes": store.max_offset - store.dispatched_offset,
         "unverifiedBytes": broker.store.unverified_bytes,
         "dispatchMaxBuffer": 0,
-        "commitLogDiskRatio": broker.store.hooks.disk_usage(broker.store.commit_log.files.directory),
-        "consumeQueueDiskRatio": broker.store.hooks.disk_usage(broker.store.config.root.expanduser()),
+        "commitLogDiskRatio": broker.store.disk_usage(broker.store.commit_log.files.directory),
+        "consumeQueueDiskRatio": broker.store.disk_usage(broker.store.config.root.expanduser()),
         "commitLogDirCapacity": f"Total : {size_text(disk.total)}, Free : {size_text(disk.free)}.",
         "remainHowManyDataToFlush": size_text(store.max_offset - store.flushed_offset),
         "remainTransientStoreBufferNumbs": pending.pool.available if pending is not None else 2**31 - 1,
@@ -145,7 +145,7 @@ def runtime_table(broker: "BrokerParts") -> dict[str, str]:
         "EndTransactionThreadPoolQueueCapacity": 100000,
     }
     for directory in broker.store.config.commit_log_paths:
-        table[f"commitLogDiskRatio_{directory}"] = broker.store.hooks.disk_usage(directory)
+        table[f"commitLogDiskRatio_{directory}"] = broker.store.disk_usage(directory)
     for kind, capacity in (("send", 10000), ("pull", 100000), ("query", 20000)):  # There are no such queues here.
         table[f"{kind}ThreadPoolQueueSize"] = 0
         table[f"{kind}ThreadPoolQueueCapacity"] = capacity
@@ -320,26 +320,26 @@ def _policy(broker: "BrokerParts", policy: AckPolicy) -> PolicyStatus:
 
 def _with_role(broker: "BrokerParts", status: MemberStatus) -> MemberStatus:
     """Add the role; a member whose role never changes has nothing to add."""
-    roles, state = broker.roles, broker.roles.role_state()
-    if state is None and roles.strangers_record is None:
+    roles, state = broker.roles, broker.roles.member.role_state()
+    if state is None and roles.member.wiped_record is None:
         return status
-    phase, why = roles.words()
-    last, change = roles.epochs()[-1], roles.state()
+    phase, why = roles.member.status()
+    last, change = roles.member.epochs()[-1], roles.state()
     silent = roles.leases.silence.silent(trio.current_time())
     return evolve(
         status,
         epoch=EpochStatus(epoch=last.epoch, winner=last.winner, start_offset=last.start_offset),
-        promised=roles.promised(),
+        promised=roles.member.promised(),
         role_state="forwarding" if broker.gate.state == "forwarding" and phase == "following" else phase,
         role_why=why or None,
-        lease=_lease(broker) if roles.is_serving else None,
+        lease=_lease(broker) if roles.member.is_serving else None,
         silent={address: round(seconds, 1) for address, seconds in silent.items()},
         group_record=state.group if state is not None else None,
         whole=state is None or state.whole,
         role_change=to_plain(change) if change.steps or change.error else None,
         last_pause_ms=roles.last_pause_ms,
         scheduled=state.scheduled if state is not None else None,
-        paused=roles.paused() or None,
+        paused=roles.member.paused() or None,
     )
 
 
@@ -358,7 +358,7 @@ def log_fields(broker: "BrokerParts") -> dict[str, Any]:
     return {
         "member": member_name(group, broker.config.broker_id, directory),
         "role": "slave" if broker.is_slave else "master",
-        "epoch": broker.roles.book.entries[-1].epoch,
+        "epoch": broker.roles.member.durable.entries[-1].epoch,
     }
 
 

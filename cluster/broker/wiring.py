@@ -27,7 +27,7 @@ from twinlog.cluster.broker.peers.slave_kinds import SlaveKinds
 from twinlog.cluster.broker.peers.slave_peer import SlavePeers
 from twinlog.cluster.broker.roles.effects import RoleServices
 from twinlog.cluster.broker.roles.gate import Gate
-from twinlog.cluster.broker.roles.non_voters import NonVoters
+from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.broker.security.service import AclService, acl_service
@@ -108,7 +108,6 @@ class BrokerParts(BrokerTables):
     lost_tables: LostTables = field(init=False)
     roles: RoleService = field(init=False)
     role_services: RoleServices = field(init=False)
-    non_voters: NonVoters = field(init=False)
     _watched: set[Connection] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -137,15 +136,15 @@ class BrokerParts(BrokerTables):
             any_accepted=self.store.any_accepted,
         )
         self.tls = ServerTls(self.tls_config)
-        self.gate = Gate(lambda: self.roles.role_state())
+        self.gate = Gate(lambda: self.roles.member.role_state())
         if self.acl is not None:  # Only what was checked here may go under this member's name.
             self.gate.forwarder.sign = self.remoting.sign
         self._use_tls()
         self._show(config.visibility)
         self._make_services(config)
         self.store.on_truncate.append(lambda _: self.offsets.lower(self.queue_end))
-        self.store.hooks.retention_floor = self.ha.lowest_needed
-        self.store.hooks.soft_retention_floor = self.ha.absence.floor
+        self.store.retention_floor = self.ha.lowest_needed
+        self.store.retention_wish = self.ha.absence.floor
         self.store.retention.shortened.append(self.ha.absence.shortened)
 
     def _use_tls(self) -> None:
@@ -167,7 +166,7 @@ class BrokerParts(BrokerTables):
             arrived=self.held_pulls.on_arrival,
             all_arrived=self.held_pulls.run_ready,
         )
-        self.store.hooks.dispatch_limit = self.visibility.limit
+        self.store.dispatch_limit = self.visibility.limit
         self.store.on_arrival.append(self.visibility.on_arrival)
         self.store.on_truncate.append(self.visibility.truncated)
 
@@ -194,7 +193,7 @@ class BrokerParts(BrokerTables):
         self.peers = Peers(
             self.remoting,
             lambda: self.master,
-            heard=lambda told: self.roles.heard(told),
+            heard=lambda told: self.roles.member.heard(told),
             ha_end=lambda: self.ha.client.fresh_address,
         )
         self.slave_peers = SlavePeers(
@@ -252,7 +251,7 @@ class BrokerParts(BrokerTables):
             self.store.on_arrival.append(self.slave_sync.on_arrival)
         self.slave_kinds = SlaveKinds(self.remoting, self.group.slave_addresses)
         self.role_services = RoleServices(self)
-        self.roles = RoleService(
+        member = Member(
             side=self.side_directory,
             me=self.group.me,
             store=self.store,
@@ -263,10 +262,9 @@ class BrokerParts(BrokerTables):
             now_ms=self.now_ms,
             boot_id=machine_boot_id,
             boot_ms=self.started_ms,
-            told_confirmed=lambda: self.visibility.shown if self.visibility is not None else 0,
-            has_name_servers=bool(config.name_servers),
+            shown_offset=lambda: self.visibility.shown if self.visibility is not None else 0,
         )
-        self.non_voters = NonVoters(self.roles)
+        self.roles = RoleService(member, has_name_servers=bool(config.name_servers))
         self.make_registration()
 
     def make_registration(self) -> None:
@@ -280,7 +278,7 @@ class BrokerParts(BrokerTables):
             master_changed=self._master_changed,
             members_changed=lambda _ips: self.ha.members_changed(self.group.counted_slaves()),
             has_strangers=lambda: self.ha.reception.has_strangers,
-            found_members=self.non_voters.registered,
+            found_members=self.roles.joining.registered,
             may_be_none=lambda: not self.ha.lease.held(trio.current_time()),
         )
 

@@ -19,11 +19,11 @@ from twinlog.cluster.metrics.snapshot import (
     StoreNumbers,
 )
 from twinlog.cluster.mqadmin.text import version_name
+from twinlog.cluster.namesrv.route_info import MASTER_ID
 from twinlog.cluster.namesrv.service import NameServer
 from twinlog.cluster.observe.members import NO_MASTERS, state_in_words
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.names import member_name
-from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.master.group_transfer import OUTCOMES
 from twinlog.ha.statistics import HAStatistics
 from twinlog.store.config import CONSUME_QUEUE_UNIT, BrokerRole
@@ -99,8 +99,8 @@ def _ha(broker: Broker, ha: HAStatistics) -> HANumbers:
     return HANumbers(
         role=_role(broker, state),
         state=state,
-        epoch=broker.roles.epochs()[-1].epoch,
-        paused=bool(broker.roles.paused()),
+        epoch=broker.roles.member.epochs()[-1].epoch,
+        paused=bool(broker.roles.member.paused()),
         confirmed_offset=broker.confirmed_offset(),
         synchronous=synchronous,
         acks_configured=broker.ha_config.in_sync_replicas if synchronous else 1,
@@ -127,7 +127,7 @@ def _ack_waits(broker: Broker, need: int) -> tuple[tuple[int, str, Counts], ...]
 
 def _state(broker: Broker) -> str:
     """The word of `twinlog list`."""
-    role_state, _ = broker.roles.words()
+    role_state, _ = broker.roles.member.status()
     return state_in_words(state_word(broker, broker.ha.client.state), role_state)
 
 

@@ -111,7 +111,7 @@ def _note(
 
 def _members(broker: Broker) -> dict[str, GroupMember]:
     """The others of the group's record, by name, where this one is its master."""
-    record, own = broker.roles.group, broker.config.broker_name
+    record, own = broker.roles.member.group, broker.config.broker_name
     if broker.is_slave or record is None:
         return {}
     others = [each for each in record.members if each.address != broker.address]

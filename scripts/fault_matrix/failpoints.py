@@ -131,7 +131,7 @@ POINTS = (
     ),
     Point("after the index is loaded", "start", "twinlog.store.index.service:IndexService.load", "after"),
     Point("after the store is loaded", "start", "twinlog.store.message_store:MessageStore._load", "after"),
-    *_around("start", "the first write of its role", "twinlog.cluster.broker.roles.book:save_role"),
+    *_around("start", "the first write of its role", "twinlog.cluster.broker.roles.durable_state:save_role"),
     Point(
         "before the first fsync of the log", "start", "twinlog.store.services.flush:_sync", "before", when=_syncs(LOG)
     ),
@@ -156,14 +156,18 @@ POINTS = (
     Point("before the checkpoint is lowered", "cut", "twinlog.store.truncation.truncation:lower_checkpoint", "before"),
     *_around("cut", "the index is cut", "twinlog.store.index.service:IndexService.note_cut"),
     *_around("cut", "the intent is removed", "twinlog.store.truncation.truncation:remove_intent"),
-    *_around("cut", "a master's history is adopted", "twinlog.cluster.broker.roles.member:RoleMember.adopt"),
+    *_around("cut", "a master's history is adopted", "twinlog.cluster.broker.roles.member:Member.adopt"),
     # A role change
-    *_around("change", "a role is written", "twinlog.cluster.broker.roles.book:save_role", passes=2),
-    *_around("change", "an epoch is written", "twinlog.cluster.broker.roles.book:save_epochs"),
+    *_around("change", "a role is written", "twinlog.cluster.broker.roles.durable_state:save_role", passes=2),
+    *_around("change", "an epoch is written", "twinlog.cluster.broker.roles.durable_state:save_epochs"),
     Point(
-        "after a master holds", "change", "twinlog.cluster.broker.roles.member:RoleMember.hold", "after", who="master"
+        "after a master holds",
+        "change",
+        "twinlog.cluster.broker.roles.write_pause:WritePause.begin",
+        "after",
+        who="master",
     ),
-    *_around("change", "a promise", "twinlog.cluster.broker.roles.member:RoleMember.promise"),
+    *_around("change", "a promise", "twinlog.cluster.broker.roles.voter:Voter.vote"),
     Point(
         "after its slave's stream has ended",
         "change",
@@ -171,10 +175,14 @@ POINTS = (
         "after",
         who="slave",
     ),
-    *_around("change", "it takes its epoch", "twinlog.cluster.broker.roles.change:RoleRun._take", who="candidate"),
-    *_around("change", "it serves", "twinlog.cluster.broker.roles.change:RoleRun._serve", who="candidate"),
+    *_around("change", "it takes its epoch", "twinlog.cluster.broker.roles.change:RoleChange._take", who="candidate"),
+    *_around("change", "it serves", "twinlog.cluster.broker.roles.change:RoleChange._serve", who="candidate"),
     Point(
-        "before it reports", "change", "twinlog.cluster.broker.roles.change:RoleRun._report", "before", who="candidate"
+        "before it reports",
+        "change",
+        "twinlog.cluster.broker.roles.change:RoleChange._report",
+        "before",
+        who="candidate",
     ),
     Point(
         "before the record is in force",

@@ -15,7 +15,8 @@ import twinlog.store.services.flush
 from scripts.fault_matrix import failpoints
 from scripts.fault_matrix.planted import all_of, planted
 from twinlog.cluster.broker.group.registration import RegistrationService
-from twinlog.cluster.broker.roles.member import RoleMember
+from twinlog.cluster.broker.roles.member import Member
+from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.ha.election.voter import PromiseAsk
 from twinlog.ha.policy.auto_resync import BeginAnew, Resync
 from twinlog.ha.slave.replica import Replica
@@ -133,24 +134,24 @@ def not_told_again() -> Iterator[None]:
 @planted("a master that resigned goes on")
 def resigned_goes_on() -> Iterator[None]:
     """Until it hears of the new master it stores messages, and slaves that have not heard either acknowledge them."""
-    fence, promise = RoleMember.fence, RoleMember.promise
+    fence, vote = Member.fence, Voter.vote
     resigning: list[bool] = []
 
-    async def fence_later(self: RoleMember, why: str) -> None:
+    async def fence_later(self: Member, why: str) -> None:
         if not resigning:
             await fence(self, why)
 
-    async def promise_and_go_on(self: RoleMember, ask: PromiseAsk, change: Any = None) -> Any:
+    async def vote_and_go_on(self: Voter, ask: PromiseAsk, change: Any = None) -> Any:
         resigning[:] = [True] * (ask.expects_end is not None and not ask.dry_run)
         try:
-            answer = await promise(self, ask, change)
+            answer = await vote(self, ask, change)
         finally:
             resigns = bool(resigning)
             resigning.clear()
         if resigns and answer.granted:
-            self.hooks.release()
-            self.become("serving")
+            self.member.hooks.release()
+            self.member.become("serving")
         return answer
 
-    with patch.object(RoleMember, "fence", fence_later), patch.object(RoleMember, "promise", promise_and_go_on):
+    with patch.object(Member, "fence", fence_later), patch.object(Voter, "vote", vote_and_go_on):
         yield

@@ -35,7 +35,7 @@ class MappedFileQueue:
     preallocate: bool = False
     others: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
-    has_room: Callable[[Path], bool] | None = None
+    has_room: Callable[[Path], bool] = lambda _: True
     files: list[MappedFile] = field(factory=list, init=False)
 
     def load(self) -> None:
@@ -129,9 +129,7 @@ class MappedFileQueue:
         """Where to make the file that starts at `start`."""
         if not self.others:
             return self.directory / f"{start:020d}"
-        directories = sorted(self.writable)
-        if self.has_room is not None:
-            directories = list(filter(self.has_room, directories)) or directories
+        directories = sorted(filter(self.has_room, self.writable)) or sorted(self.writable)
         return directories[start // self.file_size % len(directories)] / f"{start:020d}"
 
     def create(self, start: int) -> MappedFile:

@@ -67,8 +67,8 @@ class BrokerMember:
                 start, start_soon = self._serving.start, self._serving.start_soon
                 for service in (broker.store, broker.remoting, broker.ha, broker.role_services.tasks):
                     await start(service.run)
-                await broker.role_services.begin(broker.roles.role_state())
-                for service in (broker.held_pulls, broker.gate, broker.roles, broker.non_voters):
+                await broker.role_services.begin(broker.roles.member.role_state())
+                for service in (broker.held_pulls, broker.gate, broker.roles, broker.roles.joining):
                     start_soon(service.run)
                 start_soon(broker._watch_record)
                 await settle()
@@ -90,7 +90,7 @@ class BrokerMember:
             await self.broker._stop()
         await self._end()
         await self.broker.store.close()
-        self.broker.roles.note_clean_stop()
+        self.broker.roles.member.durable.note_clean_stop()
 
     async def _end(self) -> None:
         self.up = False
@@ -139,7 +139,7 @@ class BrokerMember:
     @property
     def words(self) -> tuple[str, str]:
         """What it is, and why."""
-        return self.broker.roles.words()
+        return self.broker.roles.member.status()
 
     async def change(self, verb: str, **more: Any) -> ChangeState:
         """Carry out a role change with this member as the candidate."""

@@ -13,6 +13,7 @@ from attrs import define, field
 from tests.scenarios.group import FILE_SIZE, Group, LocalPeer, Member, until
 from tests.scenarios.line import Line
 from twinlog.cluster.broker.peers.role_messages import ChangeAsk, Held, Op, Plain
+from twinlog.cluster.broker.roles.member import Member as OwnMember
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
@@ -21,7 +22,6 @@ from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
 from twinlog.ha.wire.transport import StreamTransport, Transport
 from twinlog.store.config import BrokerRole, StoreConfig
-from twinlog.store.hooks import StoreHooks
 from twinlog.store.log.offset_waiters import PutStatus
 from twinlog.store.message_store import MessageStore
 from twinlog.store.role_file import GroupMember, RoleState, load_role
@@ -75,7 +75,7 @@ class RoleMember(Member):
 
     @property
     def is_serving(self) -> bool:
-        return self.up and self.roles.is_serving
+        return self.up and self.roles.member.is_serving
 
     @property
     def me(self) -> GroupMember:
@@ -95,7 +95,8 @@ class RoleMember(Member):
                 max_hash_slot_num=100,
                 max_index_num=400,
             ),
-            StoreHooks(disk_usage=lambda _: 0.5, clock=trio.current_time),
+            disk_usage=lambda _: 0.5,
+            clock=trio.current_time,
         )
         self.store.load()
         self.ha = HAService(
@@ -107,18 +108,20 @@ class RoleMember(Member):
         )
         self.ha.client.connect = self._connect
         self.roles = RoleService(
-            side=self.root / "twinlog",
-            me=lambda: self.me,
-            store=self.store,
-            ha=self.ha,
-            calls=ScenarioCalls(self),
-            hooks=ScenarioHooks(self),
-            config=self.ha.config,
-            now_ms=lambda: int(trio.current_time() * 1000),
-            boot_id=lambda: "one boot",
-            boot_ms=self.starts,
+            OwnMember(
+                side=self.root / "twinlog",
+                me=lambda: self.me,
+                store=self.store,
+                ha=self.ha,
+                calls=ScenarioCalls(self),
+                hooks=ScenarioHooks(self),
+                config=self.ha.config,
+                now_ms=lambda: int(trio.current_time() * 1000),
+                boot_id=lambda: "one boot",
+                boot_ms=self.starts,
+            )
         )
-        self.roles.load()
+        self.roles.member.load()
         if state is not None:
             self.ha.fence("this member starts")
         with trio.CancelScope() as self._scope:
@@ -194,7 +197,7 @@ class RolePeer(LocalPeer):
         await trio.lowlevel.checkpoint()
         self._store()
         told = self.group.at(self.address).roles.history(me)
-        self.asker.roles.heard(told)
+        self.asker.roles.member.heard(told)
         return told
 
 
@@ -219,10 +222,10 @@ class ScenarioCalls:
         return await handle(member)
 
     async def promise(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
-        return await self._ask(address, lambda member: member.roles.promise(ask))
+        return await self._ask(address, lambda member: member.roles.voter.vote(ask))
 
     async def lease(self, address: str, ask: LeaseAsk, *, timeout_ms: float) -> LeaseAnswer:
-        return await self._ask(address, lambda member: member.roles.lease(ask), timeout_ms / 1000)
+        return await self._ask(address, lambda member: member.roles.voter.renew_lease(ask), timeout_ms / 1000)
 
     async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain:
         return await self._ask(address, lambda member: member.roles.role_change(op, body), timeout_ms / 1000)
@@ -290,8 +293,8 @@ async def started(nursery: trio.Nursery, root: Path, *, members: int, **options:
     master = group.members[0]
     await until(
         lambda: (
-            master.roles.group is not None
-            and len(master.roles.group.members) == members
+            master.roles.member.group is not None
+            and len(master.roles.member.group.members) == members
             and sum(each.counted for each in master.ha.statistics().connections) == members - 1
         ),
         "all are members",

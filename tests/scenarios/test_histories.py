@@ -66,7 +66,7 @@ async def test_the_room_of_the_master_is_cut_off(autojump_clock, rooms):
     assert all(answer.status is not PutStatus.PUT_OK or answer.answered_at <= cut_off_at + LEASE for answer in told)
     assert sum(answer.status is PutStatus.PUT_OK for answer in told) == 0, "nobody else has them"
     assert len(new.acknowledged) == 100
-    lost = log_bytes(old.store)[new.roles.epochs()[-1].start_offset :]
+    lost = log_bytes(old.store)[new.roles.member.epochs()[-1].start_offset :]
     assert b"isolated 199" in lost
 
     rooms.isolate()
@@ -76,7 +76,7 @@ async def test_the_room_of_the_master_is_cut_off(autojump_clock, rooms):
     assert all(body in log for body in old.acknowledged + new.acknowledged)
     assert b"isolated 199" not in log
     assert lost in kept_bytes(old)
-    assert old.roles.epochs() == new.roles.epochs() == other.roles.epochs()
+    assert old.roles.member.epochs() == new.roles.member.epochs() == other.roles.member.epochs()
     await produce(new, 1, "all together")
     await all_level(rooms)
     assert old.send(b"to the old one").status is PutStatus.SERVICE_NOT_AVAILABLE
@@ -113,9 +113,11 @@ async def test_two_elections_without_a_write_between_them(autojump_clock, rooms)
     await until(lambda: third.ha.client.state == "streaming", "the third follows the second")
     rooms.isolate(second.name)
     await first.start()
-    await until(lambda: first.ha.client.state != "idle" or first.roles.words()[0] == "fenced", "the first is back")
+    await until(
+        lambda: first.ha.client.state != "idle" or first.roles.member.status()[0] == "fenced", "the first is back"
+    )
     await third.failover()
-    starts = [entry.start_offset for entry in third.roles.epochs()[-2:]]
+    starts = [entry.start_offset for entry in third.roles.member.epochs()[-2:]]
     assert starts[0] == starts[1], "nothing was written between the two elections"
 
     async with trio.open_nursery() as nursery:

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import trio
 from attrs import evolve
 
-import twinlog.cluster.broker.roles.book
-import twinlog.cluster.broker.roles.survey
+import twinlog.cluster.broker.roles.candidate
+import twinlog.cluster.broker.roles.durable_state
 import twinlog.ha.election.epochs
 import twinlog.ha.election.role_change
 import twinlog.ha.election.voter
@@ -21,13 +21,12 @@ import twinlog.ha.slave.follow_history
 import twinlog.store.truncation.truncation
 from tests.simulation.holes import hole
 from twinlog.cluster.broker.roles.lease import LeaseRounds
-from twinlog.cluster.broker.roles.member import RoleMember
-from twinlog.cluster.broker.roles.service import RoleService
+from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.tables.offsets import MasterOffsets
 from twinlog.ha.peer import PeerHistory
 from twinlog.ha.service import HAService
 from twinlog.ha.slave.follow_history import FollowHistory
-from twinlog.store.epoch_file import EpochEntry, encode_epochs
+from twinlog.store.epoch_file import EpochEntry, encode_epochs, save_epochs
 from twinlog.store.role_file import RoleState, encode_role
 
 
@@ -62,7 +61,7 @@ def number_used_again() -> Iterator[None]:
 
     with (
         patch.object(twinlog.ha.election.voter, "_objection", lenient),
-        patch.object(twinlog.cluster.broker.roles.survey, "next_epoch", same),
+        patch.object(twinlog.cluster.broker.roles.candidate, "next_epoch", same),
     ):
         yield
 
@@ -74,7 +73,7 @@ def promise_not_flushed() -> Iterator[None]:
     def save(side: Path, state: RoleState) -> None:
         (side / "role").write_bytes(encode_role(state))
 
-    with patch.object(twinlog.cluster.broker.roles.book, "save_role", save):
+    with patch.object(twinlog.cluster.broker.roles.durable_state, "save_role", save):
         yield
 
 
@@ -85,7 +84,7 @@ def entry_not_flushed() -> Iterator[None]:
     def save(side: Path, entries: Sequence[EpochEntry]) -> None:
         (side / "epochs").write_bytes(encode_epochs(entries))
 
-    with patch.object(twinlog.cluster.broker.roles.book, "save_epochs", save):
+    with patch.object(twinlog.cluster.broker.roles.durable_state, "save_epochs", save):
         yield
 
 
@@ -117,29 +116,29 @@ def adopted_before_cut() -> Iterator[None]:
 @hole("a lost tail is written again")
 def tail_written_again() -> Iterator[None]:
     """A master that lost what it had sent goes on in its epoch, as if nothing had been there."""
-    load = RoleMember.load
+    load = Member.load
 
-    def forgetful(self: RoleMember) -> RoleState | None:
+    def forgetful(self: Member) -> RoleState | None:
         state = load(self)
-        self.book.lacks_tail = False
+        self.durable.lacks_tail = False
         return state
 
-    with patch.object(RoleService, "load", forgetful):
+    with patch.object(Member, "load", forgetful):
         yield
 
 
 @hole("who lost bytes is counted whole")
 def not_whole_counts() -> Iterator[None]:
     """A member that a power cut took acknowledged bytes from elects as if it had them."""
-    load = RoleMember.load
+    load = Member.load
 
-    def whole(self: RoleMember) -> RoleState | None:
+    def whole(self: Member) -> RoleState | None:
         load(self)
-        if self.book.state is not None:
-            self.book.state = evolve(self.book.state, whole=True)
-        return self.book.state
+        if self.durable.state is not None:
+            self.durable.state = evolve(self.durable.state, whole=True)
+        return self.durable.state
 
-    with patch.object(RoleService, "load", whole):
+    with patch.object(Member, "load", whole):
         yield
 
 
@@ -174,15 +173,16 @@ def promised_while_streaming() -> Iterator[None]:
 @hole("an epoch without a byte is not recorded")
 def equal_start_not_recorded() -> Iterator[None]:
     """A slave takes up an epoch that begins where its log ends once there is a byte of it, and acknowledges in it before."""
-    adopt = RoleMember.adopt
+    adopt = Member.adopt
 
-    async def adopt_later(self: RoleMember, master: PeerHistory) -> None:
-        before = self.book.entries
+    async def adopt_later(self: Member, master: PeerHistory) -> None:
+        before = self.durable.entries
         await adopt(self, master)
-        if self.book.entries != before and master.entries[-1].start_offset >= self.store.max_offset:
-            await self.book.save_entries(before)
+        if self.durable.entries != before and master.entries[-1].start_offset >= self.store.max_offset:
+            save_epochs(self.durable.side, before)
+            self.durable.entries = before
 
-    with patch.object(RoleService, "adopt", adopt_later):
+    with patch.object(Member, "adopt", adopt_later):
         yield
 
 

@@ -75,14 +75,14 @@ async def synchronize(member: "RoleMember") -> None:
     """A slave copies its master's."""
     while True:
         await trio.sleep(SYNC_SECONDS)
-        master = member.service.master
-        if member.service.words()[0] == "following" and master is not None:
+        master = member.service.member.master
+        if member.service.member.status()[0] == "following" and master is not None:
             try:
                 told, starts = await member.calls.offsets(master.address)
             except HAError:
                 continue
-            epoch = member.service.promised().epoch
-            if member.service.master is not None and member.service.master.address == master.address:
+            epoch = member.service.member.promised().epoch
+            if member.service.member.master is not None and member.service.member.master.address == master.address:
                 life = (master.address, starts)
                 member.world.guard(lambda: member.offsets.take(told, life, epoch))  # noqa: B023
 

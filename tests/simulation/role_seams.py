@@ -33,7 +33,7 @@ class SimCalls:
 
     async def promise(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
         async def handle(member: "RoleMember") -> PromiseAnswer:
-            answer = await member.service.promise(ask)
+            answer = await member.service.voter.vote(ask)
             self.world.guard(lambda: role_checks.promised(member, ask, answer))
             return answer
 
@@ -41,7 +41,7 @@ class SimCalls:
 
     async def lease(self, address: str, ask: LeaseAsk, *, timeout_ms: float) -> LeaseAnswer:
         async def handle(member: "RoleMember") -> LeaseAnswer:
-            answer = await member.service.lease(ask)
+            answer = await member.service.voter.renew_lease(ask)
             self.world.guard(lambda: role_checks.leased(member, ask, answer))
             return answer
 
@@ -98,7 +98,7 @@ class RolePeer(SimPeer):
         address = next((each.broker_address for each in world.role_members if each.address == self.address), "")
         told = await SimCalls(world, self.ip).history(address, me)
         if told is not None:
-            self.member.service.heard(told)
+            self.member.service.member.heard(told)
         return told
 
 

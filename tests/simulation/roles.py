@@ -16,6 +16,7 @@ from tests.simulation.role_ledger import Log
 from tests.simulation.role_name_server import RoleNameServer
 from tests.simulation.role_offsets import Offsets
 from tests.simulation.role_seams import RolePeer, SimCalls, SimHooks
+from twinlog.cluster.broker.roles.member import Member as OwnMember
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.tables.offsets import ConsumerOffsetManager, MasterOffsets
 from twinlog.ha.election.epochs import key_of
@@ -76,7 +77,7 @@ class RoleMember(Member):
         if roles is None or ha is None:
             return "is down"
         client, change = ha.client.statistics(), roles.state()
-        return f"at {self.log.end}: {roles.words()}, {client.state} {client.last_error}, {change.error}"
+        return f"at {self.log.end}: {roles.member.status()}, {client.state} {client.last_error}, {change.error}"
 
     @property
     def broker_address(self) -> str:
@@ -128,7 +129,7 @@ class RoleMember(Member):
         self.store = store = make_store(self)
         self.ha = ha = make_ha(self, store)
         self.roles = roles = self._make_service(store, ha)
-        roles.load()
+        roles.member.load()
         self._load(store)
         self._came_back(store)
         if state is not None:
@@ -156,25 +157,27 @@ class RoleMember(Member):
         self.up, self.calls_nursery = False, None
         self.written_claim = store.max_offset
         await store.close()
-        roles.note_clean_stop()
+        roles.member.durable.note_clean_stop()
         if self.disk.failed_syncs > self._failed_syncs:
             self._doubt()
         self.world.trace(f"{self.name} stopped")
 
     def _make_service(self, store: "MessageStore", ha: "HAService") -> RoleService:
         roles = RoleService(
-            side=Path(self.name) / "twinlog",
-            me=lambda: GroupMember(
-                address=self.broker_address, ha_address=self.address, broker_id=self.broker_id, name=self.name
-            ),
-            store=store,
-            ha=ha,
-            calls=self.calls,
-            hooks=SimHooks(self),
-            config=ha.config,
-            now_ms=lambda: int(wall() * 1000),
-            boot_id=lambda: f"boot {self.boots}",
-            boot_ms=self.starts,
+            OwnMember(
+                side=Path(self.name) / "twinlog",
+                me=lambda: GroupMember(
+                    address=self.broker_address, ha_address=self.address, broker_id=self.broker_id, name=self.name
+                ),
+                store=store,
+                ha=ha,
+                calls=self.calls,
+                hooks=SimHooks(self),
+                config=ha.config,
+                now_ms=lambda: int(wall() * 1000),
+                boot_id=lambda: f"boot {self.boots}",
+                boot_ms=self.starts,
+            )
         )
         ha.use_role(CheckedRole(roles, self))
         return roles
@@ -188,7 +191,7 @@ class RoleMember(Member):
     @property
     def registers_as(self) -> int | None:
         """The id that it tells the name server; None: it does not register now."""
-        state = self.roles.role_state() if self.roles is not None else None
+        state = self.roles.member.role_state() if self.roles is not None else None
         if self.is_master and self.writable:
             return 0
         if self.is_fenced or (state is None and self.name == "m"):
@@ -212,7 +215,7 @@ class RoleMember(Member):
 
     def _was_told(self, master: str | None) -> None:
         """Whom to follow, as long as there is no group record."""
-        if self.ha is not None and not self.is_master and self.service.role_state() is None:
+        if self.ha is not None and not self.is_master and self.service.member.role_state() is None:
             self.ha.set_master(master)
 
     @property
@@ -227,7 +230,7 @@ class RoleMember(Member):
             with trio.move_on_after(3):
                 slaves, addresses = await self._names.slaves(self), await self._names.addresses(self)
             if slaves is not None and addresses is not None and self.ha is not None:
-                self.service.registered(addresses)
+                self.service.joining.registered(addresses)
                 self._registered = self.slaves.answered(slaves, trio.current_time())
                 self._count_members()
             with trio.move_on_after(5):
@@ -272,10 +275,10 @@ class CheckedRole:
     member: RoleMember
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.service, name)
+        return getattr(self.service.member, name)
 
     async def adopt(self, master: PeerHistory) -> None:
         member = self.member
-        await self.service.adopt(master)
+        await self.service.member.adopt(master)
         if member.durable_role() is not None:
             member.world.guard(lambda: role_checks.adopted(member, master.entries))

@@ -72,20 +72,20 @@ class GroupView:
 
     def slave_addresses(self) -> set[str]:
         """The remoting addresses of the slaves that are registered, and of the others in the group's record."""
-        broker, group = self.broker, self.broker.roles.group
+        broker, group = self.broker, self.broker.roles.member.group
         others = {each.address for each in group.members} if group is not None else set()
         return (broker.registration.slave_addresses | others) - {broker.address, broker.master.address}
 
     def behind_ha_ip(self, ip: str) -> set[str]:
         """The remoting addresses of other members whose HA address has this IP: it may be of another network."""
-        group = self.broker.roles.group
+        group = self.broker.roles.member.group
         members = group.members if group is not None else ()
         return {each.address for each in members if ip_of(each.ha_address) == ip} - {self.broker.address}
 
     def counted_slaves(self) -> list[str]:
         """The IPs of the slaves whose acknowledgements count: those in the group's record, or else the registered ones."""
         broker = self.broker
-        counted, group = broker.roles.counted_members(), broker.roles.group
+        counted, group = broker.roles.counted_members(), broker.roles.member.group
         if counted is None or group is None or broker.is_slave:
             return broker.registration.members
         return sorted(ip_of(each.ha_address) for each in group.members if each.address in counted - {broker.address})
@@ -97,7 +97,7 @@ class GroupView:
 
     def epoch_followed(self) -> int | None:
         """The number of the epoch whose master is followed; None without a record."""
-        state = self.broker.roles.role_state()
+        state = self.broker.roles.member.role_state()
         return state.promised.epoch if state is not None else None
 
     def confirmed_for_consumers(self) -> int:
@@ -105,9 +105,13 @@ class GroupView:
         broker = self.broker
         if not broker.is_slave:
             return broker.confirmed_offset()
-        return broker.roles.confirmed_offset if broker.roles.role_state() is not None else broker.store.max_offset
+        return (
+            broker.roles.voter.confirmed_offset
+            if broker.roles.member.role_state() is not None
+            else broker.store.max_offset
+        )
 
     def stalled(self, why: str) -> None:
         """On the watchdog's thread. A master that nobody can replace needs no lease."""
-        if self.broker.roles.group is not None:
+        if self.broker.roles.member.group is not None:
             self.broker.ha.lease.give_up(why)

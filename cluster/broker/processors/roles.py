@@ -12,7 +12,7 @@ import orjson
 
 from twinlog.cluster.broker.peers.role_json import encode, from_plain, history_body
 from twinlog.cluster.broker.peers.role_messages import STRANGER, Op, RoleRefusedError
-from twinlog.cluster.broker.roles.book import RoleFileError
+from twinlog.cluster.broker.roles.durable_state import RoleFileError
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.cluster.broker.wiring import BrokerParts
 from twinlog.cluster.remoting.codes import ResponseCode
@@ -45,15 +45,15 @@ async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request:
                 is_own = ip_of(header.ha_end) in (ip, ip_of(told.ha_address))  # Of two networks, it may be.
                 broker.slave_peers.told(header.member, header.ha_end if is_own else "", ip)
         elif _names_itself(request, told):
-            roles.asked_early(told)
+            roles.joining.ask_unregistered(told)
         else:
-            roles.asked_as_another(told, ip_of(request.connection.remote_address))
+            roles.joining.ask_from_other_ip(told, ip_of(request.connection.remote_address))
     body = history_body(
         roles.history(asker),
         cluster=broker.config.broker_cluster_name,
         name=broker.config.broker_name,
         broker_id=broker.config.broker_id,
-        more={"paused": roles.paused()},
+        more={"paused": roles.member.paused()},
     )
     return Reply(body=body)
 
@@ -61,13 +61,13 @@ async def get_broker_epoch(broker: BrokerParts, header: GetBrokerEpoch, request:
 async def ask_lease(broker: BrokerParts, header: AskLease, request: Request) -> Reply:
     """20004."""
     _require_allowed(broker, request)
-    return await _answered(_roles(broker).lease, _read(LeaseAsk, request))
+    return await _answered(_roles(broker).voter.renew_lease, _read(LeaseAsk, request))
 
 
 async def ask_promise(broker: BrokerParts, header: AskPromise, request: Request) -> Reply:
     """20005. A refusal is an answer, too."""
     _require_allowed(broker, request)
-    return await _answered(_roles(broker).promise, _read(PromiseAsk, request))
+    return await _answered(_roles(broker).voter.vote, _read(PromiseAsk, request))
 
 
 async def ask_role_change(broker: BrokerParts, header: AskRoleChange, request: Request) -> Reply:
@@ -115,7 +115,7 @@ def _is_here(broker: BrokerParts, ip: str) -> bool:
 
 
 def _member_ips(broker: BrokerParts) -> set[str]:
-    group = _roles(broker).group
+    group = _roles(broker).member.group
     return {ip_of(each.address) for each in (group.members if group is not None else ())}
 
 

@@ -18,12 +18,17 @@ from twinlog.cluster.broker.peers.role_messages import (
     StepState,
     StepWord,
 )
+from twinlog.cluster.broker.roles.candidate import (
+    CandidateSurvey,
+    RoleStepError,
+    SwitchoverPause,
+    become_master,
+    entry_of,
+    refusal_line,
+)
 from twinlog.cluster.broker.roles.lease import LeaseRounds
-from twinlog.cluster.broker.roles.member import RoleMember
-from twinlog.cluster.broker.roles.pause import MasterHold, RoleStepError
-from twinlog.cluster.broker.roles.state import pause_words
-from twinlog.cluster.broker.roles.survey import Survey, refusal_line
-from twinlog.cluster.broker.roles.take import entry_of, take
+from twinlog.cluster.broker.roles.member import Member, pause_text
+from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.ha.election.role_change import Snapshot, Step, StepName, check_invariants, next_step, plan
 from twinlog.ha.election.voter import PromiseAsk
 from twinlog.ha.election.votes import Judgement, may_take
@@ -41,15 +46,16 @@ FOLLOW_SECONDS = 3.0
 
 
 @define(eq=False)
-class RoleRun:
+class RoleChange:
     """`ask.candidate` is this member."""
 
-    member: RoleMember
+    member: Member
+    voter: Voter
     leases: LeaseRounds
     ask: ChangeAsk
     epoch: int = field(default=0, init=False)
-    survey: Survey = field(init=False)
-    hold: MasterHold = field(init=False)
+    survey: CandidateSurvey = field(init=False)
+    pause: SwitchoverPause = field(init=False)
     judgement: Judgement | None = field(default=None, init=False)
     result: ChangeResult | None = field(default=None, init=False)
     error: str = field(default="", init=False)
@@ -61,8 +67,8 @@ class RoleRun:
     _done: set[int] = field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.survey = Survey(self.member)
-        self.hold = MasterHold(self.member, self.survey)
+        self.survey = CandidateSurvey(self.member, self.voter)
+        self.pause = SwitchoverPause(self.member, self.survey)
 
     async def run(self) -> None:
         """All of it. Failures end up in `error`."""
@@ -74,7 +80,9 @@ class RoleRun:
                 self._done.add(step.number)
                 if self.ask.dry_run:
                     return
-            log.info("this member is the master now", epoch=self.epoch, verb=self.ask.verb, pause_ms=self.hold.pause_ms)
+            log.info(
+                "this member is the master now", epoch=self.epoch, verb=self.ask.verb, pause_ms=self.pause.pause_ms
+            )
         except RoleRefusedError as error:
             self.error, self.is_refused = str(error), True
         except Exception as error:  # Whatever it was: what runs on its own must not take the broker along.
@@ -85,7 +93,7 @@ class RoleRun:
         finally:
             self.is_running = False
             with trio.CancelScope(shield=True), trio.move_on_after(1):
-                await self.hold.let_go()
+                await self.pause.release()
 
     @property
     def _steps(self) -> Mapping[StepName, Callable[[], Awaitable[None]]]:
@@ -109,11 +117,11 @@ class RoleRun:
             members=self._members,
             epoch=self.epoch,
             state=member.state_or_first(),
-            entries=member.book.entries,
+            entries=member.durable.entries,
             max_offset=member.store.max_offset,
             dispatched_offset=member.store.dispatched_offset,
-            held_end=self.hold.held.end_offset if self.hold.held is not None else None,
-            level=self.hold.is_level,
+            held_end=self.pause.held.end_offset if self.pause.held is not None else None,
+            level=self.pause.has_caught_up,
             answers=self.survey.answers,
             elected=self._elected,
             serving=self._served,
@@ -154,11 +162,11 @@ class RoleRun:
     async def _check(self) -> None:
         """Ask all what they hold and have promised."""
         member = self.member
-        epoch = await self.survey.look()
+        epoch = await self.survey.run()
         self._require_may_change()
         if self.ask.verb == "switchover" and self.survey.has_resigned:
             self.ask = evolve(self.ask, verb="failover")  # It was begun before; nobody is left who could hold.
-        if member.book.last.id != (epoch, member.address):  # Else it was elected, and goes on.
+        if member.durable.last.id != (epoch, member.address):  # Else it was elected, and goes on.
             self.judgement = await self.survey.judge(self.ask)
             if not self.judgement.may:
                 raise RoleRefusedError((refusal_line(self.judgement),))
@@ -174,10 +182,10 @@ class RoleRun:
     # A switchover's pause
 
     async def _hold(self) -> None:
-        await self.hold.begin(self.epoch)
+        await self.pause.begin(self.epoch)
 
     async def _level(self) -> None:
-        await self.hold.get_level()
+        await self.pause.catch_up()
 
     # From here on nobody older is served
 
@@ -191,7 +199,7 @@ class RoleRun:
             self.epoch = highest + 1
         else:
             raise RoleStepError(f"others promise higher numbers meanwhile, {highest} now: run the command again")
-        resigned = self.survey.old_master if self.hold.resigned else None
+        resigned = self.survey.old_master if self.pause.resigned else None
         self.judgement = may_take(
             self.survey.group, self.member.address, self.survey.answers, resigned, self.ask.accept_data_loss
         )
@@ -205,7 +213,7 @@ class RoleRun:
         self._elected = True
 
     def _require_may_change(self) -> None:
-        paused = pause_words(self.survey.group, self.member.group_ms())
+        paused = pause_text(self.survey.group, self.member.group_ms())
         if paused and not self.ask.dry_run:
             raise RoleRefusedError((paused,))
 
@@ -213,10 +221,10 @@ class RoleRun:
         """Ask for one number. Returns the highest that refuses it; 0 without any."""
         own, survey = self.member.address, self.survey
         ask, survey.answers = PromiseAsk(epoch=self.epoch, candidate=own), {}
-        if self.ask.verb == "switchover" and not self.hold.resigned:
-            await self.hold.resign(self.epoch)
-        survey.answers[own] = await self.member.promise(ask, self._change())
-        if survey.answers[own].granted and not (self.hold.resigned and self._is_enough()):
+        if self.ask.verb == "switchover" and not self.pause.resigned:
+            await self.pause.resign(self.epoch)
+        survey.answers[own] = await self.voter.vote(ask, self._change())
+        if survey.answers[own].granted and not (self.pause.resigned and self._is_enough()):
             survey.answers |= await survey.ask_all(ask, but=survey.silent | survey.answers.keys())
         refused = [answer.promised.epoch for answer in survey.answers.values() if not answer.granted]
         if not refused and survey.silent and not self._is_enough():  # Who did not answer before is waited for, too.
@@ -226,7 +234,7 @@ class RoleRun:
 
     def _is_enough(self) -> bool:
         """Whether those who promised suffice, so that others need not: they hear of it soon enough."""
-        resigned = self.survey.old_master if self.hold.resigned else None
+        resigned = self.survey.old_master if self.pause.resigned else None
         return may_take(self.survey.group, self.member.address, self.survey.answers, resigned).may
 
     def _change(self) -> Change:
@@ -243,9 +251,9 @@ class RoleRun:
 
     async def _take(self) -> None:
         """Begin the epoch, be its master: each durable before the next."""
-        async with self.member.turn:
+        async with self.member.lock:
             self._require_promise()
-            await take(self.member, self.survey, self._entry())
+            await become_master(self.member, self.survey, self._entry())
 
     def _require_promise(self) -> None:
         promised = self.member.promised()
@@ -258,9 +266,9 @@ class RoleRun:
     async def _serve(self) -> None:
         """In memory; the others hear of it by the lease."""
         member = self.member
-        if self.hold.held is None:  # Consumers went on elsewhere, and from now on only what is known here counts.
+        if self.pause.held is None:  # Consumers went on elsewhere, and from now on only what is known here counts.
             await member.hooks.pull_offsets(tuple(sorted(set(self.survey.answers) - {member.address})))
-        async with member.turn:
+        async with member.lock:
             self._require_promise()
             await member.hooks.serve_as_master(member.state_or_first())
             member.become("serving")
@@ -272,17 +280,17 @@ class RoleRun:
         """hooks.serve_as_master has begun it; it goes on until each name server has heard."""
 
     async def _report(self) -> None:
-        member, entry = self.member, self.member.book.last
-        await self.hold.wait_for_end(entry.start_offset, FOLLOW_SECONDS)
+        member, entry = self.member, self.member.durable.last
+        await self.pause.wait_for_end(entry.start_offset, FOLLOW_SECONDS)
         await self.leases.wait_for_answers(self.survey.heard, FOLLOW_SECONDS)
-        async with member.turn:
-            await member.book.save(evolve(member.state_or_first(), change=None))
+        async with member.lock:
+            await member.durable.save(evolve(member.state_or_first(), change=None))
         lost = self.judgement.lost if self.judgement is not None and self.judgement.forced else None
         self.result = ChangeResult(
             epoch=entry.epoch,
             winner=entry.winner,
             start_offset=entry.start_offset,
-            pause_ms=self.hold.pause_ms,
+            pause_ms=self.pause.pause_ms,
             lost_bytes=entry.lost_bytes,
             kept=lost.holders if lost is not None else (),
             not_following=tuple(sorted(self.leases.others - self.leases.followers)),

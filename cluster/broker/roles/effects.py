@@ -10,7 +10,7 @@ A member that was master when it stopped starts fenced: another one may have bee
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 import structlog
@@ -21,7 +21,6 @@ from twinlog.cluster.broker.group.lost_tables import GROUPS, TOPICS
 from twinlog.cluster.broker.group.registration import MASTER_ID, Master
 from twinlog.cluster.broker.group.slave_sync import all_consumer_offsets
 from twinlog.cluster.broker.peers.role_messages import Held
-from twinlog.cluster.broker.roles.tasks import RoleTasks
 from twinlog.cluster.broker.tables.offsets import read_offsets
 from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.ha.peer import PeerHistory
@@ -39,6 +38,59 @@ STREAM_SECONDS_MAX = 0.3  # How long requests are held on for the stream to the 
 PULL_OFFSETS_MS = 1_000
 STARTS = "this member starts, and does not know yet whether it is still the master"
 Phase = Literal["master", "holding", "fenced", "slave"]
+
+
+Role = Literal["master", "slave"]
+Task = Callable[[], Awaitable[None]]
+
+
+@define(eq=False)
+class RoleTasks:
+    """One set of tasks for each role, of which one runs, or none. `run` carries them."""
+
+    tasks: dict[Role, tuple[Task, ...]]
+    role: Role | None = field(default=None, init=False)  # Whose tasks run.
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+    _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _ended: trio.Event = field(factory=trio.Event, init=False)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def begin(self, role: Role) -> None:
+        """Run the tasks of this role; those of another one have ended before. No effect when they run already."""
+        if role != self.role:
+            await self.end()
+            self.begin_now(role)
+
+    def begin_now(self, role: Role) -> None:
+        """The same where nothing runs."""
+        assert self._nursery is not None
+        assert self.role is None
+        self.role, self._scope, self._ended = role, trio.CancelScope(), trio.Event()
+        self._nursery.start_soon(self._carry, self.tasks[role], self._scope, self._ended)
+
+    async def end(self) -> None:
+        """Return once nothing runs any more."""
+        if self.role is None:
+            return
+        self._scope.cancel()
+        with trio.CancelScope(shield=True):
+            await self._ended.wait()
+        self.role = None
+
+    @staticmethod
+    async def _carry(tasks: tuple[Task, ...], scope: trio.CancelScope, ended: trio.Event) -> None:
+        try:
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    for task in tasks:
+                        nursery.start_soon(task)
+        finally:
+            ended.set()
 
 
 @define(eq=False)

@@ -8,16 +8,16 @@ record          one change at a time; who is new counts once so many voters have
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 import structlog
 import trio
 from attrs import define, evolve, field
 
-from twinlog.cluster.broker.roles.book import RoleFileError
-from twinlog.cluster.broker.roles.member import RoleMember
-from twinlog.cluster.broker.roles.silence import SilentVoters
+from twinlog.cluster.broker.roles.durable_state import RoleFileError
+from twinlog.cluster.broker.roles.joining import JoinRequests
+from twinlog.cluster.broker.roles.member import Member
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.epochs import confirmed_in
 from twinlog.ha.election.group_record import (
@@ -39,7 +39,6 @@ from twinlog.ha.errors import HAError
 from twinlog.store.config import BrokerRole
 from twinlog.store.epoch_file import EpochId
 from twinlog.store.role_file import GroupMember, GroupRecord
-from twinlog.store.util.wakeup import Wakeup
 
 log = structlog.get_logger(__name__)
 
@@ -69,19 +68,47 @@ def _ip(address: str) -> str:
 
 
 @define(eq=False)
+class SilentVoters:
+    """Of a master. Told of each answer, and asked with every round; times in seconds, monotonic."""
+
+    seconds: float
+    _heard_at: dict[str, float] = field(factory=dict, init=False)  # Or when it was asked first.
+    _silent: set[str] = field(factory=set, init=False)
+
+    def heard(self, address: str, now: float) -> None:
+        """It answered what it was asked, whatever it said."""
+        self._heard_at[address] = now
+        if address in self._silent:
+            self._silent.discard(address)
+            log.info("a member answers again", peer=address)
+
+    def check(self, others: Iterable[str], now: float) -> None:
+        """`others`: who is asked now; nobody while this member is no master."""
+        self._heard_at = {address: self._heard_at.get(address, now) for address in others}
+        self._silent &= self._heard_at.keys()
+        for address, at in self._heard_at.items():
+            if now - at > self.seconds and address not in self._silent:
+                self._silent.add(address)
+                log.warning("a member does not answer its master", peer=address, seconds=round(now - at, 1))
+
+    def silent(self, now: float) -> dict[str, float]:
+        """Seconds since each of them was heard."""
+        return {address: now - self._heard_at[address] for address in sorted(self._silent)}
+
+
+@define(eq=False)
 class LeaseRounds:
     """`answers`: what each voter said last in this epoch, and when it was asked."""
 
-    member: RoleMember
+    member: Member
+    joining: JoinRequests
     answers: dict[str, tuple[float, LeaseAnswer]] = field(factory=dict, init=False)
-    joining: dict[str, GroupMember] = field(factory=dict, init=False)
     silence: SilentVoters = field(init=False)
     raise_at: int | None = field(
         default=None, init=False
     )  # More acknowledgements are promised once this byte is confirmed.
     _epoch: EpochId | None = field(default=None, init=False)
     _asking: set[str] = field(factory=set, init=False)
-    _wanted: Wakeup = field(factory=Wakeup, init=False)
     _answered: trio.Event = field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -95,24 +122,24 @@ class LeaseRounds:
                     self.begin_epoch()
                     for address in self.others - self._asking:
                         nursery.start_soon(self._ask, address)
-                self.silence.look(self.others if self.leads and self.member.is_serving else (), trio.current_time())
+                self.silence.check(self.others if self.leads and self.member.is_serving else (), trio.current_time())
                 try:
                     await self._keep_record()
                 except RoleFileError:  # It was logged, and this member serves nobody any more.
-                    await self.member.fence_older(self.member.book.failure)
-                self._look()
+                    await self.member.fence_older(self.member.durable.failure)
+                self._renew()
                 with trio.move_on_after(self.member.config.lease_ms / 3000):
-                    await self._wanted.wait()
+                    await self.joining.added.wait()
 
     def ask_soon(self) -> None:
         """Something changed that the voters should know."""
-        self._wanted.set()
+        self.joining.added.set()
 
     @property
     def leads(self) -> bool:
         """Whether this member is, or was when it stopped, the master of the newest epoch that it knows."""
-        state = self.member.book.state
-        return state is not None and state.group is not None and is_master(state, self.member.book.entries)
+        state = self.member.durable.state
+        return state is not None and state.group is not None and is_master(state, self.member.durable.entries)
 
     @property
     def others(self) -> frozenset[str]:
@@ -123,14 +150,14 @@ class LeaseRounds:
     @property
     def need(self) -> int:
         """How many members must hold a message, the master included."""
-        state = self.member.book.state
+        state = self.member.durable.state
         role = state.role if state is not None else self.member.store.config.broker_role
         return acks_needed(self.member.config, role)
 
     @property
     def acknowledges_alone(self) -> bool:
         """Whether nobody else has to hold a message, nor had to by a version of the record that may be in force still."""
-        state = self.member.book.state
+        state = self.member.durable.state
         known = (state.group, state.before) if state is not None else ()
         return max([self.need, *(record.acks_needed for record in known if record is not None)]) <= 1
 
@@ -187,9 +214,9 @@ class LeaseRounds:
             id=member.id,
             address=member.address,
             ha_address=member.me().ha_address,
-            entries=member.book.entries,
+            entries=member.durable.entries,
             max_offset=member.store.max_offset,
-            confirmed_offset=confirmed_in(member.book.entries, transfer.confirmed_offset, member.store.max_offset),
+            confirmed_offset=confirmed_in(member.durable.entries, transfer.confirmed_offset, member.store.max_offset),
             group=group,
             boot_ms=member.boot_ms,
             pause_remaining_ms=until - member.now_ms() if until is not None else None,
@@ -206,10 +233,10 @@ class LeaseRounds:
             self.answers[address] = asked_at, answer
             self._answered.set()
             self._answered = trio.Event()
-            if self._has_more(answer) and not member.book.lacks_tail:
+            if self._has_more(answer) and not member.durable.lacks_tail:
                 with suppress(RoleFileError):  # It was logged, and the start rules look at that.
                     await member.lose_tail(f"{address} has this epoch up to {answer.max_offset}")
-            self._look()
+            self._renew()
             await self._step_down()
             member.changed.set()
             if (
@@ -217,7 +244,7 @@ class LeaseRounds:
             ):  # Whoever does not serve keeps no record: it would ask on and on.
                 self.ask_soon()
 
-    def _look(self) -> None:
+    def _renew(self) -> None:
         """Hold the lease if enough said yes, and a promise that asks for fewer members is not in force before all know."""
         group = self.member.group
         if not self.leads or group is None or not self.member.is_serving:
@@ -226,7 +253,10 @@ class LeaseRounds:
             self.member.ha.lease.grant(ALWAYS)
             self.member.ha.group_transfer.gate_opened()
             return
-        at, known = self.quorum_at(), (self.member.book.state.before or group) if self.member.book.state else group
+        at, known = (
+            self.quorum_at(),
+            (self.member.durable.state.before or group) if self.member.durable.state else group,
+        )
         if at == ALWAYS and known.acks_needed <= self.need:
             self.member.ha.lease.grant(ALWAYS)
         elif self.member.ha.lease.remaining(trio.current_time()) == math.inf:
@@ -258,7 +288,7 @@ class LeaseRounds:
 
     def counted_members(self) -> frozenset[str] | None:
         """Whose acknowledgements count, by address; None: there is no record, all that are registered do."""
-        state = self.member.book.state
+        state = self.member.durable.state
         if state is None or state.group is None or self._first_is_new:
             return None
         return counted(state.before, state.group, committed=state.before is None)
@@ -276,7 +306,7 @@ class LeaseRounds:
 
     def _holds_now(self) -> bool:
         """Whether a new version may replace the old one now."""
-        state = self.member.book.state
+        state = self.member.durable.state
         if state is None or state.group is None or not (self._first_is_new or state.before):
             return False
         versions = {address: answer.group_version for address, (_, answer) in self.answers.items() if answer.accepted}
@@ -285,8 +315,8 @@ class LeaseRounds:
     async def _keep_record(self) -> None:
         """One step of the record: a version comes into force, or the next one is written."""
         member = self.member
-        async with member.turn:
-            if not member.is_serving or (member.book.state is not None and not self.leads):
+        async with member.lock:
+            if not member.is_serving or (member.durable.state is not None and not self.leads):
                 return
             state = member.state_or_first()
             holds, group = self._holds_now(), state.group
@@ -295,7 +325,7 @@ class LeaseRounds:
                     self._count(group)
                 held = loss_free_below(in_force(group), member.store.max_offset)  # Nobody else counts any more.
                 if held != group:
-                    await member.book.save(evolve(state, before=None, group=held))
+                    await member.durable.save(evolve(state, before=None, group=held))
                     self.ask_soon()
                 if holds:
                     log.info("the group's record is in force", version=held.version)
@@ -327,10 +357,10 @@ class LeaseRounds:
 
     def _next_record(self) -> GroupRecord | None:
         member, group = self.member, self.member.group
-        for address, slave in list(self.joining.items()):
+        for address, slave in list(self.joining.pending.items()):
             if group is None and not slave.votes:  # A group begins with somebody who can promise.
                 continue
-            del self.joining[address]
+            del self.joining.pending[address]
             if self._listed and address not in self._listed:
                 continue
             record = joined(group, member.me(), slave, self.need, member.store.config.broker_role)
@@ -349,8 +379,8 @@ class LeaseRounds:
         return with_need(group, need) if self.member.ha.group_transfer.confirmed_offset >= self.raise_at else None
 
     async def write_record(self, record: GroupRecord) -> None:
-        """Make a version this master's own, durably; the voters hear of it now. Holding `turn`. Raises RoleFileError."""
+        """Make a version this master's own, durably; the voters hear of it now. Holding `lock`. Raises RoleFileError."""
         state = self.member.state_or_first()
-        await self.member.book.save(evolve(state, group=record, before=state.group))
+        await self.member.durable.save(evolve(state, group=record, before=state.group))
         self.member.ha.reception.recount()  # Only whom a record names counts, from the first one on.
         self.ask_soon()

@@ -10,7 +10,7 @@ import structlog
 from attrs import evolve, frozen
 
 from twinlog.cluster.broker.peers.role_messages import ReinitAsk, RewindAsk, RoleRefusedError
-from twinlog.cluster.broker.roles.member import RoleMember
+from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.startup import StartRules
 from twinlog.ha.compare.comparison import Comparison
 from twinlog.ha.compare.own_log import OwnReader
@@ -33,7 +33,7 @@ class _Cut:
     is_proven: bool
 
 
-async def rewind(member: RoleMember, rules: StartRules, ask: RewindAsk) -> None:
+async def rewind(member: Member, rules: StartRules, ask: RewindAsk) -> None:
     """Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
     master = await _master_of(member, "rewind")
     verdict = await _compared(member, master)
@@ -62,12 +62,10 @@ async def rewind(member: RoleMember, rules: StartRules, ask: RewindAsk) -> None:
     await _alone(member, rules, master, repair)
 
 
-async def reinit(member: RoleMember, rules: StartRules, ask: ReinitAsk) -> None:
+async def reinit(member: Member, rules: StartRules, ask: ReinitAsk) -> None:
     """Raises RoleRefusedError, RoleFileError, StoreError, OSError, HAPeerError."""
-    if (
-        member.strangers_record is not None and not ask.dry_run
-    ):  # What it promised is lost, and somebody says: forget it.
-        rules.gone |= member.strangers_record.voters
+    if member.wiped_record is not None and not ask.dry_run:  # What it promised is lost, and somebody says: forget it.
+        rules.gone |= member.wiped_record.voters
         member.changed.set()
         return
     master = await _master_of(member, "reinit")
@@ -77,14 +75,14 @@ async def reinit(member: RoleMember, rules: StartRules, ask: ReinitAsk) -> None:
     await member.suspect_tail(why)
 
     async def begin_anew() -> None:
-        if member.book.state is not None:  # A lease may have called it whole meanwhile: it was level still.
-            await member.book.save(evolve(member.book.state, whole=False))
+        if member.durable.state is not None:  # A lease may have called it whole meanwhile: it was level still.
+            await member.durable.save(evolve(member.durable.state, whole=False))
         await member.store.reset(why)
 
     await _alone(member, rules, master, begin_anew)
 
 
-async def _compared(member: RoleMember, master: PeerHistory) -> Verdict:
+async def _compared(member: Member, master: PeerHistory) -> Verdict:
     """The bytes of both logs, whatever the histories say. Raises RoleRefusedError, HAPeerError."""
     peer = member.ha.peer_of(master.ha_address)
     if peer is None:
@@ -95,10 +93,10 @@ async def _compared(member: RoleMember, master: PeerHistory) -> Verdict:
         raise HAPeerError(f"the logs cannot be compared, and nothing is cut: {error}") from error
 
 
-def _cut_of(member: RoleMember, master: PeerHistory, verdict: Verdict) -> _Cut | None:
+def _cut_of(member: Member, master: PeerHistory, verdict: Verdict) -> _Cut | None:
     """None: there is nothing to cut. Raises RoleRefusedError where no cut is a cure."""
     end = verdict.own.max_offset
-    found = compare_histories(member.book.entries, end, master.entries, master.max_offset)
+    found = compare_histories(member.durable.entries, end, master.entries, master.max_offset)
     given_up = given_up_cut(found, verdict, why_given_up(found))
     if given_up is not None:
         offset = given_up.offset if isinstance(given_up, Cut) else verdict.own.min_offset
@@ -112,11 +110,11 @@ def _cut_of(member: RoleMember, master: PeerHistory, verdict: Verdict) -> _Cut |
     return _Cut(verdict.common_offset, verdict.finding.text, is_proven=False)
 
 
-async def _master_of(member: RoleMember, what: str) -> PeerHistory:
+async def _master_of(member: Member, what: str) -> PeerHistory:
     if paused := member.paused():
         raise RoleRefusedError((paused,))
     if member.is_serving or member.master is None:
-        word, why = member.words()
+        word, why = member.status()
         raise RoleRefusedError(
             (f"only a slave that knows its master can {what}: {member.address} is {word} {why}".rstrip(),)
         )
@@ -126,12 +124,10 @@ async def _master_of(member: RoleMember, what: str) -> PeerHistory:
     return found
 
 
-async def _alone(
-    member: RoleMember, rules: StartRules, master: PeerHistory, repair: Callable[[], Awaitable[None]]
-) -> None:
+async def _alone(member: Member, rules: StartRules, master: PeerHistory, repair: Callable[[], Awaitable[None]]) -> None:
     """Cut the log while nothing is promised or followed, then follow again: what failed left the log as it was."""
     try:
-        async with member.turn:
+        async with member.lock:
             if member.master is None or member.master.id != master.id or member.phase != "following":
                 raise RoleRefusedError((f"{member.address} does not follow {master.address} any more",))
             await member.ha.leave_master()

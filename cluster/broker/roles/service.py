@@ -1,15 +1,15 @@
-"""Roles that change while the process runs: who a member is in its group, and every way to become another.
+"""Role changes while the process runs: the parts of a member that take part in them, and the requests for a change.
 
-    promise, lease, hold     what it owes to others                  member.py
-    rounds, record           what a master asks of others            lease.py
-    start rules              what it does by itself                  startup.py
-    start                    a role change that somebody asked for   change.py
+    member, durable state    member.py, durable_state.py
+    votes, lease renewals    voter.py (voter side), lease.py (the master asks, and changes the group's record)
+    write pause              write_pause.py (master), candidate.py (candidate)
+    a change that was asked  change.py
+    at start, by itself      startup.py
+    new members              joining.py
 
-Decisions are pure and lie in ha/: votes.py, voter.py, epochs.py, group_record.py, role_change.py.
-Nobody's safety rests on a clock.
+Decisions are pure and in ha/election: votes.py, voter.py, epochs.py, group_record.py, role_change.py. Safety never relies on a
+clock.
 """
-
-from collections.abc import Mapping
 
 import structlog
 import trio
@@ -32,43 +32,108 @@ from twinlog.cluster.broker.peers.role_messages import (
     ScheduleAsk,
 )
 from twinlog.cluster.broker.roles import repair as role_repair
-from twinlog.cluster.broker.roles.change import RoleRun
+from twinlog.cluster.broker.roles.change import RoleChange
+from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.lease import LeaseRounds
-from twinlog.cluster.broker.roles.member import RoleMember
-from twinlog.cluster.broker.roles.schedule import Schedule
+from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.startup import StartRules
+from twinlog.cluster.broker.roles.voter import Voter
+from twinlog.cluster.broker.roles.write_pause import WritePause
 from twinlog.ha.election.group_record import with_pause
+from twinlog.ha.election.voter import LeaseAnswer
+from twinlog.ha.errors import HAError
 from twinlog.ha.peer import PeerHistory
-from twinlog.store.role_file import GroupMember, Pause, save_role
+from twinlog.store.role_file import GroupMember, Pause, Scheduled
 from twinlog.store.util.plain import from_plain, to_plain
+from twinlog.store.util.wakeup import Wakeup
 
 __all__ = ["Calls", "ChangeAsk", "ChangeResult", "ChangeState", "Held", "Hooks", "RoleRefusedError", "RoleService"]
 
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 0.05
-EARLY_MAX = 64
+CLOCK_SECONDS = 1.0  # The wall clock may be set.
 
 
-@define(eq=False, kw_only=True)
-class RoleService(RoleMember):
-    """`has_name_servers`: a master that starts waits for what they say."""
+@define(eq=False)
+class ScheduledSwitchover:
+    """Keeps it on the master's disk, and asks the candidate once the wall clock says so; `leases` choose one if none is named."""
 
-    has_name_servers: bool = False
+    member: Member
+    leases: LeaseRounds
+    _changed: Wakeup = field(factory=Wakeup, init=False)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            if self._next() is None:
+                await self._changed.wait()
+                continue
+            with trio.move_on_after(CLOCK_SECONDS):
+                await self._changed.wait()
+            if (due := self._next()) is not None and self.member.is_serving and due.at_ms <= self.member.now_ms():
+                try:
+                    await self._begin(due)
+                except (HAError, RoleRefusedError) as error:
+                    log.warning("a switchover that was set for now did not begin", why=str(error))
+
+    def _next(self) -> Scheduled | None:
+        return self.member.durable.state.scheduled if self.member.durable.state is not None else None
+
+    async def set(self, ask: ScheduleAsk) -> None:
+        """Keep it, in the place of another. Raises RoleRefusedError, RoleFileError."""
+        member = self.member
+        async with member.lock:
+            if not member.is_serving or member.durable.state is None:
+                raise RoleRefusedError((f"{member.address} is not the master of a group with a record",))
+            scheduled = None
+            if ask.at_ms is not None:
+                scheduled = Scheduled(at_ms=ask.at_ms, candidate=ask.candidate, reason=ask.reason)
+            await member.durable.save(evolve(member.durable.state, scheduled=scheduled))
+        self._changed.set()
+
+    async def _begin(self, due: Scheduled) -> None:
+        await self.set(ScheduleAsk(at_ms=None))
+        if paused := self.member.paused():
+            raise RoleRefusedError((paused,))
+        candidate = due.candidate or self._best()
+        ask = ChangeAsk(verb="switchover", candidate=candidate, reason=due.reason)
+        await self.member.calls.role_change(candidate, "start", to_plain(ask))
+
+    def _best(self) -> str:
+        """Who holds most, and of these the lowest id. Raises RoleRefusedError."""
+        group, found = self.member.group, list[tuple[LeaseAnswer, int, str]]()
+        for address, (_, answer) in self.leases.answers.items():
+            known = group.member(address) if group is not None else None
+            if answer.accepted and answer.whole and known is not None:
+                found.append((answer, known.broker_id, address))
+        if not found:
+            raise RoleRefusedError(("no slave follows that could become master",))
+        return min(found, key=lambda each: (-each[0].max_offset, each[1]))[2]
+
+
+@define(eq=False)
+class RoleService:
+    """`has_name_servers`: a master that starts waits for their answer."""
+
+    member: Member
+    has_name_servers: bool = field(default=False, kw_only=True)
+    write_pause: WritePause = field(init=False)
+    voter: Voter = field(init=False)
+    joining: JoinRequests = field(init=False)
     leases: LeaseRounds = field(init=False)
     rules: StartRules = field(init=False)
-    later: Schedule = field(init=False)
-    _early: dict[str, GroupMember] = field(factory=dict, init=False)
-    _others_ips: set[tuple[str, str]] = field(factory=set, init=False)
-    _run: RoleRun | None = field(default=None, init=False)
+    scheduled: ScheduledSwitchover = field(init=False)
+    _change: RoleChange | None = field(default=None, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        self.leases = LeaseRounds(self)
-        self.rules = StartRules(self, self.leases, self.has_name_servers)
-        self.later = Schedule(self, self.leases)
-        self.ha.use_role(self)
+        self.write_pause = WritePause(self.member)
+        self.voter = Voter(self.member, self.write_pause)
+        self.joining = JoinRequests(self.member, Wakeup())
+        self.leases = LeaseRounds(self.member, self.joining)
+        self.rules = StartRules(self.member, self.voter, self.leases, self.joining, self.has_name_servers)
+        self.scheduled = ScheduledSwitchover(self.member, self.leases)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; load() came before."""
@@ -76,69 +141,34 @@ class RoleService(RoleMember):
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self.leases.run)
             self._nursery.start_soon(self.rules.run)
-            self._nursery.start_soon(self.later.run)
+            self._nursery.start_soon(self.scheduled.run)
             task_status.started()
-            await self._watch_holds()
-
-    async def _watch_holds(self) -> None:
-        while True:
-            with trio.move_on_at(await self.end_hold_in_time()):
-                await self.hold_begun.wait()
+            await self.write_pause.run()
 
     async def _elect_again(self) -> None:
-        self._run = RoleRun(
-            self, self.leases, ChangeAsk(verb="restart", candidate=self.address, reason="its machine was restarted")
+        self._change = RoleChange(
+            self.member,
+            self.voter,
+            self.leases,
+            ChangeAsk(verb="restart", candidate=self.member.address, reason="its machine was restarted"),
         )
         self.rules.is_changing = True
-        await self._carry_out(self._run)
-        if self._run.error:
+        await self._carry_out(self._change)
+        if self._change.error and not self.member.is_serving:
             died, gone = "its machine died, or its disk failed", "its log ends before where it is known to have ended"
-            why = gone if self.store.lost_bytes else died
-            self.become("fenced", f"{why}, and it may lack bytes that others have: {self._run.error}")
+            why = gone if self.member.store.lost_bytes else died
+            self.member.become("fenced", f"{why}, and it may lack bytes that others have: {self._change.error}")
 
-    def note_clean_stop(self) -> None:
-        """All that this member has is on its disk: call it last. It may raise OSError: the next start takes it for a crash."""
-        if self.book.state is not None and not self.book.failure and not self.book.lacks_tail:
-            state = evolve(self.book.state, clean=True, boot_id=self.boot_id(), told_confirmed=self.told_confirmed())
-            save_role(self.side, state)
-
-    # What others know of the group
+    # The group
 
     def history(self, asker: GroupMember | None = None) -> PeerHistory:
-        """The answer to 1007; who asks to follow us belongs to the group soon."""
-        if asker is not None and asker.address != self.address and self.is_serving:
-            self.leases.joining[asker.address] = asker
-            self.leases.ask_soon()
-        return self.own_history()
-
-    def asked_early(self, asker: GroupMember) -> None:
-        """Who follows, and is not known to be registered. A slave asks as soon as it has registered, and only once: it belongs to
-        the group when a name server names it, too.
-        """
-        self._early.pop(asker.address, None)
-        self._early[asker.address] = asker
-        if len(self._early) > EARLY_MAX:  # Anybody may ask.
-            del self._early[next(iter(self._early))]
-
-    def asked_as_another(self, asker: GroupMember, ip: str) -> None:
-        """Who follows from an IP that it does not announce, and so does not join: told once. Anybody may ask."""
-        if (asker.address, ip) not in self._others_ips and len(self._others_ips) < EARLY_MAX:
-            self._others_ips.add((asker.address, ip))
-            log.warning(
-                "a slave that does not come from the address it announces does not join the group",
-                peer=asker.address,
-                announced_ha=asker.ha_address,
-                comes_from=ip,
-            )
-
-    def registered(self, addresses: Mapping[int, str]) -> None:
-        """Who is registered under our name, by id, as a name server said."""
-        self.rules.registered = dict(addresses)
-        for address in self._early.keys() & set(addresses.values()):
-            self.history(self._early.pop(address))
+        """The answer to 1007; a slave that asks in order to follow this member joins the group."""
+        if asker is not None:
+            self.joining.ask(asker)
+        return self.member.own_history()
 
     def counted_members(self) -> frozenset[str] | None:
-        """By address, whose acknowledgements count; None: all that are registered."""
+        """Addresses of those whose acknowledgements count; None: all that are registered."""
         return self.leases.counted_members()
 
     # Role changes
@@ -146,45 +176,45 @@ class RoleService(RoleMember):
     @property
     def is_changing(self) -> bool:
         """Whether this member carries a role change out now."""
-        return self._run is not None and self._run.is_running
+        return self._change is not None and self._change.is_running
 
     @property
     def last_pause_ms(self) -> float | None:
         """How long the last switchover to this member kept writers waiting."""
-        return self._run.hold.pause_ms if self._run is not None else None
+        return self._change.pause.pause_ms if self._change is not None else None
 
     async def check(self, ask: ChangeAsk) -> ChangeState:
         """What would come of it. Nothing is changed, nobody is held."""
-        run = RoleRun(self, self.leases, evolve(ask, dry_run=True))
+        run = RoleChange(self.member, self.voter, self.leases, evolve(ask, dry_run=True))
         await run.run()
         return run.state()
 
     async def start(self, ask: ChangeAsk) -> ChangeState:
         """Begin it, or find it begun; it goes on by itself. Raises RoleRefusedError."""
         if self._nursery is None:
-            raise RoleRefusedError((f"{self.address} has only just started",))
-        if ask.candidate != self.address:
-            raise RoleRefusedError((f"{ask.candidate} is another member: this one is {self.address}",))
-        if self._run is None or not self._run.is_running:
-            self._run = RoleRun(self, self.leases, ask)
+            raise RoleRefusedError((f"{self.member.address} has only just started",))
+        if ask.candidate != self.member.address:
+            raise RoleRefusedError((f"{ask.candidate} is another member: this one is {self.member.address}",))
+        if self._change is None or not self._change.is_running:
+            self._change = RoleChange(self.member, self.voter, self.leases, ask)
             self.rules.is_changing = True
-            self._nursery.start_soon(self._carry_out, self._run)
-        elif self._run.ask.verb != ask.verb:
-            raise RoleRefusedError((f"a {self._run.ask.verb} to {self.address} is under way",))
-        return self._run.state()
+            self._nursery.start_soon(self._carry_out, self._change)
+        elif self._change.ask.verb != ask.verb:
+            raise RoleRefusedError((f"a {self._change.ask.verb} to {self.member.address} is under way",))
+        return self._change.state()
 
-    async def _carry_out(self, run: RoleRun) -> None:
+    async def _carry_out(self, run: RoleChange) -> None:
         try:
             await run.run()
         finally:
             self.rules.is_changing = False
-            self.changed.set()
+            self.member.changed.set()
 
     def state(self) -> ChangeState:
         """The role change that runs here, or the last one."""
-        if self._run is not None:
-            return self._run.state()
-        change = self.book.state.change if self.book.state is not None else None
+        if self._change is not None:
+            return self._change.state()
+        change = self.member.durable.state.change if self.member.durable.state is not None else None
         if change is None:
             return ChangeState(running=False)
         what = f"a {change.verb} to {change.candidate}, epoch {change.epoch}, was interrupted at its step {change.step}"
@@ -194,7 +224,7 @@ class RoleService(RoleMember):
 
     async def pause(self, ask: PauseAsk) -> None:
         """No role changes, and nothing automatic. Raises RoleRefusedError, RoleFileError."""
-        until = self.now_ms() + ask.for_ms if ask.for_ms is not None else None
+        until = self.member.now_ms() + ask.for_ms if ask.for_ms is not None else None
         await self._set_pause(Pause(until_ms=until, reason=ask.reason))
 
     async def resume(self) -> None:
@@ -203,12 +233,12 @@ class RoleService(RoleMember):
 
     async def _set_pause(self, pause: Pause | None) -> None:
         """Once the last change of the record is in force."""
-        with trio.move_on_after(self.config.lease_ms / 1000):
+        with trio.move_on_after(self.member.config.lease_ms / 1000):
             while True:
-                async with self.turn:
-                    group = self.group
-                    if not self.is_serving or group is None:
-                        raise RoleRefusedError((f"{self.address} is not the master of a group with a record",))
+                async with self.member.lock:
+                    group = self.member.group
+                    if not self.member.is_serving or group is None:
+                        raise RoleRefusedError((f"{self.member.address} is not the master of a group with a record",))
                     if self.leases.is_settled:
                         record = with_pause(group, pause)
                         if record is not group:
@@ -221,11 +251,11 @@ class RoleService(RoleMember):
 
     async def rewind(self, ask: RewindAsk) -> None:
         """Cut off what the master lacks. Raises RoleRefusedError, RoleFileError, StoreError, HAPeerError."""
-        await role_repair.rewind(self, self.rules, ask)
+        await role_repair.rewind(self.member, self.rules, ask)
 
     async def reinit(self, ask: ReinitAsk) -> None:
         """Begin anew with the master's log. Raises RoleRefusedError, RoleFileError, StoreError."""
-        await role_repair.reinit(self, self.rules, ask)
+        await role_repair.reinit(self.member, self.rules, ask)
 
     # 20006
 
@@ -240,9 +270,9 @@ class RoleService(RoleMember):
             case "state":
                 answer = self.state()
             case "hold":
-                answer = await self.hold(from_plain(HoldAsk, body))
+                answer = await self.write_pause.begin(from_plain(HoldAsk, body))
             case "release":
-                await self.release(str(body["candidate"]))
+                await self.write_pause.release(str(body["candidate"]))
             case "rewind":
                 await self.rewind(from_plain(RewindAsk, body))
             case "reinit":
@@ -252,7 +282,7 @@ class RoleService(RoleMember):
             case "resume":
                 await self.resume()
             case "schedule":
-                await self.later.set(from_plain(ScheduleAsk, body))
+                await self.scheduled.set(from_plain(ScheduleAsk, body))
             case _:
                 raise RoleRefusedError((f"{op} is not there",))
         return dict(to_plain(answer))

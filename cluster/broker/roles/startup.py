@@ -16,20 +16,23 @@ import structlog
 import trio
 from attrs import define, evolve, field
 
-from twinlog.cluster.broker.roles.book import RoleFileError
+from twinlog.cluster.broker.roles.durable_state import RoleFileError
+from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.lease import LeaseRounds
-from twinlog.cluster.broker.roles.member import RoleMember
-from twinlog.cluster.broker.roles.take import begin_again
+from twinlog.cluster.broker.roles.member import Member
+from twinlog.cluster.broker.roles.voter import Voter
+from twinlog.ha.election.epochs import with_entry
+from twinlog.ha.election.group_record import with_ids_swapped, won_at
 from twinlog.ha.election.voter import followed
 from twinlog.ha.errors import HAPeerError
 from twinlog.ha.peer import PeerHistory
-from twinlog.store.config import BrokerRole
-from twinlog.store.epoch_file import EpochId
+from twinlog.store.config import BrokerRole, FlushDiskType
+from twinlog.store.epoch_file import EpochEntry, EpochId
 from twinlog.store.errors import StoreError
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS, SEEK_SECONDS = 0.25, 1.0
+CHECK_SECONDS, SEEK_SECONDS = 0.25, 1.0
 MASTER_ID = 0
 
 
@@ -37,10 +40,11 @@ MASTER_ID = 0
 class StartRules:
     """`elect_again` begins a role change of kind restart; `is_changing`: one runs here, and comes first."""
 
-    member: RoleMember
+    member: Member
+    voter: Voter
     leases: LeaseRounds
+    joining: JoinRequests
     has_name_servers: bool
-    registered: dict[int, str] | None = field(default=None, init=False)  # By id, as name servers said; None: not yet.
     elect_again: Callable[[], Awaitable[None]] = field(default=trio.lowlevel.checkpoint, init=False)
     is_changing: bool = field(default=False, init=False)
     gone: set[str] = field(factory=set, init=False)  # Voters of which somebody said that they are gone for good.
@@ -53,25 +57,45 @@ class StartRules:
         while True:
             if not self.is_changing:
                 try:
-                    await self._look()
+                    await self._step()
                 except (RoleFileError, StoreError, OSError, HAPeerError) as error:
                     log.warning("this member could not take its role yet", why=str(error))
                     await trio.sleep(SEEK_SECONDS)
-            self._look_for_master()
-            with trio.move_on_after(LOOK_SECONDS):
+            self._check_master()
+            with trio.move_on_after(CHECK_SECONDS):
                 await self.member.changed.wait()
 
-    def _look_for_master(self) -> None:
+    async def hear_group(self, registered: Callable[[], Awaitable[str | None]]) -> None:
+        """Before a master without files serves: its directory may have been wiped, and another member, whose id it would take,
+        have been chosen since. `registered` asks name servers for the group's master. If that one has this member in its record,
+        this is no master. Else, or without an answer, broker.conf holds, as with RocketMQ.
+        """
+        member = self.member
+        if member.durable.state is not None or not member.is_serving:
+            return
+        address = await registered()
+        if address is None or address == member.address:
+            return
+        try:
+            found = await member.calls.history(address)
+        except HAPeerError as error:
+            log.warning("another member is registered as master, and does not answer", peer=address, why=str(error))
+            return
+        async with member.lock:
+            if found is not None and (why := member.must_hear_others(found.group)):
+                await member.fence(why)
+
+    def _check_master(self) -> None:
         member = self.member
         master = member.master if member.phase == "following" else None
-        member.silence.look(master.address if master is not None else None, trio.current_time())
+        self.voter.silence.check(master.address if master is not None else None, trio.current_time())
 
-    async def _look(self) -> None:
+    async def _step(self) -> None:
         member = self.member
-        if member.book.failure:
+        if member.durable.failure:
             if member.phase != "fenced":
-                async with member.turn:
-                    await member.fence(member.book.failure)
+                async with member.lock:
+                    await member.fence(member.durable.failure)
             return
         if member.phase in ("serving", "holding"):
             return
@@ -80,8 +104,8 @@ class StartRules:
                 await self.follow(member.master)
             elif member.ha.client.state != "streaming":
                 await self._seek()  # It may be none any more, and who took over need not know of this member.
-        elif member.book.state is None:
-            if member.strangers_record is not None:
+        elif member.durable.state is None:
+            if member.wiped_record is not None:
                 await self._hear_others()
         elif self.leases.leads:
             await self._try_to_serve()
@@ -91,14 +115,16 @@ class StartRules:
     async def follow(self, master: PeerHistory) -> None:
         """Be its slave, durably, then in memory. Raises RoleFileError, StoreError."""
         member = self.member
-        async with member.turn:
+        async with member.lock:
             state = member.state_or_first()
             if master.id != state.promised and master.id.epoch <= state.promised.epoch:
                 return
+            if member.is_serving:
+                await member.fence(f"{master.address} is master of epoch {master.id.epoch}")
             if state.role is not BrokerRole.SLAVE or master.id != state.promised:
                 state = followed(state, master.id, master.group, member.address)
-                await member.book.save(state)
-            if member.has_resigned_for(master):
+                await member.durable.save(state)
+            if self.voter.has_resigned_for(master):
                 member.ha.client.hand_over(master)
             await member.hooks.serve_as_slave(state, master)
             member.master = master
@@ -151,7 +177,7 @@ class StartRules:
             member.become("fenced", newer)
             await self._seek()
             return
-        if member.book.lacks_tail and (not leases.acknowledges_alone or (member.store.lost_bytes and leases.others)):
+        if member.durable.lacks_tail and (not leases.acknowledges_alone or (member.store.lost_bytes and leases.others)):
             await self._want_election()
             return
         asked = leases.need > 1 and leases.quorum_at() > float("-inf") and leases.others
@@ -179,9 +205,9 @@ class StartRules:
 
     async def _why_not_alone(self) -> str:
         """Why a master that has no lease yet does not serve; "" when nobody else may be master."""
-        if self.registered is None:
+        if self.joining.addresses is None:
             return "no name server has said yet who is id 0" if self.has_name_servers else ""
-        address = self.registered.get(MASTER_ID)
+        address = self.joining.addresses.get(MASTER_ID)
         if address is None or address == self.member.address:
             return ""
         try:
@@ -194,19 +220,19 @@ class StartRules:
 
     async def _serve(self) -> None:
         member, group = self.member, self.member.group
-        known = {*(self.registered or {}).values(), *(each.address for each in (group.members if group else ()))}
+        known = {*(self.joining.addresses or {}).values(), *(each.address for each in (group.members if group else ()))}
         await member.hooks.pull_offsets(tuple(sorted(known - {member.address})))
-        async with member.turn:
+        async with member.lock:
             if not self.leases.leads or self.leases.newer_promise() or member.phase in ("serving", "holding"):
                 return
             state = member.state_or_first()
             alone = self.leases.acknowledges_alone  # What it lost nobody else had to hold: its log is the group's.
-            if member.book.lacks_tail and not alone:  # It was told so meanwhile.
+            if member.durable.lacks_tail and not alone:  # It was told so meanwhile.
                 return
-            if member.book.lacks_tail and self.leases.others:
-                await begin_again(member)
+            if member.durable.lacks_tail and self.leases.others:
+                await _begin_epoch(member)
                 state = member.state_or_first()
-            await member.book.save(evolve(state, broker_id=MASTER_ID, whole=state.whole or alone))
+            await member.durable.save(evolve(state, broker_id=MASTER_ID, whole=state.whole or alone))
             if member.store.lost_bytes and not self.leases.others:  # Nobody can have them.
                 member.store.accept_end()
             await member.hooks.serve_as_master(member.state_or_first())
@@ -218,7 +244,7 @@ class StartRules:
 
     async def _hear_others(self) -> None:
         """Its promises are gone: the greatest that anybody knows becomes its own, once all have told theirs."""
-        member, record = self.member, self.member.strangers_record
+        member, record = self.member, self.member.wiped_record
         assert record is not None
         now = trio.current_time()
         if now < self._sought_at + SEEK_SECONDS:
@@ -239,9 +265,41 @@ class StartRules:
                 "waiting", f"its files were emptied, and {', '.join(silent)} have to be heard before it follows"
             )
             return
-        async with member.turn:
+        async with member.lock:
             state = member.state_or_first()
             promised = max([state.promised, *self._heard.values()])
-            await member.book.save(evolve(state, promised=promised, role=BrokerRole.SLAVE, group=record, whole=False))
-            member.strangers_record = None
+            await member.durable.save(
+                evolve(state, promised=promised, role=BrokerRole.SLAVE, group=record, whole=False)
+            )
+            member.wiped_record = None
             member.become("waiting", "knows no master yet")
+
+
+async def _begin_epoch(member: Member) -> None:
+    """A new epoch of the master that had the last one, where its log ends now: its machine died, and slaves may hold a tail that
+    it lost. Holding `lock`. Raises RoleFileError.
+
+    Only where nobody else had to hold what was acknowledged: then nobody is elected without this member's promise, but by force,
+    and such a winner leaves numbers free (RoleChange). A crash between the two saves leaves the entry, which is a promise itself.
+    """
+    state, durable, end = member.state_or_first(), member.durable, member.store.max_offset
+    assert state.group is not None
+    entry = EpochEntry(
+        epoch=max(state.promised.epoch, durable.last.epoch) + 1,
+        winner=member.address,
+        start_offset=end,
+        at_ms=member.now_ms(),
+        kind="restart",
+        reason="its machine died, or its disk failed",
+        old=member.address,
+        lost_bytes=0 if member.store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH else None,
+    )
+    await durable.save_entries(with_entry(durable.entries, entry))
+    durable.lacks_tail = False
+    record = won_at(with_ids_swapped(state.group, member.address, entry.epoch), end)
+    await durable.save(evolve(state, promised=entry.id, group=record, before=state.group, whole=True))
+    log.warning(
+        "what slaves have behind the end of this log is given up, and kept in twinlog/divergent: its machine or disk failed",
+        epoch=entry.epoch,
+        max_offset=end,
+    )

@@ -111,7 +111,7 @@ class SubscriptionGroupManager:
     def plain(self) -> dict[str, Any]:
         """subscriptionGroup.json, and the body of 201."""
         return {
-            "dataVersion": self.version.to_json(),
+            "dataVersion": self.version.plain(),
             "subscriptionGroupTable": {name: config.plain() for name, config in self.table.items()},
         }
 

@@ -195,7 +195,7 @@ class TopicConfigManager:
     def plain(self) -> dict[str, Any]:
         """topics.json, and the body of 21."""
         return {
-            "dataVersion": self.version.to_json(),
+            "dataVersion": self.version.plain(),
             "topicConfigTable": {name: config.plain() for name, config in self.table.items()},
         }
 

@@ -6,25 +6,16 @@ A command gives a function from its answer to a Page; JSON and TSV need none of 
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from attrs import evolve, field, frozen
 
-from twinlog.cluster.admin.admin import Admin
-from twinlog.cluster.admin.waiting import watch
-from twinlog.cluster.cli.common.render import (
-    Column,
-    cells_of,
-    fitting,
-    json_answer,
-    json_line,
-    rich_table,
-    style,
-    table,
-)
-from twinlog.cluster.cli.common.running import run_admin
+from twinlog.cluster.cli.common.options import run_admin
+
+if TYPE_CHECKING:
+    from twinlog.cluster.admin.admin import Admin
+    from twinlog.cluster.cli.common.render import Column
 
 T = TypeVar("T")
 
@@ -34,7 +25,7 @@ class Block:
     """One table under a title; `empty` is said in its place when it has no rows."""
 
     title: str | None
-    columns: Sequence[Column]
+    columns: "Sequence[Column]"
     rows: Sequence[Any]
     empty: str = ""
 
@@ -56,7 +47,7 @@ def silent_notes(silent: tuple[str, ...]) -> tuple[str, ...]:
 def answer(
     namesrv: str,
     fmt: str,
-    ask: Callable[[Admin], Awaitable[T]],
+    ask: "Callable[[Admin], Awaitable[T]]",
     page: Callable[[T], Page],
     *,
     watch_seconds: float | None = None,
@@ -79,7 +70,8 @@ def answer(
 
     with _screen(fmt, page) as put:
 
-        async def keep(admin: Admin) -> None:
+        async def keep(admin: "Admin") -> None:
+            from twinlog.cluster.admin.waiting import watch
 
             async def again() -> T:
                 return await ask(admin)
@@ -92,6 +84,8 @@ def answer(
 
 def show(found: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
     """Print one answer."""
+    from twinlog.cluster.cli.common.render import json_answer
+
     if fmt == "json":
         json_answer(found)
     else:
@@ -110,6 +104,8 @@ def preview(planned: Any, fmt: str, page: "Callable[[Any], Page]") -> None:
 
 def print_page(page: Page, fmt: str) -> None:
     """All tables, or with TSV the first."""
+    from twinlog.cluster.cli.common.render import style, table
+
     if fmt == "tsv":
         table(page.blocks[0].columns, page.blocks[0].rows, fmt)
         return
@@ -125,8 +121,9 @@ def print_page(page: Page, fmt: str) -> None:
 
 
 @contextmanager
-def _screen(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any], None]]:
+def _screen(fmt: str, page: "Callable[[Any], Page]") -> "Iterator[Callable[[Any], None]]":
     """On a terminal the page changes where it stands; elsewhere one after the other, JSON on a line each."""
+    from twinlog.cluster.cli.common.render import json_line
 
     def line(found: Any) -> None:
         if isinstance(found, str):
@@ -145,7 +142,9 @@ def _screen(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any],
 
 
 @contextmanager
-def _live(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any], None]]:
+def _live(fmt: str, page: "Callable[[Any], Page]") -> "Iterator[Callable[[Any], None]]":
+    from datetime import datetime
+
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text
@@ -167,6 +166,8 @@ def _live(fmt: str, page: "Callable[[Any], Page]") -> Iterator[Callable[[Any], N
 
 def _drawn(page: Page, fmt: str, width: int) -> list[Any]:
     from rich.text import Text
+
+    from twinlog.cluster.cli.common.render import cells_of, fitting, rich_table
 
     parts: list[Any] = []
     for i, block in enumerate(page.blocks):

@@ -2,20 +2,20 @@
 
 from typing import ClassVar
 
-from attrs import field
+from attrs import define, field
 
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I64, RequestHeader, header, wire
+from twinlog.cluster.remoting.header_fields import I64, RequestHeader, wire
 
 
-@header
+@define
 class HeartBeat(RequestHeader):
     """34, body HeartbeatData."""
 
     code: ClassVar[RequestCode] = RequestCode.HEART_BEAT
 
 
-@header
+@define
 class UnregisterClient(RequestHeader):
     """35, with one of the two groups."""
 
@@ -25,7 +25,7 @@ class UnregisterClient(RequestHeader):
     consumer_group: str | None = None
 
 
-@header
+@define
 class GetConsumerListByGroup(RequestHeader):
     """38"""
 
@@ -33,7 +33,7 @@ class GetConsumerListByGroup(RequestHeader):
     consumer_group: str
 
 
-@header
+@define
 class NotifyConsumerIdsChanged(RequestHeader):
     """40, broker to consumer, oneway."""
 
@@ -41,28 +41,28 @@ class NotifyConsumerIdsChanged(RequestHeader):
     consumer_group: str
 
 
-@header
+@define
 class LockBatchMq(RequestHeader):
     """41, body {clientId, consumerGroup, mqSet}."""
 
     code: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
 
 
-@header
+@define
 class UnlockBatchMq(RequestHeader):
     """42, body as 41."""
 
     code: ClassVar[RequestCode] = RequestCode.UNLOCK_BATCH_MQ
 
 
-@header
+@define
 class CheckClientConfig(RequestHeader):
     """46, body {clientId, group, subscriptionData}."""
 
     code: ClassVar[RequestCode] = RequestCode.CHECK_CLIENT_CONFIG
 
 
-@header
+@define
 class ResetConsumerClientOffset(RequestHeader):
     """220, broker to consumer, oneway."""
 
@@ -73,7 +73,7 @@ class ResetConsumerClientOffset(RequestHeader):
     is_force: bool
 
 
-@header
+@define
 class GetConsumerStatusFromClient(RequestHeader):
     """221, broker to consumer."""
 
@@ -83,7 +83,7 @@ class GetConsumerStatusFromClient(RequestHeader):
     client_addr: str | None = None
 
 
-@header
+@define
 class GetConsumerRunningInfo(RequestHeader):
     """307, forwarded to the consumer."""
 
@@ -93,7 +93,7 @@ class GetConsumerRunningInfo(RequestHeader):
     jstack_enable: bool = False
 
 
-@header
+@define
 class ConsumeMessageDirectly(RequestHeader):
     """309, forwarded to the consumer with the record."""
 

@@ -2,11 +2,13 @@
 
 from typing import ClassVar
 
+from attrs import define
+
 from twinlog.cluster.remoting.codes import RequestCode
-from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader, header
+from twinlog.cluster.remoting.header_fields import I32, I64, RequestHeader
 
 
-@header
+@define
 class PutKVConfig(RequestHeader):
     """100"""
 
@@ -16,7 +18,7 @@ class PutKVConfig(RequestHeader):
     value: str
 
 
-@header
+@define
 class GetKVConfig(RequestHeader):
     """101"""
 
@@ -25,7 +27,7 @@ class GetKVConfig(RequestHeader):
     key: str
 
 
-@header
+@define
 class DeleteKVConfig(RequestHeader):
     """102"""
 
@@ -34,7 +36,7 @@ class DeleteKVConfig(RequestHeader):
     key: str
 
 
-@header
+@define
 class RegisterBroker(RequestHeader):
     """103, body RegisterBrokerBody. body_crc32: CRC-32 & 0x7fffffff of the body as sent; 0: not checked."""
 
@@ -50,7 +52,7 @@ class RegisterBroker(RequestHeader):
     enable_acting_master: bool | None = None  # 5.x
 
 
-@header
+@define
 class UnregisterBroker(RequestHeader):
     """104"""
 
@@ -61,7 +63,7 @@ class UnregisterBroker(RequestHeader):
     broker_id: I64
 
 
-@header
+@define
 class GetRouteInfoByTopic(RequestHeader):
     """105"""
 
@@ -70,14 +72,14 @@ class GetRouteInfoByTopic(RequestHeader):
     accept_standard_json_only: bool | None = None
 
 
-@header
+@define
 class GetBrokerClusterInfo(RequestHeader):
     """106"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CLUSTER_INFO
 
 
-@header
+@define
 class WipeWritePermOfBroker(RequestHeader):
     """205"""
 
@@ -85,7 +87,7 @@ class WipeWritePermOfBroker(RequestHeader):
     broker_name: str
 
 
-@header
+@define
 class AddWritePermOfBroker(RequestHeader):
     """327"""
 
@@ -93,14 +95,14 @@ class AddWritePermOfBroker(RequestHeader):
     broker_name: str
 
 
-@header
+@define
 class GetAllTopicListFromNameserver(RequestHeader):
     """206"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
 
-@header
+@define
 class DeleteTopicInNamesrv(RequestHeader):
     """216. With a cluster name, only the queues of its brokers."""
 
@@ -109,7 +111,7 @@ class DeleteTopicInNamesrv(RequestHeader):
     cluster_name: str | None = None
 
 
-@header
+@define
 class RegisterTopicInNamesrv(RequestHeader):
     """217, of 5.x; body TopicRouteData."""
 
@@ -117,7 +119,7 @@ class RegisterTopicInNamesrv(RequestHeader):
     topic: str
 
 
-@header
+@define
 class GetKVListByNamespace(RequestHeader):
     """219"""
 
@@ -125,7 +127,7 @@ class GetKVListByNamespace(RequestHeader):
     namespace: str
 
 
-@header
+@define
 class GetTopicsByCluster(RequestHeader):
     """224"""
 
@@ -133,49 +135,49 @@ class GetTopicsByCluster(RequestHeader):
     cluster: str
 
 
-@header
+@define
 class GetSystemTopicListFromNs(RequestHeader):
     """304"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
 
 
-@header
+@define
 class GetUnitTopicList(RequestHeader):
     """311"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_UNIT_TOPIC_LIST
 
 
-@header
+@define
 class GetHasUnitSubTopicList(RequestHeader):
     """312"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST
 
 
-@header
+@define
 class GetHasUnitSubUnunitTopicList(RequestHeader):
     """313"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST
 
 
-@header
+@define
 class UpdateNamesrvConfig(RequestHeader):
     """318, body `key=value` lines."""
 
     code: ClassVar[RequestCode] = RequestCode.UPDATE_NAMESRV_CONFIG
 
 
-@header
+@define
 class GetNamesrvConfig(RequestHeader):
     """319"""
 
     code: ClassVar[RequestCode] = RequestCode.GET_NAMESRV_CONFIG
 
 
-@header
+@define
 class QueryDataVersion(RequestHeader):
     """322, body DataVersion: does the name server have this broker's topics as of that version?"""
 
@@ -186,7 +188,7 @@ class QueryDataVersion(RequestHeader):
     broker_id: I64
 
 
-@header
+@define
 class GetBrokerMemberGroup(RequestHeader):
     """901, of 5.x"""
 
@@ -195,7 +197,7 @@ class GetBrokerMemberGroup(RequestHeader):
     broker_name: str
 
 
-@header
+@define
 class BrokerHeartbeat(RequestHeader):
     """904, of 5.x, oneway. What it says for elections is not read: there is no controller."""
 

@@ -11,6 +11,7 @@ from trio.testing import memory_stream_pair
 
 from tests.helpers import StorePeer, log_bytes, open_store, put
 from twinlog.cluster.broker.peers.role_messages import ChangeAsk, ChangeState, Held, Op, Plain
+from twinlog.cluster.broker.roles.member import Member
 from twinlog.cluster.broker.roles.service import RoleService
 from twinlog.ha.config import HAConfig
 from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk
@@ -81,7 +82,7 @@ class Node:
 
     @property
     def word(self) -> str:
-        return self.roles.words()[0]
+        return self.roles.member.status()[0]
 
     async def start(self) -> None:
         """As a broker does."""
@@ -98,19 +99,21 @@ class Node:
         self.ha.client.connect = self._connect
         self.hooks = NodeHooks(self)
         self.roles = roles = RoleService(
-            side=self.side,
-            me=self.me,
-            store=self.store,
-            ha=self.ha,
-            calls=NodeCalls(self),
-            hooks=self.hooks,
-            config=config,
-            now_ms=lambda: int(trio.current_time() * 1000),
-            boot_id=lambda: self.boot_id,
+            Member(
+                side=self.side,
+                me=self.me,
+                store=self.store,
+                ha=self.ha,
+                calls=NodeCalls(self),
+                hooks=self.hooks,
+                config=config,
+                now_ms=lambda: int(trio.current_time() * 1000),
+                boot_id=lambda: self.boot_id,
+            )
         )
         try:
-            roles.load()
-            await roles.hear_group(self.group.ask_name_server)
+            roles.member.load()
+            await roles.rules.hear_group(self.group.ask_name_server)
             if state is not None:
                 self.ha.fence("it starts")
             elif role is SLAVE:
@@ -142,7 +145,7 @@ class Node:
         with trio.CancelScope(shield=True):
             await self._ended.wait()
         if cleanly:
-            roles.note_clean_stop()
+            roles.member.durable.note_clean_stop()
 
     async def _connect(self, ha_address: str) -> Transport:
         await trio.lowlevel.checkpoint()
@@ -178,7 +181,7 @@ class NodePeer(StorePeer):
     async def history(self, me: GroupMember | None) -> PeerHistory | None:
         told = await NodeCalls(self.asker).history(self.node.address, me)
         if told is not None:
-            self.asker.roles.heard(told)
+            self.asker.roles.member.heard(told)
         return told
 
 
@@ -189,10 +192,10 @@ class NodeCalls:
     node: Node
 
     async def promise(self, address: str, ask: PromiseAsk) -> PromiseAnswer:
-        return await self._ask(address, lambda roles: roles.promise(ask))
+        return await self._ask(address, lambda roles: roles.voter.vote(ask))
 
     async def lease(self, address: str, ask: LeaseAsk, *, timeout_ms: float) -> LeaseAnswer:
-        return await self._ask(address, lambda roles: roles.lease(ask), timeout_ms / 1000)
+        return await self._ask(address, lambda roles: roles.voter.renew_lease(ask), timeout_ms / 1000)
 
     async def role_change(self, address: str, op: Op, body: Plain, *, timeout_ms: float = 3_000) -> Plain:
         return await self._ask(address, lambda roles: roles.role_change(op, body), timeout_ms / 1000)
@@ -336,16 +339,16 @@ class Group:
 
     def _is_settled(self) -> bool:
         up = [node for node in self.nodes if node.is_up]
-        masters = [node for node in up if node.roles.is_serving and node.word == "serving"]
+        masters = [node for node in up if node.roles.member.is_serving and node.word == "serving"]
         if len(masters) != 1:
             return False
-        (master,), group = masters, masters[0].roles.group
+        (master,), group = masters, masters[0].roles.member.group
         ends = {node.store.max_offset for node in up}
         return (
             group is not None
             and len(group.members) == self.size
             and master.roles.leases.is_settled
-            and all(node.roles.group == group for node in up)
+            and all(node.roles.member.group == group for node in up)
             and len(ends) == 1
             and all(node is master or self._follows(node, master) for node in up)
         )
@@ -357,7 +360,7 @@ class Group:
 
     @property
     def master(self) -> Node:
-        return next(node for node in self.nodes if node.is_up and node.roles.is_serving)
+        return next(node for node in self.nodes if node.is_up and node.roles.member.is_serving)
 
     def peer_of(self, asker: Node) -> Callable[[str], NodePeer | None]:
         def find(ha_address: str) -> NodePeer | None:

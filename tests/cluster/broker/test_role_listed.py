@@ -37,12 +37,12 @@ async def test_a_member_that_is_gone_for_good_is_forgotten(autojump_clock, group
     group.config["members"], group.size = listed(a, c), 2
     await restart(a)
     assert await group.settled() is a
-    assert {member.address for member in a.roles.group.members} == {a.address, c.address}
+    assert {member.address for member in a.roles.member.group.members} == {a.address, c.address}
     a.put(3)
     assert await a.is_acknowledged()
     a.kill()
     assert (await group.change("failover", c)).error == ""
-    assert c.roles.is_serving
+    assert c.roles.member.is_serving
 
 
 async def test_who_lacks_what_the_forgotten_one_acknowledged_is_not_elected(autojump_clock, group):
@@ -57,11 +57,11 @@ async def test_who_lacks_what_the_forgotten_one_acknowledged_is_not_elected(auto
     await c.start()
     c.ha.client.connect = refuse
     await trio.sleep(10)
-    assert len(c.roles.group.members) == 2, "it has heard"
+    assert len(c.roles.member.group.members) == 2, "it has heard"
     assert c.store.max_offset < a.store.max_offset
     a.kill()
     state = await group.change("failover", c)
-    assert not c.roles.is_serving
+    assert not c.roles.member.is_serving
     assert "bytes up to 618, where only members" in state.error
 
 
@@ -83,11 +83,11 @@ async def test_another_member_takes_the_place_of_one_whose_machine_is_gone(autoj
     group.config["members"] = listed(a, c)
     await restart(a)
     assert await group.settled() is a
-    assert {member.address for member in a.roles.group.members} == {a.address, c.address}
+    assert {member.address for member in a.roles.member.group.members} == {a.address, c.address}
     assert await a.is_acknowledged()
     a.kill()
     assert (await group.change("failover", c)).error == ""
-    assert c.roles.is_serving
+    assert c.roles.member.is_serving
 
 
 async def test_nobody_else_becomes_a_member(autojump_clock, group):
@@ -98,7 +98,7 @@ async def test_nobody_else_becomes_a_member(autojump_clock, group):
     await group.settled()
     await c.start()
     await trio.sleep(20)
-    assert {member.address for member in a.roles.group.members} == {a.address, b.address}
+    assert {member.address for member in a.roles.member.group.members} == {a.address, b.address}
     assert c.store.max_offset == 0
     assert "haMembers" in c.ha.client.finding.text
     a.put(1)

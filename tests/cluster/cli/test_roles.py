@@ -11,8 +11,8 @@ from tests.cluster.cli.terminal import Terminal
 from twinlog.cluster.admin.repair import RepairPlan, RepairResult
 from twinlog.cluster.admin.roles import ChangeOutcome, History, PlannedSwitchover
 from twinlog.cluster.broker.peers.role_messages import ChangeState
-from twinlog.cluster.cli.common.options import schema_of
-from twinlog.cluster.cli.common.values import AT, DURATION, LOSS, moment_of
+from twinlog.cluster.cli.common.schema import schema_of
+from twinlog.cluster.cli.role_values import AT, DURATION, LOSS, moment_of
 from twinlog.ha.slave.client import connect_socket
 
 
@@ -20,7 +20,7 @@ from twinlog.ha.slave.client import connect_socket
 async def group(cluster):
     """With the record of both: only then may roles change."""
     with trio.fail_after(20):
-        while not all(broker.roles.role_state() for broker in (cluster.master, cluster.slave)):
+        while not all(broker.roles.member.role_state() for broker in (cluster.master, cluster.slave)):
             await trio.sleep(0.01)
         while cluster.slave.ha.client.state != "streaming":
             await trio.sleep(0.01)
@@ -37,7 +37,7 @@ async def test_a_switchover_and_its_history(group):
     """The plan changes nothing; the answer has the form that its schema says; the history names both."""
     plan = of(ChangeState, (await group.twinlog("switchover", "--dry-run", "-o", "json")).stdout)
     assert [step["number"] for step in plan["steps"]] == list(range(1, 9))
-    assert not group.slave.roles.is_serving
+    assert not group.slave.roles.member.is_serving
     text = (await group.twinlog("switchover", "--dry-run")).stdout
     assert "broker-a-0" in text
     assert "127.0.0.1" not in text, "members are told by name"
@@ -45,7 +45,7 @@ async def test_a_switchover_and_its_history(group):
     assert done.exit_code in (0, 6), done.output
     result = of(ChangeOutcome, done.stdout)
     assert (result["winner"], result["lost_bytes"]) == (group.slave.address, 0)
-    assert group.slave.roles.is_serving
+    assert group.slave.roles.member.is_serving
     told = of(History, (await group.twinlog("history", "-o", "json")).stdout)["reigns"][-1]
     assert (told["old"], told["new"], told["reason"]) == ("broker-a-0", "broker-a-1", "new disk")
     lines = (await group.twinlog("history")).stdout.splitlines()
@@ -73,7 +73,7 @@ async def test_nothing_is_done_without_a_yes(group):
     ):
         result = await group.twinlog(*command, ok=False)
         assert (result.exit_code, "--yes" in result.output) == (2, True), result.output
-    assert not group.slave.roles.is_serving
+    assert not group.slave.roles.member.is_serving
 
 
 async def test_a_refusal_is_status_4(group):
@@ -181,7 +181,7 @@ async def test_a_wrong_name_changes_nothing(group):
             terminal.type("broker-b\n")
         assert terminal.status == 4, terminal.shown
         assert "Nothing was changed." in terminal.shown
-    assert group.slave.roles.role_state().whole
+    assert group.slave.roles.member.role_state().whole
 
 
 async def test_schemas(group):

@@ -120,7 +120,9 @@ def with_member(broker, *ids: int, ip: str = "10.0.0.1") -> None:
     )
     record = GroupRecord(version=1, members=members, acks_needed=2, master_role=BrokerRole.SYNC_MASTER)
     role, promised = BrokerRole.SYNC_MASTER, EpochId(1, broker.address)
-    broker.roles.book.state = RoleState(role=role, broker_id=0, promised=promised, group=record, address=broker.address)
+    broker.roles.member.durable.state = RoleState(
+        role=role, broker_id=0, promised=promised, group=record, address=broker.address
+    )
 
 
 async def test_a_member_that_answers_nothing_has_its_name_from_the_moment_it_connects(tmp_path):

@@ -120,13 +120,13 @@ async def test_a_slave_shows_what_its_master_said(tmp_path):
     async with opened(make_broker(tmp_path / "a")) as there, opened(broker) as client:
         for _ in range(3):
             put(there.broker)
-        broker.roles.book.state = state(SLAVE, 1)
+        broker.roles.member.durable.state = state(SLAVE, 1)
         replicate(broker.store, log_bytes(there.broker.store))
         broker.topics.update(TopicConfig("T1", 1, 1))
         assert end_of(client) == 0
-        broker.roles.confirmed_offset = broker.store.max_offset * 2 // 3
+        broker.roles.voter.confirmed_offset = broker.store.max_offset * 2 // 3
         assert end_of(client) == 2
-        broker.roles.book.state = None
+        broker.roles.member.durable.state = None
         assert end_of(client) == 3
 
 

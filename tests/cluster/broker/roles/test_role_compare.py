@@ -89,7 +89,7 @@ async def test_no_switchover_to_a_log_whose_last_bytes_are_others(tmp_path, auto
     assert "are not the master's" in state.error
     assert a.word == "serving"
     assert a.hooks.done[-1] == "release"
-    assert b.roles.promised() == a.roles.promised(), "nothing was begun"
+    assert b.roles.member.promised() == a.roles.member.promised(), "nothing was begun"
     a.put()
     assert await a.is_acknowledged()
 

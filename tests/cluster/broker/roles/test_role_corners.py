@@ -140,7 +140,7 @@ async def test_what_is_promised_is_not_thrown_away_meanwhile(
     answers, reset = [], MessageStore.reset
 
     async def ask():
-        answers.append(await b.roles.promise(PromiseAsk(epoch=1, candidate=c.address)))
+        answers.append(await b.roles.voter.vote(PromiseAsk(epoch=1, candidate=c.address)))
 
     async def slow_reset(store, why):
         nursery.start_soon(ask)
@@ -162,13 +162,13 @@ async def test_a_member_that_promised_meanwhile_does_not_follow_the_old_master_a
     a, b, c = group.nodes
     a.put(3)
     await group.settled()
-    suspect_tail = type(b.roles).suspect_tail
+    suspect_tail = type(b.roles.member).suspect_tail
 
-    async def late_suspicion(roles, why):
-        await roles.promise(PromiseAsk(epoch=1, candidate=c.address))
-        await suspect_tail(roles, why)
+    async def late_suspicion(member, why):
+        await b.roles.voter.vote(PromiseAsk(epoch=1, candidate=c.address))
+        await suspect_tail(member, why)
 
-    monkeypatch.setattr(type(b.roles), "suspect_tail", late_suspicion)
+    monkeypatch.setattr(type(b.roles.member), "suspect_tail", late_suspicion)
     end = b.store.max_offset
     with pytest.raises(RoleRefusedError):
         await b.roles.reinit(ReinitAsk())
@@ -210,13 +210,13 @@ async def test_a_master_that_is_elected_anew_asks_for_offsets_too(autojump_clock
 async def test_a_pause_lasts_where_the_clock_is_ahead(autojump_clock, pair):
     """It ends by the master's clock, which is told with each question."""
     a, b = pair.nodes
-    b.roles.now_ms = lambda: int(trio.current_time() * 1000) + 3_600_000
+    b.roles.member.now_ms = lambda: int(trio.current_time() * 1000) + 3_600_000
     await a.roles.pause(PauseAsk(for_ms=600_000, reason="maintenance"))
     await trio.sleep(3)
-    words = b.roles.paused()
+    words = b.roles.member.paused()
     assert words.startswith("the group is paused for 59"), words
     await trio.sleep(600)
-    words = b.roles.paused()
+    words = b.roles.member.paused()
     assert words == ""
 
 
@@ -228,7 +228,7 @@ async def test_a_member_that_can_promise_nothing_holds_up_no_election(tmp_path, 
     a.put(3)
     assert await a.is_acknowledged()
     await a.stop()
-    c.roles.book.failure = "its role cannot be written"
+    c.roles.member.durable.failure = "its role cannot be written"
     a.boot_id = "boot 2"
     await a.start()
     await trio.sleep(10)
@@ -243,12 +243,12 @@ async def test_an_election_gives_up_when_others_promise_higher_numbers_meanwhile
         if ask.dry_run or len(asked) > 50:
             return await asks(calls, address, ask)
         asked.append(ask.epoch)
-        await a.roles.promise(PromiseAsk(epoch=ask.epoch, candidate="somebody:10911"))
+        await a.roles.voter.vote(PromiseAsk(epoch=ask.epoch, candidate="somebody:10911"))
         return await asks(calls, address, ask)
 
     asks = NodeCalls.promise
     monkeypatch.setattr(NodeCalls, "promise", promise_higher)
-    await a.roles.promise(PromiseAsk(epoch=1, candidate="somebody:10911"))
+    await a.roles.voter.vote(PromiseAsk(epoch=1, candidate="somebody:10911"))
     state = await pair.change("failover", b, accept_data_loss="unknown")
     assert "others promise higher numbers meanwhile, 6 now" in state.error
     assert asked == [2, 3, 4, 5, 6]

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tests.cluster.broker.helpers import Client, make_broker
 from tests.interop.ports import free_broker_port
 from twinlog.cluster.broker.group.registration import Master
-from twinlog.cluster.broker.roles.service import EARLY_MAX
+from twinlog.cluster.broker.roles.joining import UNREGISTERED_MAX
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.ha.election.group_record import first_record, with_member
 from twinlog.ha.policy.admission import parse_networks
@@ -31,7 +31,7 @@ async def master(tmp_path, nursery):
     await nursery.start(broker.run)
     first = first_record(broker.group.me(), member("127.0.0.7", 1), 1, BrokerRole.ASYNC_MASTER)
     record = evolve(with_member(first, member("127.0.0.8", 2)), before=None, loss_free_from=0)
-    await broker.roles.book.save(evolve(broker.roles.state_or_first(), group=record, before=None))
+    await broker.roles.member.durable.save(evolve(broker.roles.member.state_or_first(), group=record, before=None))
     assert broker.roles.counted_members() is not None
     return broker
 
@@ -72,7 +72,10 @@ async def joins(master, connection: str, ip: str, ha_ip: str) -> bool:
         RequestCode.GET_BROKER_EPOCH, b"", twinlogMember=f"{ip}:10911", twinlogHaAddress=f"{ha_ip}:10912"
     )
     assert reply.code == ResponseCode.SUCCESS
-    return f"{ip}:10911" in {*master.roles.leases.joining, *(each.address for each in master.roles.group.members)}
+    return f"{ip}:10911" in {
+        *master.roles.joining.pending,
+        *(each.address for each in master.roles.member.group.members),
+    }
 
 
 async def test_a_new_slave_that_asks_before_its_master_has_heard_of_it_joins_then(master):
@@ -80,22 +83,22 @@ async def test_a_new_slave_that_asks_before_its_master_has_heard_of_it_joins_the
     address = "192.0.2.9:10911"
     assert not await joins(master, "192.0.2.9:4711", "192.0.2.9", "192.0.2.9")
     master.registration.found_members({1: "127.0.0.7:10911"})
-    assert not master.roles.leases.joining
+    assert not master.roles.joining.pending
     master.registration.found_members({1: "127.0.0.7:10911", 3: address})
-    assert address in master.roles.leases.joining
+    assert address in master.roles.joining.pending
 
 
 async def test_who_asks_early_under_the_address_of_another_does_not_join_then(master):
     assert not await joins(master, "192.0.2.66:4711", "192.0.2.9", "192.0.2.9")
     master.registration.found_members({3: "192.0.2.9:10911"})
-    assert not master.roles.leases.joining
+    assert not master.roles.joining.pending
 
 
 async def test_many_that_ask_early_are_not_all_remembered(master):
-    for number in range(EARLY_MAX + 1):
+    for number in range(UNREGISTERED_MAX + 1):
         assert not await joins(master, f"192.0.2.{number}:4711", f"192.0.2.{number}", f"192.0.2.{number}")
     master.registration.found_members({3: "192.0.2.0:10911", 4: "192.0.2.1:10911"})
-    assert [*master.roles.leases.joining] == ["192.0.2.1:10911"]
+    assert [*master.roles.joining.pending] == ["192.0.2.1:10911"]
 
 
 async def test_who_is_not_named_is_no_member(master):

@@ -10,11 +10,10 @@ from tests.interop.ports import free_broker_port
 from twinlog.cluster.broker.peers.ha_peer import RemotingPeer
 from twinlog.cluster.broker.peers.role_calls import RemotingCalls
 from twinlog.cluster.broker.peers.role_messages import RoleRefusedError
-from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.client.api.api import ClientApi
 from twinlog.cluster.remoting.client import RemotingClient
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.cluster.remoting.errors import RequestError
-from twinlog.cluster.remoting.headers.members import AskLease
 from twinlog.ha.election.voter import PromiseAsk
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.config import BrokerRole
@@ -44,18 +43,18 @@ async def test_epochs_as_rocketmq_tells_them_and_as_twinlog_does(master, client)
     assert (told["brokerName"], told["brokerId"], told["maxOffset"]) == ("broker-a", 0, 0)
     assert told["twinlog"]["epochs"][0]["kind"] == "first"
     history = await RemotingPeer(master.address, client).history(None)
-    assert history == master.roles.own_history()
+    assert history == master.roles.member.own_history()
     assert (history.id, history.role) == (FIRST.id, BrokerRole.SYNC_MASTER)
 
 
 async def test_who_says_that_it_follows_belongs_to_the_group(master, client):
     await RemotingPeer(master.address, client).history(SLAVE)
     with trio.fail_after(5):
-        while master.roles.group is None:
+        while master.roles.member.group is None:
             await trio.sleep(0.01)
-    assert master.roles.group.member(SLAVE.address) == SLAVE
+    assert master.roles.member.group.member(SLAVE.address) == SLAVE
     history = await RemotingPeer(master.address, client).history(SLAVE)
-    assert history.group == master.roles.group
+    assert history.group == master.roles.member.group
 
 
 async def test_a_rocketmq_broker_has_no_history(client, nursery):
@@ -88,10 +87,10 @@ async def test_strangers_change_nothing(master):
     )
     assert reply.code == ResponseCode.SUCCESS
     await trio.sleep(0.1)
-    assert master.roles.group is None
+    assert master.roles.member.group is None
 
 
 async def test_the_body_has_to_be_json(master, client):
     with pytest.raises(RequestError) as refusal:
-        await ClientApi(client, ()).call(master.address, AskLease(), b"{")
+        await ClientApi(client, ())._call(master.address, RequestCode.TWINLOG_LEASE, None, b"{")
     assert refusal.value.code == ResponseCode.INVALID_PARAMETER

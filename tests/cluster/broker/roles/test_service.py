@@ -7,7 +7,7 @@ from tests.cluster.broker.role_group import ASYNC, SYNC, Group, words_of
 from tests.ha.conftest import no_threads as no_threads
 from tests.helpers import log_bytes
 from twinlog.cluster.broker.peers.role_messages import ChangeAsk
-from twinlog.cluster.broker.roles import book as role_book
+from twinlog.cluster.broker.roles import durable_state
 from twinlog.ha.election.voter import PromiseAsk
 
 
@@ -141,7 +141,7 @@ async def test_an_isolated_master_acknowledges_nothing_and_follows_once_it_is_ba
 async def test_a_promise_that_nobody_took_is_settled_by_any_failover(autojump_clock, pair):
     """The candidate died right after: the master is not taken along, and may be elected anew by name."""
     a, b = pair.nodes
-    await b.roles.promise(_promise(5, b))
+    await b.roles.voter.vote(_promise(5, b))
     assert b.word == "fenced"
     await trio.sleep(5)
     assert a.word == "fenced", "one promise elects, of two members"
@@ -154,7 +154,7 @@ async def test_a_master_of_three_survives_a_candidate_that_dies(tmp_path, autoju
     group = Group(nursery, tmp_path, size=3)
     await group.start()
     a, b, c = group.nodes
-    await b.roles.promise(_promise(5, b))
+    await b.roles.voter.vote(_promise(5, b))
     await b.stop()
     await trio.sleep(5)
     a.put()
@@ -176,7 +176,7 @@ class Cuts:
     def __init__(self, monkeypatch):
         self.at, self.count, self.victim, self.before = -1, 0, None, False
         for name in ("save_role", "save_epochs"):
-            monkeypatch.setattr(role_book, name, self._wrap(getattr(role_book, name)))
+            monkeypatch.setattr(durable_state, name, self._wrap(getattr(durable_state, name)))
 
     def _wrap(self, save):
         def counted(side, value):

@@ -60,12 +60,12 @@ async def test_no_master_while_the_name_server_names_another(autojump_clock, pai
     await b.stop()
     a.roles.rules.has_name_servers = True
     await trio.sleep(5)
-    assert a.roles.words() == ("starting", "no name server has said yet who is id 0")
-    a.roles.registered({0: b.address})
+    assert a.roles.member.status() == ("starting", "no name server has said yet who is id 0")
+    a.roles.joining.registered({0: b.address})
     await trio.sleep(5)
     assert a.word == "starting"
-    assert f"{b.address} is registered as id 0 and does not answer" in a.roles.why
-    a.roles.registered({1: b.address})
+    assert f"{b.address} is registered as id 0 and does not answer" in a.roles.member.why
+    a.roles.joining.registered({1: b.address})
     await trio.sleep(5)
     assert a.word == "serving"
 
@@ -101,7 +101,7 @@ async def test_a_master_that_lost_a_tail_does_not_serve(autojump_clock, pair):
     a, b = pair.nodes
     end = await lose_tail(a, b)
     assert a.word == "fenced"
-    assert not a.roles.is_serving
+    assert not a.roles.member.is_serving
     assert (a.store.max_offset, b.store.max_offset) == (206, end)
     state = await pair.change("failover", b)
     assert state.error == ""
@@ -191,7 +191,7 @@ async def test_a_master_whose_log_file_is_gone_does_not_serve(tmp_path, autojump
         await a.start()
         await trio.sleep(10)
         assert (a.word, a.state.whole, a.store.max_offset, a.store.lost_bytes) == ("fenced", False, 0, end)
-        assert "ends before where it is known to have ended" in a.roles.words()[1]
+        assert "ends before where it is known to have ended" in a.roles.member.status()[1]
         await a.stop(cleanly=True)
     await a.start()
     accept = None if role is SYNC else 0
@@ -227,14 +227,14 @@ async def test_an_emptied_member_hears_all_others_first(tmp_path, autojump_clock
     a, b, c = group.nodes
     a.put(3)
     await group.settled()
-    await b.roles.promise(_promise(4, b))  # Which c may have promised, too.
+    await b.roles.voter.vote(_promise(4, b))  # Which c may have promised, too.
     await b.stop()
     await c.stop()
     shutil.rmtree(c.root)
     await c.start()
     await trio.sleep(10)
     assert c.word == "waiting"
-    assert b.address in c.roles.why
+    assert b.address in c.roles.member.why
     assert c.store.max_offset == 0
     await b.start()
     await trio.sleep(5)
@@ -297,7 +297,7 @@ async def test_a_switchover_for_later(autojump_clock, pair):
     await trio.sleep(10)
     assert await pair.settled() is b
     assert a.state.scheduled is None
-    assert b.roles.epochs()[-1].reason == "at night"
+    assert b.roles.member.epochs()[-1].reason == "at night"
 
 
 async def test_rewind_gives_up_what_the_history_proves(tmp_path, autojump_clock, no_threads, nursery):
@@ -327,12 +327,12 @@ async def test_a_save_that_fails_fences_for_good(autojump_clock, pair, monkeypat
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr("twinlog.cluster.broker.roles.book.save_role", full)
+        patch.setattr("twinlog.cluster.broker.roles.durable_state.save_role", full)
         state = await pair.change("failover", b)
         assert state.result is None
     await trio.sleep(5)
     assert b.word == "fenced"
-    assert "cannot be written" in b.roles.words()[1]
+    assert "cannot be written" in b.roles.member.status()[1]
     await b.stop()
     await b.start()
     assert (await pair.change("failover", b)).error == ""

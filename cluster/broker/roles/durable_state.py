@@ -1,0 +1,115 @@
+"""Durable role state of a member, and the epochs of its log: saved first, in effect afterwards.
+
+A failed save may or may not have reached the disk: until the next start nothing is promised, won or acknowledged after one.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+import trio
+from attrs import define, evolve, field
+
+from twinlog.ha.errors import HALogError
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import FIRST, EpochEntry, EpochId, load_epochs, save_epochs
+from twinlog.store.role_file import RoleState, load_role, save_role
+from twinlog.store.util.sync import make_directory
+
+log = structlog.get_logger(__name__)
+
+
+class RoleFileError(HALogError):  # It ends an attempt to follow, never the client.
+    """A decision could not be made durable, now or before: no answer may rely on it."""
+
+
+@define(eq=False)
+class DurableRoleState:
+    """`side` is ROOT/twinlog. `state` is None for a member that never was in a group whose roles change."""
+
+    side: Path
+    boot_id: Callable[[], str]
+    shown_offset: Callable[[], int] = lambda: 0  # Consumers were shown everything below.
+    address: Callable[[], str] = lambda: ""
+    state: RoleState | None = field(default=None, init=False)
+    entries: tuple[EpochEntry, ...] = field(default=(FIRST,), init=False)
+    failure: str = field(default="", init=False)
+    # It was master, and its machine died or its disk failed: its log may lack a tail until it is elected again.
+    lacks_tail: bool = field(default=False, init=False)
+
+    def load(self) -> None:
+        """Read both files. Raises StoreDirectoryError."""
+        self.entries = load_epochs(self.side)
+        self.state = load_role(self.side, self.address())
+        if self.state is not None and self.state.promised < self.entries[-1].id:  # It served, or followed, that one.
+            self.state = evolve(self.state, promised=self.entries[-1].id)
+
+    def begin(self, state: RoleState) -> None:
+        """Save the state of a running member: its next stop counts as a crash unless it says otherwise. Raises OSError."""
+        self.state = self._stamped(state)
+        save_role(self.side, self.state)
+
+    def note_clean_stop(self) -> None:
+        """Save that everything is on the disk: call it last. May raise OSError: the next start takes it for a crash."""
+        if self.state is not None and not self.failure and not self.lacks_tail:
+            save_role(
+                self.side, evolve(self.state, clean=True, boot_id=self.boot_id(), told_confirmed=self.shown_offset())
+            )
+
+    def _stamped(self, state: RoleState) -> RoleState:
+        """The state with what every save notes. The boot id of a machine that died stays until its loss is settled."""
+        shown = max(state.told_confirmed, self.shown_offset())
+        boot_id = state.boot_id if self.lacks_tail else self.boot_id()
+        return evolve(state, boot_id=boot_id, told_confirmed=shown, clean=False, address=self.address())
+
+    @property
+    def promised(self) -> EpochId:
+        """The promised epoch: masters of epochs below this one are fenced."""
+        return self.state.promised if self.state is not None else self.entries[-1].id
+
+    @property
+    def last(self) -> EpochEntry:
+        """The epoch in which this log ends."""
+        return self.entries[-1]
+
+    def state_or_first(self, role: BrokerRole, broker_id: int) -> RoleState:
+        """The saved state, or the one that a member begins with."""
+        return self.state or RoleState(role=role, broker_id=broker_id, promised=self.entries[-1].id, group=None)
+
+    async def save(self, state: RoleState) -> None:
+        """Save a state, then let it take effect. Raises RoleFileError."""
+        assert state.promised >= self.promised, "the promised epoch falls"
+        lacked_tail = self.lacks_tail
+        if state.role is BrokerRole.SLAVE:  # Not master any more: `whole` says what it lost.
+            self.lacks_tail = False
+        state = self._stamped(state)
+        if state != self.state:
+            try:
+                await self._durably(lambda: save_role(self.side, state))
+            except RoleFileError:
+                self.lacks_tail = lacked_tail
+                raise
+            self.state = state
+
+    async def save_entries(self, entries: Sequence[EpochEntry]) -> None:
+        """Save a history, then let it take effect. Raises RoleFileError."""
+        entries = tuple(entries)
+        assert entries[-1].epoch >= self.last.epoch, "the last epoch of the log falls"
+        if entries != self.entries:
+            await self._durably(lambda: save_epochs(self.side, entries))
+            self.entries = entries
+
+    async def _durably(self, write: Callable[[], None]) -> None:
+        def make() -> None:
+            make_directory(self.side)
+            write()
+
+        if self.failure:
+            raise RoleFileError(self.failure)
+        try:
+            with trio.CancelScope(shield=True):  # A thread cannot be cancelled: wait for its write.
+                await trio.to_thread.run_sync(make)
+        except (OSError, ValueError) as error:
+            self.failure = f"{self.side / 'role'} cannot be written: {error}"
+            log.error("saving the role failed: this member is fenced until its next start", why=str(error))
+            raise RoleFileError(self.failure) from error

@@ -1,0 +1,101 @@
+"""Members that want to join the group: they wait here until the master's next version of the record names them.
+
+A twinlog slave asks by itself, when it asks the master for its history. A RocketMQ slave asks nothing: name servers name it. It
+acknowledges as well as any, and cannot vote: it counts among the members, not among the voters.
+"""
+
+from collections.abc import Mapping
+
+import structlog
+from attrs import define, field
+
+from twinlog.cluster.broker.group.registration import MASTER_ID
+from twinlog.cluster.broker.peers.ha_peer import HA_PORT_DISTANCE
+from twinlog.cluster.broker.roles.member import Member
+from twinlog.cluster.remoting.names import split_address
+from twinlog.ha.errors import HAPeerError
+from twinlog.store.role_file import GroupMember
+from twinlog.store.util.wakeup import Wakeup
+
+log = structlog.get_logger(__name__)
+
+UNREGISTERED_MAX = 64
+
+
+@define(eq=False)
+class JoinRequests:
+    """`pending`: by address, those that the master has to add to the record."""
+
+    member: Member
+    added: Wakeup  # Wakes the lease rounds.
+    pending: dict[str, GroupMember] = field(factory=dict, init=False)
+    addresses: Mapping[int, str] | None = field(default=None, init=False)  # Registered, by id; None: not known yet.
+    _unregistered: dict[str, GroupMember] = field(factory=dict, init=False)
+    _reported: set[tuple[str, str]] = field(factory=set, init=False)
+    _wakeup: Wakeup = field(factory=Wakeup, init=False)
+
+    def ask(self, asker: GroupMember) -> None:
+        """A twinlog slave follows this member, and is registered."""
+        if asker.address != self.member.address and self.member.is_serving:
+            self.pending[asker.address] = asker
+            self.added.set()
+
+    def ask_unregistered(self, asker: GroupMember) -> None:
+        """The same from a slave that is not known to be registered yet. It asks only once, as soon as it has registered: it joins
+        when a name server names it, too.
+        """
+        self._unregistered.pop(asker.address, None)
+        self._unregistered[asker.address] = asker
+        if len(self._unregistered) > UNREGISTERED_MAX:  # Anybody may ask.
+            del self._unregistered[next(iter(self._unregistered))]
+
+    def ask_from_other_ip(self, asker: GroupMember, ip: str) -> None:
+        """The same from an IP that the slave does not announce, so that it does not join: log it once. Anybody may ask."""
+        if (asker.address, ip) not in self._reported and len(self._reported) < UNREGISTERED_MAX:
+            self._reported.add((asker.address, ip))
+            log.warning(
+                "slave does not join the group: it comes from an IP that it does not announce",
+                peer=asker.address,
+                announced_ha=asker.ha_address,
+                comes_from=ip,
+            )
+
+    def registered(self, addresses: Mapping[int, str]) -> None:
+        """Take the remoting addresses, by id, that a name server knows under our name."""
+        self.addresses = dict(addresses)
+        for address in self._unregistered.keys() & set(addresses.values()):
+            self.ask(self._unregistered.pop(address))
+        if self._unknown:
+            self._wakeup.set()
+
+    @property
+    def _unknown(self) -> dict[str, int]:
+        """Registered slaves that the record does not name."""
+        group = self.member.group
+        if group is None or not self.member.is_serving or self.addresses is None:
+            return {}
+        known = {member.address for member in group.members} | {self.member.address}
+        return {
+            address: broker_id
+            for broker_id, address in self.addresses.items()
+            if broker_id != MASTER_ID and address not in known
+        }
+
+    async def run(self) -> None:
+        """Find RocketMQ slaves among the registered ones, until cancelled."""
+        while True:
+            await self._wakeup.wait()
+            for address, broker_id in self._unknown.items():
+                await self._check(address, broker_id)
+
+    async def _check(self, address: str, broker_id: int) -> None:
+        try:
+            _, port = split_address(address)
+            if await self.member.calls.history(address) is not None:
+                return  # A twinlog member: it asks by itself.
+        except (HAPeerError, ValueError):
+            return  # The name server names it again.
+        ha_address = f"{address.rpartition(':')[0]}:{port + HA_PORT_DISTANCE}"
+        slave = GroupMember(address=address, ha_address=ha_address, broker_id=broker_id, name=address, votes=False)
+        self.pending[address] = slave
+        self.added.set()

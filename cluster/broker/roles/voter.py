@@ -1,0 +1,179 @@
+"""Voter side of a role change: votes for candidates and lease renewals for masters. The rules are in ha/election/voter.py.
+
+The answers of a member that is master, or follows one, are the same: fence first, save, then answer (see member.py).
+"""
+
+import structlog
+import trio
+from attrs import define, evolve, field
+
+from twinlog.cluster.broker.roles.member import Member
+from twinlog.cluster.broker.roles.write_pause import WritePause
+from twinlog.ha.election.voter import LeaseAnswer, LeaseAsk, PromiseAnswer, PromiseAsk, lease, promise
+from twinlog.ha.peer import PeerHistory
+from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
+from twinlog.store.role_file import Change, RoleState
+
+log = structlog.get_logger(__name__)
+
+CLOCKS_DIFFER_MS = 1_000  # A smaller difference is the time that the request took.
+
+
+@define(eq=False)
+class SilentMaster:
+    """Reports a followed master that has not asked for its lease for `seconds`. Only a member of the record is asked again and
+    again. Nothing is decided by it: its stream ends when the network says so, or after haHousekeepingInterval.
+    """
+
+    seconds: float
+    _heard_at: float | None = field(default=None, init=False)  # Monotonic.
+    is_silent: bool = field(default=False, init=False)
+
+    def heard(self, address: str, now: float) -> None:
+        """Note that the master asked for the lease."""
+        if self.is_silent:
+            log.info("master heard again", peer=address)
+        self._heard_at, self.is_silent = now, False
+
+    def check(self, address: str | None, now: float) -> None:
+        """Log once that the master at `address` is silent; None: no master is followed."""
+        if address is None or self._heard_at is None:
+            self._heard_at, self.is_silent = None, False
+        elif now - self._heard_at > self.seconds and not self.is_silent:
+            self.is_silent = True
+            log.warning("master not heard", peer=address, seconds=round(now - self._heard_at, 1))
+
+
+@define(eq=False)
+class Voter:
+    """Answers 20005 (vote) and 20004 (lease)."""
+
+    member: Member
+    write_pause: WritePause
+    silence: SilentMaster = field(init=False)
+    confirmed_offset: int = field(default=0, init=False)  # Of the master that is followed, as last reported.
+    _resigned: tuple[EpochId, int] | None = field(default=None, init=False)  # For this epoch, at this end of the log.
+
+    def __attrs_post_init__(self) -> None:
+        self.silence = SilentMaster(self.member.config.lease_ms / 1000)
+
+    # Votes
+
+    async def vote(self, ask: PromiseAsk, change: Change | None = None) -> PromiseAnswer:
+        """Answer a candidate. `change`: a change that this member carries out itself, saved with its vote.
+
+        Raises RoleFileError: the vote is not durable, and does not count.
+        """
+        member, durable = self.member, self.member.durable
+        if ask.dry_run:
+            return self._decide(ask, self.write_pause.end_offset)[1]
+        async with member.lock:
+            paused_end = self.write_pause.end_offset
+            state, answer = self._decide(ask, paused_end)
+            if state is None:
+                return answer
+            serving = member.is_serving
+            await member.fence(f"it has promised epoch {ask.epoch} to {ask.candidate}")
+            # The streams have ended, and may have brought more until then.
+            state, answer = self._decide(ask, paused_end if paused_end == member.store.max_offset else None)
+            if state is not None:
+                assert state.promised == ask.id
+                assert ask.epoch > durable.promised.epoch, "a second vote in one epoch"
+                await durable.save(evolve(state, change=change or state.change))
+                self._resigned = (ask.id, member.store.max_offset) if ask.expects_end is not None else None
+            elif serving:
+                await member.hooks.serve_as_master(member.state_or_first())
+                member.become("serving")
+            assert not answer.granted or durable.promised == ask.id, "a vote that is not saved"
+            return answer
+
+    def _decide(self, ask: PromiseAsk, paused_end: int | None) -> tuple[RoleState | None, PromiseAnswer]:
+        member, durable, store = self.member, self.member.durable, self.member.store
+        state, entries = member.state_or_first(), durable.entries
+        min_offset, end = store.commit_log.min_offset, store.max_offset
+        after, answer = promise(state, entries, min_offset, end, paused_end, ask, member.address)
+        why = durable.failure
+        if not why and durable.state is None:
+            why = "it has never belonged to a group with a record"
+        if why:  # No higher number helps: it has not promised this one.
+            return None, evolve(answer, granted=False, why=why, promised=state.promised)
+        return after, answer
+
+    def has_resigned_for(self, master: PeerHistory) -> bool:
+        """Whether that master's epoch begins exactly where this log ends: it had caught up when this member resigned for it, and
+        nothing was written since.
+        """
+        last = master.entries[-1]
+        return (
+            self._resigned == (master.id, last.start_offset)
+            and last.id == master.id
+            and last.start_offset == self.member.store.max_offset
+            and master.entries[:-1] == self.member.durable.entries
+        )
+
+    # Leases
+
+    async def renew_lease(self, ask: LeaseAsk) -> LeaseAnswer:
+        """Answer a master. Raises RoleFileError."""
+        member, durable, store = self.member, self.member.durable, self.member.store
+        async with member.lock:
+            before, end = member.state_or_first(), store.max_offset
+            state, answer = lease(before, ask, durable.entries, end, store.flusher.flushed_offset, member.address)
+            if answer.accepted and (why := member.must_hear_others(ask.group) or self._why_unproven(ask)):
+                if member.wiped_record is not None and store.config.broker_role is not BrokerRole.SLAVE:
+                    await member.fence(why)  # Master by broker.conf, and another one may have been elected.
+                return evolve(answer, accepted=False, why=why)
+            if not answer.accepted:
+                return answer
+            if durable.failure:
+                return evolve(answer, accepted=False, why=durable.failure)
+            is_new = member.master is None or member.master.id != ask.id or member.master.address != ask.address
+            other = member.ha.client.master_address not in (None, ask.ha_address) or ask.id != before.promised
+            if member.is_serving or (other and member.phase != "fenced"):
+                await member.fence(f"{ask.address} is master of epoch {ask.id.epoch}")
+            now = state or before
+            if not now.whole and not is_new and self._has_caught_up(ask):
+                now = evolve(now, whole=True)
+            if now != before or durable.state is None:
+                await durable.save(now)
+            if now.whole and not before.whole:
+                store.accept_end()
+            self._note_master(ask)
+            assert durable.promised == ask.id, "a lease of another epoch than the promised one"
+            return evolve(answer, whole=now.whole)
+
+    def _has_caught_up(self, ask: LeaseAsk) -> bool:
+        return self._follows(ask) and self.member.store.max_offset >= ask.max_offset
+
+    def _follows(self, ask: LeaseAsk) -> bool:
+        client = self.member.ha.client
+        return client.state == "streaming" and client.master_address == ask.ha_address
+
+    def _why_unproven(self, ask: LeaseAsk) -> str:
+        """Why a member without files may not promise yet: its log may be no prefix of the group's."""
+        is_proven = self.member.durable.state is not None or self._follows(ask)
+        return "" if is_proven else "its log was not compared with the master's"
+
+    def _note_master(self, ask: LeaseAsk) -> None:
+        member = self.member
+        self.silence.heard(ask.address, trio.current_time())
+        self.confirmed_offset = ask.confirmed_offset
+        pause = ask.group.paused
+        if pause is not None and pause.until_ms is not None and ask.pause_remaining_ms is not None:
+            ahead = member.now_ms() - (pause.until_ms - ask.pause_remaining_ms)
+            member.clock_ahead_ms = ahead if abs(ahead) >= CLOCKS_DIFFER_MS else 0
+        member.master = PeerHistory(
+            id=ask.id,
+            entries=ask.entries,
+            promised=ask.id,
+            role=ask.group.master_role,
+            group=ask.group,
+            min_offset=0,
+            max_offset=ask.max_offset,
+            boot_ms=ask.boot_ms,
+            address=ask.address,
+            ha_address=ask.ha_address,
+        )
+        if member.phase != "following":
+            member.changed.set()
